@@ -1,1 +1,42 @@
+//! Write an A2A extension as a WebAssembly component.
+//!
+//! An extension is a type that implements [`Extension`] and one trait per hook that it wants: [`Card`],
+//! [`Activation`], [`State`], [`Response`]. [`export!`] makes the component. It exports the hooks that are named there
+//! and imports only what the code really calls, so that the import list shows what the extension can do.
+//!
+//! ```
+#![doc = include_str!("../../../examples/hello-extension/src/lib.rs")]
+//! ```
+//!
+//! JSON crosses the boundary as text. Hand on what you were given instead of parsing and printing it, and numbers and
+//! key order survive. Everything that calls the host ([`clock::now`], [`log`], [`schema`], [`session`]) works only
+//! inside a component: keep the logic in functions that take values, and test those natively.
 
+#![warn(missing_docs)]
+
+pub mod clock;
+pub mod json;
+pub mod log;
+pub mod pointer;
+pub mod schema;
+pub mod session;
+
+#[doc(hidden)]
+pub mod bindings;
+#[doc(hidden)]
+pub mod component;
+
+mod answers;
+mod extension;
+mod panics;
+mod parameters;
+
+pub use bindings::activation::exports::annex::extension::activation::Decision;
+pub use bindings::capabilities::annex::extension::types::{
+    ExtensionError, Json, Location, MetadataEntry, Rejection, Request, Violation,
+};
+pub use bindings::card::exports::annex::extension::card::Declaration;
+pub use bindings::descriptor::exports::annex::extension::descriptor::{EventKinds, ExtensionDescriptor as Descriptor};
+pub use bindings::response::exports::annex::extension::response::{Event, EventKind, Patch};
+pub use extension::{Activation, Card, Extension, Response, State};
+pub use parameters::NoParameters;

@@ -1,1 +1,88 @@
+//! Session state that a client sends beside its message, and gets back with the answer.
+//!
+//! This file holds the hooks; what they decide is in [`logic`].
 
+pub mod logic;
+pub mod members;
+pub mod parameters;
+
+use annex_sdk::session::Scopes;
+use annex_sdk::{
+    Activation, Card, Decision, Declaration, Descriptor, Event, EventKinds, Extension, ExtensionError, Json,
+    MetadataEntry, Patch, Rejection, Request, Response, State, Violation, schema, session,
+};
+
+use crate::parameters::{PARAMETER_SCHEMA, Parameters};
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct StateInjection;
+
+impl Extension for StateInjection {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        Ok(Descriptor {
+            name: "state-injection".to_owned(),
+            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
+            metadata_keys: parameters.metadata_keys(),
+            events: EventKinds::ARTIFACT | EventKinds::MESSAGE,
+            ..Descriptor::new(parameters.uri.clone(), parameters.description.clone())
+        })
+    }
+}
+
+impl Card for StateInjection {
+    fn declare(parameters: &Parameters) -> Result<Declaration, String> {
+        if let Some(state_schema) = &parameters.state_schema {
+            schema::compile(&state_schema.text).map_err(|error| format!("`state_schema` cannot be used: {error}"))?;
+        }
+        Ok(logic::agent_extension(parameters))
+    }
+}
+
+impl Activation for StateInjection {
+    fn activate(parameters: &Parameters, request: Request) -> Result<Decision, ExtensionError> {
+        let requested = logic::is_requested(parameters, &request.requested);
+        Ok(if requested { Decision::Active } else { Decision::Inactive })
+    }
+}
+
+impl State for StateInjection {
+    fn validate(
+        parameters: &Parameters,
+        _request: Request,
+        metadata: Vec<MetadataEntry>,
+    ) -> Result<Option<Json>, Rejection> {
+        logic::get_state(parameters, &metadata, &Imports)
+    }
+}
+
+impl Response for StateInjection {
+    fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
+        Ok(logic::carries_state(&event).then(|| logic::add_state(parameters, session::snapshot())))
+    }
+}
+
+/// The host that this instance runs in.
+struct Imports;
+
+impl logic::Host for Imports {
+    fn stored(&self, key: &str) -> Option<Json> {
+        session::get(key)
+    }
+
+    fn snapshot(&self) -> Json {
+        session::snapshot()
+    }
+
+    fn writable(&self) -> Scopes {
+        session::writable()
+    }
+
+    fn violations(&self, state_schema: &str, instance: &str) -> Result<Vec<Violation>, String> {
+        schema::validate(state_schema, instance)
+    }
+}
+
+annex_sdk::export!(StateInjection: card, activation, state, response);

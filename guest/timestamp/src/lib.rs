@@ -1,1 +1,36 @@
+//! The Timestamp extension, version 1: the time at which a message or artifact was made, in its metadata.
+//!
+//! This file holds the hooks; what they decide is in [`logic`].
 
+pub mod logic;
+
+use annex_sdk::{Descriptor, Event, EventKinds, Extension, Patch, Response, clock, json};
+
+use crate::logic::{PARAMETER_SCHEMA, Parameters};
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct Timestamp;
+
+impl Extension for Timestamp {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        Ok(Descriptor {
+            name: "timestamp".to_owned(),
+            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
+            metadata_keys: vec![parameters.key.clone()],
+            events: EventKinds::all(),
+            ..Descriptor::new(parameters.uri.clone(), "Adds the time to the metadata of messages and artifacts.")
+        })
+    }
+}
+
+impl Response for Timestamp {
+    fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
+        let stamp = || Patch::entry(parameters.key.clone(), json::string(&clock::now()));
+        Ok(logic::wants_stamp(parameters, &event).then(stamp))
+    }
+}
+
+annex_sdk::export!(Timestamp: response);

@@ -1,1 +1,21 @@
+//! What answers a message: the agent, and the model behind it.
+//!
+//! The server calls an [`AgentExecutor`] once per turn and turns the [`AgentEvent`]s that it sends into A2A events.
+//! [`TemplateAgent`] is the one that ships: an instruction with variables from the session state, given to a [`Model`].
+//! This crate knows no HTTP binding, no task store and no extension.
 
+#![warn(missing_docs)]
+
+mod executor;
+mod generative;
+mod model;
+mod scripted;
+mod template;
+mod template_agent;
+
+pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+pub use generative::{Adapter, GenerativeConfig, GenerativeError, GenerativeModel};
+pub use model::{Model, ModelError, Prompt, Speaker, TextStream, Turn};
+pub use scripted::{RuleConfig, ScriptConfig, ScriptError, ScriptedModel};
+pub use template::{TemplateError, render};
+pub use template_agent::TemplateAgent;

@@ -1,1 +1,55 @@
+//! A2A 1.0.1 as Rust types: the data model, the JSON-RPC envelope, the one error table and the service parameters.
+//!
+//! Nothing here does I/O or knows about extensions beyond their declaration. Free-form JSON (metadata, data parts,
+//! extension parameters) is kept byte for byte as [`Json`], so that numbers, key order and unknown fields of user data
+//! come out as they went in.
 
+#![warn(missing_docs)]
+
+mod card;
+mod error;
+mod error_details;
+mod event;
+mod grpc_status;
+mod ids;
+mod json;
+mod json_object;
+pub mod jsonrpc;
+mod message;
+mod operation;
+mod part;
+mod proto_json;
+mod push;
+mod security;
+pub mod service;
+mod task;
+mod timestamp;
+mod validate;
+
+pub use card::{
+    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider, AgentSkill,
+};
+pub use error::{A2aError, FieldViolation};
+pub use event::{SendMessageResponse, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
+pub use grpc_status::GrpcStatus;
+pub use ids::{ArtifactId, ContextId, ExtensionUri, MessageId, TaskId};
+pub use json::Json;
+pub use json_object::{JsonObject, Metadata};
+pub use message::{Message, Role};
+pub use operation::{
+    CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
+    SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
+};
+pub use part::{Part, PartContent};
+pub use push::{
+    AuthenticationInfo, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, Secret,
+    TaskPushNotificationConfig,
+};
+pub use security::{
+    ApiKeySecurityScheme, AuthorizationCodeOAuthFlow, ClientCredentialsOAuthFlow, DeviceCodeOAuthFlow,
+    HttpAuthSecurityScheme, ImplicitOAuthFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows,
+    OpenIdConnectSecurityScheme, PasswordOAuthFlow, SecurityRequirement, SecurityScheme, StringList,
+};
+pub use task::{Artifact, Task, TaskState, TaskStatus};
+pub use timestamp::{Timestamp, TimestampError};

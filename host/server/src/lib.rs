@@ -1,1 +1,31 @@
+//! The A2A server: bindings, activation, tasks, card, and the life of the process.
+//!
+//! A message takes a straight line: [`routes`](self) → JSON-RPC → activation → the extensions' hooks → session → agent
+//! → hooks again → task store → reader. `handler.rs` reads like that list. `app.rs` is the only place where parts are
+//! joined.
 
+mod activation;
+mod app;
+mod call;
+mod card;
+mod config;
+mod fault;
+mod front;
+mod handler;
+mod jsonrpc;
+mod list;
+mod routes;
+mod serve;
+mod sse;
+mod task_log;
+mod tasks;
+mod turn;
+
+pub use app::{App, AppError, Locations};
+pub use config::{
+    AgentConfig, AgentKind, CardConfig, Config, ConfigError, ExtensionConfig, GrantsConfig, LimitsConfig, ModelConfig,
+    ProviderConfig, RuntimeSection, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
+    StateScopeConfig, TasksConfig,
+};
+pub use front::Phase;
+pub use serve::{ServeError, Server};

@@ -1,1 +1,29 @@
+//! Sessions: the state and the conversation behind one A2A context.
+//!
+//! A session belongs to one user of one agent of one tenant. Its state has four scopes, told apart by a prefix of the
+//! key (see [`Scope`]); it changes only by appending an [`Event`], and an event and its state delta are stored together
+//! or not at all. A revision, counted per session, detects a writer that has not seen the latest event.
+//!
+//! The server takes a [`TurnGuard`] from [`Turns`], opens a [`TurnSession`] with it, and everything in that turn reads
+//! and writes through the `TurnSession`.
 
+#![warn(missing_docs)]
+
+mod error;
+mod event;
+mod event_log;
+mod memory;
+mod session;
+mod state;
+mod table;
+mod turn;
+mod turn_session;
+
+pub use error::SessionError;
+pub use event::{Event, USER_AUTHOR};
+pub use event_log::EventFilter;
+pub use memory::{Bounds, InMemorySessionService};
+pub use session::{Session, SessionKey};
+pub use state::{Scope, State, StateDelta};
+pub use turn::{TurnGuard, Turns};
+pub use turn_session::TurnSession;

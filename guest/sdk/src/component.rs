@@ -1,0 +1,135 @@
+//! Between the generated bindings and an author's traits. Only [`export!`](crate::export) names what is in here.
+
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use crate::bindings::{activation, card, descriptor, response, state};
+use crate::{
+    Activation, Card, Decision, Declaration, Descriptor, Event, Extension, ExtensionError, Json, MetadataEntry, Patch,
+    Rejection, Request, Response, State, panics, parameters,
+};
+
+/// What `export!` knows of an extension and its crate.
+pub trait Exported: Extension {
+    /// The crate's name.
+    const NAME: &'static str;
+    /// The crate's version.
+    const VERSION: &'static str;
+
+    /// Where the parameters are kept once they have been read.
+    fn parameters() -> &'static OnceLock<Result<Self::Parameters, String>>;
+}
+
+/// The component of an extension.
+#[derive(Debug)]
+pub struct Component<E>(PhantomData<E>);
+
+impl<E: Exported> descriptor::exports::annex::extension::descriptor::Guest for Component<E> {
+    fn describe() -> Result<Descriptor, String> {
+        let mut descriptor = E::descriptor(enter::<E>()?)?;
+        if descriptor.name.is_empty() {
+            E::NAME.clone_into(&mut descriptor.name);
+        }
+        if descriptor.version.is_empty() {
+            E::VERSION.clone_into(&mut descriptor.version);
+        }
+        Ok(descriptor)
+    }
+}
+
+impl<E: Exported + Card> card::exports::annex::extension::card::Guest for Component<E> {
+    fn declare() -> Result<Declaration, String> {
+        E::declare(enter::<E>()?)
+    }
+}
+
+impl<E: Exported + Activation> activation::exports::annex::extension::activation::Guest for Component<E> {
+    fn activate(request: Request) -> Result<Decision, ExtensionError> {
+        E::activate(enter_checked::<E>(), request)
+    }
+}
+
+impl<E: Exported + State> state::exports::annex::extension::state::Guest for Component<E> {
+    fn validate(request: Request, metadata: Vec<MetadataEntry>) -> Result<Option<Json>, Rejection> {
+        E::validate(enter_checked::<E>(), request, metadata)
+    }
+}
+
+impl<E: Exported + Response> response::exports::annex::extension::response::Guest for Component<E> {
+    fn respond(event: Event) -> Result<Option<Patch>, String> {
+        E::respond(enter::<E>()?, event)
+    }
+}
+
+/// What each call begins with. Fails when the parameters do not fit.
+fn enter<E: Exported>() -> Result<&'static E::Parameters, String> {
+    panics::report_to_host();
+    E::parameters().get_or_init(parameters::read).as_ref().map_err(Clone::clone)
+}
+
+/// Like `enter`, for hooks whose error type is for the client. Bad parameters have stopped the load before these are
+/// ever called, so this is a fault of the host or of `Deserialize`, and a trap says so.
+#[expect(clippy::panic, reason = "a trap is how a component reports a fault that is not the client's")]
+fn enter_checked<E: Exported>() -> &'static E::Parameters {
+    enter::<E>().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Makes a component of an [`Extension`]: `annex_sdk::export!(MyExtension: card, response);`.
+///
+/// Name the hooks that the type implements; `descriptor` is always exported. An extension is one type in one crate.
+#[macro_export]
+macro_rules! export {
+    ($extension:ident) => {
+        $crate::export!($extension:);
+    };
+    ($extension:ident : $($hook:ident),* $(,)?) => {
+        impl $crate::component::Exported for $extension {
+            const NAME: &'static str = ::core::env!("CARGO_PKG_NAME");
+            const VERSION: &'static str = ::core::env!("CARGO_PKG_VERSION");
+
+            fn parameters() -> &'static ::std::sync::OnceLock<
+                ::core::result::Result<<$extension as $crate::Extension>::Parameters, ::std::string::String>,
+            > {
+                static PARAMETERS: ::std::sync::OnceLock<
+                    ::core::result::Result<<$extension as $crate::Extension>::Parameters, ::std::string::String>,
+                > = ::std::sync::OnceLock::new();
+                &PARAMETERS
+            }
+        }
+
+        const _: () = {
+            type Component = $crate::component::Component<$extension>;
+            $crate::export_hook!(descriptor, Component);
+            $($crate::export_hook!($hook, Component);)*
+        };
+    };
+}
+
+/// One hook of [`export!`](crate::export).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! export_hook {
+    (descriptor, $component:ident) => { $crate::export_hook!(descriptor, export_descriptor, $component); };
+    (card, $component:ident) => { $crate::export_hook!(card, export_card, $component); };
+    (activation, $component:ident) => { $crate::export_hook!(activation, export_activation, $component); };
+    (state, $component:ident) => { $crate::export_hook!(state, export_state, $component); };
+    (response, $component:ident) => { $crate::export_hook!(response, export_response, $component); };
+    ($hook:ident, $export:ident, $component:ident) => {
+        #[cfg(target_arch = "wasm32")]
+        $crate::bindings::$hook::$export!($component with_types_in $crate::bindings::$hook);
+
+        // The names of the exports are no symbols that another linker takes, so elsewhere only the types are checked.
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: () = {
+            const fn implements<G: $crate::bindings::$hook::exports::annex::extension::$hook::Guest>() {}
+            implements::<$component>()
+        };
+    };
+    ($other:ident, $component:ident) => {
+        ::core::compile_error!(::core::concat!(
+            "no hook is called `",
+            ::core::stringify!($other),
+            "`: there are card, activation, state, response"
+        ));
+    };
+}

@@ -1,0 +1,30 @@
+//! JSON text from Rust values, for the places where the contract wants text.
+
+use serde::Serialize;
+
+use crate::Json;
+
+/// The JSON text of a value. The error is that of its `Serialize`, or a map key that is no string.
+pub fn text<T: Serialize + ?Sized>(value: &T) -> Result<Json, String> {
+    serde_json::to_string(value).map_err(|error| error.to_string())
+}
+
+/// A string as a JSON string, quoted and escaped.
+pub fn string(value: &str) -> Json {
+    serde_json::Value::from(value).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_is_quoted_and_escaped() {
+        assert_eq!(string("say \"hi\"\n"), r#""say \"hi\"\n""#);
+    }
+
+    #[test]
+    fn a_value_becomes_its_json_text() {
+        assert_eq!(text(&[Some(1), None]), Ok("[1,null]".to_owned()));
+    }
+}

@@ -1,0 +1,26 @@
+//! Lines for the host's log, which adds the extension's name. The host bounds how much one turn may write.
+
+use crate::bindings::capabilities::wasi::logging::logging::{Level, log};
+
+/// The `context` of each line; the host already knows which extension speaks.
+const CONTEXT: &str = "";
+
+/// For the author only.
+pub fn debug(message: &str) {
+    log(Level::Debug, CONTEXT, message);
+}
+
+/// What an operator may want to know.
+pub fn info(message: &str) {
+    log(Level::Info, CONTEXT, message);
+}
+
+/// What an operator should look at.
+pub fn warn(message: &str) {
+    log(Level::Warn, CONTEXT, message);
+}
+
+/// What went wrong. It fails nothing by itself.
+pub fn error(message: &str) {
+    log(Level::Error, CONTEXT, message);
+}

@@ -1,0 +1,20 @@
+//! A panic traps, and a trap alone says nothing: this sends the message and its place to the host's log first.
+
+use std::panic::{self, PanicHookInfo};
+use std::sync::Once;
+
+use crate::bindings::capabilities::wasi::logging::logging::{Level, log};
+
+/// Installs the panic hook, once per instance.
+pub(crate) fn report_to_host() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| panic::set_hook(Box::new(|info| log(Level::Critical, "panic", &describe(info)))));
+}
+
+fn describe(info: &PanicHookInfo<'_>) -> String {
+    let message = info.payload_as_str().unwrap_or("a panic without a message");
+    match info.location() {
+        Some(place) => format!("{message}, at {}:{}", place.file(), place.line()),
+        None => message.to_owned(),
+    }
+}

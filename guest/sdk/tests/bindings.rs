@@ -1,0 +1,85 @@
+//! Generates `src/bindings/*.rs` from `wit/`, and fails when they have drifted from it.
+//!
+//! `UPDATE_BINDINGS=1 cargo test -p annex-sdk --test bindings` rewrites them. They are checked in so that authors
+//! compile neither a WIT parser nor a proc macro.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::{Context as _, Result, anyhow};
+use wit_bindgen_core::wit_parser::{PackageId, Resolve};
+use wit_bindgen_core::{Files, WorldGenerator as _};
+use wit_bindgen_rust::{Opts, WithOption};
+
+/// One world per hook: a component can then be the union of any of them. `wit-component` merges the type sections of
+/// the worlds that an author's crate really exports.
+const WORLDS: &str = "
+    package annex:sdk;
+    world capabilities { include annex:extension/capabilities@0.1.0; import annex:extension/types@0.1.0; }
+    world descriptor { export annex:extension/descriptor@0.1.0; }
+    world card { export annex:extension/card@0.1.0; }
+    world activation { export annex:extension/activation@0.1.0; }
+    world state { export annex:extension/state@0.1.0; }
+    world response { export annex:extension/response@0.1.0; }
+";
+
+const HEADER: &str = "\
+// Written by guest/sdk/tests/bindings.rs from wit/; do not edit.
+// UPDATE_BINDINGS=1 cargo test -p annex-sdk --test bindings
+";
+
+#[test]
+fn the_bindings_are_what_the_contract_generates() -> Result<()> {
+    for world in ["capabilities", "descriptor", "card", "activation", "state", "response"] {
+        let generated = generate(world).with_context(|| format!("generate the bindings of {world}"))?;
+        let path = crate_folder().join(format!("src/bindings/{world}.rs"));
+        if env::var_os("UPDATE_BINDINGS").is_some() {
+            fs::write(&path, &generated)?;
+        }
+        let checked_in = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        assert!(checked_in == generated, "{world}.rs is out of date: run with UPDATE_BINDINGS=1");
+    }
+    Ok(())
+}
+
+fn generate(world: &str) -> Result<String> {
+    let (mut resolve, package) = contract()?;
+    let world_id = resolve.select_world(&[package], Some(world))?;
+    let mut files = Files::default();
+    options(world).build().generate(&mut resolve, world_id, &mut files)?;
+    let (_, source) = files.iter().next().ok_or_else(|| anyhow!("nothing was generated"))?;
+    Ok(format!("{HEADER}{}", std::str::from_utf8(source)?))
+}
+
+fn contract() -> Result<(Resolve, PackageId)> {
+    let mut resolve = Resolve::default();
+    resolve.push_dir(crate_folder().join("../../wit/annex-extension@0.1.0"))?;
+    let package = resolve.push_source("worlds.wit", WORLDS)?;
+    Ok((resolve, package))
+}
+
+fn options(world: &str) -> Opts {
+    let mut options = Opts {
+        format: true,
+        generate_all: true,
+        additional_derive_attributes: vec!["PartialEq".to_owned()],
+        ..Opts::default()
+    };
+    if world == "capabilities" {
+        // The types that only hooks use are generated here too, once for all of them.
+        options.generate_unused_types = true;
+    } else {
+        options.with = vec![(
+            "annex:extension/types@0.1.0".to_owned(),
+            WithOption::Path("crate::bindings::capabilities::annex::extension::types".to_owned()),
+        )];
+        // With a public macro the section that names the export is emitted in the crate that exports, not in the SDK.
+        options.pub_export_macro = true;
+        options.export_macro_name = Some(format!("export_{world}"));
+    }
+    options
+}
+
+fn crate_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}

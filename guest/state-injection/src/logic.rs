@@ -1,0 +1,235 @@
+//! What the extension decides, as functions of what it is given. The names are those of the helpers in the article
+//! that the extension comes from; README.md says which hook calls which.
+
+use annex_sdk::session::Scopes;
+use annex_sdk::{
+    Declaration, Event, EventKind, Json, Location, MetadataEntry, Patch, Rejection, Violation, json, pointer,
+};
+use serde::Deserialize;
+
+use crate::members::Members;
+use crate::parameters::{Parameters, StateSchema};
+
+/// What the decisions need from the host.
+pub trait Host {
+    /// The stored value of a session-scope key.
+    fn stored(&self, key: &str) -> Option<Json>;
+    /// All stored session-scope keys, as one JSON object.
+    fn snapshot(&self) -> Json;
+    /// The scopes that a delta may write.
+    fn writable(&self) -> Scopes;
+    /// What is wrong with an instance. The error is for a schema or an instance that cannot be used at all.
+    fn violations(&self, state_schema: &str, instance: &str) -> Result<Vec<Violation>, String>;
+}
+
+/// Whether an Agent Card (JSON) declares the extension. For the client: it looks before it sends state.
+pub fn is_supported(parameters: &Parameters, card: &str) -> bool {
+    serde_json::from_str::<AgentCard>(card)
+        .is_ok_and(|card| card.capabilities.extensions.iter().any(|extension| extension.uri == parameters.uri))
+}
+
+/// The extension's entry on the Agent Card: the schema, so that a client knows what to send.
+pub fn agent_extension(parameters: &Parameters) -> Declaration {
+    let params = parameters.state_schema.as_ref().map(|schema| format!(r#"{{"state_schema":{}}}"#, schema.text));
+    Declaration { description: Some(parameters.description.clone()), params }
+}
+
+/// Whether the client asked for the extension. URIs are compared as they are: another version is another extension.
+pub fn is_requested(parameters: &Parameters, requested: &[String]) -> bool {
+    requested.contains(&parameters.uri)
+}
+
+/// The entry that holds the state: under the state key before the bare URI, on the message before the request.
+pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> Option<&'a MetadataEntry> {
+    let places = [
+        (Location::Message, &parameters.state_key),
+        (Location::Request, &parameters.state_key),
+        (Location::Message, &parameters.uri),
+        (Location::Request, &parameters.uri),
+    ];
+    places
+        .iter()
+        .find_map(|(location, key)| metadata.iter().find(|entry| entry.location == *location && entry.key == **key))
+}
+
+/// The state delta of a request, exactly as it was sent. `None` when nothing was sent and the session has what the
+/// schema wants from an earlier turn.
+pub fn get_state(
+    parameters: &Parameters,
+    metadata: &[MetadataEntry],
+    host: &impl Host,
+) -> Result<Option<Json>, Rejection> {
+    let Some(entry) = has_state(parameters, metadata) else {
+        return if is_stored(parameters, host) { Ok(None) } else { Err(is_missing(parameters).into()) };
+    };
+    let Some(state) = Members::of(&entry.value) else {
+        return Err(Violation::new(entry.pointer(), "must be a JSON object").into());
+    };
+    let mut violations = refused_scopes(entry, &state, host);
+    if let Some(schema) = &parameters.state_schema {
+        violations.extend(is_valid_schema(schema, entry, &state, host));
+    }
+    if violations.is_empty() { Ok(Some(entry.value.clone())) } else { Err(Rejection::Violations(violations)) }
+}
+
+/// What the sent state violates, over what is stored: a later turn may send only what changed. Keys of other scopes
+/// are not the schema's business.
+pub fn is_valid_schema(
+    schema: &StateSchema,
+    entry: &MetadataEntry,
+    state: &Members<'_>,
+    host: &impl Host,
+) -> Vec<Violation> {
+    let stored = stored_members(schema, |name| state.get(name).is_none(), host);
+    let untouched = stored.is_empty() && state.keys().all(|key| Scope::of(key).is_none());
+    let violations = if untouched {
+        host.violations(&schema.text, &entry.value)
+    } else {
+        let sent = state.iter().filter(|(key, _)| Scope::of(key).is_none());
+        let stored = stored.iter().map(|(key, value)| (*key, value.as_str()));
+        host.violations(&schema.text, &object(stored.chain(sent)))
+    };
+    let base = entry.pointer();
+    match violations {
+        Ok(violations) => violations
+            .into_iter()
+            .map(|violation| Violation::new(format!("{base}{}", violation.pointer), violation.message))
+            .collect(),
+        // The schema was compiled at load, so it is the instance, for instance one that is nested too deeply.
+        Err(error) => vec![Violation::new(base, format!("cannot be validated: {error}"))],
+    }
+}
+
+/// Whether an event ends what it belongs to, so that the state on it is that after the turn.
+pub fn carries_state(event: &Event) -> bool {
+    match event.kind {
+        EventKind::Message => true,
+        EventKind::Artifact => event.last_chunk,
+        EventKind::Status => false,
+    }
+}
+
+/// The session's state for the metadata of an answer.
+pub fn add_state(parameters: &Parameters, snapshot: Json) -> Patch {
+    Patch::entry(parameters.state_key.clone(), snapshot)
+}
+
+#[derive(Deserialize)]
+struct AgentCard {
+    #[serde(default)]
+    capabilities: Capabilities,
+}
+
+#[derive(Default, Deserialize)]
+struct Capabilities {
+    #[serde(default)]
+    extensions: Vec<AgentExtension>,
+}
+
+#[derive(Deserialize)]
+struct AgentExtension {
+    uri: String,
+}
+
+/// A scope other than the session's own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Scope {
+    User,
+    App,
+    Temp,
+}
+
+impl Scope {
+    /// `None` for a key of the session's own.
+    fn of(key: &str) -> Option<Self> {
+        match key.split_once(':')?.0 {
+            "user" => Some(Self::User),
+            "app" => Some(Self::App),
+            "temp" => Some(Self::Temp),
+            _ => None,
+        }
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::User => "user:",
+            Self::App => "app:",
+            Self::Temp => "temp:",
+        }
+    }
+
+    fn flag(self) -> Scopes {
+        match self {
+            Self::User => Scopes::USER,
+            Self::App => Scopes::APP,
+            Self::Temp => Scopes::TEMP,
+        }
+    }
+}
+
+/// One violation for each key whose scope the extension may not write.
+fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) -> Vec<Violation> {
+    let scoped: Vec<(&str, Scope)> = state.keys().filter_map(|key| Some((key, Scope::of(key)?))).collect();
+    if scoped.is_empty() {
+        return Vec::new();
+    }
+    let (base, writable) = (entry.pointer(), host.writable());
+    scoped
+        .into_iter()
+        .filter(|(_, scope)| !writable.contains(scope.flag()))
+        .map(|(key, scope)| {
+            let message = format!("must not be sent: the scope `{}` is not granted to this extension", scope.prefix());
+            Violation::new(pointer::child(&base, key), message)
+        })
+        .collect()
+}
+
+/// Whether the session has from earlier turns what a request without state needs.
+fn is_stored(parameters: &Parameters, host: &impl Host) -> bool {
+    let named = parameters.state_schema.as_ref().filter(|schema| !schema.names.is_empty());
+    let Some(schema) = named else {
+        return Members::of(&host.snapshot()).is_some_and(|state| !state.is_empty());
+    };
+    let stored = stored_members(schema, |_| true, host);
+    let instance = || object(stored.iter().map(|(key, value)| (*key, value.as_str())));
+    !stored.is_empty() && host.violations(&schema.text, &instance()).is_ok_and(|violations| violations.is_empty())
+}
+
+/// Says what is missing, and where to put it.
+fn is_missing(parameters: &Parameters) -> Violation {
+    let required = parameters.state_schema.as_ref().map_or(&[][..], |schema| &schema.required);
+    let mut message = "is required: session state as a JSON object".to_owned();
+    if !required.is_empty() {
+        message.push_str(" with ");
+        message.push_str(&required.join(", "));
+    }
+    Violation::new(pointer::metadata(Location::Message, &parameters.state_key), message)
+}
+
+/// The stored values of those names of the schema that are wanted.
+fn stored_members<'a>(
+    schema: &'a StateSchema,
+    is_wanted: impl Fn(&str) -> bool,
+    host: &impl Host,
+) -> Vec<(&'a str, Json)> {
+    let wanted = schema.names.iter().filter(|name| is_wanted(name));
+    wanted.filter_map(|name| Some((name.as_str(), host.stored(name)?))).collect()
+}
+
+/// A JSON object of members whose values are JSON text.
+fn object<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
+    let mut text = String::from("{");
+    for (key, value) in members {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text.push_str(&json::string(key));
+        text.push(':');
+        text.push_str(value);
+    }
+    text.push('}');
+    text
+}
+
+#[cfg(test)]
+mod tests;

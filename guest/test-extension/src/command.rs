@@ -1,0 +1,117 @@
+//! Commands, and the misbehaviour that any hook is capable of.
+
+use std::hint::black_box;
+use std::process::abort;
+
+use annex_sdk::{ExtensionError, log};
+use serde::Deserialize;
+
+/// Outside of what JSON-RPC and A2A own.
+const OWN_CODE: i32 = -32_950;
+/// `TaskNotFoundError` of A2A.
+const FORGED_CODE: i32 = -32_001;
+
+/// What `log-flood` writes when it does not say.
+const DEFAULT_LINES: usize = 100_000;
+/// What `big-result` returns when it does not say.
+const DEFAULT_BYTES: usize = 1 << 20;
+
+/// One command per hook.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Hooks {
+    pub(crate) describe: Option<String>,
+    pub(crate) declare: Option<String>,
+    pub(crate) activate: Option<String>,
+    pub(crate) validate: Option<String>,
+    pub(crate) respond: Option<String>,
+}
+
+impl Hooks {
+    /// A request names hooks in an object; a string is for `validate`.
+    pub(crate) fn of_request(json: &str) -> Self {
+        if let Ok(command) = serde_json::from_str::<String>(json) {
+            return Self { validate: Some(command), ..Self::default() };
+        }
+        serde_json::from_str(json).unwrap_or_else(|error| fail(&format!("`{json}` is no command: {error}")))
+    }
+}
+
+/// What a hook was told to do: `name`, or `name amount`.
+pub(crate) struct Command<'a> {
+    hook: &'static str,
+    pub(crate) name: &'a str,
+    amount: Option<usize>,
+}
+
+impl<'a> Command<'a> {
+    /// A flood of log lines happens here; after it the hook does what it does without a command.
+    pub(crate) fn of(hook: &'static str, text: Option<&'a str>) -> Self {
+        let text = text.unwrap_or("ok");
+        let (name, amount) = text.split_once(' ').unwrap_or((text, ""));
+        let amount = amount.parse().ok();
+        if name == "log-flood" {
+            (0..amount.unwrap_or(DEFAULT_LINES)).for_each(|line| log::info(&format!("line {line}")));
+            return Self { hook, name: "ok", amount: None };
+        }
+        Self { hook, name, amount }
+    }
+
+    /// The text of an error without a code.
+    pub(crate) fn refusal(&self) -> String {
+        format!("{} was told to fail", self.hook)
+    }
+
+    /// An error of its own, or one that it may not use.
+    pub(crate) fn extension_error(&self) -> ExtensionError {
+        let code = if self.name == "forged-code" { FORGED_CODE } else { OWN_CODE };
+        let data = match self.name {
+            "bad-json" => "{".to_owned(),
+            "big-result" => format!("\"{}\"", self.filler()),
+            _ => format!(r#"{{"hook":"{}"}}"#, self.hook),
+        };
+        ExtensionError { code, message: format!("{} was told to refuse", self.hook), data: Some(data) }
+    }
+
+    /// As many bytes as the command asks for.
+    pub(crate) fn filler(&self) -> String {
+        "x".repeat(self.amount.unwrap_or(DEFAULT_BYTES))
+    }
+
+    /// What any hook is capable of.
+    pub(crate) fn misbehave(&self) -> ! {
+        match self.name {
+            "loop" => spin(),
+            "trap" => abort(),
+            "panic" => fail(&format!("{} was told to panic", self.hook)),
+            "memory-bomb" => fill_memory(),
+            "stack-overflow" => fail(&format!("survived {} levels", recurse(0))),
+            other => fail(&format!("{} knows no command `{other}`", self.hook)),
+        }
+    }
+}
+
+fn spin() -> ! {
+    loop {
+        black_box(());
+    }
+}
+
+fn fill_memory() -> ! {
+    let mut blocks = Vec::new();
+    loop {
+        blocks.push(black_box(vec![1_u8; 1 << 20]));
+    }
+}
+
+/// Returns only if the compiler makes a loop of it.
+fn recurse(level: u64) -> u64 {
+    let frame = black_box([level; 64]);
+    if black_box(false) { level } else { recurse(level + 1) + frame.len() as u64 }
+}
+
+#[track_caller]
+#[expect(clippy::panic, reason = "it is what the component is for")]
+fn fail(message: &str) -> ! {
+    panic!("{message}")
+}

@@ -1,0 +1,28 @@
+//! The test's parameters.
+
+use serde::Deserialize;
+
+use crate::command::Hooks;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Parameters {
+    pub(crate) uri: String,
+    /// What to do in each hook, unless the request says otherwise.
+    pub(crate) behaviour: Hooks,
+    pub(crate) depends_on: Vec<String>,
+    pub(crate) grants: Vec<String>,
+    pub(crate) payload: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            uri: "https://annex.example/test/v1".to_owned(),
+            behaviour: Hooks::default(),
+            depends_on: Vec::new(),
+            grants: Vec::new(),
+            payload: false,
+        }
+    }
+}

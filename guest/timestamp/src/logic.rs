@@ -1,0 +1,115 @@
+//! Which events get a stamp, and under which key.
+
+use annex_sdk::{Event, EventKind};
+use serde::Deserialize;
+
+/// The URI that the published implementations use; the path in the specification's own text differs.
+pub const DEFAULT_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
+
+/// JSON Schema of the parameters, for the host and for people.
+pub const PARAMETER_SCHEMA: &str = r#"{
+  "type": "object",
+  "properties": {
+    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
+    "key": {"type": "string", "minLength": 1, "description": "The metadata key of the stamp: by default the URI without its scheme, and `/timestamp`."}
+  },
+  "additionalProperties": false
+}"#;
+
+/// The operator's parameters with defaults filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "Config")]
+pub struct Parameters {
+    /// The extension's URI.
+    pub uri: String,
+    /// The metadata key of the stamp.
+    pub key: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    uri: Option<String>,
+    key: Option<String>,
+}
+
+impl From<Config> for Parameters {
+    fn from(config: Config) -> Self {
+        let uri = config.uri.unwrap_or_else(|| DEFAULT_URI.to_owned());
+        let key = config.key.unwrap_or_else(|| {
+            let (_, path) = uri.split_once("://").unwrap_or(("", &uri));
+            format!("{path}/timestamp")
+        });
+        Self { uri, key }
+    }
+}
+
+/// Whether an event has something to stamp: messages and artifacts, and a status with a message on it. A stamp that is
+/// there already was set by whoever knew the time better.
+pub fn wants_stamp(parameters: &Parameters, event: &Event) -> bool {
+    let is_stampable = match event.kind {
+        EventKind::Message | EventKind::Artifact => true,
+        EventKind::Status => event.has_message,
+    };
+    is_stampable && !event.present.contains(&parameters.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "github.com/a2aproject/a2a-samples/extensions/timestamp/v1/timestamp";
+
+    fn parameters(json: &str) -> Parameters {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn event(kind: EventKind) -> Event {
+        Event {
+            kind,
+            task_id: None,
+            context_id: "c".to_owned(),
+            task_state: None,
+            has_message: false,
+            last_chunk: false,
+            present: Vec::new(),
+            payload: None,
+        }
+    }
+
+    #[test]
+    fn the_key_follows_from_the_uri() {
+        assert_eq!(parameters("{}").key, KEY);
+        assert_eq!(parameters(r#"{"uri": "https://a.example/v2"}"#).key, "a.example/v2/timestamp");
+        assert_eq!(
+            parameters(r#"{"key": "time"}"#),
+            Parameters { uri: DEFAULT_URI.to_owned(), key: "time".to_owned() }
+        );
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_an_error_that_names_it() {
+        let error = serde_json::from_str::<Parameters>(r#"{"zone": "CET"}"#).unwrap_err().to_string();
+        assert!(error.contains("`zone`"), "{error}");
+    }
+
+    #[test]
+    fn messages_and_artifacts_are_stamped() {
+        assert!(wants_stamp(&parameters("{}"), &event(EventKind::Message)));
+        assert!(wants_stamp(&parameters("{}"), &event(EventKind::Artifact)));
+    }
+
+    #[test]
+    fn a_status_is_stamped_only_when_it_carries_a_message() {
+        assert!(!wants_stamp(&parameters("{}"), &event(EventKind::Status)));
+        assert!(wants_stamp(&parameters("{}"), &Event { has_message: true, ..event(EventKind::Status) }));
+    }
+
+    #[test]
+    fn a_stamp_is_never_overwritten() {
+        for kind in [EventKind::Message, EventKind::Artifact, EventKind::Status] {
+            let stamped = Event { present: vec![KEY.to_owned()], has_message: true, ..event(kind) };
+            assert!(!wants_stamp(&parameters("{}"), &stamped));
+        }
+    }
+}

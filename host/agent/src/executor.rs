@@ -1,0 +1,131 @@
+//! The contract between the server and an agent.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, Artifact, ContextId, Message, Metadata, SendMessageRequest, TaskId, TaskState};
+use annex_session::{StateDelta, TurnSession};
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// An agent: given one user message, it sends events until its turn is over.
+#[async_trait]
+pub trait AgentExecutor: Send + Sync {
+    /// The agent's name: the author of its events and the app of its sessions.
+    fn name(&self) -> &str;
+
+    /// Called before the user's message is stored and before any task exists. An agent that is compiled into the server
+    /// may add to the delta that is stored with the message, or refuse the request.
+    ///
+    /// # Errors
+    /// Goes to the client as it is; nothing of the request is stored.
+    fn before_turn(
+        &self,
+        _request: &SendMessageRequest,
+        _session: &TurnSession,
+        _delta: &mut StateDelta,
+    ) -> Result<(), A2aError> {
+        Ok(())
+    }
+
+    /// Runs one turn. The user's message and its state delta are in the session already. The server has announced the
+    /// task as submitted; the agent announces that it works, and sends artifacts.
+    ///
+    /// Returning `Ok` completes the task, unless the agent has sent another final status. When
+    /// [`TurnContext::cancel`] fires, the agent stops soon and sends `Canceled` if it still can.
+    ///
+    /// # Errors
+    /// Fails the task, see [`AgentError`].
+    async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError>;
+}
+
+/// What an agent knows about its turn.
+#[derive(Clone)]
+pub struct TurnContext {
+    /// The task that the turn works on.
+    pub task_id: TaskId,
+    /// The conversation it belongs to.
+    pub context_id: ContextId,
+    /// What the user sent.
+    pub message: Arc<Message>,
+    /// The metadata of the request, not of the message.
+    pub metadata: Arc<Metadata>,
+    /// The session, live.
+    pub session: TurnSession,
+    /// Fires when the client cancels the task or the server stops.
+    pub cancel: CancellationToken,
+}
+
+/// What an agent sends. The server adds the task and context ids.
+#[derive(Clone, Debug)]
+pub enum AgentEvent {
+    /// A message instead of a task.
+    Message(Message),
+    /// The task is in a new state.
+    Status {
+        /// The new state.
+        state: TaskState,
+        /// What the user should know about it.
+        message: Option<Message>,
+    },
+    /// A result or a piece of one.
+    Artifact {
+        /// The artifact; pieces of one artifact carry the same id.
+        artifact: Artifact,
+        /// The parts belong after those that were sent under this id before.
+        append: bool,
+        /// Nothing more comes for this artifact.
+        last_chunk: bool,
+    },
+}
+
+/// Where an agent sends its events. Sending waits while the receiver is behind.
+#[derive(Clone, Debug)]
+pub struct EventSender {
+    sender: mpsc::Sender<AgentEvent>,
+}
+
+impl EventSender {
+    /// A sender and the receiver of at most `capacity` (at least 1) events that are not read yet.
+    pub fn bounded(capacity: usize) -> (Self, mpsc::Receiver<AgentEvent>) {
+        let (sender, receiver) = mpsc::channel(capacity.max(1));
+        (Self { sender }, receiver)
+    }
+
+    /// Sends one event.
+    ///
+    /// # Errors
+    /// [`AgentError::Closed`] if nobody reads any more: the turn is over, the agent should return.
+    pub async fn send(&self, event: AgentEvent) -> Result<(), AgentError> {
+        self.sender.send(event).await.map_err(|_| AgentError::Closed)
+    }
+}
+
+/// Why a turn failed.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The user can do something about it: the task fails with this text.
+    #[error("{message}")]
+    Failed {
+        /// What is wrong and what to do, in whole sentences.
+        message: String,
+    },
+    /// The user cannot: the task fails with an error id, and the cause goes to the log under that id.
+    #[error("the agent failed")]
+    Internal {
+        /// What happened.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// Nobody reads the events any more.
+    #[error("the receiver of events is closed")]
+    Closed,
+}
+
+impl AgentError {
+    /// Wraps a cause that is no business of the user.
+    pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Internal { source: source.into() }
+    }
+}

@@ -1,0 +1,104 @@
+//! Instruction templates: text with `{variables}` from the session state. The syntax is ADK's.
+
+use std::sync::LazyLock;
+
+use annex_protocol::Json;
+use regex::Regex;
+
+/// Why a template could not be rendered. The first problem ends it; there is no partial result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// A variable that is not optional has no value.
+    #[error("Context variable not found: `{name}`.")]
+    Missing {
+        /// Its full key.
+        name: String,
+    },
+    /// An artifact that is not optional does not exist.
+    #[error("Artifact not found: `{name}`.")]
+    ArtifactMissing {
+        /// The name after `artifact.`.
+        name: String,
+    },
+}
+
+/// What may stand between braces as the name of a state key. Identifiers are Unicode's, as in Python.
+static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^(?:app:|user:|temp:)?[_\p{XID_Start}]\p{XID_Continue}*$").expect("the pattern is a constant")
+});
+
+/// Replaces each `{name}` by its value; `lookup` is asked for full keys such as `user:name`.
+///
+/// - `{name?}` is optional: nothing instead of an error when there is no value.
+/// - White space inside the braces does not count. Repeated braces are one pair: `{{name}}` is a variable too.
+/// - A placeholder takes as many closing braces as it has opening ones, so `{"key": {name}}` stays JSON.
+/// - `${name}` and `\{name}` stay as they are, and so does whatever does not name a state key: `{}`, `{a.b}`,
+///   `{"a": 1}`, `{other:name}`.
+/// - A string is inserted as it is and not searched for placeholders; `null` is empty; any other value is inserted as
+///   the JSON text that it came as.
+/// - `{artifact.name}` names an artifact. There are none so far: it is an error, or nothing with `?`.
+///
+/// # Errors
+/// See [`TemplateError`].
+///
+/// ```
+/// use annex_agent::render;
+/// use annex_protocol::Json;
+///
+/// let text = render("Greet {name}{title?}.", |key| (key == "name").then(|| Json::string("Ada")))?;
+/// assert_eq!(text, "Greet Ada.");
+/// # Ok::<(), annex_agent::TemplateError>(())
+/// ```
+pub fn render(template: &str, lookup: impl Fn(&str) -> Option<Json>) -> Result<String, TemplateError> {
+    let mut output = String::with_capacity(template.len());
+    let mut rest = template;
+    // The text between the first closing brace and the last opening brace before it has no braces in it.
+    while let Some((head, tail)) = rest.find('}').map(|close| rest.split_at(close)) {
+        let after = tail.trim_start_matches('}');
+        let closing = tail.len() - after.len();
+        let placeholder = head.rsplit_once('{').map(|(before, inside)| (before.trim_end_matches('{'), inside));
+        let value = match placeholder {
+            Some((before, inside)) if !before.ends_with(['$', '\\']) => evaluate(inside.trim(), &lookup)?,
+            Some(_) | None => None,
+        };
+        match (placeholder, value) {
+            (Some((before, inside)), Some(value)) => {
+                let opening = head.len() - before.len() - inside.len();
+                output.push_str(before);
+                output.push_str(&value);
+                output.extend(std::iter::repeat_n('}', closing.saturating_sub(opening)));
+            }
+            _ => output.push_str(rest.strip_suffix(after).unwrap_or(rest)),
+        }
+        rest = after;
+    }
+    output.push_str(rest);
+    Ok(output)
+}
+
+/// The text for what stands between the braces; `None` if that is not a placeholder.
+fn evaluate(inside: &str, lookup: impl Fn(&str) -> Option<Json>) -> Result<Option<String>, TemplateError> {
+    let (name, optional) = inside.strip_suffix('?').map_or((inside, false), |name| (name, true));
+    if let Some(artifact) = name.strip_prefix("artifact.") {
+        return if optional {
+            Ok(Some(String::new()))
+        } else {
+            Err(TemplateError::ArtifactMissing { name: artifact.to_owned() })
+        };
+    }
+    if !STATE_KEY.is_match(name) {
+        return Ok(None);
+    }
+    match lookup(name) {
+        Some(value) => Ok(Some(plain_text(&value))),
+        None if optional => Ok(Some(String::new())),
+        None => Err(TemplateError::Missing { name: name.to_owned() }),
+    }
+}
+
+fn plain_text(value: &Json) -> String {
+    if value.is_null() {
+        return String::new();
+    }
+    value.to::<String>().unwrap_or_else(|_| value.get().to_owned())
+}

@@ -1,0 +1,139 @@
+//! Real models, played by a server on this machine that speaks OpenAI's interface.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+
+use annex_agent::{
+    Adapter, GenerativeConfig, GenerativeError, GenerativeModel, Model, ModelError, Prompt, Speaker, Turn,
+};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use futures::TryStreamExt;
+use serde_json::Value;
+
+/// What the server got, and what it answers.
+#[derive(Clone)]
+struct Provider {
+    status: StatusCode,
+    body: &'static str,
+    requests: Arc<Mutex<Vec<(HeaderMap, Value)>>>,
+}
+
+async fn complete(State(provider): State<Provider>, headers: HeaderMap, body: Bytes) -> Response {
+    provider.requests.lock().unwrap().push((headers, serde_json::from_slice(&body).unwrap()));
+    (provider.status, [(header::CONTENT_TYPE, "text/event-stream")], provider.body).into_response()
+}
+
+impl Provider {
+    /// Serves on a free port and gives the base URL of the interface.
+    async fn start(status: StatusCode, body: &'static str) -> (Self, String) {
+        let provider = Self { status, body, requests: Arc::default() };
+        let router = Router::new().route("/v1/chat/completions", post(complete)).with_state(provider.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (provider, url)
+    }
+}
+
+fn config(endpoint: String) -> GenerativeConfig {
+    GenerativeConfig {
+        model: "some-model".to_owned(),
+        adapter: Adapter::OpenAi,
+        endpoint: Some(endpoint),
+        // Set for every test by cargo.
+        api_key_env: Some("CARGO_PKG_NAME".to_owned()),
+    }
+}
+
+fn prompt() -> Prompt {
+    let turn = |speaker, text: &str| Turn { speaker, text: text.to_owned() };
+    let turns = vec![turn(Speaker::User, "one"), turn(Speaker::Agent, "two"), turn(Speaker::User, "three")];
+    Prompt { instruction: "Be brief.".to_owned(), turns }
+}
+
+async fn ask(config: GenerativeConfig) -> Result<Vec<String>, ModelError> {
+    GenerativeModel::new(config).unwrap().stream(prompt()).await?.try_collect().await
+}
+
+const ANSWER: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}
+
+data: [DONE]
+
+"#;
+
+#[tokio::test]
+async fn the_answer_is_streamed_and_the_whole_prompt_is_sent() {
+    let (provider, url) = Provider::start(StatusCode::OK, ANSWER).await;
+    assert_eq!(ask(config(url)).await.unwrap(), ["Hel", "lo"]);
+    let requests = provider.requests.lock().unwrap();
+    let (headers, body) = &requests[0];
+    assert_eq!(headers["authorization"], "Bearer annex-agent");
+    assert_eq!(body["model"], "some-model");
+    assert_eq!(body["stream"], true);
+    let roles: Vec<_> = body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "user"]);
+    assert_eq!(body["messages"][0]["content"], "Be brief.");
+    assert_eq!(body["messages"][3]["content"], "three");
+}
+
+#[tokio::test]
+async fn no_key_is_looked_for_when_the_endpoint_is_ones_own() {
+    let (provider, url) = Provider::start(StatusCode::OK, ANSWER).await;
+    let config = GenerativeConfig { api_key_env: None, ..config(url + "/") };
+    assert_eq!(ask(config).await.unwrap(), ["Hel", "lo"]);
+    assert_eq!(provider.requests.lock().unwrap()[0].0["authorization"], "Bearer");
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_provider_is_an_error_without_the_key() {
+    let (_, url) = Provider::start(StatusCode::TOO_MANY_REQUESTS, r#"{"error":{"message":"slow down"}}"#).await;
+    let error = ask(config(url)).await.unwrap_err();
+    assert_eq!(error.to_string(), "model some-model gave no answer");
+    let cause = format!("{:?} {}", error, error.source().unwrap());
+    assert!(cause.contains("429"), "{cause}");
+    assert!(!cause.contains("annex-agent"), "{cause}");
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_is_an_error() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    drop(listener);
+    assert!(ask(config(url)).await.is_err());
+}
+
+#[test]
+fn a_missing_key_is_found_at_the_start_and_its_variable_is_named() {
+    let missing = GenerativeConfig { api_key_env: Some("ANNEX_NO_SUCH_KEY".to_owned()), ..config(String::new()) };
+    let error = GenerativeModel::new(missing).unwrap_err();
+    assert!(matches!(&error, GenerativeError::KeyMissing { variable, .. } if variable == "ANNEX_NO_SUCH_KEY"));
+    assert_eq!(
+        error.to_string(),
+        "environment variable ANNEX_NO_SUCH_KEY, which should hold the API key of model some-model, is not set"
+    );
+}
+
+#[test]
+fn the_key_is_not_printed() {
+    let model = GenerativeModel::new(config("http://127.0.0.1:1".to_owned())).unwrap();
+    assert_eq!(format!("{model:?}"), r#"GenerativeModel { model: "some-model", .. }"#);
+}
+
+#[test]
+fn the_configuration_refuses_what_it_does_not_know() {
+    let config: GenerativeConfig = serde_json::from_str(r#"{"model": "m", "adapter": "ollama"}"#).unwrap();
+    assert_eq!(config.adapter, Adapter::Ollama);
+    assert_eq!(serde_json::from_str::<GenerativeConfig>(r#"{"model": "m"}"#).unwrap().adapter, Adapter::OpenAi);
+    for wrong in [r#"{"model": "m", "adapter": "other"}"#, r#"{"model": "m", "key": "k"}"#, "{}"] {
+        assert!(serde_json::from_str::<GenerativeConfig>(wrong).is_err(), "{wrong}");
+    }
+}

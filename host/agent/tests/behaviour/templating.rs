@@ -1,0 +1,142 @@
+//! Templates against what ADK was observed to do, and where Annex differs on purpose.
+
+use std::collections::BTreeMap;
+
+use annex_agent::render;
+use annex_protocol::{Json, JsonObject};
+use serde::Deserialize;
+
+/// One observation: `expected` is what ADK made of `input`.
+#[derive(Deserialize)]
+struct Case {
+    case: String,
+    input: Input,
+    expected: Expected,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    template: String,
+    state: JsonObject,
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    output: Option<String>,
+    error_message: Option<String>,
+}
+
+const JSON: &str = "values other than strings are JSON, not Python";
+const BRACES: &str = "a placeholder takes as many closing braces as it has opening ones";
+const ARTIFACTS: &str = "there are no artifacts yet: none is ever found";
+
+/// Where Annex differs: the case, why, and its result.
+const DEVIATIONS: [(&str, &str, Result<&str, &str>); 15] = [
+    ("nested_json_like", BRACES, Ok(r#"{"k": 1}"#)),
+    ("val_nested", JSON, Ok(r#"{"a":{"b":[1,2,{"c":null}]},"t":true,"f":false}"#)),
+    ("val_list", JSON, Ok(r#"[1,"two",3.5,null,true]"#)),
+    ("val_true", JSON, Ok("true")),
+    ("val_dict_unicode", JSON, Ok(r#"{"k":"żółć 日本"}"#)),
+    ("val_dict_both_quotes", JSON, Ok(r#"{"k":"it's \"q\""}"#)),
+    ("val_dict_newline", JSON, Ok(r#"{"k":"a\nb\t\\"}"#)),
+    ("val_dict_with_brace_tail", JSON, Ok(r#"{"a":"{w}"} W"#)),
+    ("artifact_optional_present", ARTIFACTS, Ok("A:")),
+    ("artifact_with_slash", ARTIFACTS, Err("Artifact not found: `dir/notes.md`.")),
+    ("artifact_with_space", ARTIFACTS, Err("Artifact not found: `my file.txt`.")),
+    ("artifact_vs_state", ARTIFACTS, Err("Artifact not found: `x`.")),
+    ("artifact_no_service", ARTIFACTS, Err("Artifact not found: `x`.")),
+    ("artifact_no_service_optional", ARTIFACTS, Ok("A:")),
+    ("artifact_empty_name", ARTIFACTS, Err("Artifact not found: ``.")),
+];
+
+/// ADK names the agent in its errors, and words one of them differently.
+fn in_our_words(adk: &str) -> String {
+    let text = adk.replace(" in agent 'specialist_agent'", "");
+    match text.strip_prefix("Artifact '").and_then(|rest| rest.strip_suffix("' not found.")) {
+        Some(name) => format!("Artifact not found: `{name}`."),
+        None => text,
+    }
+}
+
+#[test]
+fn templates_render_as_in_adk_except_where_said() {
+    let cases: Vec<Case> = serde_json::from_str(include_str!("../data/templating.json")).unwrap();
+    let mut deviations: BTreeMap<_, _> =
+        DEVIATIONS.into_iter().map(|(case, reason, result)| (format!("tmpl/{case}"), (reason, result))).collect();
+    for Case { case, input, expected } in cases {
+        let adk = expected.output.ok_or_else(|| in_our_words(&expected.error_message.unwrap_or_default()));
+        let ours = render(&input.template, |key| input.state.get(key).cloned()).map_err(|error| error.to_string());
+        match deviations.remove(&case) {
+            Some((reason, wanted)) => {
+                let wanted = wanted.map(str::to_owned).map_err(str::to_owned);
+                assert_eq!(ours, wanted, "{case}: {reason}");
+            }
+            None => assert_eq!(ours, adk, "{case}"),
+        }
+    }
+    assert!(deviations.is_empty(), "no such cases: {deviations:?}");
+}
+
+fn check(template: &str, expected: Result<&str, &str>) {
+    let state = JsonObject::parse(
+        r#"{"name":"Ada","user:name":"Lovelace","none":null,"number":1.0,"big":9007199254740993,"info":{"z":1,"a":[]},
+            "tricky":"{name} } ${name}","名前":"N"}"#,
+    )
+    .unwrap();
+    let rendered = render(template, |key| state.get(key).cloned()).map_err(|error| error.to_string());
+    assert_eq!(rendered.as_deref().map_err(String::as_str), expected, "{template}");
+}
+
+#[test]
+fn a_placeholder_takes_only_the_braces_that_it_opened() {
+    check(r#"{"key": {name}}"#, Ok(r#"{"key": Ada}"#));
+    check(r#"{"a": {"b": {{name}}}}"#, Ok(r#"{"a": {"b": Ada}}"#));
+    check("{name}}} tail", Ok("Ada}} tail"));
+    check("{{name}} and {{{name}}}", Ok("Ada and Ada"));
+}
+
+#[test]
+fn what_names_no_state_key_stays() {
+    let texts = [
+        "",
+        "{}",
+        "{{}}",
+        "}{",
+        "{",
+        "}",
+        "{ }",
+        "{?}",
+        "{name??}",
+        "{User:name}",
+        "{a.b}",
+        "{x²}",
+        "{user:a:b}",
+        "${name}",
+        "${{name}}",
+        r"\{name}",
+        r#"body { color: red; } {"a": 1, "b": [1, 2]}"#,
+    ];
+    for text in texts {
+        check(text, Ok(text));
+    }
+}
+
+#[test]
+fn values_are_inserted_once_and_unchanged() {
+    check("{tricky}|{number}|{big}|{info}|{none}|", Ok(r#"{name} } ${name}|1.0|9007199254740993|{"z":1,"a":[]}||"#));
+    check("{名前}{ user:name }{name?}", Ok("NLovelaceAda"));
+}
+
+#[test]
+fn the_first_missing_variable_ends_it_and_scopes_do_not_stand_in_for_each_other() {
+    check("{name} {app:name} {other}", Err("Context variable not found: `app:name`."));
+    check("{app:name?}{other?}", Ok(""));
+}
+
+#[test]
+fn a_template_of_many_braces_takes_linear_time() {
+    let literal = "{- ".repeat(200_000) + &"}".repeat(200_000);
+    assert!(render(&literal, |_| None).is_ok_and(|text| text == literal));
+    let variables = "{a}".repeat(200_000);
+    assert!(render(&variables, |_| Some(Json::string("b"))).is_ok_and(|text| text == "b".repeat(200_000)));
+}

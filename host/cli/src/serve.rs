@@ -1,0 +1,115 @@
+//! `annex serve`
+
+use std::env;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use annex_runtime::Extension;
+use annex_server::{App, Config, Locations, Server};
+use anyhow::Context;
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::log;
+
+/// Serve an agent with its extensions.
+#[derive(Args)]
+#[command(after_help = "Example:\n  annex serve examples/specialist/annex.toml\n\nSIGTERM and Ctrl-C drain: running \
+                        turns finish, new ones are refused; the second one stops at once.\nANNEX_LOG sets the log \
+                        filter, e.g. ANNEX_LOG=debug.")]
+pub(crate) struct Serve {
+    /// The config, a TOML file
+    config: PathBuf,
+}
+
+impl Serve {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        log::start();
+        let config = Config::read(&self.config)?;
+        let server = Server::bind(config).await?;
+        let locations = locations(&self.config);
+        server.run(&locations, |app| announce(app, &mut io::stdout().lock()), shutdown()).await?;
+        Ok(())
+    }
+}
+
+/// Paths in a config start at its folder; shipped components lie beside the executable.
+fn locations(config: &Path) -> Locations {
+    let folder = config.parent().unwrap_or(Path::new("")).to_owned();
+    Locations { config: folder, components: components(), cache: cache() }
+}
+
+/// The folder `components` beside the executable.
+pub(crate) fn components() -> PathBuf {
+    let executable = env::current_exe().unwrap_or_default();
+    executable.parent().unwrap_or(Path::new("")).join("components")
+}
+
+/// `annex/components` in the user's cache folder (XDG base directory specification).
+fn cache() -> Option<PathBuf> {
+    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
+    Some(base.join("annex").join("components"))
+}
+
+/// Says where the agent is, what it runs and what to try. A closed standard output is no reason to stop.
+fn announce(app: &App, out: &mut impl Write) {
+    let url = app.base_url();
+    let mut text = format!("Agent card  {url}/.well-known/agent-card.json\nExtensions");
+    for extension in app.installed().iter() {
+        text.push_str(&format!("\n  {}", line(extension)));
+    }
+    if app.installed().iter().next().is_none() {
+        text.push_str("  none");
+    }
+    text.push_str(&format!("\n\nTry it from another terminal:\n  {}\n", suggestion(app)));
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn line(extension: &Extension) -> String {
+    let how = if extension.was_compiled() { "compiled" } else { "from cache" };
+    let required = if extension.is_required() { ", required" } else { "" };
+    format!(
+        "{}\n    {}, {} KiB, loaded in {:.1} ms ({how}){required}",
+        extension.uri(),
+        extension.digest(),
+        extension.size().div_ceil(1024),
+        extension.load_time().as_secs_f64() * 1e3,
+    )
+}
+
+fn suggestion(app: &App) -> String {
+    let executable = env::args().next().unwrap_or_else(|| "annex".to_owned());
+    let mut command = format!("{executable} send {} \"Who am I and what is my email?\"", app.base_url());
+    for extension in app.installed().iter().filter(|extension| extension.is_required()) {
+        command.push_str(&format!(" \\\n    --extension {}", extension.uri()));
+        if extension.card().params.as_ref().is_some_and(|params| params.contains_key("state_schema")) {
+            let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
+            command.push_str(&format!(" \\\n    --state '{state}'"));
+        }
+    }
+    command
+}
+
+/// Resolves at the first SIGTERM or Ctrl-C; the second one ends the process.
+async fn shutdown() {
+    if let Err(error) = signalled().await {
+        tracing::error!(%error, "signals cannot be watched; the server will not drain");
+        std::future::pending::<()>().await;
+    }
+    tokio::spawn(async {
+        if signalled().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
+}
+
+async fn signalled() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Builds the guests for WebAssembly with a nested cargo, so that `cargo run` and `cargo test` need no second step.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+const TARGET: &str = "wasm32-unknown-unknown";
+const PROFILE: &str = "guest";
+
+/// 128 KiB instead of 1 MiB: the stack lies at the start of a guest's memory, and all that is before its data has to
+/// be made fresh for each instance. It is deep enough for serde_json's own limit of 128 levels.
+const STACK_SIZE: &str = "-Clink-arg=-zstack-size=131072";
+
+/// Settings of the outer build that must not reach the guests: flags for another target, clippy's wrapper, coverage.
+const NOT_INHERITED: [&str; 10] = [
+    "CARGO_BUILD_RUSTFLAGS",
+    "CARGO_BUILD_TARGET",
+    "CARGO_BUILD_TARGET_DIR",
+    "CARGO_TARGET_DIR",
+    "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER",
+    "CARGO_BUILD_RUSTC_WRAPPER",
+    "RUSTFLAGS",
+];
+
+struct Guest {
+    package: &'static str,
+    /// The component's name without `.wasm`.
+    name: &'static str,
+    /// Whether it is copied beside the `annex` executable.
+    shipped: bool,
+}
+
+const GUESTS: [Guest; 4] = [
+    Guest { package: "annex-state-injection", name: "state-injection", shipped: true },
+    Guest { package: "annex-timestamp", name: "timestamp", shipped: true },
+    Guest { package: "annex-test-extension", name: "test-extension", shipped: false },
+    Guest { package: "hello-extension", name: "hello-extension", shipped: false },
+];
+
+fn main() -> Result<()> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
+    // OUT_DIR is `<target>/<profile>/build/annex-components-<hash>/out`.
+    let profile_dir = out_dir.ancestors().nth(3).context("OUT_DIR is too short")?;
+    let guests_dir = out_dir.ancestors().nth(4).context("OUT_DIR is too short")?.join("guests");
+
+    watch(&workspace)?;
+    install_target()?;
+    build(&workspace, &guests_dir)?;
+    for guest in &GUESTS {
+        let file = format!("{}.wasm", guest.package.replace('-', "_"));
+        let component = guests_dir.join(TARGET).join(PROFILE).join(file);
+        place(&component, &out_dir, guest.name)?;
+        if guest.shipped {
+            place(&component, &profile_dir.join("components"), guest.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells cargo what the components are made of.
+fn watch(workspace: &Path) -> Result<()> {
+    let mut crates = vec![workspace.join("examples/hello-extension")];
+    for entry in fs::read_dir(workspace.join("guest")).context("read guest/")? {
+        crates.push(entry?.path());
+    }
+    let shared = ["Cargo.toml", "Cargo.lock", ".cargo/config.toml", "wit"].map(|name| workspace.join(name));
+    let own = crates.iter().flat_map(|folder| [folder.join("src"), folder.join("Cargo.toml")]);
+    for path in shared.into_iter().chain(own) {
+        tell(&format!("rerun-if-changed={}", path.display()));
+    }
+    tell("rerun-if-changed=build.rs");
+    Ok(())
+}
+
+/// Adds the target to the toolchain when it is not there.
+fn install_target() -> Result<()> {
+    let output = Command::new(tool("RUSTC", "rustc"))
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .output()
+        .context("run rustc")?;
+    ensure!(output.status.success(), "rustc does not know {TARGET}: {}", String::from_utf8_lossy(&output.stderr));
+    if Path::new(String::from_utf8(output.stdout)?.trim_end()).is_dir() {
+        return Ok(());
+    }
+    tell(&format!("warning=adding the Rust target {TARGET}: rustup target add {TARGET}"));
+    let status = Command::new("rustup").args(["target", "add", TARGET]).status().with_context(|| {
+        format!("the extensions need the Rust target {TARGET}, and there is no rustup to add it: install it by hand")
+    })?;
+    ensure!(status.success(), "`rustup target add {TARGET}` failed");
+    Ok(())
+}
+
+/// Builds all guests. Its own target folder, because the outer cargo holds the lock of the other.
+fn build(workspace: &Path, guests_dir: &Path) -> Result<()> {
+    let mut cargo = Command::new(tool("CARGO", "cargo"));
+    cargo.current_dir(workspace).args(["build", "--locked", "--profile", PROFILE, "--target", TARGET, "--target-dir"]);
+    cargo.arg(guests_dir);
+    for guest in &GUESTS {
+        cargo.args(["--package", guest.package]);
+    }
+    for name in NOT_INHERITED {
+        cargo.env_remove(name);
+    }
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", STACK_SIZE);
+    let output = cargo.output().context("run the nested cargo")?;
+    if !output.status.success() {
+        bail!("the extensions do not build:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Copies a component, unless the same bytes are there: a watching `annex` must not see a change that is none.
+fn place(component: &Path, folder: &Path, name: &str) -> Result<()> {
+    let destination = folder.join(name).with_extension("wasm");
+    let bytes = fs::read(component).with_context(|| format!("read {}", component.display()))?;
+    if fs::read(&destination).is_ok_and(|present| present == bytes) {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::write(&destination, bytes).with_context(|| format!("write {}", destination.display()))
+}
+
+fn tool(variable: &str, default: &str) -> OsString {
+    env::var_os(variable).unwrap_or_else(|| default.into())
+}
+
+fn tell(instruction: &str) {
+    println!("cargo::{instruction}");
+}

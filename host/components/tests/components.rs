@@ -1,0 +1,101 @@
+//! What the components import and export is the proof of what they can do.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use wasmparser::{Parser, Payload};
+
+const CONFIG: &str = "wasi:config/store@0.2.0-rc.1";
+const LOGGING: &str = "wasi:logging/logging@0.1.0-draft";
+const CLOCK: &str = "wasi:clocks/wall-clock@0.2.12";
+const SCHEMA: &str = "annex:extension/json-schema@0.1.0";
+const SESSION: &str = "annex:extension/session-state@0.1.0";
+/// Only names for types; it has no functions.
+const TYPES: &str = "annex:extension/types@0.1.0";
+
+#[derive(Debug, Default, PartialEq)]
+struct Interface {
+    imports: Vec<String>,
+    /// Without package and version.
+    exports: Vec<String>,
+    /// 64 KiB each.
+    memory_pages: u64,
+}
+
+fn interface(path: &str) -> Result<Interface> {
+    let bytes = fs::read(path).with_context(|| format!("read {path}"))?;
+    let mut interface = Interface::default();
+    // The parser descends into nested modules and components: only depth 0 is the component's own.
+    let mut depth = 0_u32;
+    for payload in Parser::new(0).parse_all(&bytes) {
+        match payload? {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::MemorySection(memories) => {
+                for memory in memories {
+                    interface.memory_pages += memory?.initial;
+                }
+            }
+            Payload::ComponentImportSection(imports) if depth == 0 => {
+                for import in imports {
+                    interface.imports.push(import?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(exports) if depth == 0 => {
+                for export in exports {
+                    let name = export?.name.name;
+                    let hook = name.trim_start_matches("annex:extension/").trim_end_matches("@0.1.0");
+                    interface.exports.push(hook.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    interface.imports.sort();
+    interface.exports.sort();
+    Ok(interface)
+}
+
+/// The stack and the data of a guest that is made for each turn must stay small.
+fn check(component: &str, imports: &[&str], exports: &[&str]) -> Result<()> {
+    let interface = interface(component)?;
+    assert_eq!(interface.imports, imports, "{component}");
+    assert_eq!(interface.exports, exports, "{component}");
+    assert!(interface.memory_pages <= 4, "{component}: {} pages of 64 KiB", interface.memory_pages);
+    Ok(())
+}
+
+#[test]
+fn state_injection_reads_the_session_and_nothing_else() -> Result<()> {
+    check(
+        annex_components::STATE_INJECTION,
+        &[SCHEMA, SESSION, TYPES, CONFIG, LOGGING],
+        &["activation", "card", "descriptor", "response", "state"],
+    )
+}
+
+#[test]
+fn the_timestamp_extension_reads_the_clock_and_nothing_else() -> Result<()> {
+    check(annex_components::TIMESTAMP, &[TYPES, CLOCK, CONFIG, LOGGING], &["descriptor", "response"])
+}
+
+#[test]
+fn the_test_extension_exports_each_hook_and_needs_no_grant() -> Result<()> {
+    check(
+        annex_components::TEST_EXTENSION,
+        &[TYPES, CONFIG, LOGGING],
+        &["activation", "card", "descriptor", "response", "state"],
+    )
+}
+
+#[test]
+fn the_hello_extension_exports_only_the_hook_that_it_names() -> Result<()> {
+    check(annex_components::HELLO_EXTENSION, &[TYPES, CONFIG, LOGGING], &["descriptor", "response"])
+}
+
+#[test]
+fn the_shipped_components_are_where_the_library_says() {
+    for (name, path) in annex_components::shipped() {
+        assert!(path.is_absolute() && path.is_file(), "{name}: {}", path.display());
+    }
+}

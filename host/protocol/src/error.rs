@@ -1,0 +1,222 @@
+//! The one error table: what each error is on JSON-RPC, HTTP+JSON and gRPC (specification sections 3.3.2 and 5.4).
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{ExtensionUri, GrpcStatus, Json, TaskId, TaskState};
+
+/// An error that a client gets to see.
+///
+/// The messages are for the developer of the client: what is wrong, where, and what to do.
+///
+/// ```
+/// use annex_protocol::{A2aError, TaskId};
+///
+/// let error = A2aError::TaskNotFound { task_id: TaskId::new("t-1") };
+/// assert_eq!((error.code(), error.http_status()), (-32001, 404));
+/// assert_eq!(error.grpc_status().name(), "NOT_FOUND");
+/// assert_eq!(error.reason(), "TASK_NOT_FOUND");
+/// ```
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum A2aError {
+    /// The task does not exist, has expired, or is not the caller's; the three look the same on purpose.
+    #[error("task {task_id} was not found; it may have expired or belong to another caller")]
+    TaskNotFound {
+        /// The id that the client sent.
+        task_id: TaskId,
+    },
+    /// The task has ended already.
+    #[error("task {task_id} cannot be canceled because it is in state {state}")]
+    TaskNotCancelable {
+        /// The task.
+        task_id: TaskId,
+        /// Its state.
+        state: TaskState,
+    },
+    /// The agent does not post task updates.
+    #[error("this agent does not send push notifications; use SubscribeToTask or GetTask to follow a task")]
+    PushNotificationNotSupported,
+    /// The agent does not do this, or not to this task.
+    #[error("unsupported operation: {reason}")]
+    UnsupportedOperation {
+        /// What is not supported, and what to do instead.
+        reason: String,
+    },
+    /// A media type that the agent does not take.
+    #[error("content type {content_type} is not supported; the agent card lists the supported input modes")]
+    ContentTypeNotSupported {
+        /// The media type.
+        content_type: String,
+    },
+    /// The agent behind the server broke the protocol.
+    #[error("the agent gave an invalid response: {reason}")]
+    InvalidAgentResponse {
+        /// What was wrong with it.
+        reason: String,
+    },
+    /// The agent declares an extended card and has none.
+    #[error("this agent has no extended agent card configured; use the public card")]
+    ExtendedAgentCardNotConfigured,
+    /// The client did not activate extensions that the agent requires.
+    #[error("required extensions are not active: {}; list them in the A2A-Extensions header", comma_separated(.missing))]
+    ExtensionSupportRequired {
+        /// The extensions that the client has to activate.
+        missing: Vec<ExtensionUri>,
+    },
+    /// A version of A2A that the server does not speak.
+    #[error("A2A version `{requested}` is not supported; set the A2A-Version header to one of: {}", .supported.join(", "))]
+    VersionNotSupported {
+        /// The version that the client asked for.
+        requested: String,
+        /// The versions that the server speaks.
+        supported: &'static [&'static str],
+    },
+    /// The body is not JSON.
+    #[error("the request is not valid JSON: {reason}")]
+    Parse {
+        /// What is wrong, at which line and column.
+        reason: String,
+    },
+    /// The body is JSON but no JSON-RPC request.
+    #[error("invalid request: {reason}")]
+    InvalidRequest {
+        /// What is wrong.
+        reason: String,
+    },
+    /// No such method.
+    #[error("method `{method}` does not exist; A2A 1.0 methods are called like SendMessage or GetTask")]
+    MethodNotFound {
+        /// The method that the client called.
+        method: String,
+    },
+    /// The parameters of the method are wrong.
+    #[error("invalid parameters: {}", semicolon_separated(.violations))]
+    InvalidParams {
+        /// What is wrong, field by field.
+        violations: Vec<FieldViolation>,
+    },
+    /// A fault of the server. What it was stands in the log only.
+    #[error("internal error; the log has the details under error id {error_id}")]
+    Internal {
+        /// Finds the log entry.
+        error_id: String,
+    },
+    /// The server has too much to do.
+    #[error("the server is overloaded: {reason}; try again later")]
+    Overloaded {
+        /// What is exhausted.
+        reason: String,
+    },
+    /// An error that an extension defines.
+    #[error("{message}")]
+    Extension {
+        /// The extension.
+        uri: ExtensionUri,
+        /// The JSON-RPC code that the extension's specification gives it.
+        code: i32,
+        /// What is wrong.
+        message: String,
+        /// What the extension adds.
+        data: Option<Json>,
+    },
+}
+
+/// What is wrong with one field of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldViolation {
+    /// The path of the field, such as `message.parts[2].raw`; empty when the request as a whole is meant.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+    /// What is wrong with it.
+    pub description: String,
+}
+
+impl fmt::Display for FieldViolation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.field.is_empty() {
+            return formatter.write_str(&self.description);
+        }
+        write!(formatter, "{}: {}", self.field, self.description)
+    }
+}
+
+struct Row {
+    code: i32,
+    http_status: u16,
+    grpc_status: GrpcStatus,
+    reason: &'static str,
+}
+
+const fn row(code: i32, http_status: u16, grpc_status: GrpcStatus, reason: &'static str) -> Row {
+    Row { code, http_status, grpc_status, reason }
+}
+
+impl A2aError {
+    /// [`A2aError::InvalidParams`] about the request as a whole.
+    pub fn invalid_params(reason: impl Into<String>) -> Self {
+        Self::invalid_field("", reason)
+    }
+
+    /// [`A2aError::InvalidParams`] about one field.
+    pub fn invalid_field(field: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::InvalidParams {
+            violations: vec![FieldViolation { field: field.into(), description: description.into() }],
+        }
+    }
+
+    /// The JSON-RPC error code.
+    pub fn code(&self) -> i32 {
+        self.row().code
+    }
+
+    /// The HTTP status of the HTTP+JSON binding. The JSON-RPC binding answers 200 whatever the error is.
+    pub fn http_status(&self) -> u16 {
+        self.row().http_status
+    }
+
+    /// The gRPC status, which HTTP+JSON repeats by name.
+    pub fn grpc_status(&self) -> GrpcStatus {
+        self.row().grpc_status
+    }
+
+    /// `google.rpc.ErrorInfo.reason`: names the error the same way on all bindings.
+    pub fn reason(&self) -> &'static str {
+        self.row().reason
+    }
+
+    fn row(&self) -> Row {
+        use GrpcStatus::{FailedPrecondition, Internal, InvalidArgument, NotFound, Unavailable};
+
+        match self {
+            Self::TaskNotFound { .. } => row(-32001, 404, NotFound, "TASK_NOT_FOUND"),
+            Self::TaskNotCancelable { .. } => row(-32002, 400, FailedPrecondition, "TASK_NOT_CANCELABLE"),
+            Self::PushNotificationNotSupported => {
+                row(-32003, 400, FailedPrecondition, "PUSH_NOTIFICATION_NOT_SUPPORTED")
+            }
+            Self::UnsupportedOperation { .. } => row(-32004, 400, FailedPrecondition, "UNSUPPORTED_OPERATION"),
+            Self::ContentTypeNotSupported { .. } => row(-32005, 400, InvalidArgument, "CONTENT_TYPE_NOT_SUPPORTED"),
+            Self::InvalidAgentResponse { .. } => row(-32006, 500, Internal, "INVALID_AGENT_RESPONSE"),
+            Self::ExtendedAgentCardNotConfigured => {
+                row(-32007, 400, FailedPrecondition, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
+            }
+            Self::ExtensionSupportRequired { .. } => row(-32008, 400, FailedPrecondition, "EXTENSION_SUPPORT_REQUIRED"),
+            Self::VersionNotSupported { .. } => row(-32009, 400, FailedPrecondition, "VERSION_NOT_SUPPORTED"),
+            Self::Parse { .. } => row(-32700, 400, InvalidArgument, "PARSE_ERROR"),
+            Self::InvalidRequest { .. } => row(-32600, 400, InvalidArgument, "INVALID_REQUEST"),
+            Self::MethodNotFound { .. } => row(-32601, 404, NotFound, "METHOD_NOT_FOUND"),
+            Self::InvalidParams { .. } => row(-32602, 400, InvalidArgument, "INVALID_PARAMS"),
+            Self::Internal { .. } => row(-32603, 500, Internal, "INTERNAL"),
+            Self::Overloaded { .. } => row(-32000, 503, Unavailable, "OVERLOADED"),
+            Self::Extension { code, .. } => row(*code, 400, FailedPrecondition, "EXTENSION_ERROR"),
+        }
+    }
+}
+
+pub(crate) fn comma_separated(uris: &[ExtensionUri]) -> String {
+    uris.iter().map(ExtensionUri::as_str).collect::<Vec<_>>().join(",")
+}
+
+fn semicolon_separated(violations: &[FieldViolation]) -> String {
+    violations.iter().map(FieldViolation::to_string).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,77 @@
+//! The structured half of an error: `google.rpc` messages as ProtoJSON, the same list on all bindings.
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use crate::error::comma_separated;
+use crate::{A2aError, FieldViolation, Json, JsonObject};
+
+const DOMAIN: &str = "a2a-protocol.org";
+
+#[derive(Serialize)]
+#[serde(tag = "@type")]
+enum Detail<'a> {
+    #[serde(rename = "type.googleapis.com/google.rpc.ErrorInfo")]
+    ErrorInfo {
+        reason: &'static str,
+        domain: &'static str,
+        #[serde(skip_serializing_if = "IndexMap::is_empty")]
+        metadata: IndexMap<&'static str, String>,
+    },
+    #[serde(rename = "type.googleapis.com/google.rpc.BadRequest", rename_all = "camelCase")]
+    BadRequest { field_violations: &'a [FieldViolation] },
+    #[serde(rename = "type.googleapis.com/google.protobuf.Value")]
+    Value { value: &'a Json },
+}
+
+impl A2aError {
+    /// Each entry is an object with `@type`: always an `ErrorInfo`, then what the error adds to it. This is `data` of a
+    /// JSON-RPC error and `details` of the other bindings.
+    pub fn details(&self) -> Vec<Json> {
+        let info = Detail::ErrorInfo { reason: self.reason(), domain: DOMAIN, metadata: self.info_metadata() };
+        let own = match self {
+            Self::InvalidParams { violations } => {
+                Json::from_serialize(&Detail::BadRequest { field_violations: violations }).ok()
+            }
+            Self::Extension { data: Some(data), .. } => typed(data),
+            _ => None,
+        };
+        Json::from_serialize(&info).ok().into_iter().chain(own).collect()
+    }
+
+    fn info_metadata(&self) -> IndexMap<&'static str, String> {
+        let entry = |key, value: &dyn ToString| IndexMap::from([(key, value.to_string())]);
+        match self {
+            Self::TaskNotFound { task_id } => entry("taskId", task_id),
+            Self::TaskNotCancelable { task_id, state } => {
+                IndexMap::from([("taskId", task_id.to_string()), ("state", state.to_string())])
+            }
+            Self::ContentTypeNotSupported { content_type } => entry("contentType", content_type),
+            Self::ExtensionSupportRequired { missing } => entry("extensions", &comma_separated(missing)),
+            Self::VersionNotSupported { requested, supported } => {
+                IndexMap::from([("requestedVersion", requested.clone()), ("supportedVersions", supported.join(","))])
+            }
+            Self::MethodNotFound { method } => entry("method", method),
+            Self::Internal { error_id } => entry("errorId", error_id),
+            // Only JSON-RPC has a place for the code; the other bindings find it here.
+            Self::Extension { uri, code, .. } => {
+                IndexMap::from([("extension", uri.to_string()), ("code", code.to_string())])
+            }
+            Self::PushNotificationNotSupported
+            | Self::UnsupportedOperation { .. }
+            | Self::InvalidAgentResponse { .. }
+            | Self::ExtendedAgentCardNotConfigured
+            | Self::Parse { .. }
+            | Self::InvalidRequest { .. }
+            | Self::InvalidParams { .. }
+            | Self::Overloaded { .. } => IndexMap::new(),
+        }
+    }
+}
+
+/// Entries of the list must carry `@type`. An extension's data that has one goes in as it is, other data as a
+/// `google.protobuf.Value`.
+fn typed(data: &Json) -> Option<Json> {
+    let has_type = data.to::<JsonObject>().is_ok_and(|object| object.contains_key("@type"));
+    if has_type { Some(data.clone()) } else { Json::from_serialize(&Detail::Value { value: data }).ok() }
+}

@@ -1,0 +1,40 @@
+//! The canonical status codes that A2A errors map to.
+
+/// A gRPC status code. The HTTP+JSON binding writes its name into `error.status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GrpcStatus {
+    /// What the client sent is wrong, whatever the state of the server.
+    InvalidArgument,
+    /// What was asked for does not exist.
+    NotFound,
+    /// The server, or a task, is not in the state that the operation needs.
+    FailedPrecondition,
+    /// A fault of the server.
+    Internal,
+    /// The server cannot answer now but may later.
+    Unavailable,
+}
+
+impl GrpcStatus {
+    /// The name in the proto file of `google.rpc.Code`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "INVALID_ARGUMENT",
+            Self::NotFound => "NOT_FOUND",
+            Self::FailedPrecondition => "FAILED_PRECONDITION",
+            Self::Internal => "INTERNAL",
+            Self::Unavailable => "UNAVAILABLE",
+        }
+    }
+
+    /// The number in the proto file of `google.rpc.Code`.
+    pub const fn number(self) -> i32 {
+        match self {
+            Self::InvalidArgument => 3,
+            Self::NotFound => 5,
+            Self::FailedPrecondition => 9,
+            Self::Internal => 13,
+            Self::Unavailable => 14,
+        }
+    }
+}

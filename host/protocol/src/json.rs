@@ -1,0 +1,128 @@
+//! One JSON value as the text it arrived in.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// One valid JSON value, kept byte for byte.
+///
+/// Numbers such as `1.0` or `9007199254740993`, the order of keys and the spacing inside one line survive decoding and
+/// encoding. The one exception: a value that spans several lines loses the whitespace between its tokens, so that any
+/// value fits into one `data:` line of an event stream.
+///
+/// The text is checked without recursion, however deeply it nests. Turning it into a typed value with [`Json::to`] stops
+/// with an error at serde_json's depth limit.
+///
+/// ```
+/// use annex_protocol::Json;
+///
+/// let json = Json::parse("{\n  \"id\": 9007199254740993,\n  \"ratio\": 1.0\n}".to_owned())?;
+/// assert_eq!(json.get(), r#"{"id":9007199254740993,"ratio":1.0}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Json(Box<RawValue>);
+
+impl Json {
+    /// Checks that `text` is exactly one JSON value and keeps it.
+    ///
+    /// # Errors
+    /// When `text` is not valid JSON; the error says at which line and column.
+    pub fn parse(text: String) -> Result<Self, serde_json::Error> {
+        Self::on_one_line(RawValue::from_string(text)?)
+    }
+
+    /// Encodes `value`.
+    ///
+    /// # Errors
+    /// When the `Serialize` implementation of `value` fails, or a map in it has keys that are not strings.
+    pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        Self::on_one_line(to_raw_value(value)?)
+    }
+
+    /// A JSON string with the content `text`.
+    pub fn string(text: &str) -> Self {
+        // Encoding a `str` into memory has no way to fail.
+        Self(to_raw_value(text).unwrap_or_default())
+    }
+
+    /// The JSON text: no surrounding whitespace, no line breaks.
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Decodes the value into an owned type.
+    ///
+    /// # Errors
+    /// When the value does not have the shape of `T`.
+    pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.get())
+    }
+
+    /// Decodes the value into a type that may borrow from this text.
+    ///
+    /// # Errors
+    /// When the value does not have the shape of `T`.
+    pub fn deserialize<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.get())
+    }
+
+    /// Whether the value is `null`.
+    pub fn is_null(&self) -> bool {
+        self.get() == "null"
+    }
+
+    fn on_one_line(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
+        let text = raw.get();
+        // JSON strings cannot hold raw line breaks, so any that is found stands between tokens.
+        if !text.contains('\n') && !text.contains('\r') {
+            return Ok(Self(raw));
+        }
+        RawValue::from_string(without_insignificant_whitespace(text)).map(Self)
+    }
+}
+
+fn without_insignificant_whitespace(json: &str) -> String {
+    let mut in_string = false;
+    let mut escaped = false;
+    let mut compact = String::with_capacity(json.len());
+    compact.extend(json.chars().filter(|&character| {
+        if in_string {
+            in_string = escaped || character != '"';
+            escaped = !escaped && character == '\\';
+            return true;
+        }
+        in_string = character == '"';
+        !matches!(character, ' ' | '\t' | '\n' | '\r')
+    }));
+    compact
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.get())
+    }
+}
+
+/// Compares the texts: `1.0` and `1` are different values here.
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// Works with serde_json only: other formats, and serde's buffering attributes, have lost the text.
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::on_one_line(raw).map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,157 @@
+//! A JSON object with the order of its keys and the text of its values.
+
+use std::fmt;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Json;
+use crate::proto_json::{FieldValue, UniqueKeys};
+
+/// A JSON object: keys in the order they arrived, values byte for byte.
+///
+/// Decoding refuses an object that has one key twice, because two readers could then see different values.
+///
+/// ```
+/// use annex_protocol::JsonObject;
+///
+/// let metadata = JsonObject::parse(r#"{"z": 1.0, "a": {"k": [ ]}}"#)?;
+/// assert_eq!(metadata.keys().collect::<Vec<_>>(), ["z", "a"]);
+/// assert_eq!(metadata.to_json_string(), r#"{"z":1.0,"a":{"k": [ ]}}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Default, PartialEq)]
+pub struct JsonObject(IndexMap<String, Json>);
+
+/// The free-form object that messages, artifacts, tasks and requests carry for extensions.
+pub type Metadata = JsonObject;
+
+impl JsonObject {
+    /// An empty object; allocates nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decodes `text`, which must be one JSON object.
+    ///
+    /// # Errors
+    /// When `text` is not a JSON object or has a key twice; the error names the key.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Json> {
+        self.0.get(key)
+    }
+
+    /// Sets `key`, at the end if it is new, and returns the value it replaced.
+    pub fn insert(&mut self, key: String, value: Json) -> Option<Json> {
+        self.0.insert(key, value)
+    }
+
+    /// Takes `key` out; the others keep their order.
+    pub fn remove(&mut self, key: &str) -> Option<Json> {
+        self.0.shift_remove(key)
+    }
+
+    /// Whether `key` is present, be it with the value `null`.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// The entries in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// The keys in order.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The object as JSON text.
+    pub fn to_json_string(&self) -> String {
+        let size = self.iter().map(|(key, value)| key.len() + value.get().len() + 4).sum::<usize>();
+        let mut text = String::with_capacity(size + 2);
+        text.push('{');
+        for (index, (key, value)) in self.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            text.push_str(Json::string(key).get());
+            text.push(':');
+            text.push_str(value.get());
+        }
+        text.push('}');
+        text
+    }
+}
+
+impl fmt::Debug for JsonObject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl Extend<(String, Json)> for JsonObject {
+    fn extend<I: IntoIterator<Item = (String, Json)>>(&mut self, entries: I) {
+        self.0.extend(entries);
+    }
+}
+
+impl FromIterator<(String, Json)> for JsonObject {
+    fn from_iter<I: IntoIterator<Item = (String, Json)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+impl IntoIterator for JsonObject {
+    type Item = (String, Json);
+    type IntoIter = indexmap::map::IntoIter<String, Json>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a JsonObject {
+    type Item = (&'a String, &'a Json);
+    type IntoIter = indexmap::map::Iter<'a, String, Json>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl Serialize for JsonObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(UniqueKeys::new()).map(Self)
+    }
+}
+
+impl FieldValue for JsonObject {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+
+    fn is_default(&self) -> bool {
+        self.is_empty()
+    }
+}

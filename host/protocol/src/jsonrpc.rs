@@ -1,0 +1,178 @@
+//! The JSON-RPC 2.0 envelope: bytes to a request, a result or an error to the text of a response.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+use crate::{A2aError, Json};
+
+/// The id of a request. It is echoed with its JSON type, which clients compare.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RequestId {
+    /// `null`, sent by a client or standing for an id that could not be read.
+    Null,
+    /// A number as the client wrote it.
+    Number(String),
+    /// A string.
+    String(String),
+}
+
+/// A request whose envelope is in order. Whether the method exists and takes these parameters is not known yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// To be echoed.
+    pub id: RequestId,
+    /// The method.
+    pub method: String,
+    /// The parameters; `{}` when there were none.
+    pub params: Json,
+}
+
+/// Why bytes are no request, and the id to say so under.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rejection {
+    /// The id of the request, as far as it could be read.
+    pub id: RequestId,
+    /// What is wrong.
+    pub error: A2aError,
+}
+
+/// Reads one request.
+///
+/// ```
+/// use annex_protocol::jsonrpc::{self, RequestId};
+///
+/// let request = jsonrpc::decode(br#"{"method":"GetTask","params":{"id":"t-1"},"id":7,"jsonrpc":"2.0"}"#).unwrap();
+/// assert_eq!(request.method, "GetTask");
+/// assert_eq!(jsonrpc::success_raw(&request.id, "{}"), r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+/// ```
+///
+/// # Errors
+/// [`A2aError::Parse`] when the bytes are not JSON, [`A2aError::InvalidRequest`] when they are no single JSON-RPC 2.0
+/// request with an id.
+pub fn decode(bytes: &[u8]) -> Result<Request, Box<Rejection>> {
+    let envelope = read_envelope(bytes).map_err(|error| reject(RequestId::Null, error))?;
+    let id = envelope.request_id().map_err(|error| reject(RequestId::Null, error))?;
+    let method = envelope.method().map_err(|error| reject(id.clone(), error))?;
+    let params = envelope.into_params().map_err(|error| reject(id.clone(), error))?;
+    Ok(Request { id, method, params })
+}
+
+fn reject(id: RequestId, error: A2aError) -> Box<Rejection> {
+    Box::new(Rejection { id, error })
+}
+
+fn invalid_request(reason: &str) -> A2aError {
+    A2aError::InvalidRequest { reason: reason.to_owned() }
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    params: Option<Json>,
+}
+
+/// Keeps `"id": null` apart from no id.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+fn read_envelope(bytes: &[u8]) -> Result<Envelope<'_>, A2aError> {
+    let parse_error = |reason: String| A2aError::Parse { reason };
+    let text = std::str::from_utf8(bytes).map_err(|error| parse_error(error.to_string()))?;
+    match text.trim_start().chars().next() {
+        Some('{') => serde_json::from_str(text).map_err(|error| match error.classify() {
+            Category::Data => A2aError::InvalidRequest { reason: error.to_string() },
+            Category::Io | Category::Syntax | Category::Eof => parse_error(error.to_string()),
+        }),
+        other => {
+            serde_json::from_str::<&RawValue>(text).map_err(|error| parse_error(error.to_string()))?;
+            let is_batch = other == Some('[');
+            let reason = if is_batch { "batches are not supported, send one request" } else { "not a JSON object" };
+            Err(invalid_request(reason))
+        }
+    }
+}
+
+impl Envelope<'_> {
+    fn request_id(&self) -> Result<RequestId, A2aError> {
+        let id = self.id.ok_or_else(|| invalid_request("`id` is missing; notifications are not supported"))?.get();
+        let wrong_type = || invalid_request("`id` must be a string, a number or null");
+        match id.as_bytes().first() {
+            Some(b'n') => Ok(RequestId::Null),
+            Some(b'-' | b'0'..=b'9') => Ok(RequestId::Number(id.to_owned())),
+            Some(b'"') => serde_json::from_str(id).map(RequestId::String).map_err(|_| wrong_type()),
+            _ => Err(wrong_type()),
+        }
+    }
+
+    fn method(&self) -> Result<String, A2aError> {
+        if self.jsonrpc.is_none_or(|version| version.get() != r#""2.0""#) {
+            return Err(invalid_request(r#"`jsonrpc` must be "2.0""#));
+        }
+        let method = self.method.ok_or_else(|| invalid_request("`method` is missing"))?;
+        serde_json::from_str(method.get()).map_err(|_| invalid_request("`method` must be a string"))
+    }
+
+    fn into_params(self) -> Result<Json, A2aError> {
+        let params = self.params.map_or_else(|| Json::parse("{}".to_owned()), Ok);
+        params.map_err(|error| A2aError::Parse { reason: error.to_string() })
+    }
+}
+
+/// Reads the parameters of a method.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`] that names the field whose value does not fit.
+pub fn params<T: DeserializeOwned>(params: &Json) -> Result<T, A2aError> {
+    // Only a request that fails pays for finding out where: it is read once more, with the path.
+    params.to().or_else(|_| {
+        let mut deserializer = serde_json::Deserializer::from_str(params.get());
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+            let path = error.path().to_string();
+            let field = if path == "." { String::new() } else { path };
+            A2aError::invalid_field(field, error.inner().to_string())
+        })
+    })
+}
+
+/// The response with `result`.
+///
+/// # Errors
+/// When the `Serialize` implementation of `result` fails.
+pub fn success<T: Serialize + ?Sized>(id: &RequestId, result: &T) -> Result<String, serde_json::Error> {
+    Ok(success_raw(id, &serde_json::to_string(result)?))
+}
+
+/// The response with a result that is JSON text already.
+pub fn success_raw(id: &RequestId, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}
+
+/// The response with an error.
+pub fn failure(id: &RequestId, error: &A2aError) -> String {
+    let (code, message) = (error.code(), Json::string(&error.to_string()));
+    let details = error.details();
+    let data = details.iter().map(Json::get).collect::<Vec<_>>().join(",");
+    let message = message.get();
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message},"data":[{data}]}}}}"#)
+}
+
+/// Writes the id as JSON.
+impl fmt::Display for RequestId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => formatter.write_str("null"),
+            Self::Number(text) => formatter.write_str(text),
+            Self::String(text) => formatter.write_str(Json::string(text).get()),
+        }
+    }
+}

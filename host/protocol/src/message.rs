@@ -1,0 +1,78 @@
+//! Messages: one turn of a conversation (specification section 4.1.4).
+
+use crate::proto_json::{message, proto_enum};
+use crate::{ContextId, ExtensionUri, MessageId, Metadata, Part, PartContent, TaskId};
+
+proto_enum! {
+    /// Who sent a message.
+    pub enum Role {
+        /// Not said; never valid in a message that is sent.
+        #[default]
+        Unspecified => "ROLE_UNSPECIFIED",
+        /// The client.
+        User => "ROLE_USER",
+        /// The server.
+        Agent => "ROLE_AGENT",
+    }
+}
+
+message! {
+    /// One turn of a conversation.
+    ///
+    /// ```
+    /// use annex_protocol::{Message, Role};
+    ///
+    /// let json = r#"{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"Who am I?"}],"metadata":{"n":1.0}}"#;
+    /// let message: Message = serde_json::from_str(json)?;
+    /// assert_eq!(message.role, Role::User);
+    /// assert_eq!(message.text(), "Who am I?");
+    /// assert_eq!(serde_json::to_string(&message)?, json);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub struct Message {
+        /// Made up by the sender.
+        pub message_id: MessageId => "messageId" required,
+        /// The conversation. A server's message always has one.
+        pub context_id: Option<ContextId> => "contextId",
+        /// The task that the message belongs to, if there is one.
+        pub task_id: Option<TaskId> => "taskId",
+        /// The sender.
+        pub role: Role => "role" required,
+        /// The content; at least one part.
+        pub parts: Vec<Part> => "parts" required,
+        /// Free-form entries, most of them owned by extensions.
+        pub metadata: Metadata => "metadata",
+        /// The extensions that contributed to the message. They are not how a client activates an extension.
+        pub extensions: Vec<ExtensionUri> => "extensions",
+        /// Other tasks that give context.
+        pub reference_task_ids: Vec<TaskId> => "referenceTaskIds",
+    }
+}
+
+impl Message {
+    /// A message of the server in `context`, and in `task` when one exists, with a new id.
+    pub fn agent(context: ContextId, task: Option<TaskId>, parts: Vec<Part>) -> Self {
+        Self {
+            message_id: MessageId::generate(),
+            context_id: Some(context),
+            task_id: task,
+            role: Role::Agent,
+            parts,
+            ..Self::default()
+        }
+    }
+
+    /// A client's message of one text part, with a new id and without a context.
+    pub fn user_text(text: &str) -> Self {
+        Self { message_id: MessageId::generate(), role: Role::User, parts: vec![Part::text(text)], ..Self::default() }
+    }
+
+    /// The text parts, joined by line breaks.
+    pub fn text(&self) -> String {
+        let texts = self.parts.iter().filter_map(|part| match &part.content {
+            PartContent::Text(text) => Some(text.as_str()),
+            PartContent::Raw(_) | PartContent::Url(_) | PartContent::Data(_) => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}

@@ -1,0 +1,97 @@
+//! Requests and responses of the operations on messages, tasks and cards (specification section 3.1).
+//! Those on push notifications are in `push`.
+
+use crate::proto_json::message;
+use crate::{ContextId, Message, Metadata, Task, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
+
+message! {
+    /// SendMessage and SendStreamingMessage.
+    pub struct SendMessageRequest {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+        /// The message.
+        pub message: Message => "message" required,
+        /// How the client wants to be answered.
+        pub configuration: SendMessageConfiguration => "configuration",
+        /// Free-form entries about the request.
+        pub metadata: Metadata => "metadata",
+    }
+
+    /// How the client of SendMessage wants to be answered.
+    pub struct SendMessageConfiguration {
+        /// Media types that the client can take in parts.
+        pub accepted_output_modes: Vec<String> => "acceptedOutputModes",
+        /// Where to post the task's updates.
+        pub task_push_notification_config: Option<TaskPushNotificationConfig> => "taskPushNotificationConfig",
+        /// At most so many messages of history in the answer; absent: no limit of the client's.
+        pub history_length: Option<i32> => "historyLength",
+        /// Whether to answer once the task exists instead of when it has ended or is interrupted.
+        pub return_immediately: bool => "returnImmediately",
+    }
+
+    /// GetTask.
+    pub struct GetTaskRequest {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+        /// The task.
+        pub id: TaskId => "id" required,
+        /// At most so many messages of history in the answer; absent: no limit of the client's.
+        pub history_length: Option<i32> => "historyLength",
+    }
+
+    /// ListTasks.
+    pub struct ListTasksRequest {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+        /// Only tasks of this conversation.
+        pub context_id: Option<ContextId> => "contextId",
+        /// Only tasks in this state; unspecified: in any.
+        pub status: TaskState => "status",
+        /// At most so many tasks, 1 to 100; absent: 50.
+        pub page_size: Option<i32> => "pageSize",
+        /// Where to go on, from the previous answer.
+        pub page_token: Option<String> => "pageToken",
+        /// At most so many messages of history per task; absent: no limit of the client's.
+        pub history_length: Option<i32> => "historyLength",
+        /// Only tasks whose status is of this time or later.
+        pub status_timestamp_after: Option<Timestamp> => "statusTimestampAfter",
+        /// Whether the answer is to have artifacts; absent: no.
+        pub include_artifacts: Option<bool> => "includeArtifacts",
+    }
+
+    /// The answer to ListTasks.
+    pub struct ListTasksResponse {
+        /// The tasks, the one with the latest status first.
+        pub tasks: Vec<Task> => "tasks" required,
+        /// Where to go on; empty on the last page.
+        pub next_page_token: String => "nextPageToken" required,
+        /// The page size that was used.
+        pub page_size: i32 => "pageSize" required,
+        /// How many tasks match on all pages.
+        pub total_size: i32 => "totalSize" required,
+    }
+
+    /// CancelTask.
+    pub struct CancelTaskRequest {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+        /// The task.
+        pub id: TaskId => "id" required,
+        /// Free-form entries about the request.
+        pub metadata: Metadata => "metadata",
+    }
+
+    /// SubscribeToTask.
+    pub struct SubscribeToTaskRequest {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+        /// The task.
+        pub id: TaskId => "id" required,
+    }
+
+    /// GetExtendedAgentCard.
+    pub struct GetExtendedAgentCardRequest {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+    }
+}

@@ -1,0 +1,77 @@
+//! Message types: a struct whose fields carry their wire name.
+
+/// Declares structs with the ProtoJSON mapping. Each field is followed by its camelCase name and, when it is to be
+/// written even with its default value, by `required`.
+macro_rules! message {
+    (@required) => { false };
+    (@required required) => { true };
+    ($(
+        $(#[$attribute:meta])*
+        pub struct $name:ident {
+            $($(#[$field_attribute:meta])* pub $field:ident: $type:ty => $wire_name:literal $($required:ident)?,)+
+        }
+    )+) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $name {
+            $($(#[$field_attribute])* pub $field: $type,)+
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeMap;
+
+                let mut map = serializer.serialize_map(None)?;
+                $(
+                    if $crate::proto_json::message!(@required $($required)?)
+                        || !$crate::proto_json::FieldValue::is_default(&self.$field)
+                    {
+                        map.serialize_entry($wire_name, &self.$field)?;
+                    }
+                )+
+                map.end()
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct MessageVisitor;
+
+                impl<'de> serde::de::Visitor<'de> for MessageVisitor {
+                    type Value = $name;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        formatter.write_str(concat!("a JSON object (", stringify!($name), ")"))
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<$name, A::Error> {
+                        use $crate::proto_json::{FieldName, read_field, skip_field};
+
+                        $(let mut $field: Option<$type> = None;)+
+                        while let Some(field_name) = map.next_key_seed(FieldName(&[$($wire_name),+]))? {
+                            match field_name {
+                                $(Some($wire_name) => read_field(&mut map, $wire_name, &mut $field)?,)+
+                                _ => skip_field(&mut map)?,
+                            }
+                        }
+                        Ok($name { $($field: $field.unwrap_or_default(),)+ })
+                    }
+                }
+
+                deserializer.deserialize_map(MessageVisitor)
+            }
+        }
+
+        impl $crate::proto_json::FieldValue for $name {
+            fn read<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                serde::Deserialize::deserialize(deserializer)
+            }
+
+            fn is_default(&self) -> bool {
+                *self == Self::default()
+            }
+        }
+    )+};
+}
+
+pub(crate) use message;

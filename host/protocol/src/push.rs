@@ -1,0 +1,110 @@
+//! Push notification configs and the operations on them (specification sections 3.1.7 to 3.1.10 and 4.3).
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::TaskId;
+use crate::proto_json::{FieldValue, message};
+
+/// A credential. Its `Debug` form hides it, so that it does not end up in a log with the request around it.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes the credential as it is.
+    pub fn new(credential: impl Into<String>) -> Self {
+        Self(credential.into())
+    }
+
+    /// The credential itself, to be sent and nothing else.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(hidden)")
+    }
+}
+
+impl FieldValue for Secret {
+    const EMPTY_IS_ABSENT: bool = true;
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+
+    fn is_default(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+message! {
+    /// Where and how the updates of one task are posted. Also the request and the answer of
+    /// CreateTaskPushNotificationConfig.
+    pub struct TaskPushNotificationConfig {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+        /// Names the config within its task; the server makes one up when it is absent.
+        pub id: Option<String> => "id",
+        /// The task; absent inside SendMessage.
+        pub task_id: Option<TaskId> => "taskId",
+        /// Where the updates are posted.
+        pub url: String => "url" required,
+        /// Lets the receiver recognise the sender.
+        pub token: Option<Secret> => "token",
+        /// What the receiver wants in the `Authorization` header.
+        pub authentication: Option<AuthenticationInfo> => "authentication",
+    }
+
+    /// What goes into the `Authorization` header of a push notification.
+    pub struct AuthenticationInfo {
+        /// An HTTP authentication scheme such as `Bearer`; compared without regard to case.
+        pub scheme: String => "scheme" required,
+        /// The credentials in the form that the scheme wants.
+        pub credentials: Option<Secret> => "credentials",
+    }
+
+    /// GetTaskPushNotificationConfig.
+    pub struct GetTaskPushNotificationConfigRequest {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+        /// The task.
+        pub task_id: TaskId => "taskId" required,
+        /// The config.
+        pub id: String => "id" required,
+    }
+
+    /// ListTaskPushNotificationConfigs.
+    pub struct ListTaskPushNotificationConfigsRequest {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+        /// The task.
+        pub task_id: TaskId => "taskId" required,
+        /// At most so many configs; 0: the server's choice.
+        pub page_size: i32 => "pageSize",
+        /// Where to go on, from the previous answer.
+        pub page_token: Option<String> => "pageToken",
+    }
+
+    /// The answer to ListTaskPushNotificationConfigs.
+    pub struct ListTaskPushNotificationConfigsResponse {
+        /// The configs.
+        pub configs: Vec<TaskPushNotificationConfig> => "configs",
+        /// Where to go on; absent on the last page.
+        pub next_page_token: Option<String> => "nextPageToken",
+    }
+
+    /// DeleteTaskPushNotificationConfig.
+    pub struct DeleteTaskPushNotificationConfigRequest {
+        /// Routes the request; copied from the agent's interface.
+        pub tenant: Option<String> => "tenant",
+        /// The task.
+        pub task_id: TaskId => "taskId" required,
+        /// The config.
+        pub id: String => "id" required,
+    }
+}

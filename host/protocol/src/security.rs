@@ -1,0 +1,149 @@
+//! How an agent wants to be authenticated to, as its card declares it (specification section 4.5).
+
+use indexmap::IndexMap;
+
+use crate::proto_json::{message, one_of};
+
+one_of! {
+    /// One way to authenticate.
+    pub enum SecurityScheme {
+        /// A key in a header, the query or a cookie.
+        ApiKey(ApiKeySecurityScheme) => "apiKeySecurityScheme",
+        /// The HTTP `Authorization` header.
+        HttpAuth(HttpAuthSecurityScheme) => "httpAuthSecurityScheme",
+        /// OAuth 2.0.
+        OAuth2(OAuth2SecurityScheme) => "oauth2SecurityScheme",
+        /// OpenID Connect.
+        OpenIdConnect(OpenIdConnectSecurityScheme) => "openIdConnectSecurityScheme",
+        /// A client certificate.
+        MutualTls(MutualTlsSecurityScheme) => "mtlsSecurityScheme",
+    }
+
+    /// The OAuth 2.0 flow of a scheme.
+    pub enum OAuthFlows {
+        /// Authorization code.
+        AuthorizationCode(AuthorizationCodeOAuthFlow) => "authorizationCode",
+        /// Client credentials.
+        ClientCredentials(ClientCredentialsOAuthFlow) => "clientCredentials",
+        /// Implicit; deprecated by the specification.
+        Implicit(ImplicitOAuthFlow) => "implicit",
+        /// Password; deprecated by the specification.
+        Password(PasswordOAuthFlow) => "password",
+        /// Device code.
+        DeviceCode(DeviceCodeOAuthFlow) => "deviceCode",
+    }
+}
+
+message! {
+    /// Schemes that a request must satisfy together.
+    pub struct SecurityRequirement {
+        /// The scopes by the name of the scheme.
+        pub schemes: IndexMap<String, StringList> => "schemes",
+    }
+
+    /// A list of strings, wrapped because proto maps cannot hold lists.
+    pub struct StringList {
+        /// The strings.
+        pub list: Vec<String> => "list",
+    }
+
+    /// A key in a header, the query or a cookie.
+    pub struct ApiKeySecurityScheme {
+        /// A description for people.
+        pub description: Option<String> => "description",
+        /// `query`, `header` or `cookie`.
+        pub location: String => "location" required,
+        /// The name of the header, query parameter or cookie.
+        pub name: String => "name" required,
+    }
+
+    /// The HTTP `Authorization` header.
+    pub struct HttpAuthSecurityScheme {
+        /// A description for people.
+        pub description: Option<String> => "description",
+        /// The name of the HTTP authentication scheme, such as `Bearer`.
+        pub scheme: String => "scheme" required,
+        /// What a bearer token looks like, such as `JWT`; a hint for people.
+        pub bearer_format: Option<String> => "bearerFormat",
+    }
+
+    /// OAuth 2.0.
+    pub struct OAuth2SecurityScheme {
+        /// A description for people.
+        pub description: Option<String> => "description",
+        /// The flow; every valid card has one.
+        pub flows: Option<OAuthFlows> => "flows",
+        /// Where the authorization server's metadata is (RFC 8414).
+        pub oauth2_metadata_url: Option<String> => "oauth2MetadataUrl",
+    }
+
+    /// OpenID Connect.
+    pub struct OpenIdConnectSecurityScheme {
+        /// A description for people.
+        pub description: Option<String> => "description",
+        /// The discovery document.
+        pub open_id_connect_url: String => "openIdConnectUrl" required,
+    }
+
+    /// A client certificate.
+    pub struct MutualTlsSecurityScheme {
+        /// A description for people.
+        pub description: Option<String> => "description",
+    }
+
+    /// The authorization code flow.
+    pub struct AuthorizationCodeOAuthFlow {
+        /// Where the user agrees.
+        pub authorization_url: String => "authorizationUrl" required,
+        /// Where tokens come from.
+        pub token_url: String => "tokenUrl" required,
+        /// Where tokens are renewed.
+        pub refresh_url: Option<String> => "refreshUrl",
+        /// What each scope means.
+        pub scopes: IndexMap<String, String> => "scopes" required,
+        /// Whether PKCE (RFC 7636) is demanded.
+        pub pkce_required: bool => "pkceRequired",
+    }
+
+    /// The client credentials flow.
+    pub struct ClientCredentialsOAuthFlow {
+        /// Where tokens come from.
+        pub token_url: String => "tokenUrl" required,
+        /// Where tokens are renewed.
+        pub refresh_url: Option<String> => "refreshUrl",
+        /// What each scope means.
+        pub scopes: IndexMap<String, String> => "scopes" required,
+    }
+
+    /// The implicit flow.
+    pub struct ImplicitOAuthFlow {
+        /// Where the user agrees.
+        pub authorization_url: Option<String> => "authorizationUrl",
+        /// Where tokens are renewed.
+        pub refresh_url: Option<String> => "refreshUrl",
+        /// What each scope means.
+        pub scopes: IndexMap<String, String> => "scopes",
+    }
+
+    /// The password flow.
+    pub struct PasswordOAuthFlow {
+        /// Where tokens come from.
+        pub token_url: Option<String> => "tokenUrl",
+        /// Where tokens are renewed.
+        pub refresh_url: Option<String> => "refreshUrl",
+        /// What each scope means.
+        pub scopes: IndexMap<String, String> => "scopes",
+    }
+
+    /// The device code flow.
+    pub struct DeviceCodeOAuthFlow {
+        /// Where the device asks for a code.
+        pub device_authorization_url: String => "deviceAuthorizationUrl" required,
+        /// Where tokens come from.
+        pub token_url: String => "tokenUrl" required,
+        /// Where tokens are renewed.
+        pub refresh_url: Option<String> => "refreshUrl",
+        /// What each scope means.
+        pub scopes: IndexMap<String, String> => "scopes" required,
+    }
+}

@@ -1,0 +1,34 @@
+//! Service parameters: what travels in HTTP headers and gRPC metadata (specification section 3.2.6).
+
+use indexmap::IndexSet;
+
+use crate::ExtensionUri;
+use crate::error::comma_separated;
+
+/// The version of A2A that this crate describes; only Major.Minor is negotiated.
+pub const VERSION: &str = "1.0";
+
+/// Carries the protocol version of a request.
+pub const A2A_VERSION: &str = "a2a-version";
+
+/// Carries the extensions that a client asks for, and in the answer those that were active.
+pub const A2A_EXTENSIONS: &str = "a2a-extensions";
+
+/// The extensions in all [`A2A_EXTENSIONS`] values of one request: each once, in the order of their first mention.
+///
+/// ```
+/// use annex_protocol::service::parse_extensions;
+///
+/// let extensions = parse_extensions(["urn:b, urn:a", "urn:b,"].into_iter());
+/// assert_eq!(extensions, ["urn:b".into(), "urn:a".into()]);
+/// ```
+pub fn parse_extensions<'a>(values: impl Iterator<Item = &'a str>) -> Vec<ExtensionUri> {
+    let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
+    let unique: IndexSet<&str> = uris.collect();
+    unique.into_iter().map(ExtensionUri::from).collect()
+}
+
+/// One [`A2A_EXTENSIONS`] value with all of `extensions`.
+pub fn format_extensions(extensions: &[ExtensionUri]) -> String {
+    comma_separated(extensions)
+}

@@ -1,0 +1,124 @@
+//! Tasks, their status and their artifacts (specification sections 4.1.1 to 4.1.3 and 4.1.7).
+
+use crate::proto_json::{message, proto_enum};
+use crate::{
+    ArtifactId, ContextId, ExtensionUri, Message, Metadata, Part, TaskArtifactUpdateEvent, TaskId,
+    TaskStatusUpdateEvent, Timestamp,
+};
+
+proto_enum! {
+    /// Where a task stands.
+    pub enum TaskState {
+        /// Not known.
+        #[default]
+        Unspecified => "TASK_STATE_UNSPECIFIED",
+        /// Accepted, not begun.
+        Submitted => "TASK_STATE_SUBMITTED",
+        /// Being worked on.
+        Working => "TASK_STATE_WORKING",
+        /// Done. Terminal.
+        Completed => "TASK_STATE_COMPLETED",
+        /// Ended by an error. Terminal.
+        Failed => "TASK_STATE_FAILED",
+        /// Ended by the client. Terminal.
+        Canceled => "TASK_STATE_CANCELED",
+        /// Waits for another message of the client. Interrupted.
+        InputRequired => "TASK_STATE_INPUT_REQUIRED",
+        /// Refused by the agent. Terminal.
+        Rejected => "TASK_STATE_REJECTED",
+        /// Waits for credentials. Interrupted.
+        AuthRequired => "TASK_STATE_AUTH_REQUIRED",
+    }
+}
+
+impl TaskState {
+    /// Whether the task has ended and never changes again.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+    }
+
+    /// Whether the task waits for the client.
+    pub fn is_interrupted(self) -> bool {
+        matches!(self, Self::InputRequired | Self::AuthRequired)
+    }
+}
+
+message! {
+    /// A unit of work that outlives the request which began it.
+    pub struct Task {
+        /// Made up by the server.
+        pub id: TaskId => "id" required,
+        /// The conversation that the task belongs to.
+        pub context_id: ContextId => "contextId",
+        /// Where the task stands now.
+        pub status: TaskStatus => "status" required,
+        /// The results so far.
+        pub artifacts: Vec<Artifact> => "artifacts",
+        /// The messages so far, oldest first, without the one in `status`.
+        pub history: Vec<Message> => "history",
+        /// Free-form entries about the task.
+        pub metadata: Metadata => "metadata",
+    }
+
+    /// Where a task stands, since when, and what the agent says about it.
+    pub struct TaskStatus {
+        /// The state.
+        pub state: TaskState => "state" required,
+        /// What the agent says about it.
+        pub message: Option<Message> => "message",
+        /// When the state was reached.
+        pub timestamp: Option<Timestamp> => "timestamp",
+    }
+
+    /// A result of a task.
+    pub struct Artifact {
+        /// Unique within the task.
+        pub artifact_id: ArtifactId => "artifactId" required,
+        /// A name for people.
+        pub name: Option<String> => "name",
+        /// A description for people.
+        pub description: Option<String> => "description",
+        /// The content; at least one part.
+        pub parts: Vec<Part> => "parts" required,
+        /// Free-form entries, most of them owned by extensions.
+        pub metadata: Metadata => "metadata",
+        /// The extensions that contributed to the artifact.
+        pub extensions: Vec<ExtensionUri> => "extensions",
+    }
+}
+
+impl Task {
+    /// Applies a status update: the message of the previous status moves into the history, and the metadata of the event
+    /// is added to the task.
+    pub fn apply_status(&mut self, event: &TaskStatusUpdateEvent) {
+        let previous = std::mem::replace(&mut self.status, event.status.clone());
+        self.history.extend(previous.message);
+        self.metadata.extend(event.metadata.clone());
+    }
+
+    /// Applies an artifact update: a chunk with `append` is joined to the artifact of the same id, anything else replaces
+    /// that artifact or is added as a new one.
+    pub fn apply_artifact(&mut self, event: &TaskArtifactUpdateEvent) {
+        let update = event.artifact.clone();
+        let present = self.artifacts.iter_mut().find(|artifact| artifact.artifact_id == update.artifact_id);
+        match present {
+            Some(artifact) if event.append => artifact.append(update),
+            Some(artifact) => *artifact = update,
+            None => self.artifacts.push(update),
+        }
+    }
+}
+
+impl Artifact {
+    fn append(&mut self, chunk: Self) {
+        self.name = chunk.name.or(self.name.take());
+        self.description = chunk.description.or(self.description.take());
+        self.parts.extend(chunk.parts);
+        self.metadata.extend(chunk.metadata);
+        for uri in chunk.extensions {
+            if !self.extensions.contains(&uri) {
+                self.extensions.push(uri);
+            }
+        }
+    }
+}

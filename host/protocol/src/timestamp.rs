@@ -1,0 +1,88 @@
+//! Points in time as A2A writes them.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::proto_json::FieldValue;
+
+/// A point in time, written as RFC 3339 in UTC with exactly three fraction digits.
+///
+/// Holds whole milliseconds, so that a value equals what its own text decodes to.
+///
+/// ```
+/// use annex_protocol::Timestamp;
+///
+/// let timestamp = Timestamp::parse("2026-11-20T12:00:00.123456+01:00")?;
+/// assert_eq!(timestamp.to_string(), "2026-11-20T11:00:00.123Z");
+/// # Ok::<(), annex_protocol::TimestampError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(jiff::Timestamp);
+
+/// A text is not an RFC 3339 timestamp with a zone.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("`{text}` is not an RFC 3339 timestamp with a zone, such as 2026-11-20T12:00:00.000Z")]
+pub struct TimestampError {
+    text: String,
+    #[source]
+    source: jiff::Error,
+}
+
+impl Timestamp {
+    /// The current time of the system clock.
+    pub fn now() -> Self {
+        Self::from_millis(jiff::Timestamp::now().as_millisecond())
+    }
+
+    /// Reads an RFC 3339 timestamp; digits beyond milliseconds are dropped.
+    ///
+    /// # Errors
+    /// When `text` is something else, or has no zone and so names no point in time.
+    pub fn parse(text: &str) -> Result<Self, TimestampError> {
+        let timestamp: jiff::Timestamp =
+            text.parse().map_err(|source| TimestampError { text: text.to_owned(), source })?;
+        Ok(Self::from_millis(timestamp.as_millisecond()))
+    }
+
+    /// The time `millis` milliseconds after 1970-01-01T00:00:00Z. Times outside the years -9999 to 9999 become the
+    /// nearest one inside.
+    pub fn from_millis(millis: i64) -> Self {
+        let nearest = if millis < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        Self(jiff::Timestamp::from_millisecond(millis).unwrap_or(nearest))
+    }
+
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub fn as_millis(self) -> i64 {
+        self.0.as_millisecond()
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:.3}", self.0)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+impl FieldValue for Timestamp {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+
+    fn is_default(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,191 @@
+//! What the types cannot say about a request: required fields, ranges, base64.
+//!
+//! All violations of a request are collected, so that a client's developer sees them at once.
+
+use crate::{
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, FieldViolation,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest,
+    Message, PartContent, Role, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+};
+
+/// A request can be wrong in each of thousands of parts; nobody reads on after this many.
+const MAX_VIOLATIONS: usize = 20;
+
+#[derive(Default)]
+struct Violations(Vec<FieldViolation>);
+
+impl Violations {
+    fn unless(&mut self, holds: bool, field: impl Into<String>, description: &str) {
+        if !holds && self.0.len() < MAX_VIOLATIONS {
+            self.0.push(FieldViolation { field: field.into(), description: description.to_owned() });
+        }
+    }
+
+    fn require(&mut self, value: &str, field: impl Into<String>) {
+        self.unless(!value.is_empty(), field, "is required");
+    }
+
+    fn check_history_length(&mut self, history_length: Option<i32>, field: &str) {
+        self.unless(history_length.is_none_or(|length| length >= 0), field, "must not be negative");
+    }
+
+    fn finish(self) -> Result<(), A2aError> {
+        if self.0.is_empty() { Ok(()) } else { Err(A2aError::InvalidParams { violations: self.0 }) }
+    }
+}
+
+impl SendMessageRequest {
+    /// Checks the message and the configuration.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] with a violation per field.
+    pub fn validate(&self) -> Result<(), A2aError> {
+        let mut violations = Violations::default();
+        if self.message == Message::default() {
+            let description = "is required, with messageId, role ROLE_USER and at least one part";
+            violations.unless(false, "message", description);
+        } else {
+            check_message(&self.message, &mut violations);
+        }
+        check_configuration(&self.configuration, &mut violations);
+        violations.finish()
+    }
+}
+
+fn check_message(message: &Message, violations: &mut Violations) {
+    violations.require(message.message_id.as_str(), "message.messageId");
+    violations.unless(message.role == Role::User, "message.role", "must be ROLE_USER");
+    violations.unless(!message.parts.is_empty(), "message.parts", "must have at least one part");
+    for (index, part) in message.parts.iter().enumerate() {
+        if let PartContent::Raw(raw) = &part.content {
+            violations.unless(is_base64(raw), format!("message.parts[{index}].raw"), "is not base64");
+        }
+    }
+}
+
+fn check_configuration(configuration: &SendMessageConfiguration, violations: &mut Violations) {
+    violations.check_history_length(configuration.history_length, "configuration.historyLength");
+    if let Some(config) = &configuration.task_push_notification_config {
+        check_push_config(config, "configuration.taskPushNotificationConfig.", violations);
+    }
+}
+
+fn check_push_config(config: &TaskPushNotificationConfig, prefix: &str, violations: &mut Violations) {
+    violations.require(&config.url, format!("{prefix}url"));
+    if let Some(authentication) = &config.authentication {
+        violations.require(&authentication.scheme, format!("{prefix}authentication.scheme"));
+    }
+}
+
+/// Standard and URL-safe alphabet, with or without padding: what ProtoJSON wants parsers to take.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let padding = text.len() - digits.len();
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    let length_fits = digits.len() % 4 != 1 && (padding == 0 || padding <= 2 && text.len().is_multiple_of(4));
+    length_fits && digits.bytes().all(is_digit)
+}
+
+impl GetTaskRequest {
+    /// Checks that there is an id and that the history length is not negative.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] with a violation per field.
+    pub fn validate(&self) -> Result<(), A2aError> {
+        let mut violations = Violations::default();
+        violations.require(self.id.as_str(), "id");
+        violations.check_history_length(self.history_length, "historyLength");
+        violations.finish()
+    }
+}
+
+impl ListTasksRequest {
+    /// Checks that the page size is 1 to 100 and that the history length is not negative.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] with a violation per field.
+    pub fn validate(&self) -> Result<(), A2aError> {
+        let mut violations = Violations::default();
+        let page_size_fits = self.page_size.is_none_or(|size| (1..=100).contains(&size));
+        violations.unless(page_size_fits, "pageSize", "must be between 1 and 100");
+        violations.check_history_length(self.history_length, "historyLength");
+        violations.finish()
+    }
+}
+
+impl CancelTaskRequest {
+    /// Checks that there is an id.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] with a violation per field.
+    pub fn validate(&self) -> Result<(), A2aError> {
+        let mut violations = Violations::default();
+        violations.require(self.id.as_str(), "id");
+        violations.finish()
+    }
+}
+
+impl SubscribeToTaskRequest {
+    /// Checks that there is an id.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] with a violation per field.
+    pub fn validate(&self) -> Result<(), A2aError> {
+        let mut violations = Violations::default();
+        violations.require(self.id.as_str(), "id");
+        violations.finish()
+    }
+}
+
+impl TaskPushNotificationConfig {
+    /// Checks the config as the request of CreateTaskPushNotificationConfig: task, URL and scheme.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] with a violation per field.
+    pub fn validate(&self) -> Result<(), A2aError> {
+        let mut violations = Violations::default();
+        violations.unless(self.task_id.is_some(), "taskId", "is required");
+        check_push_config(self, "", &mut violations);
+        violations.finish()
+    }
+}
+
+impl GetTaskPushNotificationConfigRequest {
+    /// Checks that there are a task and an id.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] with a violation per field.
+    pub fn validate(&self) -> Result<(), A2aError> {
+        let mut violations = Violations::default();
+        violations.require(self.task_id.as_str(), "taskId");
+        violations.require(&self.id, "id");
+        violations.finish()
+    }
+}
+
+impl ListTaskPushNotificationConfigsRequest {
+    /// Checks that there is a task and that the page size is not negative.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] with a violation per field.
+    pub fn validate(&self) -> Result<(), A2aError> {
+        let mut violations = Violations::default();
+        violations.require(self.task_id.as_str(), "taskId");
+        violations.unless(self.page_size >= 0, "pageSize", "must not be negative");
+        violations.finish()
+    }
+}
+
+impl DeleteTaskPushNotificationConfigRequest {
+    /// Checks that there are a task and an id.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] with a violation per field.
+    pub fn validate(&self) -> Result<(), A2aError> {
+        let mut violations = Violations::default();
+        violations.require(self.task_id.as_str(), "taskId");
+        violations.require(&self.id, "id");
+        violations.finish()
+    }
+}

@@ -1,0 +1,101 @@
+//! User data passes through byte for byte.
+
+use annex_protocol::{Json, JsonObject, Part, SendMessageRequest};
+
+fn request_with_metadata(metadata: &str) -> String {
+    format!(
+        r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"data":{metadata}}}],"metadata":{{"k":{metadata}}}}},"metadata":{{"k":{metadata}}}}}"#
+    )
+}
+
+#[test]
+fn numbers_key_order_spelling_and_unknown_fields_survive() {
+    let values = [
+        "9007199254740993",
+        "1.0",
+        "-0",
+        "1e400",
+        "0.1000000000000000055511151231257827",
+        "123456789012345678901234567890",
+        r#"{"z":1,"a":2,"m":{"b":null,"a":[]}}"#,
+        r#"{"twice":1,"twice":2}"#,
+        r#""\u00e9\/\ud83d\ude00 é 😀""#,
+        "{ \"spaced\" :\t[ 1 , 2 ] }",
+        "null",
+    ];
+    for value in values {
+        let json = request_with_metadata(value);
+        let request: SendMessageRequest = serde_json::from_str(&json).unwrap();
+        assert_eq!(serde_json::to_string(&request).unwrap(), json);
+    }
+}
+
+#[test]
+fn deeply_nested_values_neither_overflow_the_stack_nor_change() {
+    let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    let json = request_with_metadata(&deep);
+    let request: SendMessageRequest = serde_json::from_str(&json).unwrap();
+    assert_eq!(serde_json::to_string(&request).unwrap(), json);
+    assert_eq!(request, request.clone());
+
+    let over_several_lines = Json::parse(deep.replace("1", "\n1\n")).unwrap();
+    assert_eq!(over_several_lines.get(), deep);
+    assert!(over_several_lines.to::<serde_json::Value>().is_err(), "a typed tree of that depth is an error");
+}
+
+#[test]
+fn a_value_over_several_lines_is_written_on_one() {
+    let pretty = "{\r\n  \"text\" : \"a \\n \\\" b\\\\\" ,\r\n\t\"list\": [\n 1.0 ,\r 2 ]\n}";
+    let compact = r#"{"text":"a \n \" b\\","list":[1.0,2]}"#;
+    assert_eq!(Json::parse(pretty.to_owned()).unwrap().get(), compact);
+    assert_eq!(serde_json::from_str::<Json>(pretty).unwrap().get(), compact);
+
+    let request: SendMessageRequest = serde_json::from_str(&request_with_metadata(pretty)).unwrap();
+    assert_eq!(serde_json::to_string(&request).unwrap(), request_with_metadata(compact));
+}
+
+#[test]
+fn text_that_is_not_one_json_value_is_refused() {
+    for text in ["", " ", "{", "{}{}", "[1,]", "nul", "'x'", "\"a\nb\"", "NaN", "01", "\u{feff}1"] {
+        assert!(Json::parse(text.to_owned()).is_err(), "{text:?}");
+    }
+    assert_eq!(Json::parse(" \n[1] ".to_owned()).unwrap().get(), "[1]");
+}
+
+#[test]
+fn json_is_made_from_and_into_types() {
+    assert_eq!(Json::string("a \"b\"\n").get(), r#""a \"b\"\n""#);
+    assert_eq!(Json::from_serialize(&[1, 2]).unwrap().to::<Vec<u8>>().unwrap(), [1, 2]);
+    assert_eq!(Json::string("borrowed").deserialize::<&str>().unwrap(), "borrowed");
+    assert!(Json::parse("null".to_owned()).unwrap().is_null());
+    assert_eq!(format!("{:?}", Json::string("x")), r#""x""#);
+}
+
+#[test]
+fn a_key_that_comes_twice_is_refused_by_name() {
+    let error = JsonObject::parse(r#"{"a":1,"b":2,"a":3}"#).unwrap_err().to_string();
+    assert!(error.starts_with("duplicate key `a`"), "{error}");
+
+    let in_a_message = r#"{"message":{"metadata":{"ext":1,"\u0065xt":2}}}"#;
+    let error = serde_json::from_str::<SendMessageRequest>(in_a_message).unwrap_err().to_string();
+    assert!(error.starts_with("duplicate key `ext`"), "{error}");
+}
+
+#[test]
+fn an_object_keeps_its_order_through_changes() {
+    let mut object = JsonObject::parse(r#"{"z":1,"a":2,"m\"":3}"#).unwrap();
+    assert_eq!(object.insert("a".to_owned(), Json::string("new")), Some(Json::parse("2".to_owned()).unwrap()));
+    object.extend([("b".to_owned(), Json::string("end"))]);
+    object.remove("z");
+    assert_eq!(object.to_json_string(), r#"{"a":"new","m\"":3,"b":"end"}"#);
+    assert_eq!(serde_json::to_string(&object).unwrap(), object.to_json_string());
+    assert_eq!(JsonObject::new().to_json_string(), "{}");
+}
+
+#[test]
+fn only_objects_are_metadata() {
+    for json in [r#"{"text":"x","metadata":[]}"#, r#"{"text":"x","metadata":"{}"}"#] {
+        let error = serde_json::from_str::<Part>(json).unwrap_err().to_string();
+        assert!(error.contains("expected a JSON object"), "{error}");
+    }
+}

@@ -1,0 +1,16 @@
+//! The crate through its public edge.
+
+// Lets the lints see helper functions, too, as test code.
+#![cfg(test)]
+
+mod enumerations;
+mod errors;
+mod free_form;
+mod jsonrpc;
+mod leniency;
+mod samples;
+mod service;
+mod tasks;
+mod timestamps;
+mod validation;
+mod wire_forms;

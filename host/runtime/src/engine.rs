@@ -1,0 +1,102 @@
+//! The one engine of the process: the only place that builds a wasmtime configuration.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
+
+use crate::error::RuntimeError;
+
+/// How often the epoch advances. A guest yields to other work at each tick and is stopped at a whole number of them.
+pub const TICK: Duration = Duration::from_millis(5);
+
+/// The most linear memory that any instance can be given, in bytes.
+pub const MEMORY_CEILING: usize = 64 << 20;
+
+/// Builds the engine with room for `instances` live instances and starts its ticker.
+pub(crate) fn start(instances: u32) -> Result<Engine, RuntimeError> {
+    let engine = Engine::new(&config(instances)).map_err(|error| RuntimeError::Engine(error.into()))?;
+    start_ticker(&engine)?;
+    Ok(engine)
+}
+
+fn config(instances: u32) -> Config {
+    let mut config = Config::new();
+    config
+        .epoch_interruption(true)
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances)))
+        // Components with asynchronous lifting are refused and calls are five times cheaper.
+        .concurrency_support(false)
+        // Host functions run on the fiber's stack too: JSON Schema validation recurses with the document.
+        .max_wasm_stack(256 << 10)
+        .async_stack_size(1 << 20)
+        // Proposals that no guest toolchain we know needs. Their code stays compiled in so that a component that uses
+        // them is a validation error.
+        .wasm_features(
+            WasmFeatures::GC
+                | WasmFeatures::FUNCTION_REFERENCES
+                | WasmFeatures::EXCEPTIONS
+                | WasmFeatures::THREADS
+                | WasmFeatures::MEMORY64
+                | WasmFeatures::STACK_SWITCHING,
+            false,
+        );
+    config
+}
+
+/// Slots are reset by scanning for touched pages where the kernel can (Linux 6.7); copying a megabyte each time
+/// otherwise would cost more than it saves.
+fn pool(instances: u32) -> PoolingAllocationConfig {
+    let keep_resident = if PoolingAllocationConfig::is_pagemap_scan_available() { 1 << 20 } else { 256 << 10 };
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(instances)
+        .total_core_instances(instances.saturating_mul(8))
+        .total_memories(instances)
+        .total_tables(instances.saturating_mul(2))
+        .total_stacks(instances)
+        .max_memory_size(MEMORY_CEILING)
+        .linear_memory_keep_resident(keep_resident)
+        .table_keep_resident(64 << 10)
+        .async_stack_keep_resident(64 << 10)
+        .max_unused_warm_slots(instances)
+        .pagemap_scan(Enabled::Auto);
+    pool
+}
+
+/// The ticker has a thread of its own, so that busy workers cannot hold it up; it ends with the engine.
+fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
+    let engine = engine.weak();
+    let tick = move || {
+        while let Some(engine) = engine.upgrade() {
+            engine.increment_epoch();
+            drop(engine);
+            thread::sleep(TICK);
+        }
+    };
+    thread::Builder::new().name("annex-epoch".to_owned()).spawn(tick).map(drop).map_err(RuntimeError::Ticker)
+}
+
+/// Room for live instances, as much as the engine's pool has.
+#[derive(Clone)]
+pub(crate) struct Slots {
+    free: Arc<Semaphore>,
+    patience: Duration,
+}
+
+impl Slots {
+    pub(crate) fn new(instances: u32, patience: Duration) -> Self {
+        let count = usize::try_from(instances).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(count)), patience }
+    }
+
+    /// Takes a slot, waiting for one in the order of asking, but not for long: `None` means overload.
+    pub(crate) async fn take(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
+            return Some(slot);
+        }
+        let waiting = tokio::time::timeout(self.patience, Arc::clone(&self.free).acquire_owned());
+        waiting.await.ok().and_then(Result::ok)
+    }
+}

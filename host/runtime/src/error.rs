@@ -1,0 +1,189 @@
+//! What can go wrong, by who caused it: the operator ([`LoadError`]), the guest ([`Fault`]) or the client
+//! ([`HookError::Refused`]).
+
+use std::path::PathBuf;
+
+use annex_protocol::{A2aError, ExtensionUri};
+
+use crate::digest::Digest;
+use crate::grants::GrantNeeded;
+use crate::hook::Hook;
+use crate::limits::LimitReached;
+
+/// An underlying error whose type is nobody's business outside of this crate.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why the runtime itself cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The engine refused its settings.
+    #[error("cannot set up the WebAssembly engine")]
+    Engine(#[source] Source),
+    /// The epoch ticker's thread could not be started.
+    #[error("cannot start the epoch ticker")]
+    Ticker(#[source] std::io::Error),
+    /// The compile cache is not safe to use.
+    #[error("compile cache {}: {reason}", path.display())]
+    Cache {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        reason: String,
+    },
+}
+
+/// Why a component cannot be installed. Nothing of it stays behind.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file is larger than the host compiles.
+    #[error("the component has {size} bytes; this host loads at most {limit}")]
+    TooLarge {
+        /// Bytes in the file.
+        size: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// Not a component at all.
+    #[error("not a WebAssembly component: {reason}")]
+    NotAComponent {
+        /// What it is instead.
+        reason: String,
+    },
+    /// It exports no `annex:extension/descriptor`.
+    #[error("the component exports no annex:extension/descriptor, so it is not an Annex extension")]
+    NoDescriptor,
+    /// Built against a contract that this host does not run.
+    #[error("the component is built for annex:extension@{found}; this host runs {}", supported.join(", "))]
+    Contract {
+        /// The version in the component.
+        found: String,
+        /// The versions offered.
+        supported: &'static [&'static str],
+    },
+    /// It exports a hook that the contract does not have.
+    #[error("the component exports {name}, which annex:extension does not define")]
+    UnknownHook {
+        /// The export.
+        name: String,
+    },
+    /// It imports something that no Annex host offers.
+    #[error("the component imports {name}, which this host does not offer")]
+    UnknownImport {
+        /// The import.
+        name: String,
+    },
+    /// It needs something that the operator did not grant.
+    #[error("{needs} needs a grant: add `{grant}` to this extension's [extension.grants]")]
+    NotGranted {
+        /// The import, or the descriptor's demand.
+        needs: String,
+        /// The grant in the config's syntax.
+        grant: GrantNeeded,
+    },
+    /// The engine refused to compile it.
+    #[error("cannot compile the component {digest}")]
+    Compile {
+        /// Its identity.
+        digest: Digest,
+        /// The engine's reason.
+        #[source]
+        source: Source,
+    },
+    /// Its imports or exports have other types than the contract says.
+    #[error("the component does not fit the contract")]
+    Link(#[source] Source),
+    /// A hook failed in the self-test.
+    #[error("the self-test failed")]
+    SelfTest(#[source] Fault),
+    /// The descriptor or the card entry breaks a rule.
+    #[error("the extension describes itself wrongly: {reason}")]
+    Description {
+        /// Which rule.
+        reason: String,
+    },
+    /// The operator's parameters do not fit the descriptor's schema.
+    #[error("extension.parameters{pointer}: {reason}")]
+    Parameters {
+        /// JSON pointer into the parameters.
+        pointer: String,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// Two installed components claim one URI.
+    #[error("two installed extensions have the URI {uri}")]
+    Duplicate {
+        /// The URI.
+        uri: ExtensionUri,
+    },
+    /// An extension needs another one that is not installed before it.
+    #[error("extension {uri} depends on {needs}, which must be installed and stand before it in the config")]
+    Dependency {
+        /// Who needs it.
+        uri: ExtensionUri,
+        /// What is missing.
+        needs: ExtensionUri,
+    },
+}
+
+/// A guest broke off, overran a limit or broke the contract. The client learns nothing of it but an error id.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// It trapped.
+    #[error("extension {uri} trapped in {hook}")]
+    Trapped {
+        /// Which extension.
+        uri: ExtensionUri,
+        /// In which hook.
+        hook: Hook,
+        /// The trap with its backtrace.
+        #[source]
+        source: Source,
+    },
+    /// It ran into a limit.
+    #[error("extension {uri} reached its {limit} in {hook}")]
+    LimitReached {
+        /// Which extension.
+        uri: ExtensionUri,
+        /// In which hook.
+        hook: Hook,
+        /// Which limit.
+        limit: LimitReached,
+    },
+    /// It returned an error where the contract says that this is a failure.
+    #[error("extension {uri} failed in {hook}: {message}")]
+    Failed {
+        /// Which extension.
+        uri: ExtensionUri,
+        /// In which hook.
+        hook: Hook,
+        /// Its own words.
+        message: String,
+    },
+    /// It returned something that it may not.
+    #[error("extension {uri} broke the contract in {hook}: {reason}")]
+    BrokeContract {
+        /// Which extension.
+        uri: ExtensionUri,
+        /// In which hook.
+        hook: Hook,
+        /// What, with the offending path.
+        reason: String,
+    },
+    /// No instance became free in time.
+    #[error("no instance for extension {uri} became free in time")]
+    Overloaded {
+        /// Which extension.
+        uri: ExtensionUri,
+    },
+}
+
+/// Why the hooks stopped a request.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// The client's fault, in the words that it may read.
+    #[error(transparent)]
+    Refused(#[from] A2aError),
+    /// An extension's fault.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}

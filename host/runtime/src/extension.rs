@@ -1,0 +1,187 @@
+//! One installed extension: a component that passed every check, with what the operator decided about it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
+use wasmtime::component::InstancePre;
+
+use crate::bindings::v0_1::exports::annex::extension as hooks;
+use crate::digest::Digest;
+use crate::engine::Slots;
+use crate::grants::Grants;
+use crate::hook::Hook;
+use crate::limits::Limits;
+use crate::schema::Schemas;
+use crate::store::HostState;
+
+/// What the operator decides about a component when it is installed.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    /// What it may do.
+    pub grants: Grants,
+    /// What it may use.
+    pub limits: Limits,
+    /// Its parameters, checked against its own schema.
+    pub parameters: JsonObject,
+    /// Whether requests that do not activate it are refused.
+    pub required: bool,
+}
+
+/// What every store of the extension shares. Nothing in it can be changed by a guest, but for the validators that it
+/// had compiled.
+pub(crate) struct Profile {
+    pub(crate) uri: ExtensionUri,
+    pub(crate) grants: Grants,
+    pub(crate) limits: Limits,
+    pub(crate) parameters: JsonObject,
+    pub(crate) parameters_text: String,
+    pub(crate) schemas: Schemas,
+}
+
+impl Profile {
+    pub(crate) fn new(uri: ExtensionUri, installation: &Installation) -> Self {
+        Self {
+            uri,
+            grants: installation.grants.clone(),
+            limits: installation.limits,
+            parameters: installation.parameters.clone(),
+            parameters_text: installation.parameters.to_json_string(),
+            schemas: Schemas::default(),
+        }
+    }
+}
+
+/// What a component says about itself, checked.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    /// The extension's URI, which is its version too.
+    pub uri: ExtensionUri,
+    /// A short name.
+    pub name: String,
+    /// The component's own version.
+    pub version: String,
+    /// One sentence for the card.
+    pub description: String,
+    /// JSON Schema of its parameters, as text.
+    pub parameter_schema: Option<String>,
+    /// The metadata keys that it may read and write.
+    pub metadata_keys: Vec<String>,
+    /// URIs that must be active with it.
+    pub depends_on: Vec<ExtensionUri>,
+    /// The outgoing events that it wants to see.
+    pub events: Events,
+    /// Whether it wants those events as JSON.
+    pub payload: bool,
+}
+
+/// Kinds of outgoing event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// The agent's answer as a Message.
+    pub message: bool,
+    /// Changes of the task's state.
+    pub status: bool,
+    /// Artifacts.
+    pub artifact: bool,
+}
+
+/// An installed extension, ready to serve turns.
+pub struct Extension {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) card: AgentExtension,
+    pub(crate) program: Program,
+    pub(crate) digest: Digest,
+    pub(crate) size: usize,
+    pub(crate) load_time: Duration,
+    pub(crate) compiled: bool,
+}
+
+/// The linked component: instantiating it is all that is left to do for a turn.
+pub(crate) struct Program {
+    pub(crate) component: InstancePre<HostState>,
+    pub(crate) hooks: Hooks,
+    pub(crate) slots: Slots,
+}
+
+/// Where each exported hook is found in an instance; `None` when the component has no such hook.
+pub(crate) struct Hooks {
+    pub(crate) descriptor: hooks::descriptor::GuestIndices,
+    pub(crate) card: Option<hooks::card::GuestIndices>,
+    pub(crate) activation: Option<hooks::activation::GuestIndices>,
+    pub(crate) state: Option<hooks::state::GuestIndices>,
+    pub(crate) response: Option<hooks::response::GuestIndices>,
+}
+
+impl Hooks {
+    /// Looks the hooks up and checks their types against the contract.
+    pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
+        let has = |hook| exported.contains(&hook);
+        Ok(Self {
+            descriptor: hooks::descriptor::GuestIndices::new(component)?,
+            card: has(Hook::Card).then(|| hooks::card::GuestIndices::new(component)).transpose()?,
+            activation: has(Hook::Activation).then(|| hooks::activation::GuestIndices::new(component)).transpose()?,
+            state: has(Hook::State).then(|| hooks::state::GuestIndices::new(component)).transpose()?,
+            response: has(Hook::Response).then(|| hooks::response::GuestIndices::new(component)).transpose()?,
+        })
+    }
+}
+
+impl Extension {
+    /// The URI by which clients activate it.
+    #[must_use]
+    pub fn uri(&self) -> &ExtensionUri {
+        &self.descriptor.uri
+    }
+
+    /// What it says about itself.
+    #[must_use]
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// Whether the operator requires it.
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        self.card.required
+    }
+
+    /// Its entry on the Agent Card, made once at load.
+    #[must_use]
+    pub fn card(&self) -> &AgentExtension {
+        &self.card
+    }
+
+    /// SHA-256 of the component file.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Bytes of the component file.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Time from the file's bytes to a passed self-test.
+    #[must_use]
+    pub fn load_time(&self) -> Duration {
+        self.load_time
+    }
+
+    /// Whether loading compiled it, rather than taking it from the compile cache.
+    #[must_use]
+    pub fn was_compiled(&self) -> bool {
+        self.compiled
+    }
+}
+
+impl fmt::Debug for Extension {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("Extension");
+        shown.field("uri", self.uri()).field("digest", &self.digest).finish_non_exhaustive()
+    }
+}

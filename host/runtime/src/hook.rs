@@ -1,0 +1,45 @@
+//! The hooks of the contract, by name.
+
+use std::fmt;
+
+/// An interface of `annex:extension` that a component may export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hook {
+    /// What the extension is.
+    Descriptor,
+    /// Its entry on the Agent Card.
+    Card,
+    /// Whether it takes part in a request.
+    Activation,
+    /// Session state sent by the client.
+    State,
+    /// Metadata on outgoing events.
+    Response,
+}
+
+impl Hook {
+    /// Every hook, in the order in which a request meets them.
+    pub const ALL: [Self; 5] = [Self::Descriptor, Self::Card, Self::Activation, Self::State, Self::Response];
+
+    /// The interface's name in the WIT.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Descriptor => "descriptor",
+            Self::Card => "card",
+            Self::Activation => "activation",
+            Self::State => "state",
+            Self::Response => "response",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hook| hook.name() == name)
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}

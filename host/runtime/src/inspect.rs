@@ -1,0 +1,149 @@
+//! Reads what a component exports and imports, without compiling or running it.
+
+use wasmparser::{Encoding, Parser, Payload};
+
+use crate::bindings;
+use crate::digest::Digest;
+use crate::error::LoadError;
+use crate::grants::{GrantNeeded, Grants};
+use crate::hook::Hook;
+
+/// The largest component file that this host reads: 32 MiB.
+pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
+
+/// What a component's type says about it.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// SHA-256 of the file.
+    pub digest: Digest,
+    /// Bytes of the file.
+    pub size: usize,
+    /// The version of `annex:extension` that it was built for.
+    pub contract: String,
+    /// The hooks that it exports.
+    pub hooks: Vec<Hook>,
+    /// What it imports.
+    pub imports: Vec<Import>,
+}
+
+/// One imported interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// `package:name/interface@version`.
+    pub name: String,
+    /// What the host asks for it.
+    pub access: Access,
+}
+
+/// What an import takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Always linked.
+    Free,
+    /// Linked when granted.
+    Needs(GrantNeeded),
+    /// This host has no such interface.
+    Unknown,
+}
+
+impl Inspection {
+    /// Inspects the bytes of a component file.
+    ///
+    /// # Errors
+    /// When it is too large, no component, or no extension of a supported contract.
+    pub fn of(bytes: &[u8]) -> Result<Self, LoadError> {
+        if bytes.len() > MAX_COMPONENT_BYTES {
+            return Err(LoadError::TooLarge { size: bytes.len(), limit: MAX_COMPONENT_BYTES });
+        }
+        let (imports, exports) = names(bytes)?;
+        let (contract, hooks) = hooks(&exports)?;
+        let imports = imports.into_iter().map(Import::of).collect();
+        Ok(Self { digest: Digest::of(bytes), size: bytes.len(), contract, hooks, imports })
+    }
+
+    /// Checks every import against the operator's grants.
+    pub(crate) fn check_grants(&self, grants: &Grants) -> Result<(), LoadError> {
+        for import in &self.imports {
+            match import.access {
+                Access::Needs(grant) if !grants.allow(grant) => {
+                    return Err(LoadError::NotGranted { needs: format!("the import {}", import.name), grant });
+                }
+                Access::Unknown => return Err(LoadError::UnknownImport { name: import.name.clone() }),
+                Access::Free | Access::Needs(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it needs more of WASI than the interfaces that this crate implements itself.
+    pub(crate) fn needs_wasi(&self) -> bool {
+        self.imports.iter().any(|import| {
+            let (interface, _) = split_version(&import.name);
+            interface.starts_with("wasi:")
+                && !matches!(interface, "wasi:logging/logging" | "wasi:config/store" | "wasi:clocks/wall-clock")
+        })
+    }
+}
+
+impl Import {
+    fn of(name: String) -> Self {
+        let access = match GrantNeeded::of_import(split_version(&name).0) {
+            None => Access::Unknown,
+            Some(None) => Access::Free,
+            Some(Some(grant)) => Access::Needs(grant),
+        };
+        Self { name, access }
+    }
+}
+
+/// The names of a component's own imports and exports, not those of components inside it.
+fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
+    let malformed = |error: wasmparser::BinaryReaderError| LoadError::NotAComponent { reason: error.to_string() };
+    let (mut imports, mut exports) = (Vec::new(), Vec::new());
+    let mut depth = 0_usize;
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(malformed)? {
+            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                let reason = "it is a core module; link it with wasm-component-ld or wrap it into a component";
+                return Err(LoadError::NotAComponent { reason: reason.to_owned() });
+            }
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                for import in section {
+                    imports.push(import.map_err(malformed)?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    exports.push(export.map_err(malformed)?.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((imports, exports))
+}
+
+fn hooks(exports: &[String]) -> Result<(String, Vec<Hook>), LoadError> {
+    let mut contract = None;
+    let mut hooks = Vec::new();
+    for export in exports {
+        let (interface, version) = split_version(export);
+        let Some((bindings::PACKAGE, name)) = interface.split_once('/') else { continue };
+        if !bindings::is_supported(version) {
+            return Err(LoadError::Contract { found: version.to_owned(), supported: bindings::SUPPORTED });
+        }
+        hooks.push(Hook::from_name(name).ok_or_else(|| LoadError::UnknownHook { name: export.clone() })?);
+        contract = Some(version.to_owned());
+    }
+    hooks.sort_unstable();
+    match contract {
+        Some(contract) if hooks.contains(&Hook::Descriptor) => Ok((contract, hooks)),
+        _ => Err(LoadError::NoDescriptor),
+    }
+}
+
+fn split_version(name: &str) -> (&str, &str) {
+    name.split_once('@').unwrap_or((name, ""))
+}

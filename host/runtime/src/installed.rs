@@ -1,0 +1,46 @@
+//! The extensions that are installed together, in the order in which they run.
+
+use std::sync::Arc;
+
+use annex_protocol::ExtensionUri;
+
+use crate::error::LoadError;
+use crate::extension::Extension;
+
+/// Installed extensions: unique URIs, dependencies before dependents.
+#[derive(Clone, Debug, Default)]
+pub struct Installed {
+    extensions: Vec<Arc<Extension>>,
+}
+
+impl Installed {
+    /// Checks that the extensions fit together.
+    ///
+    /// # Errors
+    /// When two have the same URI, or one depends on what does not stand before it.
+    pub fn new(extensions: Vec<Extension>) -> Result<Self, LoadError> {
+        let mut installed = Self::default();
+        for extension in extensions {
+            if installed.get(extension.uri()).is_some() {
+                return Err(LoadError::Duplicate { uri: extension.uri().clone() });
+            }
+            let missing = extension.descriptor.depends_on.iter().find(|needs| installed.get(needs).is_none());
+            if let Some(needs) = missing {
+                return Err(LoadError::Dependency { uri: extension.uri().clone(), needs: needs.clone() });
+            }
+            installed.extensions.push(Arc::new(extension));
+        }
+        Ok(installed)
+    }
+
+    /// The extension with this very URI: no other case, no other version.
+    #[must_use]
+    pub fn get(&self, uri: &ExtensionUri) -> Option<&Arc<Extension>> {
+        self.extensions.iter().find(|extension| extension.uri() == uri)
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Extension>> {
+        self.extensions.iter()
+    }
+}

@@ -1,0 +1,218 @@
+//! Loading is a transaction: inspect → check grants → compile → link → self-test. Whatever fails, nothing stays.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
+use wasmtime::Engine;
+use wasmtime::component::{Component, InstancePre};
+
+use crate::bindings::v0_1::exports::annex::extension::descriptor;
+use crate::cache::CompileCache;
+use crate::engine::{self, Slots};
+use crate::error::{Fault, LoadError, RuntimeError};
+use crate::extension::{Descriptor, Events, Extension, Hooks, Installation, Profile, Program};
+use crate::grants::GrantNeeded;
+use crate::hook::Hook;
+use crate::imports;
+use crate::inspect::Inspection;
+use crate::instance::Instance;
+use crate::store::HostState;
+
+/// How the runtime is set up.
+#[derive(Clone, Debug)]
+pub struct RuntimeConfig {
+    /// Instances that can be alive at once, over all extensions and tenants.
+    pub instances: u32,
+    /// How long a turn waits for an instance before it is refused.
+    pub patience: Duration,
+    /// Folder for compiled components; `None` compiles at every start.
+    pub cache: Option<std::path::PathBuf>,
+}
+
+impl Default for RuntimeConfig {
+    /// 1,000 instances, one second of patience, no cache.
+    fn default() -> Self {
+        Self { instances: 1_000, patience: Duration::from_secs(1), cache: None }
+    }
+}
+
+/// Loads components. One per process: it owns the engine, its ticker and the pool of instances.
+pub struct Runtime {
+    engine: Engine,
+    slots: Slots,
+    cache: Option<Arc<CompileCache>>,
+}
+
+impl Runtime {
+    /// Starts the engine.
+    ///
+    /// # Errors
+    /// When the engine cannot be set up or the cache folder is not safe to use.
+    pub fn new(config: &RuntimeConfig) -> Result<Self, RuntimeError> {
+        let engine = engine::start(config.instances)?;
+        let cache = config.cache.as_deref().map(|folder| CompileCache::open(folder, &engine)).transpose()?;
+        Ok(Self { engine, slots: Slots::new(config.instances, config.patience), cache: cache.map(Arc::new) })
+    }
+
+    /// Loads one component for one installation.
+    ///
+    /// # Errors
+    /// Says which step refused it and what the operator or the author can do.
+    pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
+        let started = Instant::now();
+        let inspection = Inspection::of(&bytes)?;
+        inspection.check_grants(&installation.grants)?;
+        let (component, compiled) = self.compile(bytes, &inspection).await?;
+        let program = self.link(&component, &inspection, &installation)?;
+        let (profile, descriptor) = describe(&program, &installation).await?;
+        let card = declare(&program, &profile, &descriptor, installation.required).await?;
+        let (digest, size) = (inspection.digest, inspection.size);
+        Ok(Extension { descriptor, profile, card, program, digest, size, load_time: started.elapsed(), compiled })
+    }
+
+    async fn compile(&self, bytes: Vec<u8>, inspection: &Inspection) -> Result<(Component, bool), LoadError> {
+        let (engine, cache, digest) = (self.engine.clone(), self.cache.clone(), inspection.digest);
+        let work = move || {
+            if let Some(component) = cache.as_ref().and_then(|cache| cache.read(&engine, &digest)) {
+                return Ok((component, false));
+            }
+            let component = Component::new(&engine, &bytes)?;
+            if let Some(cache) = cache {
+                cache.write(&digest, &component);
+            }
+            Ok((component, true))
+        };
+        let refuse = |source| LoadError::Compile { digest, source };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(compiled) => compiled.map_err(|error: wasmtime::Error| refuse(error.into())),
+            Err(panicked) => Err(refuse(panicked.into())),
+        }
+    }
+
+    fn link(
+        &self,
+        component: &Component,
+        inspection: &Inspection,
+        installation: &Installation,
+    ) -> Result<Program, LoadError> {
+        let linked = || -> wasmtime::Result<(InstancePre<HostState>, Hooks)> {
+            let linker = imports::linker(&self.engine, inspection, &installation.grants)?;
+            let component = linker.instantiate_pre(component)?;
+            let hooks = Hooks::of(&component, &inspection.hooks)?;
+            Ok((component, hooks))
+        };
+        let (component, hooks) = linked().map_err(|error| LoadError::Link(error.into()))?;
+        Ok(Program { component, hooks, slots: self.slots.clone() })
+    }
+}
+
+/// Asks the component what it is. Its URI is not known before, so faults here name a stand-in.
+async fn describe(program: &Program, installation: &Installation) -> Result<(Arc<Profile>, Descriptor), LoadError> {
+    let unnamed = Arc::new(Profile::new(ExtensionUri::from("(not yet described)"), installation));
+    let mut instance = start(program, &unnamed, Hook::Descriptor).await?;
+    let indices = &program.hooks.descriptor;
+    let described = instance
+        .call(Hook::Descriptor, async |store, component| {
+            indices.load(&mut *store, component)?.call_describe(store).await
+        })
+        .await
+        .map_err(LoadError::SelfTest)?;
+    let described = described.map_err(|reason| LoadError::Description { reason })?;
+    let descriptor = check_descriptor(described, installation)?;
+    let profile = Profile::new(descriptor.uri.clone(), installation);
+    check_parameters(&profile, &descriptor)?;
+    Ok((Arc::new(profile), descriptor))
+}
+
+async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
+    Instance::start(program, profile, None, hook).await.map_err(LoadError::SelfTest)
+}
+
+fn check_descriptor(
+    described: descriptor::ExtensionDescriptor,
+    installation: &Installation,
+) -> Result<Descriptor, LoadError> {
+    let wrong = |reason: String| Err(LoadError::Description { reason });
+    if let Some(uri) = described.depends_on.iter().chain([&described.uri]).find(|uri| !is_uri(uri)) {
+        return wrong(format!("`{uri}` is not an absolute URI without spaces and commas"));
+    }
+    if described.metadata_keys.iter().any(String::is_empty) {
+        return wrong("a metadata key is empty".to_owned());
+    }
+    for name in &described.grants {
+        let Some(grant) = GrantNeeded::from_name(name) else {
+            return wrong(format!("`{name}` is not a grant that this host knows"));
+        };
+        if !installation.grants.allow(grant) {
+            return Err(LoadError::NotGranted { needs: format!("extension {}", described.uri), grant });
+        }
+    }
+    let events = described.events;
+    Ok(Descriptor {
+        uri: ExtensionUri::from(described.uri),
+        name: described.name,
+        version: described.version,
+        description: described.description,
+        parameter_schema: described.parameter_schema,
+        metadata_keys: described.metadata_keys,
+        depends_on: described.depends_on.into_iter().map(ExtensionUri::from).collect(),
+        events: Events {
+            message: events.contains(descriptor::EventKinds::MESSAGE),
+            status: events.contains(descriptor::EventKinds::STATUS),
+            artifact: events.contains(descriptor::EventKinds::ARTIFACT),
+        },
+        payload: described.payload,
+    })
+}
+
+/// A URI travels in a comma-separated header, so it must be one plain word.
+fn is_uri(text: &str) -> bool {
+    let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
+    plain && text.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
+}
+
+fn check_parameters(profile: &Profile, descriptor: &Descriptor) -> Result<(), LoadError> {
+    let Some(schema) = &descriptor.parameter_schema else { return Ok(()) };
+    let violations = profile.schemas.validate(schema, &profile.parameters_text);
+    let violations =
+        violations.map_err(|reason| LoadError::Description { reason: format!("its parameter schema: {reason}") })?;
+    match violations.into_iter().next() {
+        Some(first) => Err(LoadError::Parameters { pointer: first.pointer, reason: first.message }),
+        None => Ok(()),
+    }
+}
+
+/// Asks for the card entry; the host adds the URI and what the operator decided.
+async fn declare(
+    program: &Program,
+    profile: &Arc<Profile>,
+    descriptor: &Descriptor,
+    required: bool,
+) -> Result<AgentExtension, LoadError> {
+    let mut card = AgentExtension {
+        uri: descriptor.uri.clone(),
+        description: descriptor.description.clone(),
+        required,
+        params: None,
+    };
+    let Some(indices) = &program.hooks.card else { return Ok(card) };
+    let mut instance = start(program, profile, Hook::Card).await?;
+    let declared = instance
+        .call(Hook::Card, async |store, component| indices.load(&mut *store, component)?.call_declare(store).await)
+        .await
+        .map_err(LoadError::SelfTest)?;
+    let declared = declared.map_err(|reason| LoadError::Description { reason })?;
+    if let Some(description) = declared.description {
+        card.description = description;
+    }
+    card.params = match declared.params.as_deref().map(JsonObject::parse).transpose() {
+        Ok(params) => params,
+        Err(error) => {
+            let (uri, hook) = (profile.uri.clone(), Hook::Card);
+            let reason = format!("params is not a JSON object: {error}");
+            return Err(LoadError::SelfTest(Fault::BrokeContract { uri, hook, reason }));
+        }
+    };
+    Ok(card)
+}

@@ -1,0 +1,106 @@
+//! What a `response` hook sees of an outgoing event, and the check of what it wants to add.
+
+use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse};
+
+use crate::bindings::v0_1::exports::annex::extension::response::{Event, EventKind};
+use crate::extension::Descriptor;
+
+/// The event for the guest; `None` when the extension did not ask for events of this kind.
+pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Option<Event> {
+    let wanted = descriptor.events;
+    let present = || present(event, descriptor);
+    let payload = || descriptor.payload.then(|| serde_json::to_string(event).ok()).flatten();
+    match event {
+        StreamResponse::Message(message) if wanted.message => Some(Event {
+            kind: EventKind::Message,
+            task_id: message.task_id.as_ref().map(ToString::to_string),
+            context_id: message.context_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+            task_state: None,
+            has_message: true,
+            last_chunk: true,
+            present: present(),
+            payload: payload(),
+        }),
+        StreamResponse::StatusUpdate(update) if wanted.status => Some(Event {
+            kind: EventKind::Status,
+            task_id: Some(update.task_id.to_string()),
+            context_id: update.context_id.to_string(),
+            task_state: Some(update.status.state.name().to_owned()),
+            has_message: update.status.message.is_some(),
+            last_chunk: false,
+            present: present(),
+            payload: payload(),
+        }),
+        StreamResponse::ArtifactUpdate(update) if wanted.artifact => Some(Event {
+            kind: EventKind::Artifact,
+            task_id: Some(update.task_id.to_string()),
+            context_id: update.context_id.to_string(),
+            task_state: None,
+            has_message: false,
+            last_chunk: update.last_chunk,
+            present: present(),
+            payload: payload(),
+        }),
+        StreamResponse::Task(_)
+        | StreamResponse::Message(_)
+        | StreamResponse::StatusUpdate(_)
+        | StreamResponse::ArtifactUpdate(_) => None,
+    }
+}
+
+fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {
+    let metadata = match event {
+        StreamResponse::Message(message) => &message.metadata,
+        StreamResponse::ArtifactUpdate(update) => &update.artifact.metadata,
+        StreamResponse::StatusUpdate(update) => {
+            update.status.message.as_ref().map_or(&update.metadata, |message| &message.metadata)
+        }
+        StreamResponse::Task(task) => &task.metadata,
+    };
+    descriptor.metadata_keys.iter().filter(|key| metadata.contains_key(key)).cloned().collect()
+}
+
+/// Adds the entries and the URI to the event, if every key is the extension's own and every value is JSON. The error
+/// names the offending path; the event is unchanged then.
+pub(crate) fn apply(
+    event: &mut StreamResponse,
+    descriptor: &Descriptor,
+    entries: Vec<(String, String)>,
+) -> Result<(), String> {
+    let (place, metadata, extensions) = target(event).ok_or("there is nothing to add metadata to")?;
+    let mut checked = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        if !descriptor.metadata_keys.contains(&key) {
+            return Err(format!("it writes {place}.metadata[{key:?}], which it does not own"));
+        }
+        let value =
+            Json::parse(value).map_err(|error| format!("{place}.metadata[{key:?}] is not JSON: {error}"))?;
+        checked.push((key, value));
+    }
+    metadata.extend(checked);
+    if let Some(extensions) = extensions
+        && !extensions.contains(&descriptor.uri)
+    {
+        extensions.push(descriptor.uri.clone());
+    }
+    Ok(())
+}
+
+/// Where metadata of an event goes: its message, its artifact, or a bare status event itself.
+type Target<'a> = (&'static str, &'a mut Metadata, Option<&'a mut Vec<ExtensionUri>>);
+
+fn target(event: &mut StreamResponse) -> Option<Target<'_>> {
+    match event {
+        StreamResponse::Message(message) => {
+            Some(("message", &mut message.metadata, Some(&mut message.extensions)))
+        }
+        StreamResponse::ArtifactUpdate(update) => {
+            Some(("artifact", &mut update.artifact.metadata, Some(&mut update.artifact.extensions)))
+        }
+        StreamResponse::StatusUpdate(update) => match &mut update.status.message {
+            Some(message) => Some(("status.message", &mut message.metadata, Some(&mut message.extensions))),
+            None => Some(("statusUpdate", &mut update.metadata, None)),
+        },
+        StreamResponse::Task(_) => None,
+    }
+}

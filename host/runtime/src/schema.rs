@@ -1,0 +1,134 @@
+//! JSON Schema validators of one installed extension, compiled once and kept by the schema's text.
+//!
+//! Offline: a reference to another document does not resolve. `format` is asserted. Patterns run on a linear-time
+//! engine with a size limit, because schemas come from guests.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+/// Schemas longer than this are refused.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+/// Validators kept per extension; the oldest goes first.
+const MAX_SCHEMAS: usize = 16;
+/// Violations reported for one instance.
+const MAX_VIOLATIONS: usize = 64;
+/// Bytes of one violation's message; it may quote the instance.
+const MAX_MESSAGE_BYTES: usize = 512;
+/// Bytes of a compiled pattern.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+/// One violation: a JSON pointer into the instance, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) pointer: String,
+    pub(crate) message: String,
+}
+
+#[derive(Default)]
+pub(crate) struct Schemas {
+    compiled: Mutex<Vec<(String, Arc<Validator>)>>,
+}
+
+impl Schemas {
+    /// All violations, up to a bound. An error means that the schema or the instance cannot be used at all.
+    pub(crate) fn validate(&self, schema: &str, instance: &str) -> Result<Vec<Violation>, String> {
+        let validator = self.compile(schema)?;
+        let instance: Value =
+            serde_json::from_str(instance).map_err(|error| format!("the instance is not usable JSON: {error}"))?;
+        if validator.is_valid(&instance) {
+            return Ok(Vec::new());
+        }
+        Ok(validator.iter_errors(&instance).take(MAX_VIOLATIONS).map(|error| Violation::of(&error)).collect())
+    }
+
+    pub(crate) fn compile(&self, schema: &str) -> Result<Arc<Validator>, String> {
+        if let Some(validator) = self.find(schema) {
+            return Ok(validator);
+        }
+        if schema.len() > MAX_SCHEMA_BYTES {
+            return Err(format!("the schema has {} bytes; at most {MAX_SCHEMA_BYTES} are allowed", schema.len()));
+        }
+        let document: Value =
+            serde_json::from_str(schema).map_err(|error| format!("the schema is not JSON: {error}"))?;
+        let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+        let validator = jsonschema::options()
+            .should_validate_formats(true)
+            .with_pattern_options(patterns)
+            .build(&document)
+            .map_err(|error| format!("the schema is not usable: {error}"))?;
+        Ok(self.keep(schema, Arc::new(validator)))
+    }
+
+    fn find(&self, schema: &str) -> Option<Arc<Validator>> {
+        let compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        compiled.iter().find(|(text, _)| text == schema).map(|(_, validator)| Arc::clone(validator))
+    }
+
+    fn keep(&self, schema: &str, validator: Arc<Validator>) -> Arc<Validator> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if compiled.len() >= MAX_SCHEMAS {
+            compiled.remove(0);
+        }
+        compiled.push((schema.to_owned(), Arc::clone(&validator)));
+        validator
+    }
+}
+
+impl Violation {
+    fn of(error: &jsonschema::ValidationError<'_>) -> Self {
+        let mut message = error.to_string();
+        if message.len() > MAX_MESSAGE_BYTES {
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+            message.push('…');
+        }
+        Self { pointer: error.instance_path().to_string(), message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_SCHEMAS, Schemas};
+
+    fn pointers(schema: &str, instance: &str) -> Vec<String> {
+        let violations = Schemas::default().validate(schema, instance).expect("usable");
+        violations.into_iter().map(|violation| violation.pointer).collect()
+    }
+
+    #[test]
+    fn formats_are_asserted_and_pointers_name_the_place() {
+        let schema = r#"{"properties": {"user": {"properties": {"email": {"format": "email"}}, "required": ["name"]}}}"#;
+        assert_eq!(pointers(schema, r#"{"user": {"email": "nobody"}}"#).len(), 2);
+        assert!(pointers(schema, r#"{"user": {"email": "nobody", "name": 1}}"#).contains(&"/user/email".to_owned()));
+        assert!(pointers(schema, r#"{"user": {"email": "a@example.com", "name": 1}}"#).is_empty());
+    }
+
+    #[test]
+    fn references_to_other_documents_are_refused() {
+        for reference in ["https://example.com/schema.json", "file:///etc/passwd"] {
+            let schema = format!(r#"{{"$ref": "{reference}"}}"#);
+            assert!(Schemas::default().compile(&schema).is_err(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_reported_is_bounded() {
+        let schemas = Schemas::default();
+        for number in 0..MAX_SCHEMAS * 2 {
+            schemas.compile(&format!(r#"{{"const": {number}}}"#)).expect("a schema");
+        }
+        assert_eq!(schemas.compiled.lock().expect("no panic").len(), MAX_SCHEMAS);
+        let many = format!("[{}]", vec!["1"; 1000].join(","));
+        assert_eq!(schemas.validate(r#"{"items": {"type": "string"}}"#, &many).expect("usable").len(), 64);
+        let long = format!("\"{}\"", "x".repeat(10_000));
+        let violation = schemas.validate(r#"{"type": "integer"}"#, &long).expect("usable").remove(0);
+        assert!(violation.message.len() < 600);
+    }
+
+    #[test]
+    fn a_nested_pattern_cannot_blow_up() {
+        let schema = r#"{"pattern": "((((a{1,100}){1,100}){1,100}){1,100})"}"#;
+        assert!(Schemas::default().compile(schema).is_err());
+    }
+}

@@ -1,0 +1,35 @@
+//! Which extensions take part in a request (A2A 1.0 section 4.6, topic "Extensions").
+//!
+//! Decided before any task, session or guest exists. A URI is a version: it matches to the letter or not at all.
+
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, ExtensionUri};
+use annex_runtime::{Extension, Installed};
+
+/// The installed extensions that the client asked for, in the order of the config.
+///
+/// One whose dependencies were not asked for stays inactive. Unknown URIs are ignored.
+///
+/// # Errors
+/// [`A2aError::ExtensionSupportRequired`] when a required extension, or one that it depends on, was not asked for.
+pub(crate) fn negotiate(installed: &Installed, requested: &[ExtensionUri]) -> Result<Vec<Arc<Extension>>, A2aError> {
+    let asked = |uri: &ExtensionUri| requested.contains(uri);
+    let mut active: Vec<Arc<Extension>> = Vec::new();
+    let mut missing = Vec::new();
+    for extension in installed.iter() {
+        let is_active = |uri: &&ExtensionUri| active.iter().any(|extension| extension.uri() == *uri);
+        let unmet = extension.descriptor().depends_on.iter().find(|uri| !is_active(uri));
+        match unmet {
+            None if asked(extension.uri()) => active.push(Arc::clone(extension)),
+            _ if extension.is_required() => {
+                missing.push(if asked(extension.uri()) { unmet.unwrap_or(extension.uri()) } else { extension.uri() });
+            }
+            _ => {}
+        }
+    }
+    if missing.is_empty() {
+        return Ok(active);
+    }
+    Err(A2aError::ExtensionSupportRequired { missing: missing.into_iter().cloned().collect() })
+}

@@ -1,0 +1,193 @@
+//! The one place where the parts are joined.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
+use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
+use annex_session::{Bounds, InMemorySessionService, Turns};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::card::{self, EncodedCard};
+use crate::config::{AgentConfig, AgentKind, Config, ExtensionConfig, ModelConfig};
+use crate::handler::RequestHandler;
+use crate::tasks::TaskStore;
+
+/// Where files are looked for.
+#[derive(Clone, Debug)]
+pub struct Locations {
+    /// The folder of the config; relative paths start here.
+    pub config: PathBuf,
+    /// The components that ship with Annex, found by bare name.
+    pub components: PathBuf,
+    /// Compiled components, unless the config names a folder; `None` keeps nothing.
+    pub cache: Option<PathBuf>,
+}
+
+impl Locations {
+    /// The file of a component: a bare name is one that ships, anything else a path.
+    #[must_use]
+    pub fn component(&self, name: &str) -> PathBuf {
+        if name.contains(['/', '.']) {
+            return self.config.join(name);
+        }
+        self.components.join(name).with_extension("wasm")
+    }
+}
+
+/// Why the server cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The component runtime does not start.
+    #[error("cannot start the component runtime")]
+    Runtime(#[from] RuntimeError),
+    /// A component file cannot be read.
+    #[error("extension.component = {component:?}: cannot read {}", path.display())]
+    Component {
+        /// As in the config.
+        component: String,
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A value of an extension's table is unusable.
+    #[error("extension.component = {component:?}: {key}: {reason}")]
+    Extension {
+        /// Which extension.
+        component: String,
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A component is refused.
+    #[error("extension.component = {component:?} is refused")]
+    Load {
+        /// As in the config.
+        component: String,
+        /// Why.
+        #[source]
+        source: LoadError,
+    },
+    /// The extensions do not fit together.
+    #[error("the installed extensions do not fit together")]
+    Set(#[source] LoadError),
+    /// The model cannot be set up.
+    #[error("agent.model cannot be used")]
+    Model(#[source] Source),
+    /// The card cannot be encoded.
+    #[error("the agent card cannot be encoded")]
+    Card(#[source] serde_json::Error),
+}
+
+/// Everything that serves requests.
+pub struct App {
+    pub(crate) handler: RequestHandler,
+    pub(crate) card: Arc<EncodedCard>,
+    base_url: String,
+}
+
+impl App {
+    /// Loads every component and joins the parts. `base_url` is where clients reach the server.
+    ///
+    /// # Errors
+    /// Names the config's key, or the component and the step that refused it.
+    pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
+        let agent = agent(&config.agent)?;
+        Self::with_agent(config, locations, base_url, agent).await
+    }
+
+    /// The same with an agent that is compiled into the program; the config's `[agent]` is not used.
+    ///
+    /// # Errors
+    /// As [`App::load`].
+    pub async fn with_agent(
+        config: &Config,
+        locations: &Locations,
+        base_url: &str,
+        agent: Arc<dyn AgentExecutor>,
+    ) -> Result<Self, AppError> {
+        let installed = install(config, locations).await?;
+        let card = card::assemble(&config.card, base_url, &installed);
+        let card = EncodedCard::new(&card).map_err(AppError::Card)?;
+        let handler = RequestHandler {
+            installed,
+            agent,
+            sessions: Arc::new(InMemorySessionService::new(bounds(config))),
+            turns: Turns::new(config.server.max_waiting_turns),
+            tasks: Arc::new(TaskStore::new(config.tasks.clone())),
+            running: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            closing: CancellationToken::new(),
+        };
+        Ok(Self { handler, card, base_url: base_url.to_owned() })
+    }
+
+    /// What is installed.
+    #[must_use]
+    pub fn installed(&self) -> &Installed {
+        &self.handler.installed
+    }
+
+    /// Where clients reach the server.
+    #[must_use]
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+}
+
+fn bounds(config: &Config) -> Bounds {
+    Bounds {
+        max_sessions: config.sessions.max_sessions,
+        max_bytes: config.sessions.max_bytes,
+        max_state_bytes: config.sessions.max_state_bytes,
+        max_events_per_session: config.sessions.max_events,
+    }
+}
+
+fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
+    let model: Arc<dyn Model> = match &config.model {
+        ModelConfig::Scripted(script) => {
+            Arc::new(ScriptedModel::new(script.clone()).map_err(|error| AppError::Model(error.into()))?)
+        }
+        ModelConfig::Generative(generative) => {
+            Arc::new(GenerativeModel::new(generative.clone()).map_err(|error| AppError::Model(error.into()))?)
+        }
+    };
+    let AgentKind::Template = config.kind;
+    Ok(Arc::new(TemplateAgent {
+        name: config.name.clone(),
+        instruction: config.instruction.clone(),
+        output_key: config.output_key.clone(),
+        model,
+    }))
+}
+
+async fn install(config: &Config, locations: &Locations) -> Result<Installed, AppError> {
+    let cache = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
+    let runtime = Runtime::new(&RuntimeConfig {
+        instances: config.runtime.max_instances,
+        cache: cache.or_else(|| locations.cache.clone()),
+        ..RuntimeConfig::default()
+    })?;
+    let mut extensions = Vec::with_capacity(config.extensions.len());
+    for extension in &config.extensions {
+        extensions.push(load(&runtime, extension, &locations.component(&extension.component)).await?);
+    }
+    Installed::new(extensions).map_err(AppError::Set)
+}
+
+async fn load(runtime: &Runtime, config: &ExtensionConfig, path: &Path) -> Result<Extension, AppError> {
+    let component = || config.component.clone();
+    let read = |source| AppError::Component { component: component(), path: path.to_owned(), source };
+    let bytes = fs::read(path).map_err(read)?;
+    let installation = config
+        .installation()
+        .map_err(|(key, reason)| AppError::Extension { component: component(), key, reason })?;
+    let loaded = runtime.load(bytes, installation).await;
+    loaded.map_err(|source| AppError::Load { component: component(), source })
+}

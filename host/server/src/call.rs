@@ -1,0 +1,38 @@
+//! What a request says about itself before its body is read: version, extensions, who calls.
+
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
+use annex_protocol::{A2aError, ExtensionUri};
+use axum::http::{HeaderMap, Uri};
+
+/// The query parameter that stands in for the header (A2A 1.0 section 3.6.1).
+const VERSION_PARAMETER: &str = "A2A-Version";
+
+/// The service parameters of one request (A2A 1.0 section 3.2.6).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Call {
+    /// The extension URIs that the client asked for: the union of all header lines, in order.
+    pub(crate) requested: Vec<ExtensionUri>,
+}
+
+impl Call {
+    /// Reads the service parameters and checks the version. An absent version means 0.3, which is not served here.
+    pub(crate) fn of(headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
+        check_version(headers, uri)?;
+        let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());
+        Ok(Self { requested: parse_extensions(lines) })
+    }
+}
+
+fn check_version(headers: &HeaderMap, uri: &Uri) -> Result<(), A2aError> {
+    let header = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
+    let requested = header.filter(|version| !version.is_empty()).or_else(|| query_version(uri)).unwrap_or_default();
+    if requested == VERSION {
+        return Ok(());
+    }
+    Err(A2aError::VersionNotSupported { requested, supported: &[VERSION] })
+}
+
+fn query_version(uri: &Uri) -> Option<String> {
+    let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.filter(|(name, _)| name.eq_ignore_ascii_case(VERSION_PARAMETER)).map(|(_, value)| value.to_owned()).next()
+}

@@ -1,0 +1,103 @@
+//! The Agent Card: what the config says, what the server can do, and one entry per installed extension.
+//!
+//! Made once, when everything is loaded; requests get the same bytes with an ETag over them (A2A 1.0 section 8.6).
+
+use std::sync::Arc;
+
+use annex_protocol::service::VERSION;
+use annex_protocol::{AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill};
+use annex_runtime::{Digest, Installed};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
+
+use crate::config::{CardConfig, SkillConfig};
+use crate::routes::JSONRPC_PATH;
+
+/// How long clients may use the card without asking again.
+const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
+
+/// The card of this server.
+pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installed) -> AgentCard {
+    AgentCard {
+        name: config.name.clone(),
+        description: config.description.clone(),
+        version: config.version.clone(),
+        documentation_url: config.documentation_url.clone(),
+        icon_url: config.icon_url.clone(),
+        provider: config.provider.as_ref().map(|provider| AgentProvider {
+            url: provider.url.clone(),
+            organization: provider.organization.clone(),
+        }),
+        supported_interfaces: vec![AgentInterface {
+            url: format!("{}{JSONRPC_PATH}", base_url.trim_end_matches('/')),
+            protocol_binding: "JSONRPC".to_owned(),
+            tenant: None,
+            protocol_version: VERSION.to_owned(),
+        }],
+        capabilities: AgentCapabilities {
+            streaming: Some(true),
+            push_notifications: Some(false),
+            extensions: installed.iter().map(|extension| extension.card().clone()).collect(),
+            extended_agent_card: None,
+        },
+        default_input_modes: vec!["text/plain".to_owned()],
+        default_output_modes: vec!["text/plain".to_owned()],
+        skills: config.skills.iter().map(skill).collect(),
+        ..AgentCard::default()
+    }
+}
+
+fn skill(config: &SkillConfig) -> AgentSkill {
+    AgentSkill {
+        id: config.id.clone(),
+        name: config.name.clone(),
+        description: config.description.clone(),
+        tags: config.tags.clone(),
+        examples: config.examples.clone(),
+        ..AgentSkill::default()
+    }
+}
+
+/// The card as it goes out.
+pub(crate) struct EncodedCard {
+    body: Bytes,
+    etag: HeaderValue,
+    last_modified: HeaderValue,
+}
+
+impl EncodedCard {
+    pub(crate) fn new(card: &AgentCard) -> Result<Arc<Self>, serde_json::Error> {
+        let body = serde_json::to_vec(card)?;
+        let etag = format!("\"{}\"", &Digest::of(&body).hex());
+        let modified = DateTimePrinter::new().timestamp_to_rfc9110_string(&Timestamp::now()).unwrap_or_default();
+        let value = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        Ok(Arc::new(Self { etag: value(&etag), last_modified: value(&modified), body: body.into() }))
+    }
+
+    /// The card, or 304 when the client has it.
+    pub(crate) fn respond(&self, request: &HeaderMap) -> Response {
+        let validators = [
+            (header::ETAG, self.etag.clone()),
+            (header::LAST_MODIFIED, self.last_modified.clone()),
+            (header::CACHE_CONTROL, CACHE_CONTROL),
+        ];
+        if self.is_known_to(request) {
+            return (StatusCode::NOT_MODIFIED, validators).into_response();
+        }
+        let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        (validators, json, Body::from(self.body.clone())).into_response()
+    }
+
+    /// `If-None-Match` decides; `If-Modified-Since` counts only without it (RFC 9110 section 13.1.3).
+    fn is_known_to(&self, request: &HeaderMap) -> bool {
+        let Some(tags) = request.get(header::IF_NONE_MATCH) else {
+            return request.get(header::IF_MODIFIED_SINCE) == Some(&self.last_modified);
+        };
+        let (Ok(tags), Ok(etag)) = (tags.to_str(), self.etag.to_str()) else { return false };
+        tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
+    }
+}

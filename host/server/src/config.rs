@@ -1,0 +1,288 @@
+//! The operator's config: TOML, every key checked, every error with file, line and what is accepted.
+//!
+//! Paths in it are relative to the file it stands in.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use annex_agent::{GenerativeConfig, ScriptConfig};
+use serde::Deserialize;
+
+mod extension;
+
+pub use extension::{ExtensionConfig, GrantsConfig, LimitsConfig, SessionStateGrantConfig, StateScopeConfig};
+
+/// Everything that `annex serve` reads.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where and how to listen.
+    #[serde(default)]
+    pub server: ServerConfig,
+    /// What the Agent Card says besides what the server knows itself.
+    pub card: CardConfig,
+    /// What answers.
+    pub agent: AgentConfig,
+    /// Bounds of the session store.
+    #[serde(default)]
+    pub sessions: SessionsConfig,
+    /// Bounds of the task store.
+    #[serde(default)]
+    pub tasks: TasksConfig,
+    /// The component runtime.
+    #[serde(default)]
+    pub runtime: RuntimeSection,
+    /// Installed extensions, in the order in which they run.
+    #[serde(default, rename = "extension")]
+    pub extensions: Vec<ExtensionConfig>,
+}
+
+/// `[server]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Address and port; port 0 takes a free one. Default `127.0.0.1:9999`.
+    pub listen: SocketAddr,
+    /// The base URL that clients reach, for the card. Default: `http://` and the address listened on.
+    pub public_url: Option<String>,
+    /// The largest request body in bytes. Default 1 MiB.
+    pub max_body_bytes: usize,
+    /// Seconds that running turns get to finish after SIGTERM. Default 10.
+    pub drain_seconds: u64,
+    /// Turns that may wait for their turn in one context. Default 64.
+    pub max_waiting_turns: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9999)),
+            public_url: None,
+            max_body_bytes: 1 << 20,
+            drain_seconds: 10,
+            max_waiting_turns: 64,
+        }
+    }
+}
+
+impl ServerConfig {
+    pub(crate) fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds)
+    }
+}
+
+/// `[card]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CardConfig {
+    /// The agent's name for people.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The agent's version. Default `1.0.0`.
+    #[serde(default = "first_version")]
+    pub version: String,
+    /// Documentation for people.
+    pub documentation_url: Option<String>,
+    /// A picture.
+    pub icon_url: Option<String>,
+    /// Who offers the agent.
+    pub provider: Option<ProviderConfig>,
+    /// What it can do; at least one is good manners.
+    #[serde(default, rename = "skill")]
+    pub skills: Vec<SkillConfig>,
+}
+
+fn first_version() -> String {
+    "1.0.0".to_owned()
+}
+
+/// `[card.provider]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderConfig {
+    /// The organisation's name.
+    pub organization: String,
+    /// Its web page.
+    pub url: String,
+}
+
+/// `[[card.skill]]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SkillConfig {
+    /// Unique on the card.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// What it does.
+    #[serde(default)]
+    pub description: String,
+    /// Words to find it by.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Things to ask.
+    #[serde(default)]
+    pub examples: Vec<String>,
+}
+
+/// `[agent]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentConfig {
+    /// Which agent answers.
+    pub kind: AgentKind,
+    /// The agent's name: author of its events and app of its sessions.
+    pub name: String,
+    /// The instruction, with `{variable}`, `{user:variable}` and `{optional?}` from the session state.
+    pub instruction: String,
+    /// The state key that keeps the last answer.
+    pub output_key: Option<String>,
+    /// The model behind it.
+    pub model: ModelConfig,
+}
+
+/// Kinds of agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentKind {
+    /// An instruction template in front of a model.
+    Template,
+}
+
+/// `[agent.model.scripted]` or `[agent.model.generative]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModelConfig {
+    /// Answers by rules, offline.
+    Scripted(ScriptConfig),
+    /// A model service.
+    Generative(GenerativeConfig),
+}
+
+/// `[sessions]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionsConfig {
+    /// Sessions kept; the one idle for longest goes first. Default 10,000.
+    pub max_sessions: usize,
+    /// Bytes of all sessions. Default 256 MiB.
+    pub max_bytes: usize,
+    /// Bytes of one session's state. Default 256 KiB.
+    pub max_state_bytes: usize,
+    /// Events kept per session; older ones are dropped, their state stays. Default 1,000.
+    pub max_events: usize,
+}
+
+impl Default for SessionsConfig {
+    fn default() -> Self {
+        let bounds = annex_session::Bounds::default();
+        Self {
+            max_sessions: bounds.max_sessions,
+            max_bytes: bounds.max_bytes,
+            max_state_bytes: bounds.max_state_bytes,
+            max_events: bounds.max_events_per_session,
+        }
+    }
+}
+
+/// `[tasks]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TasksConfig {
+    /// Tasks kept; the oldest finished one goes first. Default 10,000.
+    pub max_tasks: usize,
+    /// Bytes of all finished tasks as JSON. Default 256 MiB.
+    pub max_bytes: usize,
+}
+
+impl Default for TasksConfig {
+    fn default() -> Self {
+        Self { max_tasks: 10_000, max_bytes: 256 << 20 }
+    }
+}
+
+/// `[runtime]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RuntimeSection {
+    /// Component instances alive at once. Default 1,000.
+    pub max_instances: u32,
+    /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
+    pub cache_dir: Option<PathBuf>,
+}
+
+impl Default for RuntimeSection {
+    fn default() -> Self {
+        Self { max_instances: 1_000, cache_dir: None }
+    }
+}
+
+/// Why a config cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is not the TOML that it should be; the text has line, column and the accepted values.
+    #[error("{}: {source}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        source: Box<toml::de::Error>,
+    },
+    /// A value is well-formed and yet unusable.
+    #[error("{}: {key}: {reason}", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// The key, as a dotted path.
+        key: String,
+        /// What is wrong and what is accepted.
+        reason: String,
+    },
+}
+
+impl Config {
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let config: Self = toml::from_str(&text)
+            .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) })?;
+        config.check(path)?;
+        Ok(config)
+    }
+
+    /// Bounds of zero would make a server that refuses everything.
+    fn check(&self, path: &Path) -> Result<(), ConfigError> {
+        let bounds = [
+            ("server.max_body_bytes", self.server.max_body_bytes),
+            ("sessions.max_sessions", self.sessions.max_sessions),
+            ("sessions.max_bytes", self.sessions.max_bytes),
+            ("sessions.max_state_bytes", self.sessions.max_state_bytes),
+            ("tasks.max_tasks", self.tasks.max_tasks),
+            ("tasks.max_bytes", self.tasks.max_bytes),
+            ("runtime.max_instances", usize::try_from(self.runtime.max_instances).unwrap_or(usize::MAX)),
+        ];
+        match bounds.into_iter().find(|(_, value)| *value == 0) {
+            Some((key, _)) => Err(ConfigError::Value {
+                path: path.to_owned(),
+                key: key.to_owned(),
+                reason: "must be at least 1".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Faults that are not the client's: logged in full under an error id, told to the client by that id alone.
+
+use std::error::Error;
+
+use annex_protocol::A2aError;
+use annex_runtime::{Fault, HookError};
+use annex_session::SessionError;
+
+/// Logs the fault with its causes and gives the client an error id.
+pub(crate) fn internal(fault: &(dyn Error + 'static)) -> A2aError {
+    A2aError::Internal { error_id: logged(fault) }
+}
+
+/// Logs the fault with its causes under a new error id.
+pub(crate) fn logged(fault: &(dyn Error + 'static)) -> String {
+    let error_id = uuid::Uuid::new_v4().to_string();
+    tracing::error!(error_id, "{}", chain(fault));
+    error_id
+}
+
+/// The error and everything that caused it, in one line.
+fn chain(fault: &(dyn Error + 'static)) -> String {
+    let mut line = fault.to_string();
+    let mut cause = fault.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    line
+}
+
+/// What the client hears when a hook stopped its request.
+pub(crate) fn of_hook(error: HookError) -> A2aError {
+    match error {
+        HookError::Refused(refusal) => refusal,
+        HookError::Fault(Fault::Overloaded { uri }) => {
+            tracing::warn!(extension = %uri, "no instance became free in time");
+            A2aError::Overloaded { reason: "all extension instances are busy; try again".to_owned() }
+        }
+        HookError::Fault(fault) => internal(&fault),
+    }
+}
+
+/// What the client hears when its session refused the turn.
+pub(crate) fn of_session(error: SessionError) -> A2aError {
+    match error {
+        SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: format!("{error}; try again") },
+        SessionError::StateTooLarge { .. } => A2aError::invalid_params(error.to_string()),
+        SessionError::InvalidContextId { .. } => A2aError::invalid_params(format!("message.contextId: {error}")),
+        SessionError::NotFound { .. }
+        | SessionError::AlreadyExists { .. }
+        | SessionError::Stale { .. }
+        | SessionError::EventConflict { .. } => internal(&error),
+    }
+}

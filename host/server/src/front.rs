@@ -1,0 +1,70 @@
+//! What stands before the request handler while the server starts and drains.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::app::App;
+use crate::card::EncodedCard;
+use crate::handler::RequestHandler;
+
+/// Where the server is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Components are being compiled.
+    Starting,
+    /// Messages are taken.
+    Ready,
+    /// Running turns finish; no new ones begin.
+    Draining,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+        })
+    }
+}
+
+/// The app, once it is loaded, and whether it still takes requests.
+#[derive(Default)]
+pub(crate) struct Front {
+    app: OnceLock<App>,
+    draining: AtomicBool,
+}
+
+impl Front {
+    pub(crate) fn phase(&self) -> Phase {
+        if self.draining.load(Ordering::Relaxed) {
+            Phase::Draining
+        } else if self.app.get().is_some() {
+            Phase::Ready
+        } else {
+            Phase::Starting
+        }
+    }
+
+    /// From now on messages are taken. Loading happens once.
+    pub(crate) fn open(&self, app: App) -> &App {
+        self.app.get_or_init(|| app)
+    }
+
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// The handler, unless the phase forbids requests.
+    pub(crate) fn handler(&self) -> Result<&RequestHandler, Phase> {
+        match (self.phase(), self.app.get()) {
+            (Phase::Ready, Some(app)) => Ok(&app.handler),
+            (phase, _) => Err(phase),
+        }
+    }
+
+    pub(crate) fn card(&self) -> Option<&Arc<EncodedCard>> {
+        self.app.get().map(|app| &app.card)
+    }
+}

@@ -1,0 +1,249 @@
+//! What the operations do, whichever binding they came by.
+
+use std::sync::Arc;
+
+use annex_agent::{AgentExecutor, TurnContext};
+use annex_protocol::{
+    A2aError, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, ListTasksRequest, ListTasksResponse, Message,
+    SendMessageRequest, SubscribeToTaskRequest, Task, TaskId,
+};
+use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
+use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::activation;
+use crate::call::Call;
+use crate::fault;
+use crate::list;
+use crate::task_log::LogReader;
+use crate::tasks::{TaskRecord, TaskStore};
+use crate::turn::{Opening, Turn};
+
+/// The A2A operations over the agent, its sessions and its tasks.
+pub(crate) struct RequestHandler {
+    pub(crate) installed: Installed,
+    pub(crate) agent: Arc<dyn AgentExecutor>,
+    pub(crate) sessions: Arc<InMemorySessionService>,
+    pub(crate) turns: Turns,
+    pub(crate) tasks: Arc<TaskStore>,
+    /// The running turns.
+    pub(crate) running: TaskTracker,
+    /// Fires when running turns must end.
+    pub(crate) stop: CancellationToken,
+    /// Fires when streams must end, whatever their tasks do.
+    pub(crate) closing: CancellationToken,
+}
+
+/// An accepted message whose turn runs.
+pub(crate) struct Accepted {
+    /// What is really active, for the echo.
+    pub(crate) active: Vec<ExtensionUri>,
+    pub(crate) opening: Opening,
+    /// Resolves when the turn is over.
+    pub(crate) finished: JoinHandle<()>,
+}
+
+/// A task and what comes after it; no reader when it is finished.
+pub(crate) struct Subscription {
+    pub(crate) snapshot: Task,
+    pub(crate) reader: LogReader,
+}
+
+/// Where a message belongs.
+struct Target {
+    context_id: ContextId,
+    task_id: TaskId,
+    record: Option<Arc<TaskRecord>>,
+}
+
+impl RequestHandler {
+    /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
+    /// state delta, and given to the agent. Nothing is left behind when it is refused.
+    pub(crate) async fn accept(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        mut request: SendMessageRequest,
+    ) -> Result<Accepted, A2aError> {
+        check(&request)?;
+        let active = activation::negotiate(&self.installed, &call.requested)?;
+        let target = self.target(&request.message)?;
+        let session = self.begin_turn(&target).await?;
+        target.check_open()?;
+        let hooks = hook_request(call, operation, &request, &target, &session);
+        let (chain, delta) = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
+        let mut delta = StateDelta::from(delta);
+        self.agent.before_turn(&request, &session, &mut delta)?;
+        target.place(&mut request.message);
+        session.append(user_event(&request.message, &target, delta)).map_err(fault::of_session)?;
+        self.start(chain, request, target, session).await
+    }
+
+    /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4).
+    fn target(&self, message: &Message) -> Result<Target, A2aError> {
+        let Some(task_id) = &message.task_id else {
+            let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
+            return Ok(Target { context_id, task_id: TaskId::generate(), record: None });
+        };
+        let record = self.tasks.get(task_id)?;
+        let context_id = record.context_id().clone();
+        if message.context_id.as_ref().is_some_and(|named| *named != context_id) {
+            let reason = format!("message.contextId is not the context of task {task_id}; leave it out or send that one");
+            return Err(A2aError::invalid_params(reason));
+        }
+        let target = Target { context_id, task_id: task_id.clone(), record: Some(record) };
+        target.check_open()?;
+        Ok(target)
+    }
+
+    /// Waits for its turn in the context and opens the session. An anonymous user is as many users as contexts, so that
+    /// `user:` state of one never reaches another.
+    async fn begin_turn(&self, target: &Target) -> Result<TurnSession, A2aError> {
+        let key = SessionKey {
+            tenant: String::new(),
+            app: self.agent.name().to_owned(),
+            user: format!("A2A_USER_{}", target.context_id),
+            context: target.context_id.clone(),
+        };
+        let guard = self.turns.begin(&key).await.map_err(fault::of_session)?;
+        Ok(self.sessions.open(key, guard))
+    }
+
+    /// Runs the turn in a task of its own and waits for the agent's first event.
+    async fn start(
+        &self,
+        chain: Chain,
+        request: SendMessageRequest,
+        target: Target,
+        session: TurnSession,
+    ) -> Result<Accepted, A2aError> {
+        let active = chain.active().cloned().collect();
+        let cancel = CancellationToken::new();
+        if let Some(record) = &target.record {
+            record.resume(request.message.clone(), cancel.clone());
+        }
+        let context = TurnContext {
+            task_id: target.task_id,
+            context_id: target.context_id,
+            message: Arc::new(request.message),
+            metadata: Arc::new(request.metadata),
+            session,
+            cancel,
+        };
+        let (opened, opening) = oneshot::channel();
+        let (agent, tasks, record) = (Arc::clone(&self.agent), Arc::clone(&self.tasks), target.record);
+        let turn = Turn { agent, tasks, chain, context, record, opened: Some(opened), stop: self.stop.clone() };
+        let finished = self.running.spawn(turn.run());
+        let opening = opening.await.map_err(|gone| fault::internal(&gone))??;
+        Ok(Accepted { active, opening, finished })
+    }
+
+    pub(crate) fn get_task(&self, request: &GetTaskRequest) -> Result<Arc<TaskRecord>, A2aError> {
+        check_tenant(request.tenant.as_deref())?;
+        list::check_history_length(request.history_length)?;
+        self.tasks.get(&request.id)
+    }
+
+    pub(crate) fn list_tasks(&self, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+        check_tenant(request.tenant.as_deref())?;
+        list::page(&self.tasks, request)
+    }
+
+    /// Stops the turn and returns the task in its final state.
+    pub(crate) async fn cancel_task(&self, request: &CancelTaskRequest) -> Result<Task, A2aError> {
+        check_tenant(request.tenant.as_deref())?;
+        let record = self.tasks.get(&request.id)?;
+        if record.is_finished() {
+            return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
+        }
+        record.cancel().await;
+        Ok(record.snapshot())
+    }
+
+    /// The task as it is now and all that follows.
+    pub(crate) fn subscribe(&self, request: &SubscribeToTaskRequest) -> Result<Subscription, A2aError> {
+        check_tenant(request.tenant.as_deref())?;
+        match self.tasks.get(&request.id)?.subscribe() {
+            (snapshot, Some(reader)) => Ok(Subscription { snapshot, reader }),
+            (_, None) => Err(A2aError::UnsupportedOperation {
+                reason: format!("task {} is finished; use GetTask to read it", request.id),
+            }),
+        }
+    }
+}
+
+impl Target {
+    /// A finished task takes no further message (A2A 1.0 section 3.4.2).
+    fn check_open(&self) -> Result<(), A2aError> {
+        match &self.record {
+            Some(record) if record.is_finished() => Err(A2aError::UnsupportedOperation {
+                reason: format!(
+                    "task {} is in terminal state {}; send the message without taskId to go on in the context",
+                    self.task_id,
+                    record.task_state().name(),
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn place(&self, message: &mut Message) {
+        message.context_id = Some(self.context_id.clone());
+        message.task_id = Some(self.task_id.clone());
+    }
+}
+
+fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
+    request.validate()?;
+    check_tenant(request.tenant.as_deref())?;
+    match request.configuration.task_push_notification_config {
+        Some(_) => Err(A2aError::PushNotificationNotSupported),
+        None => Ok(()),
+    }
+}
+
+/// This server has no tenants, and the card names none.
+fn check_tenant(tenant: Option<&str>) -> Result<(), A2aError> {
+    match tenant {
+        None | Some("") => Ok(()),
+        Some(tenant) => Err(A2aError::invalid_params(format!("tenant: {tenant:?} is not known here; leave it out"))),
+    }
+}
+
+fn hook_request<'a>(
+    call: &'a Call,
+    operation: &'static str,
+    request: &'a SendMessageRequest,
+    target: &'a Target,
+    session: &TurnSession,
+) -> TurnRequest<'a> {
+    TurnRequest {
+        operation,
+        context_id: Some(&target.context_id),
+        task_id: request.message.task_id.as_ref(),
+        requested: &call.requested,
+        message: &request.message.metadata,
+        request: &request.metadata,
+        session: Arc::new(Reader(session.clone())),
+    }
+}
+
+fn user_event(message: &Message, target: &Target, delta: StateDelta) -> Event {
+    Event::new(USER_AUTHOR, target.task_id.as_str(), message.parts.clone(), delta)
+}
+
+/// Shows the turn's session to the runtime.
+struct Reader(TurnSession);
+
+impl SessionReader for Reader {
+    fn get(&self, key: &str) -> Option<String> {
+        self.0.value(key).map(|value| value.get().to_owned())
+    }
+
+    fn snapshot(&self) -> String {
+        self.0.snapshot().to_json_string()
+    }
+}

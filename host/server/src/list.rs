@@ -1,0 +1,95 @@
+//! ListTasks (A2A 1.0 section 3.1.4), and how much of a task is shown.
+
+use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Task, TaskId, TaskState, Timestamp};
+
+use crate::tasks::TaskStore;
+
+const DEFAULT_PAGE_SIZE: i32 = 50;
+const MAX_PAGE_SIZE: i32 = 100;
+
+/// One page, the task whose status changed last first.
+pub(crate) fn page(tasks: &TaskStore, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+    check_history_length(request.history_length)?;
+    let size = page_size(request.page_size)?;
+    let after = request.page_token.as_deref().filter(|token| !token.is_empty()).map(Cursor::parse).transpose()?;
+    let mut found: Vec<Task> = tasks.all().iter().map(|record| record.snapshot()).collect();
+    found.retain(|task| matches(task, request));
+    found.sort_unstable_by_key(|task| std::cmp::Reverse(Cursor::of(task)));
+    let total = found.len();
+    let rest = found.into_iter().filter(|task| after.as_ref().is_none_or(|after| Cursor::of(task) < *after));
+    let mut page: Vec<Task> = rest.take(size + 1).collect();
+    let more = page.len() > size;
+    page.truncate(size);
+    let next_page_token = page.last().filter(|_| more).map(|last| Cursor::of(last).to_string()).unwrap_or_default();
+    for task in &mut page {
+        trim_history(task, request.history_length);
+        if !request.include_artifacts.unwrap_or(false) {
+            task.artifacts.clear();
+        }
+    }
+    Ok(ListTasksResponse {
+        tasks: page,
+        next_page_token,
+        page_size: i32::try_from(size).unwrap_or(MAX_PAGE_SIZE),
+        total_size: i32::try_from(total).unwrap_or(i32::MAX),
+    })
+}
+
+fn matches(task: &Task, request: &ListTasksRequest) -> bool {
+    let context = request.context_id.as_ref().is_none_or(|context| *context == task.context_id);
+    let state = request.status == TaskState::Unspecified || request.status == task.status.state;
+    let time = request.status_timestamp_after.is_none_or(|after| task.status.timestamp.is_some_and(|at| at >= after));
+    context && state && time
+}
+
+fn page_size(asked: Option<i32>) -> Result<usize, A2aError> {
+    let size = asked.unwrap_or(DEFAULT_PAGE_SIZE);
+    if !(1..=MAX_PAGE_SIZE).contains(&size) {
+        return Err(invalid("pageSize", format!("{size} is not between 1 and {MAX_PAGE_SIZE}")));
+    }
+    Ok(usize::try_from(size).unwrap_or_default())
+}
+
+/// A negative length is an error (A2A 1.0 section 3.2.4).
+pub(crate) fn check_history_length(length: Option<i32>) -> Result<(), A2aError> {
+    match length {
+        Some(length) if length < 0 => Err(invalid("historyLength", format!("{length} is negative"))),
+        _ => Ok(()),
+    }
+}
+
+/// Keeps the most recent messages; absent keeps all.
+pub(crate) fn trim_history(task: &mut Task, length: Option<i32>) {
+    let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else { return };
+    let surplus = task.history.len().saturating_sub(length);
+    task.history.drain(..surplus);
+}
+
+/// A place in the order of the list: status time, then id.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Cursor {
+    millis: i64,
+    id: TaskId,
+}
+
+impl Cursor {
+    fn of(task: &Task) -> Self {
+        Self { millis: task.status.timestamp.map_or(0, Timestamp::as_millis), id: task.id.clone() }
+    }
+
+    fn parse(token: &str) -> Result<Self, A2aError> {
+        let parts = token.split_once('.').and_then(|(millis, id)| Some((millis.parse().ok()?, id)));
+        let unknown = || invalid("pageToken", "is not one that this server gave".to_owned());
+        parts.map(|(millis, id)| Self { millis, id: TaskId::from(id) }).ok_or_else(unknown)
+    }
+}
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}.{}", self.millis, self.id)
+    }
+}
+
+fn invalid(field: &str, description: String) -> A2aError {
+    A2aError::InvalidParams { violations: vec![FieldViolation { field: field.to_owned(), description }] }
+}

@@ -1,0 +1,112 @@
+//! The life of the server: listen, load, serve, drain.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{App, AppError, Locations};
+use crate::config::Config;
+use crate::front::Front;
+use crate::routes;
+
+/// What connections get to finish after the last turn.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// Why serving ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address} (server.listen)")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The parts cannot be joined.
+    #[error(transparent)]
+    App(#[from] AppError),
+    /// The listener failed.
+    #[error("the HTTP server failed")]
+    Serve(#[source] io::Error),
+}
+
+/// A server that listens and is not ready yet.
+pub struct Server {
+    config: Config,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Takes the address.
+    ///
+    /// # Errors
+    /// [`ServeError::Listen`].
+    pub async fn bind(config: Config) -> Result<Self, ServeError> {
+        let address = config.server.listen;
+        let refused = |source| ServeError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        Ok(Self { config, listener, address })
+    }
+
+    /// The address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Loads the app while `/livez` and `/readyz` already answer, calls `ready`, serves until `shutdown` resolves, and
+    /// drains: running turns get the configured time, then they end as failed.
+    ///
+    /// # Errors
+    /// When the app cannot be loaded or the listener fails.
+    pub async fn run(
+        self,
+        locations: &Locations,
+        ready: impl FnOnce(&App),
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let front = Arc::new(Front::default());
+        let closed = CancellationToken::new();
+        let router = routes::router(Arc::clone(&front), self.config.server.max_body_bytes);
+        let serving = axum::serve(self.listener, router).with_graceful_shutdown(closed.clone().cancelled_owned());
+        let mut serving = tokio::spawn(serving.into_future());
+        let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
+        let app = front.open(App::load(&self.config, locations, &base_url).await?);
+        ready(app);
+        tokio::select! {
+            ended = &mut serving => return finished(ended),
+            () = shutdown => {}
+        }
+        front.drain();
+        drain(app, self.config.server.drain()).await;
+        closed.cancel();
+        // A client that neither reads nor hangs up does not keep the process alive.
+        timeout(GOODBYE, serving).await.map_or(Ok(()), finished)
+    }
+}
+
+async fn drain(app: &App, patience: Duration) {
+    let handler = &app.handler;
+    handler.running.close();
+    tracing::info!(turns = handler.running.len(), "draining");
+    if timeout(patience, handler.running.wait()).await.is_err() {
+        tracing::warn!(turns = handler.running.len(), "turns still run after the drain time; they end as failed");
+        handler.stop.cancel();
+        handler.running.wait().await;
+    }
+    handler.closing.cancel();
+}
+
+fn finished(ended: Result<io::Result<()>, tokio::task::JoinError>) -> Result<(), ServeError> {
+    ended.map_err(io::Error::other).flatten().map_err(ServeError::Serve)
+}

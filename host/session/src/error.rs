@@ -1,0 +1,59 @@
+//! What can go wrong with a session. After any of these nothing of the failing call is stored.
+
+use annex_protocol::ContextId;
+
+use crate::state::Scope;
+
+/// Why a session operation was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// There is no such session, or it was deleted or evicted meanwhile.
+    #[error("session {context} not found")]
+    NotFound {
+        /// The context that was asked for.
+        context: ContextId,
+    },
+    /// A session of this key exists already.
+    #[error("session {context} already exists")]
+    AlreadyExists {
+        /// The context that was to be created.
+        context: ContextId,
+    },
+    /// The context id is empty, or starts or ends with white space. Ids are refused rather than trimmed: a trimmed id
+    /// would not be the one that the client goes on using.
+    #[error("context id {:?} is empty or has white space around it", context.as_str())]
+    InvalidContextId {
+        /// The offending id.
+        context: ContextId,
+    },
+    /// Somebody else appended since the writer read the session.
+    #[error("stale session: expected revision {expected}, found {found}")]
+    Stale {
+        /// The revision that the writer had read; 0 when it had found no session.
+        expected: u64,
+        /// The revision that is stored.
+        found: u64,
+    },
+    /// Another event is stored under this id. The same event again is no error but a retry.
+    #[error("event {id} is stored already with other content")]
+    EventConflict {
+        /// The id of both events.
+        id: String,
+    },
+    /// The state of one scope would outgrow its limit.
+    #[error("{scope} state would take {bytes} bytes, the limit is {limit}")]
+    StateTooLarge {
+        /// The scope that would be too large.
+        scope: Scope,
+        /// Its size after the change: keys and values as JSON text.
+        bytes: usize,
+        /// The most that one scope may hold.
+        limit: usize,
+    },
+    /// Too many requests are waiting for their turn in one context.
+    #[error("{waiting} turns are waiting in this context already")]
+    TooManyTurns {
+        /// How many are waiting, which is also the limit.
+        waiting: usize,
+    },
+}

@@ -1,0 +1,60 @@
+//! The events of one session in memory: the newest ones, in order of arrival, and found by id.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use annex_protocol::Timestamp;
+
+use crate::event::Event;
+
+/// Which events to read. Both conditions apply: first the most recent ones, then the time. The default is all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// At most this many, the latest ones; `Some(0)` reads none.
+    pub num_recent: Option<usize>,
+    /// Only events at or after this time.
+    pub after_timestamp: Option<Timestamp>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct EventLog {
+    events: VecDeque<Arc<Event>>,
+    /// The running number of an event, by its id. Numbers go on when old events are dropped from the front.
+    numbers: HashMap<String, u64>,
+    dropped: u64,
+    bytes: usize,
+}
+
+impl EventLog {
+    /// What its events take, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn by_id(&self, id: &str) -> Option<&Arc<Event>> {
+        let number = self.numbers.get(id)?;
+        self.events.get(usize::try_from(number - self.dropped).ok()?)
+    }
+
+    /// Adds an event whose id is new and drops the oldest ones beyond `keep`.
+    pub(crate) fn push(&mut self, event: Event, keep: usize) {
+        let number = self.dropped + self.events.len() as u64;
+        self.bytes += event.size();
+        self.numbers.insert(event.id.clone(), number);
+        self.events.push_back(Arc::new(event));
+        while self.events.len() > keep
+            && let Some(oldest) = self.events.pop_front()
+        {
+            self.bytes -= oldest.size();
+            self.numbers.remove(&oldest.id);
+            self.dropped += 1;
+        }
+    }
+
+    pub(crate) fn read(&self, filter: EventFilter) -> Vec<Arc<Event>> {
+        let recent = filter.num_recent.unwrap_or(usize::MAX);
+        let skipped = self.events.len().saturating_sub(recent);
+        let in_time = |event: &&Arc<Event>| filter.after_timestamp.is_none_or(|after| event.timestamp >= after);
+        self.events.iter().skip(skipped).filter(in_time).cloned().collect()
+    }
+}

@@ -1,0 +1,178 @@
+//! Turns: at most one runs in a session, the others wait in order of arrival.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::SessionError;
+use crate::session::SessionKey;
+
+/// How many turns may wait in one session unless told otherwise.
+const DEFAULT_MAX_WAITING: usize = 64;
+
+/// The queues of all sessions. Sessions do not wait for each other, and a queue exists only while somebody is in it.
+#[derive(Clone)]
+pub struct Turns {
+    queues: Arc<Queues>,
+}
+
+struct Queues {
+    max_waiting: usize,
+    by_session: Mutex<HashMap<SessionKey, Queue>>,
+}
+
+struct Queue {
+    /// Tokio's mutex is fair: it is handed over in the order in which it was asked for.
+    lock: Arc<tokio::sync::Mutex<()>>,
+    /// The running turn and the waiting ones.
+    members: usize,
+}
+
+impl Turns {
+    /// Queues in which at most `max_waiting` turns wait behind the running one.
+    pub fn new(max_waiting: usize) -> Self {
+        Self { queues: Arc::new(Queues { max_waiting, by_session: Mutex::default() }) }
+    }
+
+    /// Waits until no earlier turn of this session is left, then starts one. It ends when the guard is dropped.
+    ///
+    /// Dropping the future leaves the queue.
+    ///
+    /// # Errors
+    /// [`SessionError::TooManyTurns`] at once, if the queue is full.
+    pub async fn begin(&self, key: &SessionKey) -> Result<TurnGuard, SessionError> {
+        let (lock, place) = Queues::join(&self.queues, key)?;
+        Ok(TurnGuard { _running: lock.lock_owned().await, _place: place })
+    }
+}
+
+impl Default for Turns {
+    /// 64 turns may wait in each session.
+    fn default() -> Self {
+        Self::new(DEFAULT_MAX_WAITING)
+    }
+}
+
+/// A running turn. The next one of the session starts when this is dropped.
+#[must_use = "the turn ends when its guard is dropped"]
+pub struct TurnGuard {
+    // Dropped before the place, so that the queue still exists when its next member gets the lock.
+    _running: OwnedMutexGuard<()>,
+    _place: Place,
+}
+
+impl fmt::Debug for TurnGuard {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TurnGuard").finish_non_exhaustive()
+    }
+}
+
+/// A place in a queue, running or waiting.
+struct Place {
+    queues: Arc<Queues>,
+    key: SessionKey,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.queues.leave(&self.key);
+    }
+}
+
+impl Queues {
+    fn join(self: &Arc<Self>, key: &SessionKey) -> Result<(Arc<tokio::sync::Mutex<()>>, Place), SessionError> {
+        let mut by_session = self.lock();
+        let queue = by_session.entry(key.clone()).or_insert_with(|| Queue { lock: Arc::default(), members: 0 });
+        if queue.members > self.max_waiting {
+            return Err(SessionError::TooManyTurns { waiting: self.max_waiting });
+        }
+        queue.members += 1;
+        Ok((Arc::clone(&queue.lock), Place { queues: Arc::clone(self), key: key.clone() }))
+    }
+
+    fn leave(&self, key: &SessionKey) {
+        if let Entry::Occupied(mut queue) = self.lock().entry(key.clone()) {
+            queue.get_mut().members -= 1;
+            if queue.get().members == 0 {
+                queue.remove();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Queue>> {
+        self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn key(context: &str) -> SessionKey {
+        SessionKey { tenant: "t".into(), app: "a".into(), user: "u".into(), context: context.into() }
+    }
+
+    fn is_pending(future: std::pin::Pin<&mut impl Future>) -> bool {
+        future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
+    #[tokio::test]
+    async fn turns_of_one_session_run_in_order_of_arrival() {
+        let turns = Turns::default();
+        let first = turns.begin(&key("c")).await.unwrap();
+        let key = key("c");
+        let mut second = pin!(turns.begin(&key));
+        let mut third = pin!(turns.begin(&key));
+        assert!(is_pending(second.as_mut()));
+        assert!(is_pending(third.as_mut()));
+
+        drop(first);
+        assert!(is_pending(third.as_mut()));
+        let second = second.await.unwrap();
+        assert!(is_pending(third.as_mut()));
+        drop(second);
+        drop(third.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn sessions_do_not_wait_for_each_other() {
+        let turns = Turns::default();
+        let _one = turns.begin(&key("one")).await.unwrap();
+        let _other_context = turns.begin(&key("two")).await.unwrap();
+        let other_user = SessionKey { user: "v".into(), ..key("one") };
+        let _other_user = turns.begin(&other_user).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_refuses_at_once() {
+        let turns = Turns::new(1);
+        let key = key("c");
+        let _running = turns.begin(&key).await.unwrap();
+        let mut waiting = pin!(turns.begin(&key));
+        assert!(is_pending(waiting.as_mut()));
+        assert_eq!(turns.begin(&key).await.unwrap_err(), SessionError::TooManyTurns { waiting: 1 });
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_gives_up_leaves_no_trace() {
+        let turns = Turns::new(1);
+        let key = key("c");
+        let running = turns.begin(&key).await.unwrap();
+        {
+            let mut waiting = pin!(turns.begin(&key));
+            assert!(is_pending(waiting.as_mut()));
+        }
+        let mut next = pin!(turns.begin(&key));
+        assert!(is_pending(next.as_mut()));
+        drop(running);
+        drop(next.await.unwrap());
+        assert!(turns.queues.lock().is_empty());
+    }
+}
