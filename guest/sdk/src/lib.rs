@@ -32,6 +32,7 @@ mod panics;
 mod parameters;
 
 pub use bindings::activation::exports::annex::extension::activation::Decision;
+pub use bindings::capabilities::annex::extension::session_state::Scopes;
 pub use bindings::capabilities::annex::extension::types::{
     ExtensionError, Json, Location, MetadataEntry, Rejection, Request, Violation,
 };

@@ -2,10 +2,8 @@
 //!
 //! It shows the state at the moment of the call: before the turn in `validate`, with the turn's deltas in `respond`.
 
-use crate::Json;
 use crate::bindings::capabilities::annex::extension::session_state;
-
-pub use crate::bindings::capabilities::annex::extension::session_state::Scopes;
+use crate::{Json, Scopes};
 
 /// The value of a session-scope key, if it is set and the grant shows it.
 pub fn get(key: &str) -> Option<Json> {

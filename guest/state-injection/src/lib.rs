@@ -6,10 +6,9 @@ pub mod logic;
 pub mod members;
 pub mod parameters;
 
-use annex_sdk::session::Scopes;
 use annex_sdk::{
     Activation, Card, Decision, Declaration, Descriptor, Event, EventKinds, Extension, ExtensionError, Json,
-    MetadataEntry, Patch, Rejection, Request, Response, State, Violation, schema, session,
+    MetadataEntry, Patch, Rejection, Request, Response, Scopes, State, Violation, schema, session,
 };
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};

@@ -1,9 +1,8 @@
-//! What the extension decides, as functions of what it is given. The names are those of the helpers in the article
+//! What the extension decides, as functions of what it is given. The names are those of the functions in the article
 //! that the extension comes from; README.md says which hook calls which.
 
-use annex_sdk::session::Scopes;
 use annex_sdk::{
-    Declaration, Event, EventKind, Json, Location, MetadataEntry, Patch, Rejection, Violation, json, pointer,
+    Declaration, Event, EventKind, Json, Location, MetadataEntry, Patch, Rejection, Scopes, Violation, json, pointer,
 };
 use serde::Deserialize;
 

@@ -259,7 +259,15 @@ impl Config {
     /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        let config: Self = toml::from_str(&text)
+        Self::parse(path, &text)
+    }
+
+    /// Checks the text of a config; `path` is for messages.
+    ///
+    /// # Errors
+    /// When it is not TOML, has an unknown key or an unusable value.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text)
             .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) })?;
         config.check(path)?;
         Ok(config)

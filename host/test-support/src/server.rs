@@ -1,0 +1,96 @@
+//! A server in this process, stopped when it is dropped.
+
+use std::path::{Path, PathBuf};
+
+use annex_server::{Config, Locations, Server};
+use anyhow::Context;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::request::Request;
+
+/// A running server.
+pub struct TestServer {
+    url: String,
+    client: reqwest::Client,
+    shutdown: Option<oneshot::Sender<()>>,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+impl TestServer {
+    /// Starts a server with this config on a free port and waits until it is ready.
+    ///
+    /// # Errors
+    /// Whatever keeps the server from becoming ready.
+    pub async fn start(config: &str) -> anyhow::Result<Self> {
+        let mut config = Config::parse(Path::new("test.toml"), config)?;
+        config.server.listen.set_port(0);
+        let server = Server::bind(config).await?;
+        let url = format!("http://{}", server.address());
+        let (shutdown, shut_down) = oneshot::channel();
+        let (ready, became_ready) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            let announce = |_: &annex_server::App| drop(ready.send(()));
+            // A test that drops the server wants it to stop.
+            let stop = async { drop(shut_down.await) };
+            server.run(&locations(), announce, stop).await.map_err(anyhow::Error::from)
+        });
+        if became_ready.await.is_err() {
+            running.await??;
+            anyhow::bail!("the server stopped before it was ready");
+        }
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Ok(Self { url, client: reqwest::Client::new(), shutdown: Some(shutdown), running })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A call of a JSON-RPC method; `params` is JSON text.
+    #[must_use]
+    pub fn call(&self, method: &str, params: impl Into<String>) -> Request {
+        Request::new(self.client.clone(), &self.url, method, params.into())
+    }
+
+    /// A message of the user as SendMessage.
+    #[must_use]
+    pub fn say(&self, text: &str) -> Request {
+        self.call("SendMessage", "").message(text)
+    }
+
+    /// A plain GET.
+    ///
+    /// # Errors
+    /// When there is no HTTP answer.
+    pub async fn get(&self, path: &str) -> reqwest::Result<reqwest::Response> {
+        self.client.get(format!("{}{path}", self.url)).send().await
+    }
+
+    /// An HTTP client for requests that no client library would send.
+    #[must_use]
+    pub fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    /// Starts to drain, as SIGTERM does.
+    pub fn begin_shutdown(&mut self) {
+        drop(self.shutdown.take());
+    }
+
+    /// Waits for the server to end after [`TestServer::begin_shutdown`].
+    ///
+    /// # Errors
+    /// Whatever the server ended with.
+    pub async fn ended(self) -> anyhow::Result<()> {
+        self.running.await.context("the server panicked")?
+    }
+}
+
+/// Shipped components are taken from where they were built; each server compiles without a cache.
+fn locations() -> Locations {
+    let built = Path::new(annex_components::STATE_INJECTION);
+    Locations { config: PathBuf::new(), components: built.parent().unwrap_or(built).to_owned(), cache: None }
+}
