@@ -4,7 +4,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod agent;
+mod card;
+mod inspect;
 mod log;
+mod output;
+mod pretty;
+mod send;
 mod serve;
 
 #[global_allocator]
@@ -21,17 +27,26 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Send(send::Send),
+    Card(card::Card),
+    Inspect(inspect::Inspect),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    // Fails only when a provider is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let result = match Arguments::parse().command {
         Command::Serve(serve) => serve.run().await,
+        Command::Send(send) => send.run().await,
+        Command::Card(card) => card.run().await,
+        Command::Inspect(inspect) => inspect.run().await,
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            output::error(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }

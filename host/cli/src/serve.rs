@@ -24,7 +24,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        log::start();
+        log::start()?;
         let config = Config::read(&self.config)?;
         let server = Server::bind(config).await?;
         let locations = locations(&self.config);

@@ -17,3 +17,16 @@ pub const TIMESTAMP: &str = "https://github.com/a2aproject/a2a-samples/extension
 pub const TEST_EXTENSION: &str = "https://annex.example/test/v1";
 /// Metadata key of its commands.
 pub const COMMAND_KEY: &str = "test/command";
+
+/// The file of a component that was built for tests.
+///
+/// # Panics
+/// When there is none of that name.
+#[must_use]
+pub fn component(name: &str) -> &'static str {
+    match name {
+        "test-extension" => annex_components::TEST_EXTENSION,
+        "hello-extension" => annex_components::HELLO_EXTENSION,
+        other => unreachable!("no component is named {other}"),
+    }
+}

@@ -30,7 +30,9 @@ impl TestServer {
         let (shutdown, shut_down) = oneshot::channel();
         let (ready, became_ready) = oneshot::channel();
         let running = tokio::spawn(async move {
-            let announce = |_: &annex_server::App| drop(ready.send(()));
+            let announce = |_: &annex_server::App| {
+                let _ = ready.send(());
+            };
             // A test that drops the server wants it to stop.
             let stop = async { drop(shut_down.await) };
             server.run(&locations(), announce, stop).await.map_err(anyhow::Error::from)

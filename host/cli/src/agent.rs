@@ -1,0 +1,190 @@
+//! The agent at the other end: finds its card and calls it by JSON-RPC (A2A 1.0 sections 8.2 and 9).
+
+use std::time::Duration;
+
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions};
+use annex_protocol::{AgentCard, AgentExtension, AgentInterface, ExtensionUri, SendMessageRequest};
+use anyhow::{Context, anyhow, bail, ensure};
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Client, Url};
+use serde::Serialize;
+
+mod answer;
+mod sse;
+
+pub(crate) use answer::{Answer, RpcError};
+
+const CARD_PATH: &str = "/.well-known/agent-card.json";
+const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream";
+
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// From the request for the card to its last byte.
+const CARD_TIME: Duration = Duration::from_secs(10);
+/// How long an agent may think without sending a byte.
+const SILENCE: Duration = Duration::from_secs(300);
+
+/// A method whose parameters are a SendMessageRequest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    SendMessage,
+    SendStreamingMessage,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    jsonrpc: &'static str,
+    id: u32,
+    method: &'static str,
+    params: &'a SendMessageRequest,
+}
+
+/// An agent whose card was read.
+pub(crate) struct Agent {
+    http: Client,
+    card: AgentCard,
+    card_text: String,
+}
+
+impl Agent {
+    /// Reads the card. `address` is the agent's base URL, or the URL of the card when it ends in `.json`.
+    ///
+    /// # Errors
+    /// When the address is no URL, cannot be reached, or gives no card.
+    pub(crate) async fn discover(address: &str) -> anyhow::Result<Self> {
+        let url = card_url(address)?;
+        let http = Client::builder().connect_timeout(CONNECT_TIME).read_timeout(SILENCE).build()?;
+        let request = http.get(url.clone()).header(ACCEPT, JSON).header(A2A_VERSION, VERSION).timeout(CARD_TIME);
+        let response = request.send().await.map_err(|error| unreachable(&url, error))?;
+        let status = response.status();
+        ensure!(
+            status.is_success(),
+            "{url} answered {status}, so this is not an A2A agent or its card is elsewhere; if you know where, give \
+             the URL of the card itself, which ends in .json"
+        );
+        let card_text = answer::text(response).await.with_context(|| format!("cannot read the agent card {url}"))?;
+        let card = serde_json::from_str(&card_text)
+            .with_context(|| format!("{url} is not an agent card, so this is not an A2A agent"))?;
+        Ok(Self { http, card, card_text })
+    }
+
+    pub(crate) fn card(&self) -> &AgentCard {
+        &self.card
+    }
+
+    /// The card as it was sent.
+    pub(crate) fn card_text(&self) -> &str {
+        &self.card_text
+    }
+
+    /// Sends `request` and waits for the head of the answer.
+    ///
+    /// # Errors
+    /// When the card names no interface that this client speaks, or the agent cannot be reached there.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        mut request: SendMessageRequest,
+        extensions: &[ExtensionUri],
+    ) -> anyhow::Result<Answer> {
+        let interface = self.interface()?;
+        let url = Url::parse(&interface.url)
+            .with_context(|| format!("the agent card's interface URL {:?} is not a URL", interface.url))?;
+        request.tenant.clone_from(&interface.tenant);
+        let envelope = Envelope { jsonrpc: "2.0", id: 1, method: method.name(), params: &request };
+        let mut post = self.http.post(url.clone()).header(A2A_VERSION, VERSION).header(CONTENT_TYPE, JSON);
+        post = post.header(ACCEPT, method.answer_type()).body(serde_json::to_string(&envelope)?);
+        if !extensions.is_empty() {
+            post = post.header(A2A_EXTENSIONS, format_extensions(extensions));
+        }
+        let response = post.send().await.map_err(|error| unreachable(&url, error))?;
+        Ok(Answer::new(url, response))
+    }
+
+    /// The preferred one among the interfaces that this client speaks. Some agents do not say which version theirs
+    /// has; those are taken at their word that they speak A2A.
+    fn interface(&self) -> anyhow::Result<&AgentInterface> {
+        let interfaces = &self.card.supported_interfaces;
+        let speaks = |interface: &&AgentInterface| {
+            let version = interface.protocol_version.as_str();
+            let is_current = version.strip_prefix(VERSION).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            interface.protocol_binding == "JSONRPC" && (is_current || version.is_empty())
+        };
+        interfaces.iter().find(speaks).ok_or_else(|| {
+            let offered = interfaces.iter().map(|interface| {
+                format!("{} {} at {}", interface.protocol_binding, interface.protocol_version, interface.url)
+            });
+            let offered = offered.collect::<Vec<_>>().join(", ");
+            let offered = if offered.is_empty() { "none" } else { &offered };
+            anyhow!("the agent has no JSONRPC interface of A2A version {VERSION}; its card lists: {offered}")
+        })
+    }
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Self::SendMessage => "SendMessage",
+            Self::SendStreamingMessage => "SendStreamingMessage",
+        }
+    }
+
+    fn answer_type(self) -> &'static str {
+        match self {
+            Self::SendMessage => JSON,
+            Self::SendStreamingMessage => EVENT_STREAM,
+        }
+    }
+}
+
+/// Whether an extension takes session state from the client, as its declaration tells.
+pub(crate) fn takes_state(extension: &AgentExtension) -> bool {
+    extension.params.as_ref().is_some_and(|params| params.contains_key("state_schema"))
+}
+
+fn card_url(address: &str) -> anyhow::Result<Url> {
+    let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let Some(mut url) = url else {
+        bail!("{address:?} is not the URL of an agent; write it with its scheme, such as http://127.0.0.1:9999");
+    };
+    if !url.path().ends_with(".json") {
+        url.set_path(&format!("{}{CARD_PATH}", url.path().trim_end_matches('/')));
+    }
+    Ok(url)
+}
+
+fn unreachable(url: &Url, error: reqwest::Error) -> anyhow::Error {
+    let problem = if error.is_connect() {
+        format!("cannot connect to {url}; is the agent running there?")
+    } else if error.is_timeout() {
+        format!("{url} did not answer in time")
+    } else {
+        format!("the request to {url} failed")
+    };
+    anyhow::Error::new(error.without_url()).context(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::card_url;
+
+    #[test]
+    fn the_card_is_at_the_well_known_path_below_the_base_url() {
+        let check = |address: &str, expected: &str| assert_eq!(card_url(address).unwrap().as_str(), expected);
+        check("http://a.example", "http://a.example/.well-known/agent-card.json");
+        check("https://a.example:8080/tenants/b/", "https://a.example:8080/tenants/b/.well-known/agent-card.json");
+    }
+
+    #[test]
+    fn a_url_that_ends_in_json_is_the_card_itself() {
+        assert_eq!(card_url("http://a.example/my/card.json?v=1").unwrap().as_str(), "http://a.example/my/card.json?v=1");
+    }
+
+    #[test]
+    fn an_address_without_a_scheme_is_refused_with_an_example() {
+        for address in ["localhost:9999", "a.example", "", "ftp://a.example"] {
+            let error = card_url(address).unwrap_err().to_string();
+            assert!(error.contains("http://127.0.0.1:9999"), "{address}: {error}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! `annex card`
+
+use std::fmt::{self, Write};
+
+use annex_protocol::{AgentCard, AgentExtension, Json};
+use clap::Args;
+
+use crate::agent::Agent;
+use crate::output;
+use crate::pretty::pretty;
+
+/// Print what an agent says about itself.
+#[derive(Args)]
+#[command(after_help = "Example:\n  annex card http://127.0.0.1:9999")]
+pub(crate) struct Card {
+    /// The agent's base URL, or the URL of its card, which ends in .json
+    #[arg(value_name = "URL")]
+    address: String,
+    /// Print the card as it was sent
+    #[arg(long)]
+    json: bool,
+}
+
+impl Card {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let agent = Agent::discover(&self.address).await?;
+        if self.json {
+            return output::write(&format!("{}\n", agent.card_text().trim_end()));
+        }
+        let mut text = String::new();
+        describe(agent.card(), &mut text)?;
+        output::show(&text)
+    }
+}
+
+fn describe(card: &AgentCard, text: &mut String) -> fmt::Result {
+    writeln!(text, "{} {}\n{}", card.name, card.version, card.description)?;
+    if let Some(provider) = &card.provider {
+        writeln!(text, "by {} ({})", provider.organization, provider.url)?;
+    }
+    writeln!(text, "\nInterfaces")?;
+    for interface in &card.supported_interfaces {
+        let version = &interface.protocol_version;
+        writeln!(text, "  {} {version}  {}", interface.protocol_binding, interface.url)?;
+    }
+    let capabilities = &card.capabilities;
+    writeln!(text, "\nCapabilities")?;
+    writeln!(text, "  streaming           {}", yes_or_no(capabilities.streaming))?;
+    writeln!(text, "  push notifications  {}", yes_or_no(capabilities.push_notifications))?;
+    writeln!(text, "  extended card       {}", yes_or_no(capabilities.extended_agent_card))?;
+    heading(text, "Extensions", capabilities.extensions.is_empty())?;
+    for extension in &capabilities.extensions {
+        describe_extension(extension, text)?;
+    }
+    heading(text, "Skills", card.skills.is_empty())?;
+    for skill in &card.skills {
+        writeln!(text, "  {}: {}", skill.name, skill.description)?;
+        for example in &skill.examples {
+            writeln!(text, "    for example: {example}")?;
+        }
+    }
+    Ok(())
+}
+
+fn heading(text: &mut String, title: &str, is_empty: bool) -> fmt::Result {
+    writeln!(text, "\n{title}{}", if is_empty { "\n  none" } else { "" })
+}
+
+fn describe_extension(extension: &AgentExtension, text: &mut String) -> fmt::Result {
+    let required = if extension.required { "  (required)" } else { "" };
+    writeln!(text, "  {}{required}", extension.uri)?;
+    if !extension.description.is_empty() {
+        writeln!(text, "    {}", extension.description)?;
+    }
+    for (name, value) in extension.params.iter().flatten() {
+        writeln!(text, "    {name} = {}", indented(value))?;
+    }
+    Ok(())
+}
+
+fn indented(json: &Json) -> String {
+    pretty(json).replace('\n', "\n    ")
+}
+
+fn yes_or_no(flag: Option<bool>) -> &'static str {
+    if flag == Some(true) { "yes" } else { "no" }
+}

@@ -1,0 +1,72 @@
+//! JSON for people: indented, with every number and the order of keys as they arrived.
+
+use annex_protocol::Json;
+
+const INDENT: &str = "  ";
+
+/// The value over several lines, without a line break at the end.
+pub(crate) fn pretty(json: &Json) -> String {
+    let mut text = String::with_capacity(json.get().len() * 2);
+    let (mut depth, mut in_string, mut escaped, mut is_empty) = (0_usize, false, false, false);
+    for character in json.get().chars() {
+        if in_string {
+            in_string = escaped || character != '"';
+            escaped = !escaped && character == '\\';
+            text.push(character);
+            continue;
+        }
+        if character.is_ascii_whitespace() {
+            continue;
+        }
+        let closes = matches!(character, '}' | ']');
+        depth -= usize::from(closes);
+        // The line after an opening bracket waits for its first value, so that an empty one stays `{}`.
+        if is_empty != closes {
+            break_line(&mut text, depth);
+        }
+        text.push(character);
+        match character {
+            ',' => break_line(&mut text, depth),
+            ':' => text.push(' '),
+            _ => {}
+        }
+        is_empty = matches!(character, '{' | '[');
+        depth += usize::from(is_empty);
+        in_string = character == '"';
+    }
+    text
+}
+
+fn break_line(text: &mut String, depth: usize) {
+    text.push('\n');
+    text.extend(std::iter::repeat_n(INDENT, depth));
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_protocol::Json;
+
+    use super::pretty;
+
+    fn check(json: &str, expected: &str) {
+        assert_eq!(pretty(&Json::parse(json.to_owned()).unwrap()), expected);
+    }
+
+    #[test]
+    fn numbers_and_the_order_of_keys_stay_as_they_are() {
+        let expected = "{\n  \"z\": 1.0,\n  \"a\": [\n    9007199254740993,\n    true\n  ]\n}";
+        check(r#"{"z":1.0, "a" : [9007199254740993,true]}"#, expected);
+    }
+
+    #[test]
+    fn empty_objects_and_arrays_stay_on_their_line() {
+        check(r#"{"a":{ },"b":[]}"#, "{\n  \"a\": {},\n  \"b\": []\n}");
+        check("[[]]", "[\n  []\n]");
+        check("{}", "{}");
+    }
+
+    #[test]
+    fn brackets_commas_and_quotes_in_strings_are_text() {
+        check(r#"["{,\"}: \\",1]"#, "[\n  \"{,\\\"}: \\\\\",\n  1\n]");
+    }
+}

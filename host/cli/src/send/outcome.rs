@@ -1,0 +1,127 @@
+//! What is known of the task when the answer is over.
+
+use annex_protocol::{
+    ContextId, ExtensionUri, Message, Metadata, StreamResponse, Task, TaskId, TaskState, TaskStatus,
+};
+use anyhow::{bail, ensure};
+
+use super::state;
+use crate::output;
+use crate::pretty::pretty;
+
+/// The task and the conversation, as the events so far tell.
+#[derive(Default)]
+pub(super) struct Outcome {
+    context: Option<ContextId>,
+    task: Option<TaskId>,
+    status: TaskStatus,
+    /// Whether the agent answered by a message instead of a task.
+    answered: bool,
+    /// All metadata that came back; later entries replace earlier ones.
+    metadata: Metadata,
+}
+
+impl Outcome {
+    pub(super) fn follow(&mut self, event: &StreamResponse) {
+        match event {
+            StreamResponse::Task(task) => self.follow_task(task),
+            StreamResponse::Message(message) => {
+                self.answered = true;
+                self.identify(message.task_id.as_ref(), message.context_id.as_ref());
+                self.collect(&message.metadata);
+            }
+            StreamResponse::StatusUpdate(update) => {
+                self.identify(Some(&update.task_id), Some(&update.context_id));
+                self.collect(&update.metadata);
+                self.follow_status(&update.status);
+            }
+            StreamResponse::ArtifactUpdate(update) => {
+                self.identify(Some(&update.task_id), Some(&update.context_id));
+                self.collect(&update.metadata);
+                self.collect(&update.artifact.metadata);
+            }
+        }
+    }
+
+    fn follow_task(&mut self, task: &Task) {
+        self.identify(Some(&task.id), task.context_id.as_ref());
+        self.collect(&task.metadata);
+        for artifact in &task.artifacts {
+            self.collect(&artifact.metadata);
+        }
+        self.follow_status(&task.status);
+    }
+
+    fn follow_status(&mut self, status: &TaskStatus) {
+        if let Some(message) = &status.message {
+            self.collect(&message.metadata);
+        }
+        self.status = status.clone();
+    }
+
+    fn identify(&mut self, task: Option<&TaskId>, context: Option<&ContextId>) {
+        self.task = task.cloned().or(self.task.take());
+        self.context = context.cloned().or(self.context.take());
+    }
+
+    fn collect(&mut self, metadata: &Metadata) {
+        self.metadata.extend(metadata.clone());
+    }
+
+    /// Remarks for people: the task, how to go on, what was active, what state came back.
+    pub(super) fn summarize(&self, requested: &[ExtensionUri], active: &[ExtensionUri]) {
+        if let Some(task) = &self.task {
+            output::note(&format!("task     {task}  {}", self.status.state));
+        }
+        if let Some(context) = &self.context {
+            output::note(&format!("context  {context}  (--context {context} continues the conversation)"));
+        }
+        for uri in active {
+            output::note(&format!("active   {uri}"));
+        }
+        for uri in requested.iter().filter(|uri| !active.contains(uri)) {
+            output::note(&format!("asked for and not reported active: {uri}"));
+        }
+        for state in requested.iter().filter_map(|uri| self.metadata.get(&state::key(uri))) {
+            output::note(&format!("state    {}", pretty(state)));
+        }
+        if let (Some(task), Some(wanted)) = (&self.task, self.wanted()) {
+            output::note(&format!("The task waits for {wanted}. Continue it with --task {task}"));
+        }
+    }
+
+    fn wanted(&self) -> Option<&'static str> {
+        match self.status.state {
+            TaskState::InputRequired => Some("an answer"),
+            TaskState::AuthRequired => Some("credentials, which it takes as the agent says"),
+            TaskState::Unspecified
+            | TaskState::Submitted
+            | TaskState::Working
+            | TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Canceled
+            | TaskState::Rejected => None,
+        }
+    }
+
+    /// # Errors
+    /// When a stream has ended before the agent was done.
+    pub(super) fn check_settled(&self) -> anyhow::Result<()> {
+        let state = self.status.state;
+        let is_settled = self.answered || state.is_terminal() || state.is_interrupted();
+        ensure!(is_settled, "the stream ended too early: the last state of the task was {state}");
+        Ok(())
+    }
+
+    /// # Errors
+    /// When the task ended in another way than by completing, with the agent's words about it.
+    pub(super) fn verdict(&self) -> anyhow::Result<()> {
+        let state = self.status.state;
+        if !matches!(state, TaskState::Failed | TaskState::Canceled | TaskState::Rejected) {
+            return Ok(());
+        }
+        let reason = self.status.message.as_ref().map(Message::text).unwrap_or_default();
+        let reason = if reason.is_empty() { "the agent does not say why" } else { &reason };
+        bail!("the task ended as {state}: {reason}")
+    }
+}

@@ -1,0 +1,97 @@
+//! The agent's words as text: the answer on standard output, progress on standard error.
+
+use annex_protocol::{Artifact, Message, Part, PartContent, StreamResponse, TaskState, TaskStatus};
+
+use crate::output;
+use crate::pretty::pretty;
+
+/// What has been printed so far.
+#[derive(Default)]
+pub(super) struct Transcript {
+    /// Something of the answer was printed.
+    begun: bool,
+    /// The last line of the answer has no end yet, because the next event may go on with it.
+    line_is_open: bool,
+}
+
+impl Transcript {
+    pub(super) fn show(&mut self, event: &StreamResponse) -> anyhow::Result<()> {
+        match event {
+            StreamResponse::Task(task) => {
+                for artifact in &task.artifacts {
+                    self.artifact(artifact, false)?;
+                }
+                self.status(&task.status)
+            }
+            StreamResponse::Message(message) => self.parts(&message.parts),
+            StreamResponse::StatusUpdate(update) => self.status(&update.status),
+            StreamResponse::ArtifactUpdate(update) => self.artifact(&update.artifact, update.append),
+        }
+    }
+
+    /// Finishes the line that is open.
+    pub(super) fn end_line(&mut self) -> anyhow::Result<()> {
+        if std::mem::take(&mut self.line_is_open) { output::write("\n") } else { Ok(()) }
+    }
+
+    fn artifact(&mut self, artifact: &Artifact, append: bool) -> anyhow::Result<()> {
+        if !append {
+            self.end_line()?;
+        }
+        self.parts(&artifact.parts)
+    }
+
+    /// The message of a status is the answer when the task waits for the client, or ends without anything else said.
+    /// Why a task failed is for the error at the end.
+    fn status(&mut self, status: &TaskStatus) -> anyhow::Result<()> {
+        let parts = status.message.as_ref().map(|message| message.parts.as_slice()).unwrap_or_default();
+        match status.state {
+            TaskState::InputRequired | TaskState::AuthRequired => {
+                self.end_line()?;
+                self.parts(parts)
+            }
+            TaskState::Completed if !self.begun => self.parts(parts),
+            TaskState::Unspecified | TaskState::Submitted | TaskState::Working | TaskState::Completed => {
+                self.end_line()?;
+                progress(status);
+                Ok(())
+            }
+            TaskState::Failed | TaskState::Canceled | TaskState::Rejected => self.end_line(),
+        }
+    }
+
+    fn parts(&mut self, parts: &[Part]) -> anyhow::Result<()> {
+        for (index, part) in parts.iter().enumerate() {
+            if index > 0 {
+                self.end_line()?;
+            }
+            let text = text(part);
+            if !text.is_empty() {
+                self.begun = true;
+                self.line_is_open = !text.ends_with('\n');
+                output::show(&text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn progress(status: &TaskStatus) {
+    let text = status.message.as_ref().map(Message::text).unwrap_or_default();
+    let separator = if text.is_empty() { "" } else { ": " };
+    output::note(&format!("{}{separator}{text}", status.state));
+}
+
+fn text(part: &Part) -> String {
+    match &part.content {
+        PartContent::Text(text) => text.clone(),
+        PartContent::Data(json) => pretty(json),
+        PartContent::Url(url) => format!("[{}: {url}]", name(part)),
+        PartContent::Raw(base64) => format!("[{}: {} characters of base64]", name(part), base64.len()),
+    }
+}
+
+fn name(part: &Part) -> &str {
+    let names = [part.filename.as_str(), &part.media_type, "file"];
+    names.into_iter().find(|name| !name.is_empty()).unwrap_or_default()
+}

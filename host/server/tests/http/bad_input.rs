@@ -1,0 +1,102 @@
+//! What clients get wrong, and what they are told.
+
+use annex_test_support::TestServer;
+
+use crate::agent;
+
+async fn post(server: &TestServer, content_type: &str, body: impl Into<reqwest::Body>) -> (u16, i64) {
+    let url = format!("{}/a2a/jsonrpc", server.url());
+    let request = server.client().post(url).header("content-type", content_type).header("A2A-Version", "1.0");
+    let reply = request.body(body).send().await.expect("a reply");
+    let status = reply.status().as_u16();
+    let body: serde_json::Value = reply.json().await.expect("JSON");
+    (status, body["error"]["code"].as_i64().expect("an error"))
+}
+
+#[tokio::test]
+async fn malformed_requests_get_the_error_that_fits() {
+    let server = agent("Say something.", "").await;
+    let message = |fields: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{{{fields}}}}}}}"#)
+    };
+    let cases = [
+        ("{".to_owned(), -32_700),
+        ("\u{0}".to_owned(), -32_700),
+        ("[]".to_owned(), -32_600),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"GetTask"}]"#.to_owned(), -32_600),
+        (r#"{"id":1,"method":"GetTask"}"#.to_owned(), -32_600),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"GetTask"}"#.to_owned(), -32_600),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}"#.to_owned(), -32_601),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}"#.to_owned(), -32_004),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ListTaskPushNotificationConfigs","params":{}}"#.to_owned(), -32_003),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{}}"#.to_owned(), -32_602),
+        (message(r#""role":"ROLE_USER","parts":[{"text":"x"}]"#), -32_602),
+        (message(r#""messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]"#), -32_602),
+        (message(r#""messageId":"m","role":"ROLE_KING","parts":[{"text":"x"}]"#), -32_602),
+        (message(r#""messageId":"m","role":"ROLE_USER","parts":[]"#), -32_602),
+        (message(r#""messageId":"m","role":"ROLE_USER","parts":[{"text":"x","url":"y"}]"#), -32_602),
+        (message(r#""messageId":"m","role":"ROLE_USER","parts":[{"raw":"%%%"}]"#), -32_602),
+        (message(r#""messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"contextId":" c "#), -32_700),
+        (message(r#""messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"contextId":" c ""#), -32_602),
+        (format!("{} trailing", message("")), -32_700),
+    ];
+    for (body, code) in cases {
+        assert_eq!(post(&server, "application/json", body.clone()).await, (200, code), "{body}");
+    }
+    assert_eq!(post(&server, "application/json", vec![0xff, 0xfe]).await, (200, -32_700));
+    assert_eq!(post(&server, "text/plain", "{}").await, (200, -32_005));
+}
+
+#[tokio::test]
+async fn violations_of_the_data_model_name_the_field() {
+    let server = agent("Say something.", "").await;
+    let params = r#"{"message":{"role":"ROLE_USER","parts":[]}}"#;
+    let reply = server.call("SendMessage", params).send().await.expect("a reply");
+    assert_eq!(reply.violations(), ["message.messageId", "message.parts"]);
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_without_being_read() {
+    let server = agent("Say something.", "[server]\nmax_body_bytes = 1000").await;
+    assert_eq!(post(&server, "application/json", "x".repeat(2_000)).await, (413, -32_600));
+}
+
+#[tokio::test]
+async fn deep_nesting_is_an_error_and_not_a_crash() {
+    let server = agent("Say something.", "").await;
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    assert_eq!(post(&server, "application/json", deep.clone()).await, (200, -32_600));
+    let params = format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"data":{deep}}}]}}}}"#);
+    let reply = server.call("SendMessage", params).send().await;
+    assert!(reply.is_ok() || server.say("prompt").send().await.is_ok());
+    assert_eq!(server.say("prompt").send().await.expect("a reply").code(), 0, "the server lives");
+}
+
+#[tokio::test]
+async fn only_version_1_0_is_served_by_header_or_query() {
+    let server = agent("Say something.", "").await;
+    for version in [None, Some(""), Some("0.3"), Some("9.9"), Some("1.1"), Some("1")] {
+        let reply = server.say("prompt").version(version).send().await.expect("a reply");
+        assert_eq!((reply.status, reply.code()), (200, -32_009), "{version:?}");
+        assert_eq!(reply.body["error"]["data"][0]["reason"], "VERSION_NOT_SUPPORTED");
+    }
+    let query = server.say("prompt").version(None).query("A2A-Version=1.0").send().await.expect("a reply");
+    assert_eq!(query.code(), 0);
+    let query = server.say("prompt").version(None).query("A2A-Version=0.3").send().await.expect("a reply");
+    assert_eq!(query.code(), -32_009);
+}
+
+#[tokio::test]
+async fn a_tenant_that_does_not_exist_is_refused() {
+    let server = agent("Say something.", "").await;
+    let params = r#"{"tenant":"acme","message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}"#;
+    assert_eq!(server.call("SendMessage", params).send().await.expect("a reply").code(), -32_602);
+}
+
+#[tokio::test]
+async fn an_unknown_path_says_where_the_card_is() {
+    let server = agent("Say something.", "").await;
+    let reply = server.get("/").await.expect("a reply");
+    assert_eq!(reply.status().as_u16(), 404);
+    assert!(reply.text().await.expect("text").contains("/.well-known/agent-card.json"));
+}

@@ -1,0 +1,43 @@
+//! The Agent Card over HTTP.
+
+use annex_test_support::STATE_INJECTION;
+use serde_json::Value;
+
+use crate::specialist;
+
+const CARD: &str = "/.well-known/agent-card.json";
+
+#[tokio::test]
+async fn the_card_declares_each_extension_with_its_schema() {
+    let server = specialist("").await;
+    let card: Value = server.get(CARD).await.expect("a card").json().await.expect("JSON");
+    let extension = &card["capabilities"]["extensions"][0];
+    assert_eq!(extension["uri"], STATE_INJECTION);
+    assert_eq!(extension["required"], true);
+    assert_eq!(extension["params"]["state_schema"]["properties"]["user_info"]["required"][2], "email");
+    let interface = &card["supportedInterfaces"][0];
+    assert_eq!(interface["url"], format!("{}/a2a/jsonrpc", server.url()));
+    assert_eq!((&interface["protocolBinding"], &interface["protocolVersion"]), (&"JSONRPC".into(), &"1.0".into()));
+}
+
+#[tokio::test]
+async fn a_client_that_has_the_card_is_told_so() {
+    let server = specialist("").await;
+    let first = server.get(CARD).await.expect("a card");
+    let header = |name: &str| first.headers()[name].to_str().expect("text").to_owned();
+    let (etag, modified) = (header("etag"), header("last-modified"));
+    assert!(header("cache-control").contains("max-age="));
+    assert!(modified.ends_with(" GMT"), "{modified}");
+    let get = |name: &'static str, value: String| server.client().get(format!("{}{CARD}", server.url())).header(name, value).send();
+    for (name, value, status) in [
+        ("if-none-match", etag.clone(), 304),
+        ("if-none-match", format!("\"other\", W/{etag}"), 304),
+        ("if-none-match", "*".to_owned(), 304),
+        ("if-none-match", "\"other\"".to_owned(), 200),
+        ("if-modified-since", modified, 304),
+    ] {
+        let reply = get(name, value.clone()).await.expect("a reply");
+        assert_eq!(reply.status().as_u16(), status, "{name}: {value}");
+        assert_eq!(reply.headers()["etag"].to_str().ok(), Some(etag.as_str()));
+    }
+}

@@ -1,0 +1,79 @@
+//! What an operator gets wrong, and what they are told.
+
+use annex_test_support::TestServer;
+
+const MINIMAL: &str = r#"
+[card]
+name = "n"
+description = "d"
+[agent]
+kind = "template"
+name = "a"
+instruction = "i"
+[agent.model.scripted]
+fallback = "f"
+"#;
+
+/// Starting with `more` fails, and the whole error has each of `expected`.
+async fn check(more: &str, expected: &[&str]) {
+    let Err(error) = TestServer::start(&format!("{MINIMAL}{more}")).await else {
+        panic!("the server started with {more}");
+    };
+    let text = format!("{error:#}");
+    for part in expected {
+        assert!(text.contains(part), "{more}\n{text}\nlacks {part}");
+    }
+}
+
+#[tokio::test]
+async fn typing_errors_are_shown_with_place_and_accepted_values() {
+    check("[server]\nlisten_on = \"x\"", &["test.toml", "line 12", "unknown field `listen_on`", "`listen`"]).await;
+    check("[server]\nlisten = \"nowhere\"", &["line 12", "listen = \"nowhere\"", "socket address"]).await;
+    check("[server]\nmax_body_bytes = \"big\"", &["line 12", "invalid type", "usize"]).await;
+    check("[sessions]\nmax_sessions = 0", &["sessions.max_sessions", "at least 1"]).await;
+    check("[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nclok = true", &["unknown field `clok`", "`clock`"]).await;
+    let model = "[agent.model.scriptd]\nfallback = \"f\"";
+    let Err(error) = TestServer::start(&MINIMAL.replace("[agent.model.scripted]", model)).await else {
+        panic!("the server started");
+    };
+    assert!(format!("{error:#}").contains("expected `scripted` or `generative`"), "{error:#}");
+}
+
+#[tokio::test]
+async fn a_missing_grant_is_named_in_the_configs_own_syntax() {
+    check("[[extension]]\ncomponent = \"timestamp\"", &["timestamp", "wasi:clocks", "`clock = true`", "[extension.grants]"]).await;
+    check("[[extension]]\ncomponent = \"state-injection\"", &["session-state", "`session-state = { read = true }`"]).await;
+    let demands = crate::test_extension("[extension.parameters]\ngrants = [\"session-state.scopes.user\"]");
+    check(&demands, &["scopes = [\"user\"]"]).await;
+}
+
+#[tokio::test]
+async fn unusable_components_are_refused_with_the_step_and_the_reason() {
+    check("[[extension]]\ncomponent = \"nosuch\"", &["nosuch.wasm", "No such file"]).await;
+    let cases = [
+        ("describe = \"trap\"", "trapped in descriptor"),
+        ("describe = \"loop\"", "CPU time limit in descriptor"),
+        ("describe = \"error\"", "describe was told to fail"),
+        ("describe = \"no-uri\"", "not an absolute URI"),
+        ("declare = \"not-an-object\"", "params is not a JSON object"),
+        ("declare = \"memory-bomb\"", "memory limit in card"),
+    ];
+    for (behaviour, expected) in cases {
+        let extension = crate::test_extension(&format!("[extension.parameters.behaviour]\n{behaviour}"));
+        check(&extension, &["test-extension", expected]).await;
+    }
+    check(&format!("{0}\n{0}", crate::test_extension("")), &["two installed extensions have the URI"]).await;
+    let dependent = crate::test_extension("[extension.parameters]\ndepends_on = [\"https://example.com/base\"]");
+    check(&dependent, &["depends on https://example.com/base"]).await;
+}
+
+#[tokio::test]
+async fn parameters_and_schemas_are_checked_when_the_component_loads() {
+    let injection = |parameters: &str| {
+        format!("{}\n[extension.parameters]\n{parameters}", crate::state_injection("session-state = { read = true }"))
+    };
+    check(&injection("state_shema = \"{}\""), &["state-injection", "state_shema"]).await;
+    check(&injection("state_schema = \"{\""), &["state_schema"]).await;
+    check(&injection("state_schema = '{\"type\": \"objekt\"}'"), &["schema", "objekt"]).await;
+    check(&injection("state_schema = '{\"$ref\": \"https://example.com/s\"}'"), &["https://example.com/s"]).await;
+}

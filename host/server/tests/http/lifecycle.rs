@@ -1,0 +1,41 @@
+//! Ready, draining, gone.
+
+use crate::agent;
+
+#[tokio::test]
+async fn a_loaded_server_is_live_and_ready() {
+    let server = agent("Say something.", "").await;
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(server.get(path).await.expect("a reply").status().as_u16(), 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn draining_lets_a_stream_finish_and_takes_nothing_new() {
+    let mut server = agent("Say something.", "").await;
+    let mut stream = server.say("slow").streaming().open().await.expect("a stream");
+    stream.next().await.expect("an event");
+    server.begin_shutdown();
+    // The drain begins as soon as the server sees the signal.
+    while server.get("/readyz").await.expect("a reply").status().as_u16() == 200 {
+        tokio::task::yield_now().await;
+    }
+    let late = server.say("prompt").send().await.expect("a reply");
+    assert_eq!((late.status, late.code()), (503, -32_000));
+    let events = stream.rest().await.expect("a clean end");
+    assert_eq!(events.last().expect("events")["result"]["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+    server.ended().await.expect("a clean end");
+}
+
+#[tokio::test]
+async fn a_turn_that_outlives_the_drain_ends_as_failed_with_the_reason() {
+    let mut server = agent("Say something.", "[server]\ndrain_seconds = 0").await;
+    let mut stream = server.say("slow").streaming().open().await.expect("a stream");
+    stream.next().await.expect("an event");
+    server.begin_shutdown();
+    let events = stream.rest().await.expect("a clean end");
+    let status = &events.last().expect("events")["result"]["statusUpdate"]["status"];
+    assert_eq!(status["state"], "TASK_STATE_FAILED");
+    assert!(status["message"]["parts"][0]["text"].as_str().expect("a text").contains("shutting down"));
+    server.ended().await.expect("a clean end");
+}

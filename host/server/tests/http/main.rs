@@ -1,0 +1,75 @@
+//! The server over HTTP with the real components: each row of what clients see.
+#![cfg(test)]
+
+mod activation;
+mod bad_input;
+mod card;
+mod config;
+mod faults;
+mod lifecycle;
+mod state;
+mod streams;
+mod tasks;
+
+use annex_test_support::TestServer;
+
+/// A valid state for the specialist's schema.
+const ADA: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
+const QUESTION: &str = "Who am I and what is my email?";
+
+/// The specialist of the examples, its config extended by `more`.
+async fn specialist(more: &str) -> TestServer {
+    let config = include_str!("../../../../examples/specialist/annex.toml");
+    TestServer::start(&format!("{config}\n{more}")).await.expect("the specialist starts")
+}
+
+/// An agent whose instruction needs nothing, with the extensions of `extensions`.
+async fn agent(instruction: &str, extensions: &str) -> TestServer {
+    let config = format!(
+        r#"
+        [card]
+        name = "Test agent"
+        description = "For tests"
+
+        [agent]
+        kind = "template"
+        name = "test_agent"
+        output_key = "last_answer"
+        instruction = {instruction:?}
+
+        [agent.model.scripted]
+        fallback = "nothing matched"
+
+        [[agent.model.scripted.rules]]
+        when = "^prompt$"
+        answer = "{{all}}"
+        extract = {{ all = "(?s)^(.*)$" }}
+
+        [[agent.model.scripted.rules]]
+        when = "^slow$"
+        answer = "one two three four"
+        chunks = 4
+        delay_ms = 300
+
+        {extensions}
+        "#
+    );
+    TestServer::start(&config).await.expect("the agent starts")
+}
+
+/// State injection without a schema and with the grants of `grants`.
+fn state_injection(grants: &str) -> String {
+    format!(
+        r#"
+        [[extension]]
+        component = "state-injection"
+        [extension.grants]
+        {grants}
+        "#
+    )
+}
+
+/// The extension that misbehaves on command.
+fn test_extension(more: &str) -> String {
+    format!("[[extension]]\ncomponent = {:?}\n{more}", annex_test_support::component("test-extension"))
+}

@@ -1,0 +1,205 @@
+//! Session state: injected, validated, merged, returned.
+
+use annex_test_support::{Reply, STATE_INJECTION, STATE_KEY, TestServer};
+use serde_json::json;
+
+use crate::{ADA, QUESTION, agent, specialist, state_injection};
+
+const READ: &str = "session-state = { read = true }";
+
+/// Where violations of the injected state point.
+fn pointer(rest: &str) -> String {
+    format!("/message/metadata/{}{rest}", STATE_KEY.replace('/', "~1"))
+}
+
+async fn prompt(server: &TestServer, context: &str, state: Option<&str>) -> Reply {
+    let request = server.say("prompt").context(context);
+    let request = match state {
+        Some(state) => request.state(state),
+        None => request.extensions(STATE_INJECTION),
+    };
+    request.send().await.expect("a reply")
+}
+
+#[tokio::test]
+async fn the_agent_answers_from_injected_state_and_returns_it_updated() {
+    let server = specialist("").await;
+    let reply = server.say(QUESTION).state(ADA).id("\"seven\"").send().await.expect("a reply");
+    assert_eq!(reply.body["id"], "seven");
+    assert_eq!(reply.task()["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(reply.answer(), "You are Ada and your email is ada@example.com.");
+    assert_eq!(reply.returned_state()["user_info"]["email"], "ada@example.com");
+    assert_eq!(reply.returned_state()["last_answer"], reply.answer());
+}
+
+#[tokio::test]
+async fn an_activated_call_without_state_names_the_missing_key() {
+    let server = specialist("").await;
+    let reply = server.say(QUESTION).extensions(STATE_INJECTION).send().await.expect("a reply");
+    assert_eq!(reply.code(), -32_602);
+    assert_eq!(reply.violations(), [pointer("")]);
+    assert!(reply.text.contains("is required"), "{}", reply.text);
+    // Nothing of the refused call is left: the same context starts clean.
+    let reply = server.say(QUESTION).context("c").extensions(STATE_INJECTION).send().await.expect("a reply");
+    assert_eq!(reply.code(), -32_602);
+    let reply = server.say(QUESTION).context("c").state(ADA).send().await.expect("a reply");
+    assert_eq!(reply.code(), 0, "{}", reply.text);
+}
+
+#[tokio::test]
+async fn an_activated_call_without_state_runs_with_the_stored_one() {
+    let server = specialist("").await;
+    let first = server.say(QUESTION).state(ADA).send().await.expect("a reply");
+    let second = server.say(QUESTION).context(first.context()).extensions(STATE_INJECTION).send().await.expect("a reply");
+    assert_eq!(second.answer(), "You are Ada and your email is ada@example.com.");
+    assert_eq!(second.context(), first.context());
+}
+
+#[tokio::test]
+async fn each_violation_is_named_by_pointer_and_the_stored_state_stays() {
+    let server = specialist("").await;
+    let first = server.say(QUESTION).state(ADA).send().await.expect("a reply");
+    let cases = [
+        (r#"{"user_info":{"name":"Eve","role":"x"}}"#, vec!["/user_info"]),
+        (r#"{"user_info":{"name":7,"role":"x","email":"e@example.com"}}"#, vec!["/user_info/name"]),
+        (r#"{"user_info":{"name":"Eve","role":"x","email":"e@example.com","age":1}}"#, vec!["/user_info"]),
+        (r#"{"user_info":{"name":"Eve","role":"x","email":"not-an-email"}}"#, vec!["/user_info/email"]),
+        (r#"{"user_info":{"name":7,"role":8,"email":"e@example.com"}}"#, vec!["/user_info/name", "/user_info/role"]),
+        (r#"{"user_info":null}"#, vec!["/user_info"]),
+        ("\"text\"", vec![""]),
+        ("[]", vec![""]),
+        ("null", vec![""]),
+    ];
+    for context in ["fresh", first.context()] {
+        for (state, pointers) in &cases {
+            let reply = server.say(QUESTION).context(context).state(state).send().await.expect("a reply");
+            assert_eq!(reply.code(), -32_602, "{state}: {}", reply.text);
+            let mut violations = reply.violations();
+            violations.sort();
+            assert_eq!(violations, pointers.iter().map(|rest| pointer(rest)).collect::<Vec<_>>(), "{state}");
+        }
+    }
+    let after = server.say(QUESTION).context(first.context()).extensions(STATE_INJECTION).send().await.expect("a reply");
+    assert_eq!(after.returned_state()["user_info"]["name"], "Ada");
+}
+
+#[tokio::test]
+async fn later_state_replaces_key_by_key_and_null_is_a_value() {
+    let server = agent("N={name?} L={lang?} O={o?}", &state_injection(READ)).await;
+    let turns = [
+        (Some(r#"{"name":"Ana","o":{"x":1,"y":2}}"#), r#"N=Ana L= O={"x":1,"y":2}"#),
+        (Some(r#"{"lang":"pl"}"#), r#"N=Ana L=pl O={"x":1,"y":2}"#),
+        (Some(r#"{"o":{"x":9}}"#), r#"N=Ana L=pl O={"x":9}"#),
+        (Some("{}"), r#"N=Ana L=pl O={"x":9}"#),
+        (None, r#"N=Ana L=pl O={"x":9}"#),
+        (Some(r#"{"name":null}"#), r#"N= L=pl O={"x":9}"#),
+    ];
+    for (state, expected) in turns {
+        let reply = prompt(&server, "c", state).await;
+        assert_eq!(reply.answer(), expected, "{state:?}: {}", reply.text);
+    }
+    let reply = prompt(&server, "c", Some("{}")).await;
+    assert_eq!(reply.returned_state()["name"], json!(null));
+}
+
+#[tokio::test]
+async fn scopes_need_a_grant_each_and_reach_no_other_context() {
+    let server = agent("B={app:b?} L={user:l?} T={temp:t?}", &state_injection(READ)).await;
+    for key in ["app:b", "user:l", "temp:t"] {
+        let reply = prompt(&server, "c", Some(&format!(r#"{{"ok":1,"{key}":"evil"}}"#))).await;
+        assert_eq!(reply.code(), -32_602, "{key}");
+        assert_eq!(reply.violations(), [pointer(&format!("/{key}"))]);
+    }
+    let other = prompt(&server, "other", Some(r#"{"a":1}"#)).await;
+    assert_eq!(other.answer(), "B= L= T=");
+
+    let granted = state_injection(r#"session-state = { read = true, scopes = ["user", "temp"] }"#);
+    let server = agent("L={user:l?} T={temp:t?}", &granted).await;
+    let reply = prompt(&server, "c", Some(r#"{"a":1,"user:l":"pl","temp:t":"s3cr3t"}"#)).await;
+    assert_eq!(reply.answer(), "L=pl T=s3cr3t");
+    assert_eq!(reply.returned_state(), &json!({"a": 1, "last_answer": "L=pl T=s3cr3t"}), "scopes do not leave");
+    assert_eq!(prompt(&server, "c", None).await.answer(), "L=pl T=", "temp: lives for one turn");
+    assert_eq!(prompt(&server, "other", Some("{}")).await.answer(), "L= T=", "an anonymous user is one per context");
+}
+
+#[tokio::test]
+async fn numbers_and_key_order_survive() {
+    let server = agent("{big} {float} {order}", &state_injection(READ)).await;
+    let state = r#"{"order":{"z":1,"a":2,"m":[1.0,1e2]},"big":9007199254740993,"float":0.30000000000000004,"huge":123456789012345678901234567890}"#;
+    let reply = prompt(&server, "c", Some(state)).await;
+    assert_eq!(reply.answer(), r#"9007199254740993 0.30000000000000004 {"z":1,"a":2,"m":[1.0,1e2]}"#);
+    let returned = format!("{}{}", &state[..state.len() - 1], ",\"last_answer\":");
+    assert!(reply.text.contains(&returned), "{}", reply.text);
+    let task = server.call("GetTask", format!(r#"{{"id":{}}}"#, reply.task()["id"])).send().await.expect("a task");
+    assert!(task.text.contains(state), "{}", task.text);
+}
+
+#[tokio::test]
+async fn pretty_printed_state_fits_one_event_line() {
+    let server = specialist("").await;
+    let pretty = ADA.replace(',', ",\n  ");
+    let events = server.say(QUESTION).state(&pretty).streaming().open().await.expect("a stream");
+    assert_eq!(events.rest().await.expect("events").len(), 4);
+}
+
+#[tokio::test]
+async fn state_is_also_found_in_the_request_and_under_the_uri() {
+    let server = specialist("").await;
+    let message = r#""messageId":"m","role":"ROLE_USER","parts":[{"text":"who am i"}]"#;
+    let params = [
+        format!(r#"{{"message":{{{message}}},"metadata":{{"{STATE_KEY}":{ADA}}}}}"#),
+        format!(r#"{{"message":{{{message},"metadata":{{"{STATE_INJECTION}":{ADA}}}}}}}"#),
+    ];
+    for params in params {
+        let reply = server.call("SendMessage", params).extensions(STATE_INJECTION).send().await.expect("a reply");
+        assert_eq!(reply.answer(), "You are Ada and your email is ada@example.com.", "{}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn too_much_state_is_a_limit_error_that_writes_nothing() {
+    let server = agent("N={name?}", &state_injection(READ)).await;
+    let large = format!(r#"{{"name":"{}"}}"#, "x".repeat(300 << 10));
+    let reply = prompt(&server, "c", Some(&large)).await;
+    assert_eq!(reply.code(), -32_602);
+    assert!(reply.text.contains("262144 bytes"), "{}", reply.text);
+    let deep = format!("{{\"name\":{}{}}}", "[".repeat(50_000), "]".repeat(50_000));
+    let reply = prompt(&server, "c", Some(&deep)).await;
+    assert!(reply.code() == 0 || reply.code() == -32_602, "{}", reply.text);
+    let reply = prompt(&server, "clean", Some("{}")).await;
+    assert_eq!(reply.answer(), "N=");
+}
+
+#[tokio::test]
+async fn a_missing_variable_fails_the_task_by_name_and_a_later_turn_can_supply_it() {
+    let server = agent("N={name}", &state_injection(READ)).await;
+    let failed = server.say("prompt").context("c").send().await.expect("a reply");
+    assert_eq!(failed.task()["status"]["state"], "TASK_STATE_FAILED");
+    let text = failed.task()["status"]["message"]["parts"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.starts_with("Context variable not found: `name`."), "{text}");
+    let fixed = prompt(&server, "c", Some(r#"{"name":"Ana"}"#)).await;
+    assert_eq!(fixed.answer(), "N=Ana");
+}
+
+#[tokio::test]
+async fn parallel_turns_on_one_context_follow_each_other() {
+    let server = agent("seen={last_answer?}", &state_injection(READ)).await;
+    let turn = |text: &'static str| server.say(text).context("c").extensions(STATE_INJECTION).metadata(STATE_KEY, "{}").send();
+    let (slow, prompt) = tokio::join!(turn("slow"), async {
+        tokio::task::yield_now().await;
+        turn("prompt").await
+    });
+    let (slow, prompt) = (slow.expect("a reply"), prompt.expect("a reply"));
+    assert_eq!(slow.task()["status"]["state"], "TASK_STATE_COMPLETED");
+    // Whichever came first, the other one saw its answer.
+    let saw = [prompt.answer() == "seen=one two three four", slow.returned_state()["last_answer"] == "one two three four"];
+    assert!(saw.contains(&true), "{} {}", prompt.text, slow.text);
+    assert_eq!(prompt.task()["status"]["state"], "TASK_STATE_COMPLETED");
+}
+
+#[tokio::test]
+async fn a_key_list_narrows_what_is_returned() {
+    let server = agent("N={name?}", &state_injection(r#"session-state = { read = true, keys = ["name"] }"#)).await;
+    let reply = prompt(&server, "c", Some(r#"{"name":"Ana","secret":1}"#)).await;
+    assert_eq!(reply.returned_state(), &json!({"name": "Ana"}));
+}
