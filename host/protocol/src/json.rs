@@ -12,8 +12,8 @@ use serde_json::value::{RawValue, to_raw_value};
 /// encoding. The one exception: a value that spans several lines loses the whitespace between its tokens, so that any
 /// value fits into one `data:` line of an event stream.
 ///
-/// The text is checked without recursion, however deeply it nests. Turning it into a typed value with [`Json::to`] stops
-/// with an error at serde_json's depth limit.
+/// Values nest at most [`Json::MAX_DEPTH`] deep, so that whoever reads them, here or at the client, can do so by
+/// recursion.
 ///
 /// ```
 /// use annex_protocol::Json;
@@ -26,10 +26,13 @@ use serde_json::value::{RawValue, to_raw_value};
 pub struct Json(Box<RawValue>);
 
 impl Json {
+    /// How deep arrays and objects may nest in one value: as deep as common JSON readers go.
+    pub const MAX_DEPTH: usize = 100;
+
     /// Checks that `text` is exactly one JSON value and keeps it.
     ///
     /// # Errors
-    /// When `text` is not valid JSON; the error says at which line and column.
+    /// When `text` is not valid JSON, with line and column, or nests too deeply.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
         Self::on_one_line(RawValue::from_string(text)?)
     }
@@ -76,12 +79,40 @@ impl Json {
 
     fn on_one_line(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         let text = raw.get();
+        if nests_deeper_than(text, Self::MAX_DEPTH) {
+            let reason = format!("arrays and objects nest deeper than {} levels", Self::MAX_DEPTH);
+            return Err(serde::de::Error::custom(reason));
+        }
         // JSON strings cannot hold raw line breaks, so any that is found stands between tokens.
         if !text.contains('\n') && !text.contains('\r') {
             return Ok(Self(raw));
         }
         RawValue::from_string(without_insignificant_whitespace(text)).map(Self)
     }
+}
+
+/// Whether arrays and objects of valid JSON nest deeper than `limit`. Most values have fewer brackets than that in all,
+/// and counting those is cheap.
+fn nests_deeper_than(json: &str, limit: usize) -> bool {
+    let opening = |byte: &&u8| matches!(**byte, b'[' | b'{');
+    if json.as_bytes().iter().filter(opening).count() <= limit {
+        return false;
+    }
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    json.bytes().any(|byte| {
+        if in_string {
+            in_string = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            return false;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > limit
+    })
 }
 
 fn without_insignificant_whitespace(json: &str) -> String {

@@ -77,7 +77,8 @@ struct Envelope<'a> {
     id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     method: Option<&'a RawValue>,
-    params: Option<Json>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
 }
 
 /// Keeps `"id": null` apart from no id.
@@ -123,8 +124,8 @@ impl Envelope<'_> {
     }
 
     fn into_params(self) -> Result<Json, A2aError> {
-        let params = self.params.map_or_else(|| Json::parse("{}".to_owned()), Ok);
-        params.map_err(|error| A2aError::Parse { reason: error.to_string() })
+        let params = self.params.map_or("{}", RawValue::get);
+        Json::parse(params.to_owned()).map_err(|error| invalid_request(&format!("params: {error}")))
     }
 }
 

@@ -233,12 +233,12 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// It is not the TOML that it should be; the text has line, column and the accepted values.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
         /// Where and what.
-        source: Box<toml::de::Error>,
+        error: Box<toml::de::Error>,
     },
     /// A value is well-formed and yet unusable.
     #[error("{}: {key}: {reason}", path.display())]
@@ -268,7 +268,7 @@ impl Config {
     /// When it is not TOML, has an unknown key or an unusable value.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text)
-            .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source: Box::new(source) })?;
+            .map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })?;
         config.check(path)?;
         Ok(config)
     }

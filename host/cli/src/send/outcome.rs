@@ -44,7 +44,7 @@ impl Outcome {
     }
 
     fn follow_task(&mut self, task: &Task) {
-        self.identify(Some(&task.id), task.context_id.as_ref());
+        self.identify(Some(&task.id), Some(&task.context_id));
         self.collect(&task.metadata);
         for artifact in &task.artifacts {
             self.collect(&artifact.metadata);
@@ -60,8 +60,8 @@ impl Outcome {
     }
 
     fn identify(&mut self, task: Option<&TaskId>, context: Option<&ContextId>) {
-        self.task = task.cloned().or(self.task.take());
-        self.context = context.cloned().or(self.context.take());
+        self.task = task.filter(|id| !id.is_empty()).cloned().or(self.task.take());
+        self.context = context.filter(|id| !id.is_empty()).cloned().or(self.context.take());
     }
 
     fn collect(&mut self, metadata: &Metadata) {

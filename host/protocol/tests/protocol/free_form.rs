@@ -31,16 +31,18 @@ fn numbers_key_order_spelling_and_unknown_fields_survive() {
 }
 
 #[test]
-fn deeply_nested_values_neither_overflow_the_stack_nor_change() {
-    let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-    let json = request_with_metadata(&deep);
-    let request: SendMessageRequest = serde_json::from_str(&json).unwrap();
-    assert_eq!(serde_json::to_string(&request).unwrap(), json);
-    assert_eq!(request, request.clone());
-
-    let over_several_lines = Json::parse(deep.replace("1", "\n1\n")).unwrap();
-    assert_eq!(over_several_lines.get(), deep);
-    assert!(over_several_lines.to::<serde_json::Value>().is_err(), "a typed tree of that depth is an error");
+fn values_that_nest_too_deeply_are_refused_without_recursion() {
+    let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    let deepest = nested(Json::MAX_DEPTH);
+    assert_eq!(Json::parse(deepest.clone()).unwrap().get(), deepest);
+    for depth in [Json::MAX_DEPTH + 1, 100_000] {
+        let error = Json::parse(nested(depth)).unwrap_err().to_string();
+        assert!(error.contains("nest deeper than 100 levels"), "{error}");
+        let error = serde_json::from_str::<SendMessageRequest>(&request_with_metadata(&nested(depth))).unwrap_err();
+        assert!(error.to_string().contains("nest deeper"), "{error}");
+    }
+    let many = format!("[{}\"[[[[\\\"[[[\"]", "[],".repeat(1_000));
+    assert_eq!(Json::parse(many.clone()).unwrap().get(), many, "brackets beside each other and in strings do not count");
 }
 
 #[test]

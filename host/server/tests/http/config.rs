@@ -32,8 +32,8 @@ async fn typing_errors_are_shown_with_place_and_accepted_values() {
     check("[server]\nmax_body_bytes = \"big\"", &["line 12", "invalid type", "usize"]).await;
     check("[sessions]\nmax_sessions = 0", &["sessions.max_sessions", "at least 1"]).await;
     check("[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nclok = true", &["unknown field `clok`", "`clock`"]).await;
-    let model = "[agent.model.scriptd]\nfallback = \"f\"";
-    let Err(error) = TestServer::start(&MINIMAL.replace("[agent.model.scripted]", model)).await else {
+    let model = MINIMAL.replace("model.scripted", "model.scriptd");
+    let Err(error) = TestServer::start(&model).await else {
         panic!("the server started");
     };
     assert!(format!("{error:#}").contains("expected `scripted` or `generative`"), "{error:#}");

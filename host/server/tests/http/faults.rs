@@ -32,12 +32,12 @@ async fn a_misbehaving_extension_fails_only_its_own_request() {
     assert_eq!(tasks.body["result"]["totalSize"], 12, "no refused request left a task");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neighbours_are_served_while_an_extension_loops() {
-    let server = agent("Say something.", &test_extension("[extension.limits]\ncpu_ms = 500")).await;
+    let server = agent("Say something.", &test_extension("[extension.limits]\ncpu_ms = 3000\nwall_ms = 10000")).await;
     let looping = command(&server, "\"loop\"");
     let neighbours = async {
-        for _ in 0..20 {
+        for _ in 0..10 {
             assert_eq!(server.say("prompt").send().await.expect("a reply").code(), 0);
         }
         std::time::Instant::now()
@@ -47,7 +47,7 @@ async fn neighbours_are_served_while_an_extension_loops() {
         std::time::Instant::now()
     };
     let (neighbours, looping) = tokio::join!(neighbours, ended);
-    assert!(neighbours < looping, "twenty neighbours waited for a looping guest");
+    assert!(neighbours < looping, "the neighbours waited for a looping guest");
 }
 
 #[tokio::test]

@@ -165,7 +165,8 @@ async fn too_much_state_is_a_limit_error_that_writes_nothing() {
     assert!(reply.text.contains("262144 bytes"), "{}", reply.text);
     let deep = format!("{{\"name\":{}{}}}", "[".repeat(50_000), "]".repeat(50_000));
     let reply = prompt(&server, "c", Some(&deep)).await;
-    assert!(reply.code() == 0 || reply.code() == -32_602, "{}", reply.text);
+    assert_eq!(reply.code(), -32_600, "{}", reply.text);
+    assert!(reply.text.contains("nest deeper than 100 levels"), "{}", reply.text);
     let reply = prompt(&server, "clean", Some("{}")).await;
     assert_eq!(reply.answer(), "N=");
 }

@@ -1,0 +1,132 @@
+//! Everything that an inspection found, in the shape of its JSON.
+
+use std::path::Path;
+
+use annex_protocol::{ExtensionUri, Json};
+use annex_runtime::{Access, Descriptor, Events, Hook, Import, Inspection};
+use serde::Serialize;
+
+use super::trial::{self, Trial};
+
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub(super) file: String,
+    pub(super) digest: String,
+    /// Bytes of the file.
+    pub(super) size: usize,
+    pub(super) contract: String,
+    pub(super) hooks: Vec<&'static str>,
+    pub(super) imports: Vec<ImportReport>,
+    /// `None` when the component was refused.
+    pub(super) descriptor: Option<DescriptorReport>,
+    /// Why the component was refused.
+    pub(super) problem: Option<String>,
+    /// The table for a config; `None` when there is none with which the component would load.
+    pub(super) config: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ImportReport {
+    pub(super) name: String,
+    #[serde(flatten)]
+    pub(super) access: AccessReport,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "access", rename_all = "lowercase")]
+pub(super) enum AccessReport {
+    Free,
+    /// With the line for the config's `[extension.grants]`.
+    Needs {
+        grant: String,
+    },
+    Unknown,
+}
+
+#[derive(Serialize)]
+pub(super) struct DescriptorReport {
+    pub(super) uri: ExtensionUri,
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) description: String,
+    pub(super) metadata_keys: Vec<String>,
+    pub(super) depends_on: Vec<ExtensionUri>,
+    pub(super) events: Vec<&'static str>,
+    /// Whether it gets those events as JSON.
+    pub(super) payload: bool,
+    pub(super) parameter_schema: Option<Json>,
+}
+
+impl Report {
+    /// `in_config` is how a config names the component.
+    pub(super) fn new(file: &Path, in_config: &str, inspection: &Inspection, trial: &Trial) -> Self {
+        let descriptor = trial.loaded.as_ref().ok().map(|extension| DescriptorReport::new(extension.descriptor()));
+        Self {
+            file: file.display().to_string(),
+            digest: inspection.digest.to_string(),
+            size: inspection.size,
+            contract: inspection.contract.clone(),
+            hooks: inspection.hooks.iter().copied().map(Hook::name).collect(),
+            imports: inspection.imports.iter().map(ImportReport::new).collect(),
+            problem: trial.loaded.as_ref().err().map(|error| error_chain(error)),
+            config: trial.fits_a_config().then(|| config(in_config, descriptor.as_ref(), trial)),
+            descriptor,
+        }
+    }
+}
+
+impl ImportReport {
+    fn new(import: &Import) -> Self {
+        let access = match import.access {
+            Access::Free => AccessReport::Free,
+            Access::Needs(grant) => AccessReport::Needs { grant: grant.to_string() },
+            Access::Unknown => AccessReport::Unknown,
+        };
+        Self { name: import.name.clone(), access }
+    }
+}
+
+impl DescriptorReport {
+    fn new(descriptor: &Descriptor) -> Self {
+        let schema = descriptor.parameter_schema.clone();
+        Self {
+            uri: descriptor.uri.clone(),
+            name: descriptor.name.clone(),
+            version: descriptor.version.clone(),
+            description: descriptor.description.clone(),
+            metadata_keys: descriptor.metadata_keys.clone(),
+            depends_on: descriptor.depends_on.clone(),
+            events: events(descriptor.events),
+            payload: descriptor.payload,
+            // The host has compiled the schema, so it is JSON.
+            parameter_schema: schema.and_then(|schema| Json::parse(schema).ok()),
+        }
+    }
+}
+
+fn events(events: Events) -> Vec<&'static str> {
+    let kinds = [(events.message, "message"), (events.status, "status"), (events.artifact, "artifact")];
+    kinds.into_iter().filter_map(|(is_wanted, name)| is_wanted.then_some(name)).collect()
+}
+
+fn config(component: &str, descriptor: Option<&DescriptorReport>, trial: &Trial) -> String {
+    let mut text = format!("[[extension]]\ncomponent = {}\n", toml::Value::from(component));
+    let grants = trial::in_config(&trial.grants);
+    if !grants.is_empty() {
+        text.push_str(&format!("\n[extension.grants]\n{}\n", grants.join("\n")));
+    }
+    if descriptor.is_none_or(|descriptor| descriptor.parameter_schema.is_some()) {
+        text.push_str("\n[extension.parameters]\n");
+    }
+    text
+}
+
+fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,68 @@
+//! A report for people.
+
+use std::fmt::{self, Write};
+
+use super::report::{AccessReport, DescriptorReport, Report};
+use crate::pretty::pretty;
+
+pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
+    let mut text = String::new();
+    row(&mut text, "file", &report.file)?;
+    row(&mut text, "digest", &report.digest)?;
+    row(&mut text, "size", &format!("{} bytes", report.size))?;
+    row(&mut text, "contract", &format!("annex:extension@{}", report.contract))?;
+    row(&mut text, "hooks", &listed(&report.hooks))?;
+    imports(&mut text, report)?;
+    if let Some(descriptor) = &report.descriptor {
+        describe(&mut text, descriptor)?;
+    }
+    if let Some(problem) = &report.problem {
+        writeln!(text, "\nIt was refused when loaded without parameters, so it could not say what it is:\n  {problem}")?;
+    }
+    if let Some(config) = &report.config {
+        writeln!(text, "\nFor the config:\n\n{}", config.trim_end())?;
+    }
+    Ok(text)
+}
+
+fn row(text: &mut String, name: &str, value: &str) -> fmt::Result {
+    writeln!(text, "{name:<14} {value}")
+}
+
+fn imports(text: &mut String, report: &Report) -> fmt::Result {
+    if report.imports.is_empty() {
+        row(text, "imports", "none")?;
+    }
+    let width = report.imports.iter().map(|import| import.name.len()).max().unwrap_or(0);
+    for (index, import) in report.imports.iter().enumerate() {
+        let access = match &import.access {
+            AccessReport::Free => "free".to_owned(),
+            AccessReport::Needs { grant } => format!("needs {grant}"),
+            AccessReport::Unknown => "not offered by this host".to_owned(),
+        };
+        let name = if index == 0 { "imports" } else { "" };
+        row(text, name, &format!("{:width$}  {access}", import.name))?;
+    }
+    Ok(())
+}
+
+fn describe(text: &mut String, descriptor: &DescriptorReport) -> fmt::Result {
+    text.push('\n');
+    row(text, "uri", descriptor.uri.as_str())?;
+    row(text, "name", &descriptor.name)?;
+    row(text, "version", &descriptor.version)?;
+    row(text, "description", &descriptor.description)?;
+    row(text, "metadata keys", &listed(&descriptor.metadata_keys))?;
+    row(text, "depends on", &listed(&descriptor.depends_on))?;
+    let form = if descriptor.payload && !descriptor.events.is_empty() { ", as JSON" } else { "" };
+    row(text, "events", &format!("{}{form}", listed(&descriptor.events)))?;
+    match &descriptor.parameter_schema {
+        Some(schema) => row(text, "parameters", &pretty(schema)),
+        None => row(text, "parameters", "any"),
+    }
+}
+
+fn listed(items: &[impl AsRef<str>]) -> String {
+    let items: Vec<&str> = items.iter().map(AsRef::as_ref).collect();
+    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+}

@@ -1,0 +1,92 @@
+//! Loads a component on trial, to hear from itself what it is.
+
+use annex_protocol::JsonObject;
+use annex_runtime::{
+    Extension, GrantNeeded, Grants, Installation, Limits, LoadError, Runtime, RuntimeConfig, RuntimeError, StateScope,
+};
+
+/// What came of it.
+pub(super) struct Trial {
+    /// The grants that it cannot do without.
+    pub(super) grants: Grants,
+    pub(super) loaded: Result<Extension, LoadError>,
+}
+
+impl Trial {
+    /// Whether it loads, or may do so once it has the parameters that an inspection cannot know.
+    pub(super) fn fits_a_config(&self) -> bool {
+        matches!(self.loaded, Ok(_) | Err(LoadError::Parameters { .. } | LoadError::Description { .. }))
+    }
+}
+
+/// Loads with no grants, and again with each one whose absence was the reason for a refusal.
+///
+/// # Errors
+/// When the runtime does not start. That the component is refused is a result.
+pub(super) async fn load(component: &[u8]) -> Result<Trial, RuntimeError> {
+    let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() })?;
+    let mut granted = Vec::new();
+    loop {
+        let grants = grants(&granted);
+        let installation = Installation {
+            grants: grants.clone(),
+            limits: Limits::standard(),
+            parameters: JsonObject::new(),
+            required: false,
+        };
+        match runtime.load(component.to_vec(), installation).await {
+            // A grant that was given and does not help ends the trial.
+            Err(LoadError::NotGranted { grant, .. }) if !granted.contains(&grant) => granted.push(grant),
+            loaded => return Ok(Trial { grants, loaded }),
+        }
+    }
+}
+
+fn grants(granted: &[GrantNeeded]) -> Grants {
+    let mut grants = Grants::default();
+    for grant in granted {
+        match grant {
+            GrantNeeded::Clock => grants.clock = true,
+            GrantNeeded::Random => grants.random = true,
+            GrantNeeded::SessionState => drop(grants.session_state.get_or_insert_default()),
+            GrantNeeded::Scope(scope) => grants.session_state.get_or_insert_default().scopes.push(*scope),
+        }
+    }
+    grants
+}
+
+/// The lines of a config's `[extension.grants]` table.
+pub(super) fn in_config(grants: &Grants) -> Vec<String> {
+    let clock = grants.clock.then(|| GrantNeeded::Clock.to_string());
+    let random = grants.random.then(|| GrantNeeded::Random.to_string());
+    let session_state = grants.session_state.as_ref().map(|grant| match grant.scopes.as_slice() {
+        [] => GrantNeeded::SessionState.to_string(),
+        [scope] => GrantNeeded::Scope(*scope).to_string(),
+        scopes => {
+            let scopes: Vec<&str> = scopes.iter().map(|scope| StateScope::name(*scope)).collect();
+            format!("session-state = {{ read = true, scopes = {scopes:?} }}")
+        }
+    });
+    clock.into_iter().chain(random).chain(session_state).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_runtime::{GrantNeeded, StateScope};
+
+    use super::{grants, in_config};
+
+    fn check(granted: &[GrantNeeded], expected: &[&str]) {
+        assert_eq!(in_config(&grants(granted)), expected);
+    }
+
+    #[test]
+    fn grants_are_written_as_a_config_takes_them() {
+        let (user, app) = (GrantNeeded::Scope(StateScope::User), GrantNeeded::Scope(StateScope::App));
+        check(&[], &[]);
+        check(&[GrantNeeded::Random, GrantNeeded::Clock], &["clock = true", "random = true"]);
+        check(&[GrantNeeded::SessionState], &["session-state = { read = true }"]);
+        check(&[GrantNeeded::SessionState, user], &[r#"session-state = { read = true, scopes = ["user"] }"#]);
+        check(&[user, app], &[r#"session-state = { read = true, scopes = ["user", "app"] }"#]);
+    }
+}

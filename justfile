@@ -1,0 +1,34 @@
+# Each recipe is what a person would type; `just` alone lists them.
+
+_default:
+    @just --list
+
+# Run all tests
+test:
+    cargo test --workspace
+
+# Check formatting, lints and documentation
+lint:
+    cargo fmt --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Serve the example agent on 127.0.0.1:9999
+serve config="examples/specialist/annex.toml":
+    cargo run --release -- serve {{ config }}
+
+# Measure the runtime: load, fresh instance, hooks, chain
+bench:
+    cargo bench --package annex-runtime
+
+# Build the extensions only; the shipped ones are in target/debug/components
+guests:
+    cargo build --package annex-components
+
+# Run the official Python and JavaScript clients against a running agent
+clients url="http://127.0.0.1:9999":
+    python3 -m venv examples/clients/python/.venv
+    examples/clients/python/.venv/bin/pip install --quiet -r examples/clients/python/requirements.txt
+    examples/clients/python/.venv/bin/python examples/clients/python/client.py {{ url }}
+    npm ci --prefix examples/clients/js
+    node examples/clients/js/client.mjs {{ url }}
