@@ -64,6 +64,9 @@ pub fn get_state(
     let Some(state) = Members::of(&entry.value) else {
         return Err(Violation::new(entry.pointer(), "must be a JSON object").into());
     };
+    if let Some(key) = state.repeated() {
+        return Err(Violation::new(pointer::child(&entry.pointer(), key), "must not be sent twice").into());
+    }
     let mut violations = refused_scopes(entry, &state, host);
     if let Some(schema) = &parameters.state_schema {
         violations.extend(is_valid_schema(schema, entry, &state, host));

@@ -25,6 +25,16 @@ impl<'a> Members<'a> {
         self.0.iter().map(|(key, _)| key.as_str())
     }
 
+    /// A key that was sent more than once: whoever reads on may take the one value or the other.
+    pub fn repeated(&self) -> Option<&str> {
+        let mut keys: Vec<&str> = self.keys().collect();
+        keys.sort_unstable();
+        keys.windows(2).find_map(|pair| match pair {
+            [first, second] if first == second => Some(*first),
+            _ => None,
+        })
+    }
+
     /// Keys and the JSON text of their values, in the order in which they were sent.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.get()))
@@ -76,6 +86,8 @@ mod tests {
         let members = Members::of(r#"{"a": 1, "b": 2, "a": 3}"#).unwrap();
         assert_eq!(members.get("a"), Some("3"));
         assert_eq!(members.get("c"), None);
+        assert_eq!(members.repeated(), Some("a"));
+        assert_eq!(Members::of(r#"{"a": 1, "A": 2}"#).unwrap().repeated(), None);
     }
 
     #[test]

@@ -29,6 +29,10 @@ pub trait AgentExecutor: Send + Sync {
         Ok(())
     }
 
+    /// Called for each event that the agent sends, before the extensions see it and before it is stored. An agent that
+    /// is compiled into the server may add metadata here.
+    fn before_event(&self, _session: &TurnSession, _event: &mut AgentEvent) {}
+
     /// Runs one turn. The user's message and its state delta are in the session already. The server has announced the
     /// task as submitted; the agent announces that it works, and sends artifacts.
     ///

@@ -87,7 +87,7 @@ impl Agent {
         mut request: SendMessageRequest,
         extensions: &[ExtensionUri],
     ) -> anyhow::Result<Answer> {
-        let interface = self.interface()?;
+        let interface = interface(&self.card)?;
         let url = Url::parse(&interface.url)
             .with_context(|| format!("the agent card's interface URL {:?} is not a URL", interface.url))?;
         request.tenant.clone_from(&interface.tenant);
@@ -99,25 +99,6 @@ impl Agent {
         }
         let response = post.send().await.map_err(|error| unreachable(&url, error))?;
         Ok(Answer::new(url, response))
-    }
-
-    /// The preferred one among the interfaces that this client speaks. Some agents do not say which version theirs
-    /// has; those are taken at their word that they speak A2A.
-    fn interface(&self) -> anyhow::Result<&AgentInterface> {
-        let interfaces = &self.card.supported_interfaces;
-        let speaks = |interface: &&AgentInterface| {
-            let version = interface.protocol_version.as_str();
-            let is_current = version.strip_prefix(VERSION).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-            interface.protocol_binding == "JSONRPC" && (is_current || version.is_empty())
-        };
-        interfaces.iter().find(speaks).ok_or_else(|| {
-            let offered = interfaces.iter().map(|interface| {
-                format!("{} {} at {}", interface.protocol_binding, interface.protocol_version, interface.url)
-            });
-            let offered = offered.collect::<Vec<_>>().join(", ");
-            let offered = if offered.is_empty() { "none" } else { &offered };
-            anyhow!("the agent has no JSONRPC interface of A2A version {VERSION}; its card lists: {offered}")
-        })
     }
 }
 
@@ -153,9 +134,28 @@ fn card_url(address: &str) -> anyhow::Result<Url> {
     Ok(url)
 }
 
+/// The preferred one among the interfaces that this client speaks. Some agents do not say which version theirs
+/// has; those are taken at their word that they speak A2A.
+fn interface(card: &AgentCard) -> anyhow::Result<&AgentInterface> {
+    let interfaces = &card.supported_interfaces;
+    let speaks = |interface: &&AgentInterface| {
+        let version = interface.protocol_version.as_str();
+        let is_current = version.strip_prefix(VERSION).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        interface.protocol_binding == "JSONRPC" && (is_current || version.is_empty())
+    };
+    interfaces.iter().find(speaks).ok_or_else(|| {
+        let offered = interfaces.iter().map(|interface| {
+            format!("{} {} at {}", interface.protocol_binding, interface.protocol_version, interface.url)
+        });
+        let offered = offered.collect::<Vec<_>>().join(", ");
+        let offered = if offered.is_empty() { "none" } else { &offered };
+        anyhow!("the agent has no JSONRPC interface of A2A version {VERSION}; its card lists: {offered}")
+    })
+}
+
 fn unreachable(url: &Url, error: reqwest::Error) -> anyhow::Error {
     let problem = if error.is_connect() {
-        format!("cannot connect to {url}; is the agent running there?")
+        format!("cannot connect to {url}, check that the agent runs there")
     } else if error.is_timeout() {
         format!("{url} did not answer in time")
     } else {
@@ -166,7 +166,42 @@ fn unreachable(url: &Url, error: reqwest::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::card_url;
+    use annex_protocol::{AgentCard, AgentInterface};
+
+    use super::{card_url, interface};
+
+    fn card(interfaces: &[(&str, &str)]) -> AgentCard {
+        let interfaces = interfaces.iter().enumerate().map(|(index, (binding, version))| AgentInterface {
+            url: format!("http://a.example/{index}"),
+            protocol_binding: (*binding).to_owned(),
+            protocol_version: (*version).to_owned(),
+            tenant: None,
+        });
+        AgentCard { supported_interfaces: interfaces.collect(), ..AgentCard::default() }
+    }
+
+    #[test]
+    fn the_first_json_rpc_interface_of_the_version_is_taken() {
+        let check = |interfaces: &[(&str, &str)], expected: &str| {
+            assert_eq!(interface(&card(interfaces)).unwrap().url, expected);
+        };
+        check(&[("GRPC", "1.0"), ("JSONRPC", "0.3"), ("JSONRPC", "1.0"), ("JSONRPC", "1.0")], "http://a.example/2");
+        check(&[("JSONRPC", "1.0.1")], "http://a.example/0");
+        check(&[("JSONRPC", "")], "http://a.example/0");
+    }
+
+    #[test]
+    fn without_such_an_interface_the_error_lists_those_on_the_card() {
+        let check = |interfaces: &[(&str, &str)], expected: &str| {
+            let error = interface(&card(interfaces)).unwrap_err().to_string();
+            assert!(error.contains("JSONRPC interface of A2A version 1.0") && error.contains(expected), "{error}");
+        };
+        check(&[], "none");
+        check(
+            &[("JSONRPC", "1.01"), ("GRPC", "1.0")],
+            "JSONRPC 1.01 at http://a.example/0, GRPC 1.0 at http://a.example/1",
+        );
+    }
 
     #[test]
     fn the_card_is_at_the_well_known_path_below_the_base_url() {
@@ -177,7 +212,10 @@ mod tests {
 
     #[test]
     fn a_url_that_ends_in_json_is_the_card_itself() {
-        assert_eq!(card_url("http://a.example/my/card.json?v=1").unwrap().as_str(), "http://a.example/my/card.json?v=1");
+        assert_eq!(
+            card_url("http://a.example/my/card.json?v=1").unwrap().as_str(),
+            "http://a.example/my/card.json?v=1"
+        );
     }
 
     #[test]

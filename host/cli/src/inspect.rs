@@ -18,8 +18,10 @@ use report::Report;
 
 /// Show what a component is, what it needs and how to install it.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  annex inspect state-injection\n  annex inspect ./my-extension.wasm\n\nThe component \
-                        is loaded as `annex serve` loads it, without parameters and with the grants that it needs.")]
+#[command(
+    after_help = "Examples:\n  annex inspect state-injection\n  annex inspect ./my-extension.wasm\n\nThe component \
+                        is loaded as `annex serve` loads it, without parameters and with the grants that it needs."
+)]
 pub(crate) struct Inspect {
     /// A path, or the bare name of a component that ships with Annex
     component: String,
@@ -32,7 +34,10 @@ impl Inspect {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
         let path = locations.component(&self.component);
-        let bytes = fs::read(&path).with_context(|| format!("cannot read the component {}", path.display()))?;
+        let bytes = fs::read(&path).with_context(|| {
+            let rule = "a name without `/` and `.` is one that ships with Annex";
+            format!("cannot read the component {} ({rule})", path.display())
+        })?;
         let inspection = Inspection::of(&bytes).with_context(|| format!("{} is refused", path.display()))?;
         let trial = trial::load(&bytes).await?;
         let report = Report::new(&path, &self.in_config(&path, &locations), &inspection, &trial);

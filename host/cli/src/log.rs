@@ -4,7 +4,7 @@
 use std::env;
 use std::io::{self, IsTerminal};
 
-use anyhow::Context;
+use anyhow::anyhow;
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging for the rest of the process.
@@ -26,7 +26,7 @@ fn filter() -> anyhow::Result<EnvFilter> {
         return Ok(EnvFilter::new("info"));
     };
     let text = value.to_string_lossy();
-    EnvFilter::try_new(&text).with_context(|| {
-        format!("ANNEX_LOG={text} is not a log filter; write a level (error, warn, info, debug, trace) or target=level")
+    EnvFilter::try_new(&text).map_err(|error| {
+        anyhow!("ANNEX_LOG={text} is not a log filter; write a level, such as debug, or target=level: {error}")
     })
 }

@@ -18,10 +18,12 @@ use transcript::Transcript;
 
 /// Send a message to an agent and print its answer.
 #[derive(Args)]
-#[command(after_help = "Example:\n  annex send http://127.0.0.1:9999 \"Who am I and what is my email?\" \\\n    --state \
+#[command(
+    after_help = "Example:\n  annex send http://127.0.0.1:9999 \"Who am I and what is my email?\" \\\n    --state \
                         '{\"user_info\":{\"name\":\"Ada\",\"role\":\"Engineer\",\"email\":\"ada@example.com\"}}'\n\nThe \
                         agent's words go to standard output, remarks about the task to standard error. A task that \
-                        fails, is rejected or is canceled ends the command with exit code 1.")]
+                        fails, is rejected or is canceled ends the command with exit code 1."
+)]
 pub(crate) struct Send {
     /// The agent's base URL, or the URL of its card, which ends in .json
     #[arg(value_name = "URL")]
@@ -119,7 +121,7 @@ impl Send {
         let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);
         let missing = declared.map(|extension| &extension.uri).filter(|uri| !self.extensions.contains(uri));
         let options: String = missing.map(|uri| format!("\n  --extension {uri}")).collect();
-        if options.is_empty() { error } else { anyhow::anyhow!("{error}\nadd to this command:{options}") }
+        if options.is_empty() { error } else { anyhow::anyhow!("{error:#}\nadd to this command:{options}") }
     }
 }
 

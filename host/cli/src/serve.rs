@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::agent::takes_state;
 use crate::log;
 
 /// Serve an agent with its extensions.
@@ -28,7 +29,8 @@ impl Serve {
         let config = Config::read(&self.config)?;
         let server = Server::bind(config).await?;
         let locations = locations(&self.config);
-        server.run(&locations, |app| announce(app, &mut io::stdout().lock()), shutdown()).await?;
+        let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
+        server.run(load, |app| announce(app, &mut io::stdout().lock()), shutdown()).await?;
         Ok(())
     }
 }
@@ -83,7 +85,7 @@ fn suggestion(app: &App) -> String {
     let mut command = format!("{executable} send {} \"Who am I and what is my email?\"", app.base_url());
     for extension in app.installed().iter().filter(|extension| extension.is_required()) {
         command.push_str(&format!(" \\\n    --extension {}", extension.uri()));
-        if extension.card().params.as_ref().is_some_and(|params| params.contains_key("state_schema")) {
+        if takes_state(extension.card()) {
             let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
             command.push_str(&format!(" \\\n    --state '{state}'"));
         }

@@ -140,7 +140,10 @@ pub fn params<T: DeserializeOwned>(params: &Json) -> Result<T, A2aError> {
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let path = error.path().to_string();
             let field = if path == "." { String::new() } else { path };
-            A2aError::invalid_field(field, error.inner().to_string())
+            // The position counts from the start of the params, not of the body, and the path says it better.
+            let text = error.inner().to_string();
+            let description = text.rsplit_once(" at line ").map_or(text.as_str(), |(description, _)| description);
+            A2aError::invalid_field(field, description)
         })
     })
 }

@@ -11,6 +11,9 @@ use crate::hook::Hook;
 /// The largest component file that this host reads: 32 MiB.
 pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
 
+/// How every WebAssembly file begins.
+const MAGIC: &[u8] = b"\0asm";
+
 /// What a component's type says about it.
 #[derive(Clone, Debug)]
 pub struct Inspection {
@@ -98,6 +101,9 @@ impl Import {
 
 /// The names of a component's own imports and exports, not those of components inside it.
 fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
+    if !bytes.starts_with(MAGIC) {
+        return Err(LoadError::NotAComponent { reason: "the file does not begin as WebAssembly does".to_owned() });
+    }
     let malformed = |error: wasmparser::BinaryReaderError| LoadError::NotAComponent { reason: error.to_string() };
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut depth = 0_usize;

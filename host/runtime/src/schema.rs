@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
+mod strict;
+
 /// Schemas longer than this are refused.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 /// Validators kept per extension; the oldest goes first.
@@ -35,8 +37,7 @@ impl Schemas {
     /// All violations, up to a bound. An error means that the schema or the instance cannot be used at all.
     pub(crate) fn validate(&self, schema: &str, instance: &str) -> Result<Vec<Violation>, String> {
         let validator = self.compile(schema)?;
-        let instance: Value =
-            serde_json::from_str(instance).map_err(|error| format!("the instance is not usable JSON: {error}"))?;
+        let instance = strict::parse(instance).map_err(|error| format!("the instance is not usable JSON: {error}"))?;
         if validator.is_valid(&instance) {
             return Ok(Vec::new());
         }
@@ -109,6 +110,15 @@ mod tests {
         for reference in ["https://example.com/schema.json", "file:///etc/passwd"] {
             let schema = format!(r#"{{"$ref": "{reference}"}}"#);
             assert!(Schemas::default().compile(&schema).is_err(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_cannot_hide_a_value_from_validation() {
+        let schema = r#"{"properties": {"user": {"properties": {"email": {"format": "email"}}}}}"#;
+        for instance in [r#"{"user": {"email": "<evil>", "email": "a@b.cc"}}"#, r#"{"user": 1, "user": {}}"#] {
+            let error = Schemas::default().validate(schema, instance).expect_err("not usable");
+            assert!(error.contains("twice"), "{error}");
         }
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn of_session(error: SessionError) -> A2aError {
     match error {
         SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: format!("{error}; try again") },
         SessionError::StateTooLarge { .. } => A2aError::invalid_params(error.to_string()),
-        SessionError::InvalidContextId { .. } => A2aError::invalid_params(format!("message.contextId: {error}")),
+        SessionError::InvalidContextId { .. } => A2aError::invalid_field("message.contextId", error.to_string()),
         SessionError::NotFound { .. }
         | SessionError::AlreadyExists { .. }
         | SessionError::Stale { .. }

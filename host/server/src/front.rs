@@ -30,13 +30,17 @@ impl fmt::Display for Phase {
 }
 
 /// The app, once it is loaded, and whether it still takes requests.
-#[derive(Default)]
 pub(crate) struct Front {
+    pub(crate) max_body_bytes: usize,
     app: OnceLock<App>,
     draining: AtomicBool,
 }
 
 impl Front {
+    pub(crate) fn new(max_body_bytes: usize) -> Self {
+        Self { max_body_bytes, app: OnceLock::new(), draining: AtomicBool::new(false) }
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         if self.draining.load(Ordering::Relaxed) {
             Phase::Draining

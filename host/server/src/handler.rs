@@ -91,8 +91,8 @@ impl RequestHandler {
         let record = self.tasks.get(task_id)?;
         let context_id = record.context_id().clone();
         if message.context_id.as_ref().is_some_and(|named| *named != context_id) {
-            let reason = format!("message.contextId is not the context of task {task_id}; leave it out or send that one");
-            return Err(A2aError::invalid_params(reason));
+            let description = format!("is not the context of task {task_id}; leave it out");
+            return Err(A2aError::invalid_field("message.contextId", description));
         }
         let target = Target { context_id, task_id: task_id.clone(), record: Some(record) };
         target.check_open()?;
@@ -209,7 +209,7 @@ fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
 fn check_tenant(tenant: Option<&str>) -> Result<(), A2aError> {
     match tenant {
         None | Some("") => Ok(()),
-        Some(tenant) => Err(A2aError::invalid_params(format!("tenant: {tenant:?} is not known here; leave it out"))),
+        Some(tenant) => Err(A2aError::invalid_field("tenant", format!("{tenant:?} is not known here; leave it out"))),
     }
 }
 

@@ -21,7 +21,8 @@ pub(crate) const JSONRPC_PATH: &str = "/a2a/jsonrpc";
 pub(crate) const CARD_PATH: &str = "/.well-known/agent-card.json";
 
 /// All routes of the server.
-pub(crate) fn router(front: Arc<Front>, max_body_bytes: usize) -> Router {
+pub(crate) fn router(front: Arc<Front>) -> Router {
+    let max_body_bytes = front.max_body_bytes;
     Router::new()
         .route(JSONRPC_PATH, post(json_rpc))
         .route(CARD_PATH, get(agent_card))
@@ -40,7 +41,7 @@ async fn json_rpc(
 ) -> Response {
     let body = match body {
         Ok(body) => body,
-        Err(rejection) => return unreadable(&rejection),
+        Err(rejection) => return unreadable(&rejection, front.max_body_bytes),
     };
     match front.handler() {
         Ok(handler) => jsonrpc::answer(handler, &headers, &uri, &body).await,
@@ -48,10 +49,13 @@ async fn json_rpc(
     }
 }
 
-/// A body that is too large or broke off.
-fn unreadable(rejection: &BytesRejection) -> Response {
-    let error = A2aError::InvalidRequest { reason: format!("the body cannot be read: {rejection}") };
-    (rejection.status(), jsonrpc::failure(&RequestId::Null, &error)).into_response()
+/// A body that is too large or broke off. The HTTP status says so too, for whatever stands in between.
+fn unreadable(rejection: &BytesRejection, limit: usize) -> Response {
+    let reason = match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => format!("the body is larger than {limit} bytes, the most that is read here"),
+        _ => "the body broke off".to_owned(),
+    };
+    (rejection.status(), jsonrpc::failure(&RequestId::Null, &A2aError::InvalidRequest { reason })).into_response()
 }
 
 fn unavailable(phase: Phase) -> Response {

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, AppError, Locations};
+use crate::app::{App, AppError};
 use crate::config::Config;
 use crate::front::Front;
 use crate::routes;
@@ -64,24 +64,24 @@ impl Server {
         self.address
     }
 
-    /// Loads the app while `/livez` and `/readyz` already answer, calls `ready`, serves until `shutdown` resolves, and
-    /// drains: running turns get the configured time, then they end as failed.
+    /// Calls `load` with the config and the base URL while `/livez` and `/readyz` already answer, then `ready`, serves
+    /// until `shutdown` resolves, and drains: running turns get the configured time, then they end as failed.
     ///
     /// # Errors
     /// When the app cannot be loaded or the listener fails.
     pub async fn run(
         self,
-        locations: &Locations,
+        load: impl AsyncFnOnce(&Config, &str) -> Result<App, AppError>,
         ready: impl FnOnce(&App),
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let front = Arc::new(Front::default());
+        let front = Arc::new(Front::new(self.config.server.max_body_bytes));
         let closed = CancellationToken::new();
-        let router = routes::router(Arc::clone(&front), self.config.server.max_body_bytes);
+        let router = routes::router(Arc::clone(&front));
         let serving = axum::serve(self.listener, router).with_graceful_shutdown(closed.clone().cancelled_owned());
         let mut serving = tokio::spawn(serving.into_future());
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
-        let app = front.open(App::load(&self.config, locations, &base_url).await?);
+        let app = front.open(load(&self.config, &base_url).await?);
         ready(app);
         tokio::select! {
             ended = &mut serving => return finished(ended),

@@ -74,7 +74,8 @@ impl Turn {
         self.end(ending, events).await;
     }
 
-    async fn deliver(&mut self, event: AgentEvent) -> Result<(), A2aError> {
+    async fn deliver(&mut self, mut event: AgentEvent) -> Result<(), A2aError> {
+        self.agent.before_event(&self.context.session, &mut event);
         match event {
             AgentEvent::Message(message) => self.answer(message).await,
             AgentEvent::Status { state, message } => self.status(state, message).await,

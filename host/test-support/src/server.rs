@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annex_server::{Config, Locations, Server};
+use annex_server::{App, Config, Locations, Server};
 use anyhow::Context;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -30,12 +30,13 @@ impl TestServer {
         let (shutdown, shut_down) = oneshot::channel();
         let (ready, became_ready) = oneshot::channel();
         let running = tokio::spawn(async move {
-            let announce = |_: &annex_server::App| {
+            let announce = |_: &App| {
                 let _ = ready.send(());
             };
             // A test that drops the server wants it to stop.
             let stop = async { drop(shut_down.await) };
-            server.run(&locations(), announce, stop).await.map_err(anyhow::Error::from)
+            let load = async |config: &Config, url: &str| App::load(config, &locations(), url).await;
+            server.run(load, announce, stop).await.map_err(anyhow::Error::from)
         });
         if became_ready.await.is_err() {
             running.await??;

@@ -103,7 +103,11 @@ impl Answer {
                 return Ok(None);
             };
             self.events.extend(self.decoder.push(&chunk));
-            ensure!(self.decoder.pending() <= MAX_BYTES, "an event of the stream {} exceeds {MAX_BYTES} bytes", self.url);
+            ensure!(
+                self.decoder.pending() <= MAX_BYTES,
+                "an event of the stream {} exceeds {MAX_BYTES} bytes",
+                self.url
+            );
         }
     }
 }

@@ -5,6 +5,8 @@ use std::fmt::{self, Write};
 use super::report::{AccessReport, DescriptorReport, Report};
 use crate::pretty::pretty;
 
+const NAME_WIDTH: usize = 15;
+
 pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     let mut text = String::new();
     row(&mut text, "file", &report.file)?;
@@ -17,7 +19,10 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
         describe(&mut text, descriptor)?;
     }
     if let Some(problem) = &report.problem {
-        writeln!(text, "\nIt was refused when loaded without parameters, so it could not say what it is:\n  {problem}")?;
+        writeln!(
+            text,
+            "\nIt was refused when loaded without parameters, so it could not say what it is:\n  {problem}"
+        )?;
     }
     if let Some(config) = &report.config {
         writeln!(text, "\nFor the config:\n\n{}", config.trim_end())?;
@@ -25,8 +30,10 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
+/// Lines after the first one of the value stand below it.
 fn row(text: &mut String, name: &str, value: &str) -> fmt::Result {
-    writeln!(text, "{name:<14} {value}")
+    let value = value.replace('\n', &format!("\n{:NAME_WIDTH$}", ""));
+    writeln!(text, "{name:NAME_WIDTH$}{value}")
 }
 
 fn imports(text: &mut String, report: &Report) -> fmt::Result {
@@ -52,7 +59,7 @@ fn describe(text: &mut String, descriptor: &DescriptorReport) -> fmt::Result {
     row(text, "name", &descriptor.name)?;
     row(text, "version", &descriptor.version)?;
     row(text, "description", &descriptor.description)?;
-    row(text, "metadata keys", &listed(&descriptor.metadata_keys))?;
+    row(text, "metadata keys", &descriptor.metadata_keys.join("\n"))?;
     row(text, "depends on", &listed(&descriptor.depends_on))?;
     let form = if descriptor.payload && !descriptor.events.is_empty() { ", as JSON" } else { "" };
     row(text, "events", &format!("{}{form}", listed(&descriptor.events)))?;

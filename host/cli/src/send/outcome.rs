@@ -1,8 +1,6 @@
 //! What is known of the task when the answer is over.
 
-use annex_protocol::{
-    ContextId, ExtensionUri, Message, Metadata, StreamResponse, Task, TaskId, TaskState, TaskStatus,
-};
+use annex_protocol::{ContextId, ExtensionUri, Message, Metadata, StreamResponse, Task, TaskId, TaskState, TaskStatus};
 use anyhow::{bail, ensure};
 
 use super::state;
@@ -74,7 +72,7 @@ impl Outcome {
             output::note(&format!("task     {task}  {}", self.status.state));
         }
         if let Some(context) = &self.context {
-            output::note(&format!("context  {context}  (--context {context} continues the conversation)"));
+            output::note(&format!("context  {context}  (continue it with --context)"));
         }
         for uri in active {
             output::note(&format!("active   {uri}"));

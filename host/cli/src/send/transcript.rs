@@ -76,10 +76,14 @@ impl Transcript {
     }
 }
 
+/// The last state stands in the summary anyway.
 fn progress(status: &TaskStatus) {
     let text = status.message.as_ref().map(Message::text).unwrap_or_default();
-    let separator = if text.is_empty() { "" } else { ": " };
-    output::note(&format!("{}{separator}{text}", status.state));
+    match (status.state, text.as_str()) {
+        (TaskState::Completed, "") => {}
+        (state, "") => output::note(state.name()),
+        (state, text) => output::note(&format!("{state}: {text}")),
+    }
 }
 
 fn text(part: &Part) -> String {

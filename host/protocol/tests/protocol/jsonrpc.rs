@@ -86,7 +86,7 @@ fn a_parameter_that_does_not_fit_is_named() {
         let A2aError::InvalidParams { violations } = error else { panic!("{error:?}") };
         assert_eq!(violations.len(), 1);
         assert_eq!(violations[0].field, field, "{json}: {violations:?}");
-        assert!(violations[0].description.contains(" at line 1 column "), "{violations:?}");
+        assert!(!violations[0].description.contains(" at line "), "{violations:?}");
     }
 }
 
@@ -111,7 +111,7 @@ fn wire_form_of_a_failure() {
 fn wire_form_of_invalid_parameters() {
     let params = Json::parse(r#"{"message":{"role":"user"}}"#.to_owned()).unwrap();
     let error = jsonrpc::params::<SendMessageRequest>(&params).unwrap_err();
-    assert_snapshot!(jsonrpc::failure(&RequestId::Number("1".to_owned()), &error), @r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"invalid parameters: message.role: unknown Role `user`, expected one of `ROLE_UNSPECIFIED`, `ROLE_USER`, `ROLE_AGENT` at line 1 column 25","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS","domain":"a2a-protocol.org"},{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"message.role","description":"unknown Role `user`, expected one of `ROLE_UNSPECIFIED`, `ROLE_USER`, `ROLE_AGENT` at line 1 column 25"}]}]}}"#);
+    assert_snapshot!(jsonrpc::failure(&RequestId::Number("1".to_owned()), &error), @r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"invalid parameters: message.role: unknown Role `user`, expected one of `ROLE_UNSPECIFIED`, `ROLE_USER`, `ROLE_AGENT`","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS","domain":"a2a-protocol.org"},{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"message.role","description":"unknown Role `user`, expected one of `ROLE_UNSPECIFIED`, `ROLE_USER`, `ROLE_AGENT`"}]}]}}"#);
 }
 
 #[test]

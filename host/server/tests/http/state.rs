@@ -84,6 +84,21 @@ async fn each_violation_is_named_by_pointer_and_the_stored_state_stays() {
 }
 
 #[tokio::test]
+async fn a_key_that_comes_twice_is_refused_at_any_depth() {
+    let server = specialist("").await;
+    let user = r#"{"name":"Ada","role":"x","email":"a@example.com"}"#;
+    let twice = [
+        (format!(r#"{{"user_info":{user},"a":1,"a":2}}"#), "/a"),
+        (format!(r#"{{"user_info":{{"x":1}},"user_info":{user}}}"#), "/user_info"),
+        (r#"{"user_info":{"name":"<evil>","name":"Ada","role":"x","email":"a@example.com"}}"#.to_owned(), ""),
+    ];
+    for (state, place) in twice {
+        let reply = server.say(QUESTION).state(&state).send().await.expect("a reply");
+        assert_eq!((reply.code(), reply.violations()), (-32_602, vec![pointer(place)]), "{state}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn later_state_replaces_key_by_key_and_null_is_a_value() {
     let server = agent("N={name?} L={lang?} O={o?}", &state_injection(READ)).await;
     let turns = [

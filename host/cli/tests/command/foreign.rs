@@ -1,0 +1,110 @@
+//! `annex send` against agents that answer otherwise than Annex does.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use anyhow::Result;
+
+use crate::support::{Run, run};
+
+const JSON: &str = "200 OK\r\ncontent-type: application/json";
+const EVENT_STREAM: &str = "200 OK\r\ncontent-type: text/event-stream";
+
+/// Sends a message to an agent that gives one answer, whatever it is asked.
+fn send(head: &'static str, body: &'static str, options: &[&str]) -> Result<Run> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let interface = format!(r#"{{"url":"{url}/a2a","protocolBinding":"JSONRPC"}}"#);
+    let card =
+        format!(r#"{{"name":"Foreign","supportedInterfaces":[{interface}],"capabilities":{{"streaming":true}}}}"#);
+    thread::spawn(move || {
+        answer(listener.accept()?.0, JSON, &card)?;
+        answer(listener.accept()?.0, head, body)
+    });
+    run(["send", &url, "hello"].iter().chain(options))
+}
+
+/// Reads one request in full and closes the connection after the answer.
+fn answer(mut connection: TcpStream, head: &str, body: &str) -> Result<()> {
+    let mut reader = BufReader::new(&mut connection);
+    let (mut line, mut length) = (String::new(), 0);
+    while reader.read_line(&mut line)? > 2 {
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse()?;
+        }
+        line.clear();
+    }
+    reader.read_exact(&mut vec![0; length])?;
+    write!(connection, "HTTP/1.1 {head}\r\nconnection: close\r\n\r\n{body}")?;
+    Ok(())
+}
+
+#[test]
+fn a_direct_message_is_the_answer_with_all_of_its_parts() -> Result<()> {
+    let body = r#"{"jsonrpc":"2.0","id":1,"result":{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[
+        {"text":"Here:"},{"data":{"n":1.0}},{"url":"https://a.example/f","filename":"f.txt"},{"raw":"AAAA"}]}}}"#;
+    let run = send(JSON, body, &[])?;
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    assert_eq!(run.out, "Here:\n{\n  \"n\": 1.0\n}\n[f.txt: https://a.example/f]\n[file: 4 characters of base64]\n");
+    Ok(())
+}
+
+#[test]
+fn a_task_that_waits_says_how_to_continue_it() -> Result<()> {
+    let body = r#"{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"t-1","contextId":"c-1","status":{
+        "state":"TASK_STATE_INPUT_REQUIRED","message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"Which one?"}]}}}}}"#;
+    let run = send(JSON, body, &[])?;
+    assert_eq!((run.code, run.out.as_str()), (Some(0), "Which one?\n"));
+    assert!(run.err.contains("--task t-1"), "{}", run.err);
+    Ok(())
+}
+
+#[test]
+fn a_task_that_fails_ends_the_command_with_the_words_of_the_agent() -> Result<()> {
+    let body = r#"{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"t-1","contextId":"c-1","status":{
+        "state":"TASK_STATE_FAILED","message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"out of luck"}]}}}}}"#;
+    for options in [&[][..], &["--json"]] {
+        let run = send(JSON, body, options)?;
+        assert_eq!(run.code, Some(1));
+        assert!(run.err.contains("TASK_STATE_FAILED: out of luck"), "{}", run.err);
+        assert_eq!(run.out.is_empty(), options.is_empty(), "{}", run.out);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_stream_that_stops_before_the_task_does_is_an_error() -> Result<()> {
+    let body = "data: {\"result\":{\"statusUpdate\":{\"taskId\":\"t\",\"contextId\":\"c\",\r\ndata: \"status\":\
+                {\"state\":\"TASK_STATE_WORKING\"}}}}\r\n\r\n";
+    let run = send(EVENT_STREAM, body, &["--stream"])?;
+    assert_eq!(run.code, Some(1));
+    assert!(run.err.contains("ended too early") && run.err.contains("TASK_STATE_WORKING"), "{}", run.err);
+    Ok(())
+}
+
+#[test]
+fn an_error_in_the_middle_of_a_stream_is_the_error_of_the_agent() -> Result<()> {
+    let body = ": hello\n\ndata: {\"error\":{\"code\":-32603,\"message\":\"broken\"}}\n\n";
+    let run = send(EVENT_STREAM, body, &["--stream"])?;
+    assert_eq!(run.code, Some(1));
+    assert!(run.err.contains("error -32603: broken"), "{}", run.err);
+    Ok(())
+}
+
+#[test]
+fn an_answer_that_is_not_a2a_is_quoted() -> Result<()> {
+    let cases = [
+        ("502 Bad Gateway", "<h1>no upstream</h1>", "502 Bad Gateway: <h1>no upstream</h1>"),
+        ("503 Service Unavailable", r#"{"error":{"code":-32000,"message":"starting"}}"#, "error -32000: starting"),
+        (JSON, "hello", "something else than JSON-RPC: hello"),
+        (JSON, r#"{"jsonrpc":"2.0","id":1}"#, "neither `result` nor `error`"),
+        (JSON, r#"{"jsonrpc":"2.0","id":1,"result":{"id":"t-1"}}"#, "not one that A2A defines"),
+    ];
+    for (head, body, expected) in cases {
+        let run = send(head, body, &[])?;
+        assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+        assert!(run.err.contains(expected), "{expected}: {}", run.err);
+    }
+    Ok(())
+}

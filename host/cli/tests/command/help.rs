@@ -1,0 +1,25 @@
+//! Help texts and wrong usage.
+
+use anyhow::Result;
+
+use crate::support::run;
+
+#[test]
+fn each_help_text_shows_an_example() -> Result<()> {
+    for command in ["serve", "send", "card", "inspect"] {
+        let run = run([command, "--help"])?;
+        assert_eq!(run.code, Some(0));
+        assert!(run.out.contains(&format!("  annex {command} ")), "{}", run.out);
+    }
+    Ok(())
+}
+
+#[test]
+fn wrong_usage_ends_with_exit_code_2() -> Result<()> {
+    let spaced = ["send", "http://127.0.0.1:1", "hello", "--extension", "not a uri"];
+    for arguments in [&[][..], &["send"], &["inspect"], &["unknown"], &spaced] {
+        let run = run(arguments)?;
+        assert_eq!(run.code, Some(2), "{arguments:?}: {}", run.err);
+    }
+    Ok(())
+}

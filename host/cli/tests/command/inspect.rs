@@ -1,0 +1,77 @@
+//! `annex inspect`
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::support::{STATE_URI, run};
+
+/// The imports from WASI that no shipped component goes without.
+const HARMLESS: [&str; 2] = ["wasi:logging/", "wasi:config/"];
+
+fn wasi_imports(component: &str) -> Result<Vec<String>> {
+    let report: Value = serde_json::from_str(&run(["inspect", component, "--json"])?.out)?;
+    let imports = report.get("imports").and_then(Value::as_array).into_iter().flatten();
+    let imports = imports.filter_map(|import| import.get("name").and_then(Value::as_str));
+    let remarkable = imports.filter(|name| name.starts_with("wasi:"));
+    Ok(remarkable.filter(|name| !HARMLESS.iter().any(|start| name.starts_with(start))).map(str::to_owned).collect())
+}
+
+#[test]
+fn shipped_components_import_nothing_of_wasi_that_they_do_not_need() -> Result<()> {
+    assert_eq!(wasi_imports("state-injection")?, Vec::<String>::new());
+    assert_eq!(wasi_imports("timestamp")?, ["wasi:clocks/wall-clock@0.2.12"]);
+    Ok(())
+}
+
+#[test]
+fn a_report_says_what_the_component_is_and_how_to_install_it() -> Result<()> {
+    let run = run(["inspect", "state-injection"])?;
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    let expected = [
+        "sha256:",
+        "annex:extension@0.1.0",
+        "descriptor, card, activation, state, response",
+        "needs session-state = { read = true }",
+        STATE_URI,
+        "state_schema",
+        "[[extension]]\ncomponent = \"state-injection\"\n\n[extension.grants]\nsession-state = { read = true }\n",
+    ];
+    for expected in expected {
+        assert!(run.out.contains(expected), "{expected}: {}", run.out);
+    }
+    Ok(())
+}
+
+#[test]
+fn json_output_is_one_object_with_the_schema_as_json() -> Result<()> {
+    let report: Value = serde_json::from_str(&run(["inspect", "timestamp", "--json"])?.out)?;
+    assert_eq!(report["imports"][3]["grant"], "clock = true");
+    assert_eq!(report["descriptor"]["parameter_schema"]["type"], "object");
+    assert_eq!(report["problem"], Value::Null);
+    Ok(())
+}
+
+#[test]
+fn a_component_of_ones_own_is_named_by_its_absolute_path() -> Result<()> {
+    let component = Path::new(annex_components::HELLO_EXTENSION);
+    let folder = tempfile::tempdir()?;
+    let copy = folder.path().join("my \"own\".wasm");
+    fs::copy(component, &copy)?;
+    let report: Value = serde_json::from_str(&run(["inspect".as_ref(), copy.as_os_str(), "--json".as_ref()])?.out)?;
+    let config: toml::Value = toml::from_str(report["config"].as_str().unwrap_or_default())?;
+    assert_eq!(config["extension"][0]["component"].as_str().map(Path::new), Some(copy.canonicalize()?.as_path()));
+    Ok(())
+}
+
+#[test]
+fn what_is_no_component_is_an_error_that_names_the_file() -> Result<()> {
+    for file in ["nowhere", "./nowhere.wasm", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")] {
+        let run = run(["inspect", file])?;
+        assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+        assert!(run.err.contains(file), "{file}: {}", run.err);
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! `annex send` and `annex card` against a server.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::support::{STATE, STATE_URI, Server, annex, run, specialist};
+
+const QUESTION: &str = "Who am I and what is my email?";
+const ANSWER: &str = "You are Ada and your email is ada@example.com.\n";
+
+#[test]
+fn a_naive_call_fails_and_names_the_missing_extension_as_an_option() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let run = run(["send", &server.url, QUESTION])?;
+    assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+    assert!(run.err.contains("-32008"), "{}", run.err);
+    assert!(run.err.contains(&format!("--extension {STATE_URI}")), "{}", run.err);
+    Ok(())
+}
+
+#[test]
+fn state_activates_the_extension_and_the_answer_is_all_of_standard_output() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let run = run(["send", &server.url, QUESTION, "--state", STATE])?;
+    assert_eq!((run.code, run.out.as_str()), (Some(0), ANSWER), "{}", run.err);
+    assert!(run.err.contains(&format!("active   {STATE_URI}")), "{}", run.err);
+    assert!(run.err.contains("\"last_answer\""), "the returned state is shown: {}", run.err);
+    Ok(())
+}
+
+#[test]
+fn a_conversation_continues_in_its_context_without_sending_the_state_again() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let first = run(["send", &server.url, QUESTION, "--state", STATE])?;
+    let line = first.err.lines().find(|line| line.starts_with("context")).context("no context line")?;
+    let context = line.split_whitespace().nth(1).context("no context id")?;
+    let second = run(["send", &server.url, QUESTION, "--extension", STATE_URI, "--context", context])?;
+    assert_eq!((second.code, second.out.as_str()), (Some(0), ANSWER), "{}", second.err);
+    assert!(second.err.contains(context), "{}", second.err);
+    Ok(())
+}
+
+#[test]
+fn a_streamed_answer_reads_like_a_whole_one() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let run = run(["send", &server.url, "tell me a story", "--stream", "--state", STATE])?;
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    assert_eq!(run.out, "Once upon a time an agent met Ada, listened, remembered every word, and answered well.\n");
+    assert!(run.err.contains("TASK_STATE_WORKING"), "{}", run.err);
+    Ok(())
+}
+
+#[test]
+fn json_output_is_the_result_and_nothing_else() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let whole = run(["send", &server.url, QUESTION, "--json", "--state", STATE])?;
+    let result: Value = serde_json::from_str(&whole.out)?;
+    assert_eq!(result["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+
+    let streamed = run(["send", &server.url, QUESTION, "--json", "--stream", "--state", STATE])?;
+    let events = streamed.out.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    assert!(events.len() > 2, "{}", streamed.out);
+    assert_eq!(events[events.len() - 1]["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!((whole.err, streamed.err), (String::new(), String::new()));
+    Ok(())
+}
+
+#[test]
+fn a_violation_of_the_state_schema_is_named_with_its_place() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":7}}"#;
+    for mode in ["--json", "--stream"] {
+        let run = run(["send", &server.url, QUESTION, mode, "--state", state])?;
+        assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+        assert!(run.err.contains("-32602") && run.err.contains("user_info/email"), "{}", run.err);
+    }
+    Ok(())
+}
+
+#[test]
+fn state_is_read_from_a_file() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("state.json");
+    fs::write(&file, STATE)?;
+    let run = run(["send", &server.url, QUESTION, "--state", &format!("@{}", file.display())])?;
+    assert_eq!((run.code, run.out.as_str()), (Some(0), ANSWER), "{}", run.err);
+    Ok(())
+}
+
+#[test]
+fn unusable_state_is_refused_before_anything_is_sent() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let missing = format!("@{}/missing.json", folder.path().display());
+    let cases = [(missing.as_str(), "missing.json"), ("[1]", "must be a JSON object"), ("{", "must be a JSON object")];
+    for (state, expected) in cases {
+        // Nothing listens there, so a request would fail with another error.
+        let run = run(["send", "http://127.0.0.1:1", QUESTION, "--state", state])?;
+        assert_eq!(run.code, Some(1));
+        assert!(run.err.contains(expected) && !run.err.contains("connect"), "{state}: {}", run.err);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_no_agent_is_said_with_address_and_status() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let elsewhere = format!("{}/elsewhere", server.url);
+    let live = format!("{}/livez?.json", server.url);
+    let cases = [
+        ("http://127.0.0.1:1", "cannot connect to http://127.0.0.1:1/.well-known/agent-card.json"),
+        (elsewhere.as_str(), "/elsewhere/.well-known/agent-card.json answered 404"),
+        (live.as_str(), "answered 404"),
+        ("localhost:9999", "http://127.0.0.1:9999"),
+    ];
+    for (url, expected) in cases {
+        for command in [vec!["card", url], vec!["send", url, QUESTION]] {
+            let run = run(command)?;
+            assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+            assert!(run.err.contains(expected), "{url}: {}", run.err);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_card_is_shown_for_people_and_as_it_was_sent() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let readable = run(["card", &server.url])?;
+    for expected in ["Specialist Agent 1.0.0", "JSONRPC 1.0", STATE_URI, "(required)", "state_schema = {", "streaming"]
+    {
+        assert!(readable.out.contains(expected), "{expected}: {}", readable.out);
+    }
+    let raw = run(["card", &format!("{}/.well-known/agent-card.json", server.url), "--json"])?;
+    let card: Value = serde_json::from_str(&raw.out)?;
+    assert_eq!(card["capabilities"]["extensions"][0]["uri"], STATE_URI);
+    Ok(())
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let mut sending = annex(["send", &server.url, "tell me a story", "--stream", "--json", "--state", STATE]);
+    let mut sending = sending.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    BufReader::new(sending.stdout.take().context("no standard output")?).read_line(&mut line)?;
+    let output = sending.wait_with_output()?;
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr)?), (Some(0), String::new()));
+    Ok(())
+}

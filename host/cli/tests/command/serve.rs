@@ -1,0 +1,84 @@
+//! `annex serve`: what stops it at once, and how it stops when told to.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{ConfigFile, STATE, Server, annex, specialist};
+
+fn check_refused(config: &str, expected: &[&str]) -> Result<()> {
+    let refusal = Server::start(config).err().context("the server started")?.to_string();
+    assert!(refusal.starts_with("exit code Some(1): error: "), "{refusal}");
+    for expected in expected {
+        assert!(refusal.contains(expected), "{expected}: {refusal}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_file_line_and_the_accepted_keys() -> Result<()> {
+    let config = specialist().replace("[server]\n", "[server]\nlisten_on = 1\n");
+    check_refused(&config, &["annex.toml", "line 6", "listen_on", "`listen`", "`drain_seconds`"])
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_its_line() -> Result<()> {
+    check_refused(&specialist().replace("127.0.0.1:0", "somewhere"), &["annex.toml", "line 6", "somewhere"])?;
+    check_refused(
+        &specialist().replace("[agent]", "[tasks]\nmax_tasks = 0\n\n[agent]"),
+        &["tasks.max_tasks", "at least 1"],
+    )
+}
+
+#[test]
+fn a_missing_component_is_refused_with_its_path() -> Result<()> {
+    let config = specialist().replace("\"timestamp\"", "\"./missing.wasm\"");
+    check_refused(&config, &["./missing.wasm", "No such file"])
+}
+
+#[test]
+fn a_missing_grant_is_refused_with_the_line_to_add() -> Result<()> {
+    check_refused(&specialist().replace("clock = true", ""), &["timestamp", "`clock = true`", "[extension.grants]"])?;
+    let config = specialist().replace("session-state = { read = true }", "");
+    check_refused(&config, &["state-injection", "`session-state = { read = true }`"])
+}
+
+#[test]
+fn a_missing_config_is_refused_by_name() -> Result<()> {
+    let output = annex(["serve", "/nowhere/annex.toml"]).output()?;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr)?.contains("/nowhere/annex.toml"));
+    Ok(())
+}
+
+#[test]
+fn an_invalid_log_filter_is_refused() -> Result<()> {
+    let config = ConfigFile::new(&specialist())?;
+    let output = annex(["serve".as_ref(), config.path.as_os_str()]).env("ANNEX_LOG", "annex=loud").output()?;
+    let error = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("ANNEX_LOG=annex=loud"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn sigterm_lets_a_stream_reach_its_end() -> Result<()> {
+    let mut server = Server::start(&specialist())?;
+    let mut sending = annex(["send", &server.url, "tell me a story", "--stream", "--json", "--state", STATE]);
+    let mut sending = sending.stdout(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(sending.stdout.take().context("no standard output")?).lines();
+    let first_piece = lines.by_ref().find(|line| line.as_ref().is_ok_and(|line| line.contains("artifactUpdate")));
+    ensure!(first_piece.is_some(), "the stream has no artifact");
+
+    kill_process(Pid::from_child(&server.process), Signal::TERM)?;
+
+    let last = lines.last().context("nothing came after the signal")??;
+    let event: Value = serde_json::from_str(&last)?;
+    assert_eq!(event["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(sending.wait()?.code(), Some(0));
+    assert_eq!(server.process.wait()?.code(), Some(0));
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Runs the command, and a server for it to talk to.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+pub(crate) const STATE_URI: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
+pub(crate) const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
+
+const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
+
+/// How a run ended.
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// The command with a cache of its own, shared by the tests.
+pub(crate) fn annex<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_annex"));
+    command.args(arguments).env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).env("NO_PROXY", "127.0.0.1");
+    command
+}
+
+pub(crate) fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Result<Run> {
+    let output = annex(arguments).output()?;
+    let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    Ok(Run { code: output.status.code(), out, err })
+}
+
+/// The specialist of `examples/`, on a free port and with a quicker story.
+pub(crate) fn specialist() -> String {
+    SPECIALIST.replace("127.0.0.1:9999", "127.0.0.1:0").replace("delay_ms = 400", "delay_ms = 100")
+}
+
+/// A config in a folder of its own.
+pub(crate) struct ConfigFile {
+    pub(crate) path: PathBuf,
+    _folder: TempDir,
+}
+
+impl ConfigFile {
+    pub(crate) fn new(text: &str) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("annex.toml");
+        fs::write(&path, text)?;
+        Ok(Self { path, _folder: folder })
+    }
+}
+
+/// `annex serve` in its own process, killed at the end of the test.
+pub(crate) struct Server {
+    pub(crate) url: String,
+    pub(crate) process: Child,
+    _config: ConfigFile,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts it and waits until it says where it is.
+    ///
+    /// # Errors
+    /// What it wrote to standard error when it ended instead.
+    pub(crate) fn start(config: &str) -> Result<Self> {
+        let config = ConfigFile::new(config)?;
+        let mut command = annex([OsStr::new("serve"), config.path.as_os_str()]);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut stdout = BufReader::new(process.stdout.take().context("no standard output")?);
+        let mut line = String::new();
+        stdout.read_line(&mut line)?;
+        let Some(card) = line.strip_prefix("Agent card  ") else {
+            let mut reason = String::new();
+            process.stderr.take().context("no standard error")?.read_to_string(&mut reason)?;
+            bail!("exit code {:?}: {reason}", process.wait()?.code());
+        };
+        let url = card.trim().trim_end_matches("/.well-known/agent-card.json").to_owned();
+        Ok(Self { url, process, _config: config, _stdout: stdout })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

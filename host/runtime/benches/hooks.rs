@@ -1,0 +1,281 @@
+//! What extensions cost: loading one, a fresh instance, the hooks of state injection, and a whole turn of it.
+//!
+//! `cargo bench --package annex-runtime` takes under two minutes. A turn runs on one thread and with the system's
+//! allocator; the `annex` command has a faster one.
+
+use std::fs;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use annex_protocol::{
+    Artifact, ContextId, ExtensionUri, Json, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
+};
+use annex_runtime::{
+    Chain, Extension, Grants, Installation, Limits, Runtime, RuntimeConfig, SessionReader, SessionStateGrant, TurnRequest,
+};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use tokio::runtime::Runtime as Executor;
+
+const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
+
+/// Nested objects, formats, a pattern, an enumeration and a list of records.
+const PARAMETERS: &str = r#"{"state_schema": {
+    "type": "object",
+    "required": ["user_info", "orders"],
+    "properties": {
+        "user_info": {
+            "type": "object",
+            "required": ["name", "role", "email"],
+            "properties": {
+                "name": {"type": "string", "minLength": 1},
+                "role": {"enum": ["Engineer", "Manager", "Support"]},
+                "email": {"type": "string", "format": "email"},
+                "joined": {"type": "string", "format": "date"}
+            }
+        },
+        "orders": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id", "quantity"],
+                "properties": {
+                    "id": {"type": "string", "pattern": "^A-[0-9]{6}$"},
+                    "quantity": {"type": "integer", "minimum": 1},
+                    "price": {"type": "number", "minimum": 0},
+                    "note": {"type": "string", "maxLength": 200}
+                }
+            }
+        }
+    }
+}}"#;
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
+    targets = load, fresh_instance, hooks, turn
+}
+criterion_main!(benches);
+
+/// From a file's bytes to a passed self-test, compilation included or not.
+fn load(criterion: &mut Criterion) {
+    let executor = executor();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cache = Some(folder.path().join("cache"));
+    let compiling = runtime(RuntimeConfig::default());
+    let caching = runtime(RuntimeConfig { cache, ..RuntimeConfig::default() });
+    let state_injection = || load_state_injection(&caching);
+    assert!(executor.block_on(state_injection()).was_compiled());
+    assert!(!executor.block_on(state_injection()).was_compiled());
+
+    let mut group = criterion.benchmark_group("load state-injection");
+    group.sample_size(10);
+    group.bench_function("compiled", |bencher| {
+        bencher.to_async(&executor).iter(|| load_state_injection(&compiling));
+    });
+    group.bench_function("from the compile cache", |bencher| bencher.to_async(&executor).iter(state_injection));
+    group.finish();
+}
+
+/// Instances whose hooks do almost nothing, and the chain around them. Freeing them is a part of it.
+fn fresh_instance(criterion: &mut Criterion) {
+    let executor = executor();
+    let runtime = runtime(RuntimeConfig::default());
+    let test = executor.block_on(load_component(&runtime, annex_components::TEST_EXTENSION, Grants::default(), "{}"));
+    let state_injection = executor.block_on(load_state_injection(&runtime));
+    let requested = [test.uri().clone()];
+    let turn = Turn::new(&requested, Metadata::new());
+
+    let mut group = criterion.benchmark_group("fresh instance");
+    group.sample_size(50);
+    let mut bench = |name, extensions: &[Arc<Extension>]| {
+        group.bench_function(name, |bencher| bencher.to_async(&executor).iter(|| turn.start(extensions)));
+    };
+    bench("none: a chain without extensions", &[]);
+    bench("test-extension accepts", &[test]);
+    bench("state-injection stays out", &[state_injection]);
+    group.finish();
+}
+
+/// The hooks of state injection by themselves: on the way in with the fresh instance, on the way out without.
+fn hooks(criterion: &mut Criterion) {
+    let bench = Bench::new();
+    let mut group = criterion.benchmark_group("state-injection");
+    for size in StateSize::ALL {
+        let turn = bench.turn(&mut group, size);
+        group.bench_function(BenchmarkId::new("activation and state", size.name), |bencher| {
+            bencher.to_async(&bench.executor).iter(|| turn.start(&bench.extensions));
+        });
+        group.bench_function(BenchmarkId::new("response", size.name), |bencher| {
+            bencher.to_async(&bench.executor).iter_custom(async |turns| turn.respond(&bench.extensions, turns).await);
+        });
+    }
+    group.finish();
+}
+
+/// All that one turn costs: the way in, one artifact on the way out, and freeing the instance.
+fn turn(criterion: &mut Criterion) {
+    let bench = Bench::new();
+    let mut group = criterion.benchmark_group("chain");
+    for size in StateSize::ALL {
+        let turn = bench.turn(&mut group, size);
+        group.bench_function(size.name, |bencher| {
+            bencher.to_async(&bench.executor).iter(async || {
+                let mut chain = turn.start(&bench.extensions).await;
+                let mut event = artifact();
+                chain.respond(&mut event).await.expect("state injection adds its state");
+                event
+            });
+        });
+    }
+    group.finish();
+}
+
+/// State injection with a schema, installed.
+struct Bench {
+    executor: Executor,
+    extensions: [Arc<Extension>; 1],
+}
+
+impl Bench {
+    fn new() -> Self {
+        let executor = executor();
+        let extension = executor.block_on(load_state_injection(&runtime(RuntimeConfig::default())));
+        Self { executor, extensions: [extension] }
+    }
+
+    /// A turn that sends state, for a group that counts its bytes.
+    fn turn(&self, group: &mut BenchmarkGroup<'_, WallTime>, size: StateSize) -> Turn {
+        let state = state(size);
+        group.sample_size(50).throughput(Throughput::Bytes(state.get().len() as u64));
+        let requested = self.extensions.each_ref().map(|extension| extension.uri().clone());
+        Turn::new(&requested, Metadata::from_iter([(STATE_KEY.to_owned(), state)]))
+    }
+}
+
+/// What one turn begins with.
+struct Turn {
+    context_id: ContextId,
+    requested: Vec<ExtensionUri>,
+    message: Metadata,
+    request: Metadata,
+    session: Arc<Session>,
+}
+
+impl Turn {
+    fn new(requested: &[ExtensionUri], message: Metadata) -> Self {
+        let state = message.get(STATE_KEY).map_or("{}", Json::get).to_owned();
+        Self {
+            context_id: ContextId::generate(),
+            requested: requested.to_vec(),
+            message,
+            request: Metadata::new(),
+            session: Arc::new(Session { state }),
+        }
+    }
+
+    async fn start(&self, extensions: &[Arc<Extension>]) -> Chain {
+        let session = Arc::clone(&self.session);
+        let request = TurnRequest {
+            operation: "SendMessage",
+            context_id: Some(&self.context_id),
+            task_id: None,
+            requested: &self.requested,
+            message: &self.message,
+            request: &self.request,
+            session,
+        };
+        let (chain, delta) = Chain::start(extensions, &request).await.expect("nothing refuses the request");
+        black_box(delta);
+        chain
+    }
+
+    /// The time that the way out takes in so many turns, each with an instance that has done the way in before.
+    async fn respond(&self, extensions: &[Arc<Extension>], turns: u64) -> Duration {
+        let mut total = Duration::ZERO;
+        for _ in 0..turns {
+            let mut chain = self.start(extensions).await;
+            let mut event = artifact();
+            let started = Instant::now();
+            chain.respond(&mut event).await.expect("state injection adds its state");
+            total += started.elapsed();
+            black_box(event);
+        }
+        total
+    }
+}
+
+/// A new session: nothing is stored when the state comes in, and that state is there when the answer goes out.
+struct Session {
+    state: String,
+}
+
+impl SessionReader for Session {
+    fn get(&self, _key: &str) -> Option<String> {
+        None
+    }
+
+    fn snapshot(&self) -> String {
+        self.state.clone()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct StateSize {
+    name: &'static str,
+    bytes: usize,
+}
+
+impl StateSize {
+    const ALL: [Self; 2] = [Self { name: "1 KiB", bytes: 1 << 10 }, Self { name: "16 KiB", bytes: 16 << 10 }];
+}
+
+/// A user with as many orders as it takes to reach the size.
+fn state(size: StateSize) -> Json {
+    const USER: &str = r#"{"name":"Ada Lovelace","role":"Engineer","email":"ada@example.com","joined":"2019-04-01"}"#;
+    let mut state = format!(r#"{{"user_info":{USER},"orders":["#);
+    let mut number = 100_000;
+    while state.len() < size.bytes - 100 {
+        let order =
+            format!(r#"{{"id":"A-{number}","quantity":2,"price":17.25,"note":"Please \"ring\" twice – Zürich"}},"#);
+        state.push_str(&order);
+        number += 1;
+    }
+    state.push_str(r#"{"id":"A-000001","quantity":1}]}"#);
+    Json::parse(state).expect("state is JSON")
+}
+
+fn artifact() -> StreamResponse {
+    StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+        task_id: "t-1".into(),
+        context_id: "c-1".into(),
+        artifact: Artifact {
+            artifact_id: "a-1".into(),
+            parts: vec![Part::text("You are Ada Lovelace and your email is ada@example.com.")],
+            ..Artifact::default()
+        },
+        last_chunk: true,
+        ..TaskArtifactUpdateEvent::default()
+    })
+}
+
+fn executor() -> Executor {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("an executor")
+}
+
+fn runtime(config: RuntimeConfig) -> Runtime {
+    Runtime::new(&config).expect("the runtime starts")
+}
+
+async fn load_state_injection(runtime: &Runtime) -> Arc<Extension> {
+    let grants = Grants { session_state: Some(SessionStateGrant::default()), ..Grants::default() };
+    load_component(runtime, annex_components::STATE_INJECTION, grants, PARAMETERS).await
+}
+
+async fn load_component(runtime: &Runtime, component: &str, grants: Grants, parameters: &str) -> Arc<Extension> {
+    let parameters = JsonObject::parse(parameters).expect("parameters are a JSON object");
+    let installation = Installation { grants, limits: Limits::standard(), parameters, required: false };
+    let bytes = fs::read(component).expect("the component was built");
+    Arc::new(runtime.load(bytes, installation).await.expect("the component loads"))
+}

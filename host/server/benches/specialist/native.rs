@@ -1,0 +1,107 @@
+//! State injection as code in the server: the logic of the component, without the component.
+
+use std::sync::Arc;
+
+use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, ScriptedModel, TemplateAgent, TurnContext};
+use annex_protocol::{A2aError, Json, SendMessageRequest};
+use annex_runtime::Source;
+use annex_sdk::{Location, MetadataEntry, Rejection, Scopes, Violation};
+use annex_server::{Config, ModelConfig};
+use annex_session::{StateDelta, TurnSession};
+use annex_state_injection::logic;
+use annex_state_injection::parameters::Parameters;
+use jsonschema::Validator;
+
+pub(crate) struct NativeInjection {
+    agent: TemplateAgent,
+    parameters: Parameters,
+    validator: Validator,
+}
+
+impl NativeInjection {
+    /// The specialist's agent with the parameters of the specialist's extension.
+    pub(crate) fn new(config: &Config) -> Result<Self, Source> {
+        let ModelConfig::Scripted(script) = &config.agent.model else { return Err("a scripted model".into()) };
+        let agent = TemplateAgent {
+            name: config.agent.name.clone(),
+            instruction: config.agent.instruction.clone(),
+            output_key: config.agent.output_key.clone(),
+            model: Arc::new(ScriptedModel::new(script.clone())?),
+        };
+        let schema = include_str!("schema.json");
+        let parameters = serde_json::from_str(&format!(r#"{{"state_schema":{schema}}}"#))?;
+        let validator = jsonschema::options().should_validate_formats(true).build(&serde_json::from_str(schema)?)?;
+        Ok(Self { agent, parameters, validator })
+    }
+}
+
+#[async_trait::async_trait]
+impl AgentExecutor for NativeInjection {
+    fn name(&self) -> &str {
+        self.agent.name()
+    }
+
+    fn before_turn(
+        &self,
+        request: &SendMessageRequest,
+        session: &TurnSession,
+        delta: &mut StateDelta,
+    ) -> Result<(), A2aError> {
+        let places = [(Location::Message, &request.message.metadata), (Location::Request, &request.metadata)];
+        let mut entries = Vec::new();
+        for (location, metadata) in places {
+            for key in self.parameters.metadata_keys() {
+                if let Some(value) = metadata.get(&key) {
+                    entries.push(MetadataEntry { location, key, value: value.get().to_owned() });
+                }
+            }
+        }
+        let host = Host { session, validator: &self.validator };
+        match logic::get_state(&self.parameters, &entries, &host) {
+            Ok(None) => Ok(()),
+            Ok(Some(state)) => {
+                delta.merge(StateDelta::parse(&state).map_err(|error| A2aError::invalid_params(error.to_string()))?);
+                Ok(())
+            }
+            Err(Rejection::Violations(_) | Rejection::Error(_)) => Err(A2aError::invalid_params("refused")),
+        }
+    }
+
+    fn before_event(&self, session: &TurnSession, event: &mut AgentEvent) {
+        if let AgentEvent::Artifact { artifact, last_chunk: true, .. } = event {
+            let patch = logic::add_state(&self.parameters, session.snapshot().to_json_string());
+            let entries = patch.metadata.into_iter().filter_map(|(key, value)| Some((key, Json::parse(value).ok()?)));
+            artifact.metadata.extend(entries);
+            artifact.extensions.push(annex_test_support::STATE_INJECTION.into());
+        }
+    }
+
+    async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
+        self.agent.execute(turn, events).await
+    }
+}
+
+struct Host<'a> {
+    session: &'a TurnSession,
+    validator: &'a Validator,
+}
+
+impl logic::Host for Host<'_> {
+    fn stored(&self, key: &str) -> Option<String> {
+        self.session.value(key).map(|value| value.get().to_owned())
+    }
+
+    fn snapshot(&self) -> String {
+        self.session.snapshot().to_json_string()
+    }
+
+    fn writable(&self) -> Scopes {
+        Scopes::SESSION
+    }
+
+    fn violations(&self, _schema: &str, instance: &str) -> Result<Vec<Violation>, String> {
+        let instance = serde_json::from_str(instance).map_err(|error| error.to_string())?;
+        let errors = self.validator.iter_errors(&instance);
+        Ok(errors.map(|error| Violation::new(error.instance_path().to_string(), error.to_string())).collect())
+    }
+}
