@@ -12,7 +12,8 @@ use annex_protocol::{
     Artifact, ContextId, ExtensionUri, Json, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Limits, Runtime, RuntimeConfig, SessionReader, SessionStateGrant, TurnRequest,
+    Chain, Extension, Grants, Installation, Limits, Runtime, RuntimeConfig, SessionReader, SessionStateGrant,
+    TurnRequest,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -108,7 +109,7 @@ fn hooks(criterion: &mut Criterion) {
             bencher.to_async(&bench.executor).iter(|| turn.start(&bench.extensions));
         });
         group.bench_function(BenchmarkId::new("response", size.name), |bencher| {
-            bencher.to_async(&bench.executor).iter_custom(async |turns| turn.respond(&bench.extensions, turns).await);
+            bencher.to_async(&bench.executor).iter_custom(|turns| turn.respond(&bench.extensions, turns));
         });
     }
     group.finish();

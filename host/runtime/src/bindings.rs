@@ -14,7 +14,10 @@ pub(crate) const SUPPORTED: &[&str] = &["0.1.0"];
 /// Whether a component built against `version` links here: the same major and minor below 1.0, no newer patch.
 pub(crate) fn is_supported(version: &str) -> bool {
     let Some(wanted) = parts(version) else { return false };
-    SUPPORTED.iter().filter_map(|ours| parts(ours)).any(|ours| (ours.0, ours.1) == (wanted.0, wanted.1) && ours.2 >= wanted.2)
+    SUPPORTED
+        .iter()
+        .filter_map(|ours| parts(ours))
+        .any(|ours| (ours.0, ours.1) == (wanted.0, wanted.1) && ours.2 >= wanted.2)
 }
 
 fn parts(version: &str) -> Option<(u32, u32, u32)> {

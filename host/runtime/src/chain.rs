@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{A2aError, ContextId, ExtensionUri, FieldViolation, Json, JsonObject, Metadata, StreamResponse, TaskId};
+use annex_protocol::{
+    A2aError, ContextId, ExtensionUri, FieldViolation, Json, JsonObject, Metadata, StreamResponse, TaskId,
+};
 
 use crate::bindings::v0_1::annex::extension::types;
 use crate::bindings::v0_1::exports::annex::extension::activation::Decision;
@@ -137,10 +139,9 @@ impl Member {
                 Err(self.broke(Hook::State, "it refused the request without naming a violation").into())
             }
             Err(types::Rejection::Violations(violations)) => {
-                let violations = violations.into_iter().map(|violation| FieldViolation {
-                    field: violation.pointer,
-                    description: violation.message,
-                });
+                let violations = violations
+                    .into_iter()
+                    .map(|violation| FieldViolation { field: violation.pointer, description: violation.message });
                 Err(A2aError::InvalidParams { violations: violations.collect() }.into())
             }
         }
@@ -176,7 +177,9 @@ impl Member {
             .map_err(|error| self.broke(Hook::State, &format!("the delta is not a JSON object: {error}")))?;
         let forbidden = delta.keys().find(|key| !self.extension.profile.grants.may_write(StateScope::of(key)));
         match forbidden {
-            Some(key) => Err(self.broke(Hook::State, &format!("the delta writes `{key}` without a grant for its scope"))),
+            Some(key) => {
+                Err(self.broke(Hook::State, &format!("the delta writes `{key}` without a grant for its scope")))
+            }
             None => Ok(delta),
         }
     }

@@ -141,7 +141,9 @@ impl fmt::Display for GrantNeeded {
             Self::Clock => formatter.write_str("clock = true"),
             Self::Random => formatter.write_str("random = true"),
             Self::SessionState => formatter.write_str("session-state = { read = true }"),
-            Self::Scope(scope) => write!(formatter, "session-state = {{ read = true, scopes = [\"{}\"] }}", scope.name()),
+            Self::Scope(scope) => {
+                write!(formatter, "session-state = {{ read = true, scopes = [\"{}\"] }}", scope.name())
+            }
         }
     }
 }

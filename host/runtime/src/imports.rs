@@ -20,11 +20,7 @@ const ALL_PARAMETERS: &str = "annex:parameters";
 
 /// Links what `grants` allow. Imports were checked against the grants before; what is not linked here cannot be
 /// reached whatever that check said.
-pub(crate) fn linker(
-    engine: &Engine,
-    inspection: &Inspection,
-    grants: &Grants,
-) -> wasmtime::Result<Linker<HostState>> {
+pub(crate) fn linker(engine: &Engine, inspection: &Inspection, grants: &Grants) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
     if inspection.needs_wasi() {
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;

@@ -73,8 +73,7 @@ pub(crate) fn apply(
         if !descriptor.metadata_keys.contains(&key) {
             return Err(format!("it writes {place}.metadata[{key:?}], which it does not own"));
         }
-        let value =
-            Json::parse(value).map_err(|error| format!("{place}.metadata[{key:?}] is not JSON: {error}"))?;
+        let value = Json::parse(value).map_err(|error| format!("{place}.metadata[{key:?}] is not JSON: {error}"))?;
         checked.push((key, value));
     }
     metadata.extend(checked);
@@ -91,9 +90,7 @@ type Target<'a> = (&'static str, &'a mut Metadata, Option<&'a mut Vec<ExtensionU
 
 fn target(event: &mut StreamResponse) -> Option<Target<'_>> {
     match event {
-        StreamResponse::Message(message) => {
-            Some(("message", &mut message.metadata, Some(&mut message.extensions)))
-        }
+        StreamResponse::Message(message) => Some(("message", &mut message.metadata, Some(&mut message.extensions))),
         StreamResponse::ArtifactUpdate(update) => {
             Some(("artifact", &mut update.artifact.metadata, Some(&mut update.artifact.extensions)))
         }

@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn formats_are_asserted_and_pointers_name_the_place() {
-        let schema = r#"{"properties": {"user": {"properties": {"email": {"format": "email"}}, "required": ["name"]}}}"#;
+        let schema =
+            r#"{"properties": {"user": {"properties": {"email": {"format": "email"}}, "required": ["name"]}}}"#;
         assert_eq!(pointers(schema, r#"{"user": {"email": "nobody"}}"#).len(), 2);
         assert!(pointers(schema, r#"{"user": {"email": "nobody", "name": 1}}"#).contains(&"/user/email".to_owned()));
         assert!(pointers(schema, r#"{"user": {"email": "a@example.com", "name": 1}}"#).is_empty());

@@ -185,9 +185,8 @@ async fn load(runtime: &Runtime, config: &ExtensionConfig, path: &Path) -> Resul
     let component = || config.component.clone();
     let read = |source| AppError::Component { component: component(), path: path.to_owned(), source };
     let bytes = fs::read(path).map_err(read)?;
-    let installation = config
-        .installation()
-        .map_err(|(key, reason)| AppError::Extension { component: component(), key, reason })?;
+    let installation =
+        config.installation().map_err(|(key, reason)| AppError::Extension { component: component(), key, reason })?;
     let loaded = runtime.load(bytes, installation).await;
     loaded.map_err(|source| AppError::Load { component: component(), source })
 }

@@ -28,10 +28,10 @@ pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installe
         version: config.version.clone(),
         documentation_url: config.documentation_url.clone(),
         icon_url: config.icon_url.clone(),
-        provider: config.provider.as_ref().map(|provider| AgentProvider {
-            url: provider.url.clone(),
-            organization: provider.organization.clone(),
-        }),
+        provider: config
+            .provider
+            .as_ref()
+            .map(|provider| AgentProvider { url: provider.url.clone(), organization: provider.organization.clone() }),
         supported_interfaces: vec![AgentInterface {
             url: format!("{}{JSONRPC_PATH}", base_url.trim_end_matches('/')),
             protocol_binding: "JSONRPC".to_owned(),

@@ -43,7 +43,7 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
 }
 
 /// What the client hears when its session refused the turn.
-pub(crate) fn of_session(error: SessionError) -> A2aError {
+pub(crate) fn of_session(error: &SessionError) -> A2aError {
     match error {
         SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: format!("{error}; try again") },
         SessionError::StateTooLarge { .. } => A2aError::invalid_params(error.to_string()),
@@ -51,6 +51,6 @@ pub(crate) fn of_session(error: SessionError) -> A2aError {
         SessionError::NotFound { .. }
         | SessionError::AlreadyExists { .. }
         | SessionError::Stale { .. }
-        | SessionError::EventConflict { .. } => internal(&error),
+        | SessionError::EventConflict { .. } => internal(error),
     }
 }

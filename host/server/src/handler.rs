@@ -78,7 +78,7 @@ impl RequestHandler {
         let mut delta = StateDelta::from(delta);
         self.agent.before_turn(&request, &session, &mut delta)?;
         target.place(&mut request.message);
-        session.append(user_event(&request.message, &target, delta)).map_err(fault::of_session)?;
+        session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
         self.start(chain, request, target, session).await
     }
 
@@ -108,7 +108,7 @@ impl RequestHandler {
             user: format!("A2A_USER_{}", target.context_id),
             context: target.context_id.clone(),
         };
-        let guard = self.turns.begin(&key).await.map_err(fault::of_session)?;
+        let guard = self.turns.begin(&key).await.map_err(|error| fault::of_session(&error))?;
         Ok(self.sessions.open(key, guard))
     }
 

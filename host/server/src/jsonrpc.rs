@@ -55,7 +55,7 @@ async fn dispatch(handler: &RequestHandler, call: &Call, request: &Request) -> R
         "SubscribeToTask" => {
             let subscription = handler.subscribe(&jsonrpc::params(params)?)?;
             let first = task_event(&encode(&subscription.snapshot)?);
-            Ok(sse::tail(id.clone(), first, subscription.reader, handler.closing.clone()))
+            Ok(sse::tail(id.clone(), &first, subscription.reader, handler.closing.clone()))
         }
         "CreateTaskPushNotificationConfig"
         | "GetTaskPushNotificationConfig"
@@ -97,7 +97,7 @@ fn stream_message(handler: &RequestHandler, id: &RequestId, accepted: Accepted) 
         Opening::Message(message) => sse::single(id, &format!("{{\"message\":{}}}", encode(&message)?)),
         Opening::Task { snapshot, reader, .. } => {
             let first = task_event(&encode(&*snapshot)?);
-            sse::turn(id.clone(), first, reader, handler.closing.clone())
+            sse::turn(id.clone(), &first, reader, handler.closing.clone())
         }
     };
     Ok(echo(response, &accepted.active))

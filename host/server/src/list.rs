@@ -1,6 +1,8 @@
 //! ListTasks (A2A 1.0 section 3.1.4), and how much of a task is shown.
 
-use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Task, TaskId, TaskState, Timestamp};
+use annex_protocol::{
+    A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Task, TaskId, TaskState, Timestamp,
+};
 
 use crate::tasks::TaskStore;
 

@@ -1,7 +1,6 @@
 //! Server-sent events: one JSON-RPC response per event, encoded once and wrapped per reader.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use annex_protocol::jsonrpc::{self, RequestId};
@@ -30,23 +29,23 @@ pub(crate) fn single(id: &RequestId, result: &str) -> Response {
 }
 
 /// The events of one turn.
-pub(crate) fn turn(id: RequestId, first: Arc<str>, reader: Option<LogReader>, closing: CancellationToken) -> Response {
+pub(crate) fn turn(id: RequestId, first: &str, reader: Option<LogReader>, closing: CancellationToken) -> Response {
     respond(events(id, first, reader, closing, Until::TurnEnds))
 }
 
 /// The events of a task to its end, over as many turns as it takes.
-pub(crate) fn tail(id: RequestId, first: Arc<str>, reader: LogReader, closing: CancellationToken) -> Response {
+pub(crate) fn tail(id: RequestId, first: &str, reader: LogReader, closing: CancellationToken) -> Response {
     respond(events(id, first, Some(reader), closing, Until::TaskEnds))
 }
 
 fn events(
     id: RequestId,
-    first: Arc<str>,
+    first: &str,
     reader: Option<LogReader>,
     closing: CancellationToken,
     until: Until,
-) -> impl Stream<Item = Event> + Send + 'static {
-    let opening = stream::iter([event(&id, &first)]);
+) -> impl Stream<Item = Event> + Send + use<> {
+    let opening = stream::iter([event(&id, first)]);
     let rest = stream::unfold((id, reader), move |(id, reader)| {
         let closing = closing.clone();
         async move {

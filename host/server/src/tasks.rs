@@ -107,7 +107,8 @@ impl TaskRecord {
         match turn {
             Some(turn) => turn.cancel(),
             None => {
-                let status = TaskStatus { state: TaskState::Canceled, message: None, timestamp: Some(Timestamp::now()) };
+                let status =
+                    TaskStatus { state: TaskState::Canceled, message: None, timestamp: Some(Timestamp::now()) };
                 self.append(StreamResponse::StatusUpdate(self.status_event(status)));
             }
         }

@@ -199,10 +199,15 @@ impl Turn {
             Ending::Returned(Err(AgentError::Failed { message })) => (TaskState::Failed, Some(message)),
             Ending::Returned(Err(error @ AgentError::Internal { .. })) => {
                 let error_id = fault::logged(&error);
-                (TaskState::Failed, Some(format!("The agent failed; the server's log has the details under {error_id}.")))
+                (
+                    TaskState::Failed,
+                    Some(format!("The agent failed; the server's log has the details under {error_id}.")),
+                )
             }
             Ending::Canceled => (TaskState::Canceled, None),
-            Ending::Stopped => (TaskState::Failed, Some("The server is shutting down; send the message again.".to_owned())),
+            Ending::Stopped => {
+                (TaskState::Failed, Some("The server is shutting down; send the message again.".to_owned()))
+            }
             Ending::Broken(error) => (TaskState::Failed, Some(error.to_string())),
         };
         let message = text.map(|text| self.message(text));

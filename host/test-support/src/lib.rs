@@ -7,8 +7,7 @@ pub use request::{Events, Reply, Request};
 pub use server::TestServer;
 
 /// URI of the state-injection extension.
-pub const STATE_INJECTION: &str =
-    "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
+pub const STATE_INJECTION: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
 /// Metadata key of its state.
 pub const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
 /// URI of the timestamp extension.

@@ -180,6 +180,7 @@ fn header(response: &reqwest::Response, name: &str) -> Option<String> {
     response.headers().get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned)
 }
 
+#[expect(clippy::indexing_slicing, reason = "indexing a serde_json::Value gives null for what is missing")]
 impl Reply {
     /// The JSON-RPC error code; 0 on success.
     #[must_use]

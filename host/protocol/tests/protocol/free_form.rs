@@ -42,7 +42,11 @@ fn values_that_nest_too_deeply_are_refused_without_recursion() {
         assert!(error.to_string().contains("nest deeper"), "{error}");
     }
     let many = format!("[{}\"[[[[\\\"[[[\"]", "[],".repeat(1_000));
-    assert_eq!(Json::parse(many.clone()).unwrap().get(), many, "brackets beside each other and in strings do not count");
+    assert_eq!(
+        Json::parse(many.clone()).unwrap().get(),
+        many,
+        "brackets beside each other and in strings do not count"
+    );
 }
 
 #[test]

@@ -58,7 +58,8 @@ pub(crate) fn round(server: &ServerProcess, body: &str, requests: usize) -> anyh
     );
     let (cpu, started) = (server.cpu()?, Instant::now());
     thread::scope(|scope| {
-        let workers = [(); CONNECTIONS].map(|()| scope.spawn(|| work(server.address(), &request, requests / CONNECTIONS)));
+        let workers =
+            [(); CONNECTIONS].map(|()| scope.spawn(|| work(server.address(), &request, requests / CONNECTIONS)));
         workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?)
     })?;
     Ok(Round { requests, wall: started.elapsed(), cpu: server.cpu()?.saturating_sub(cpu) })

@@ -5,6 +5,8 @@
 //! Each server is a process of its own; rounds of load go to them in turn, so that a machine that slows down slows all
 //! of them down. What counts are the ratios and the CPU time per request, both from the same rounds.
 
+#![expect(clippy::print_stdout, reason = "the figures are the output")]
+
 mod load;
 mod native;
 mod server;

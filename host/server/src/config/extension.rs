@@ -162,9 +162,9 @@ fn json_value(value: &toml::Value) -> Result<serde_json::Value, String> {
     Ok(match value {
         toml::Value::String(text) => text.as_str().into(),
         toml::Value::Integer(number) => (*number).into(),
-        toml::Value::Float(number) => serde_json::Number::from_f64(*number)
-            .ok_or_else(|| format!("{number} is not a number in JSON"))?
-            .into(),
+        toml::Value::Float(number) => {
+            serde_json::Number::from_f64(*number).ok_or_else(|| format!("{number} is not a number in JSON"))?.into()
+        }
         toml::Value::Boolean(flag) => (*flag).into(),
         toml::Value::Datetime(date) => date.to_string().into(),
         toml::Value::Array(items) => items.iter().map(json_value).collect::<Result<Vec<_>, _>>()?.into(),

@@ -28,7 +28,9 @@ async fn a_client_that_has_the_card_is_told_so() {
     let (etag, modified) = (header("etag"), header("last-modified"));
     assert!(header("cache-control").contains("max-age="));
     assert!(modified.ends_with(" GMT"), "{modified}");
-    let get = |name: &'static str, value: String| server.client().get(format!("{}{CARD}", server.url())).header(name, value).send();
+    let get = |name: &'static str, value: String| {
+        server.client().get(format!("{}{CARD}", server.url())).header(name, value).send()
+    };
     for (name, value, status) in [
         ("if-none-match", etag.clone(), 304),
         ("if-none-match", format!("\"other\", W/{etag}"), 304),

@@ -31,7 +31,11 @@ async fn typing_errors_are_shown_with_place_and_accepted_values() {
     check("[server]\nlisten = \"nowhere\"", &["line 12", "listen = \"nowhere\"", "socket address"]).await;
     check("[server]\nmax_body_bytes = \"big\"", &["line 12", "invalid type", "usize"]).await;
     check("[sessions]\nmax_sessions = 0", &["sessions.max_sessions", "at least 1"]).await;
-    check("[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nclok = true", &["unknown field `clok`", "`clock`"]).await;
+    check(
+        "[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nclok = true",
+        &["unknown field `clok`", "`clock`"],
+    )
+    .await;
     let model = MINIMAL.replace("model.scripted", "model.scriptd");
     let Err(error) = TestServer::start(&model).await else {
         panic!("the server started");
@@ -41,8 +45,13 @@ async fn typing_errors_are_shown_with_place_and_accepted_values() {
 
 #[tokio::test]
 async fn a_missing_grant_is_named_in_the_configs_own_syntax() {
-    check("[[extension]]\ncomponent = \"timestamp\"", &["timestamp", "wasi:clocks", "`clock = true`", "[extension.grants]"]).await;
-    check("[[extension]]\ncomponent = \"state-injection\"", &["session-state", "`session-state = { read = true }`"]).await;
+    check(
+        "[[extension]]\ncomponent = \"timestamp\"",
+        &["timestamp", "wasi:clocks", "`clock = true`", "[extension.grants]"],
+    )
+    .await;
+    check("[[extension]]\ncomponent = \"state-injection\"", &["session-state", "`session-state = { read = true }`"])
+        .await;
     let demands = crate::test_extension("[extension.parameters]\ngrants = [\"session-state.scopes.user\"]");
     check(&demands, &["scopes = [\"user\"]"]).await;
 }

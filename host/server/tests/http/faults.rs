@@ -23,8 +23,18 @@ async fn check_contained(server: &TestServer, text: &str) {
 async fn a_misbehaving_extension_fails_only_its_own_request() {
     let server = agent("Say something.", &test_extension("")).await;
     for name in [
-        "loop", "trap", "panic", "memory-bomb", "stack-overflow", "big-result 2000000", "empty-violations",
-        "forged-code", "scope-escalation", "bad-json", "not-an-object", "no-such-command",
+        "loop",
+        "trap",
+        "panic",
+        "memory-bomb",
+        "stack-overflow",
+        "big-result 2000000",
+        "empty-violations",
+        "forged-code",
+        "scope-escalation",
+        "bad-json",
+        "not-an-object",
+        "no-such-command",
     ] {
         check_contained(&server, &format!("\"{name}\"")).await;
     }

@@ -50,7 +50,8 @@ async fn an_activated_call_without_state_names_the_missing_key() {
 async fn an_activated_call_without_state_runs_with_the_stored_one() {
     let server = specialist("").await;
     let first = server.say(QUESTION).state(ADA).send().await.expect("a reply");
-    let second = server.say(QUESTION).context(first.context()).extensions(STATE_INJECTION).send().await.expect("a reply");
+    let second =
+        server.say(QUESTION).context(first.context()).extensions(STATE_INJECTION).send().await.expect("a reply");
     assert_eq!(second.answer(), "You are Ada and your email is ada@example.com.");
     assert_eq!(second.context(), first.context());
 }
@@ -79,7 +80,8 @@ async fn each_violation_is_named_by_pointer_and_the_stored_state_stays() {
             assert_eq!(violations, pointers.iter().map(|rest| pointer(rest)).collect::<Vec<_>>(), "{state}");
         }
     }
-    let after = server.say(QUESTION).context(first.context()).extensions(STATE_INJECTION).send().await.expect("a reply");
+    let after =
+        server.say(QUESTION).context(first.context()).extensions(STATE_INJECTION).send().await.expect("a reply");
     assert_eq!(after.returned_state()["user_info"]["name"], "Ada");
 }
 
@@ -200,7 +202,8 @@ async fn a_missing_variable_fails_the_task_by_name_and_a_later_turn_can_supply_i
 #[tokio::test]
 async fn parallel_turns_on_one_context_follow_each_other() {
     let server = agent("seen={last_answer?}", &state_injection(READ)).await;
-    let turn = |text: &'static str| server.say(text).context("c").extensions(STATE_INJECTION).metadata(STATE_KEY, "{}").send();
+    let turn =
+        |text: &'static str| server.say(text).context("c").extensions(STATE_INJECTION).metadata(STATE_KEY, "{}").send();
     let (slow, prompt) = tokio::join!(turn("slow"), async {
         tokio::task::yield_now().await;
         turn("prompt").await
@@ -208,7 +211,8 @@ async fn parallel_turns_on_one_context_follow_each_other() {
     let (slow, prompt) = (slow.expect("a reply"), prompt.expect("a reply"));
     assert_eq!(slow.task()["status"]["state"], "TASK_STATE_COMPLETED");
     // Whichever came first, the other one saw its answer.
-    let saw = [prompt.answer() == "seen=one two three four", slow.returned_state()["last_answer"] == "one two three four"];
+    let saw =
+        [prompt.answer() == "seen=one two three four", slow.returned_state()["last_answer"] == "one two three four"];
     assert!(saw.contains(&true), "{} {}", prompt.text, slow.text);
     assert_eq!(prompt.task()["status"]["state"], "TASK_STATE_COMPLETED");
 }

@@ -13,7 +13,8 @@ async fn a_task_reads_back_as_it_was_returned() {
     assert_eq!(&read.body["result"], sent.task());
     let short = server.call("GetTask", format!(r#"{{"id":{id},"historyLength":0}}"#)).send().await.expect("a task");
     assert!(short.body["result"].get("history").is_none());
-    let negative = server.call("GetTask", format!(r#"{{"id":{id},"historyLength":-1}}"#)).send().await.expect("a reply");
+    let negative =
+        server.call("GetTask", format!(r#"{{"id":{id},"historyLength":-1}}"#)).send().await.expect("a reply");
     assert_eq!((negative.code(), negative.violations()), (-32_602, vec!["historyLength".to_owned()]));
 }
 
@@ -105,6 +106,7 @@ async fn the_oldest_finished_task_makes_room() {
         ids.push(server.say("prompt").send().await.expect("a reply").task()["id"].clone());
     }
     let codes = ids.iter().map(|id| server.call("GetTask", format!(r#"{{"id":{id}}}"#)).send());
-    let codes: Vec<_> = futures::future::join_all(codes).await.into_iter().map(|reply| reply.expect("a reply").code()).collect();
+    let codes: Vec<_> =
+        futures::future::join_all(codes).await.into_iter().map(|reply| reply.expect("a reply").code()).collect();
     assert_eq!(codes, [-32_001, 0, 0]);
 }

@@ -1,0 +1,40 @@
+//! What is known of a component before any of it runs.
+
+use annex_runtime::{Access, Digest, GrantNeeded, Hook, Inspection};
+
+use crate::support::component;
+
+const CONFIG: (&str, Access) = ("wasi:config/store@0.2.0-rc.1", Access::Free);
+const LOGGING: (&str, Access) = ("wasi:logging/logging@0.1.0-draft", Access::Free);
+const TYPES: (&str, Access) = ("annex:extension/types@0.1.0", Access::Free);
+
+/// The imports in the order of their names; no other import means no other WASI.
+fn check(path: &str, hooks: &[Hook], imports: &[(&str, Access)]) {
+    let bytes = component(path);
+    let mut inspection = Inspection::of(&bytes).expect("an extension");
+    assert_eq!(inspection.contract, "0.1.0");
+    assert_eq!((inspection.size, inspection.digest), (bytes.len(), Digest::of(&bytes)));
+    assert_eq!(inspection.hooks, hooks);
+    inspection.imports.sort_by(|left, right| left.name.cmp(&right.name));
+    let found: Vec<_> = inspection.imports.iter().map(|import| (import.name.as_str(), import.access)).collect();
+    assert_eq!(found, imports);
+}
+
+#[test]
+fn state_injection_has_all_hooks_and_needs_the_session() {
+    let schema = ("annex:extension/json-schema@0.1.0", Access::Free);
+    let session = ("annex:extension/session-state@0.1.0", Access::Needs(GrantNeeded::SessionState));
+    check(annex_components::STATE_INJECTION, &Hook::ALL, &[schema, session, TYPES, CONFIG, LOGGING]);
+}
+
+#[test]
+fn timestamp_answers_only_and_needs_the_clock() {
+    let clock = ("wasi:clocks/wall-clock@0.2.12", Access::Needs(GrantNeeded::Clock));
+    check(annex_components::TIMESTAMP, &[Hook::Descriptor, Hook::Response], &[TYPES, clock, CONFIG, LOGGING]);
+}
+
+#[test]
+fn the_extensions_for_tests_and_examples_need_no_grant() {
+    check(annex_components::TEST_EXTENSION, &Hook::ALL, &[TYPES, CONFIG, LOGGING]);
+    check(annex_components::HELLO_EXTENSION, &[Hook::Descriptor, Hook::Response], &[TYPES, CONFIG, LOGGING]);
+}

@@ -1,0 +1,65 @@
+//! Components that are fine, and what the operator decided about them is not.
+
+use annex_protocol::ExtensionUri;
+use annex_runtime::{Fault, GrantNeeded, Hook, Installation, Installed, LimitReached, LoadError};
+
+use crate::support::{component, installation, reading_the_session, refused, runtime, with_parameters};
+
+const DEPENDENT_URI: &str = "https://annex.example/other/v1";
+
+#[tokio::test]
+async fn an_import_without_its_grant_is_refused_with_the_grant_to_add() {
+    let expected = [
+        (annex_components::TIMESTAMP, GrantNeeded::Clock),
+        (annex_components::STATE_INJECTION, GrantNeeded::SessionState),
+    ];
+    for (path, needed) in expected {
+        let error = refused(component(path), installation()).await;
+        assert!(matches!(error, LoadError::NotGranted { grant, .. } if grant == needed), "{error:?}");
+        assert!(error.to_string().contains(&needed.to_string()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_grant_that_the_descriptor_asks_for_is_checked_like_an_import() {
+    let demanding = with_parameters(r#"{"grants": ["random"]}"#);
+    let error = refused(component(annex_components::TEST_EXTENSION), demanding).await;
+    assert!(matches!(error, LoadError::NotGranted { grant: GrantNeeded::Random, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn parameters_are_checked_against_the_extensions_own_schema() {
+    let parameters = with_parameters(r#"{"state_key": ""}"#).parameters;
+    let installation = Installation { parameters, ..reading_the_session() };
+    let error = refused(component(annex_components::STATE_INJECTION), installation).await;
+    assert!(matches!(&error, LoadError::Parameters { pointer, .. } if pointer == "/state_key"), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_self_test_runs_under_the_limits() {
+    let looping = with_parameters(r#"{"behaviour": {"describe": "loop"}}"#);
+    let error = refused(component(annex_components::TEST_EXTENSION), looping).await;
+    let LoadError::SelfTest(Fault::LimitReached { hook, limit, .. }) = error else { unreachable!("{error:?}") };
+    assert_eq!((hook, limit), (Hook::Descriptor, LimitReached::Cpu));
+
+    let trapping = with_parameters(r#"{"behaviour": {"declare": "trap"}}"#);
+    let error = refused(component(annex_components::TEST_EXTENSION), trapping).await;
+    assert!(matches!(error, LoadError::SelfTest(Fault::Trapped { hook: Hook::Card, .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn one_uri_can_be_installed_once_and_dependencies_stand_before_dependents() {
+    let runtime = runtime();
+    let load = async |parameters: &str| {
+        let loaded = runtime.load(component(annex_components::TEST_EXTENSION), with_parameters(parameters)).await;
+        loaded.expect("the test extension loads")
+    };
+    let dependent = format!(r#"{{"uri": "{DEPENDENT_URI}", "depends_on": ["https://annex.example/test/v1"]}}"#);
+
+    let error = Installed::new(vec![load("{}").await, load("{}").await]).expect_err("a duplicate");
+    assert!(matches!(error, LoadError::Duplicate { .. }), "{error:?}");
+    let error = Installed::new(vec![load(&dependent).await, load("{}").await]).expect_err("the wrong order");
+    assert!(matches!(error, LoadError::Dependency { .. }), "{error:?}");
+    let installed = Installed::new(vec![load("{}").await, load(&dependent).await]).expect("the right order");
+    assert!(installed.get(&ExtensionUri::from(DEPENDENT_URI)).is_some());
+}

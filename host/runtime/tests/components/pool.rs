@@ -1,0 +1,53 @@
+//! Instances are few, and each one is as good as new.
+
+use std::time::Duration;
+
+use annex_runtime::{Fault, Runtime, RuntimeConfig};
+
+use crate::support::{RESPONSE_KEY, Turn, installation, respond, test_extension};
+
+/// Room for a single instance.
+fn narrow(patience: Duration) -> Runtime {
+    Runtime::new(&RuntimeConfig { instances: 1, patience, cache: None }).expect("the runtime starts")
+}
+
+#[tokio::test]
+async fn a_turn_that_finds_no_instance_is_refused_and_the_next_one_is_served() {
+    let extensions = [test_extension(&narrow(Duration::from_millis(20)), installation()).await];
+    let turn = Turn::with("{}");
+    let first = turn.chain(&extensions).await;
+    let fault = turn.fault(&extensions).await;
+    assert!(matches!(&fault, Fault::Overloaded { uri } if uri == extensions[0].uri()), "{fault:?}");
+    drop(first);
+    turn.chain(&extensions).await;
+}
+
+#[tokio::test]
+async fn a_turn_waits_for_the_instance_of_another_one() {
+    let extensions = [test_extension(&narrow(Duration::from_secs(30)), installation()).await];
+    let turn = Turn::with("{}");
+    let first = turn.chain(&extensions).await;
+    // The second turn is polled first, so it has to wait.
+    tokio::join!(biased; turn.chain(&extensions), async { drop(first) });
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_gives_its_instance_back() {
+    let extensions = [test_extension(&narrow(Duration::from_millis(20)), installation()).await];
+    for command in ["\"trap\"", "\"loop\"", "\"memory-bomb\"", "\"violation\"", "\"reject\""] {
+        Turn::commanding(command).refusal(&extensions).await;
+        Turn::with("{}").chain(&extensions).await;
+    }
+}
+
+/// The test extension keeps a request's commands in its memory, and both turns get the same slot of the pool.
+#[tokio::test]
+async fn nothing_that_one_turn_left_in_memory_is_there_in_the_next() {
+    let extensions = [test_extension(&narrow(Duration::from_millis(20)), installation()).await];
+    let mut told = Turn::commanding(r#"{"respond": "none"}"#).chain(&extensions).await;
+    assert!(respond(&mut told).await.expect("no fault").metadata.is_empty());
+    drop(told);
+    let mut untold = Turn::with("{}").chain(&extensions).await;
+    let artifact = respond(&mut untold).await.expect("no fault");
+    assert_eq!(artifact.metadata.get(RESPONSE_KEY).map(|value| value.get()), Some("\"artifact\""));
+}

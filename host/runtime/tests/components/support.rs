@@ -1,0 +1,136 @@
+//! What the tests share: runtimes, installed extensions, turns.
+
+use std::fs;
+use std::sync::Arc;
+
+use annex_protocol::{Artifact, ExtensionUri, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent};
+use annex_runtime::{
+    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, Runtime, RuntimeConfig, SessionReader,
+    SessionStateGrant, TurnRequest,
+};
+
+/// The key under which the test extension answers.
+pub(crate) const RESPONSE_KEY: &str = "test/response";
+
+pub(crate) fn component(path: &str) -> Vec<u8> {
+    fs::read(path).expect("the component was built")
+}
+
+/// Room for a few instances: the address space of a thousand is reserved slowly.
+pub(crate) fn runtime() -> Runtime {
+    Runtime::new(&RuntimeConfig { instances: 4, ..RuntimeConfig::default() }).expect("the runtime starts")
+}
+
+/// Nothing granted, the standard limits, no parameters.
+pub(crate) fn installation() -> Installation {
+    Installation {
+        grants: Grants::default(),
+        limits: Limits::standard(),
+        parameters: JsonObject::new(),
+        required: false,
+    }
+}
+
+/// `parameters` is a JSON object.
+pub(crate) fn with_parameters(parameters: &str) -> Installation {
+    Installation { parameters: JsonObject::parse(parameters).expect("a JSON object"), ..installation() }
+}
+
+/// As state injection needs it.
+pub(crate) fn reading_the_session() -> Installation {
+    let grants = Grants { session_state: Some(SessionStateGrant::default()), ..Grants::default() };
+    Installation { grants, ..installation() }
+}
+
+pub(crate) async fn test_extension(runtime: &Runtime, installation: Installation) -> Arc<Extension> {
+    let loaded = runtime.load(component(annex_components::TEST_EXTENSION), installation).await;
+    Arc::new(loaded.expect("the test extension loads"))
+}
+
+/// Why a runtime with nothing else in it does not load the component.
+pub(crate) async fn refused(component: Vec<u8>, installation: Installation) -> LoadError {
+    runtime().load(component, installation).await.expect_err("the component is refused")
+}
+
+/// What a turn begins with: the metadata of its message.
+pub(crate) struct Turn {
+    message: Metadata,
+}
+
+impl Turn {
+    /// `metadata` is a JSON object.
+    pub(crate) fn with(metadata: &str) -> Self {
+        Self { message: Metadata::parse(metadata).expect("a JSON object") }
+    }
+
+    /// `command` is JSON for the test extension.
+    pub(crate) fn commanding(command: &str) -> Self {
+        Self::with(&format!(r#"{{"test/command": {command}}}"#))
+    }
+
+    /// Asks for all of `extensions`.
+    pub(crate) async fn start(&self, extensions: &[Arc<Extension>]) -> Result<(Chain, JsonObject), HookError> {
+        let requested: Vec<ExtensionUri> = extensions.iter().map(|extension| extension.uri().clone()).collect();
+        let request = TurnRequest {
+            operation: "SendMessage",
+            context_id: None,
+            task_id: None,
+            requested: &requested,
+            message: &self.message,
+            request: &Metadata::new(),
+            session: Arc::new(EmptySession),
+        };
+        Chain::start(extensions, &request).await
+    }
+
+    pub(crate) async fn chain(&self, extensions: &[Arc<Extension>]) -> Chain {
+        let (chain, _) = self.start(extensions).await.expect("the turn starts");
+        chain
+    }
+
+    /// Why the turn does not start.
+    pub(crate) async fn refusal(&self, extensions: &[Arc<Extension>]) -> HookError {
+        self.start(extensions).await.err().expect("the turn does not start")
+    }
+
+    /// The fault that stops the turn.
+    pub(crate) async fn fault(&self, extensions: &[Arc<Extension>]) -> Fault {
+        match self.refusal(extensions).await {
+            HookError::Fault(fault) => fault,
+            HookError::Refused(error) => unreachable!("the client is blamed: {error}"),
+        }
+    }
+}
+
+struct EmptySession;
+
+impl SessionReader for EmptySession {
+    fn get(&self, _key: &str) -> Option<String> {
+        None
+    }
+
+    fn snapshot(&self) -> String {
+        "{}".to_owned()
+    }
+}
+
+/// The last piece of an artifact.
+pub(crate) fn artifact() -> TaskArtifactUpdateEvent {
+    TaskArtifactUpdateEvent {
+        task_id: "t-1".into(),
+        context_id: "c-1".into(),
+        artifact: Artifact { artifact_id: "a-1".into(), parts: vec![Part::text("answer")], ..Artifact::default() },
+        last_chunk: true,
+        ..TaskArtifactUpdateEvent::default()
+    }
+}
+
+/// The artifact after the way out through `chain`.
+pub(crate) async fn respond(chain: &mut Chain) -> Result<Artifact, Fault> {
+    let mut event = StreamResponse::ArtifactUpdate(artifact());
+    chain.respond(&mut event).await?;
+    match event {
+        StreamResponse::ArtifactUpdate(update) => Ok(update.artifact),
+        other => unreachable!("the event became another: {other:?}"),
+    }
+}
