@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,9 +64,8 @@ criterion_main!(benches);
 fn load(criterion: &mut Criterion) {
     let executor = executor();
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let cache = Some(folder.path().join("cache"));
-    let compiling = runtime(RuntimeConfig::default());
-    let caching = runtime(RuntimeConfig { cache, ..RuntimeConfig::default() });
+    let compiling = runtime(None);
+    let caching = runtime(Some(folder.path().join("cache")));
     let state_injection = || load_state_injection(&caching);
     assert!(executor.block_on(state_injection()).was_compiled());
     assert!(!executor.block_on(state_injection()).was_compiled());
@@ -82,7 +82,7 @@ fn load(criterion: &mut Criterion) {
 /// Instances whose hooks do almost nothing, and the chain around them. Freeing them is a part of it.
 fn fresh_instance(criterion: &mut Criterion) {
     let executor = executor();
-    let runtime = runtime(RuntimeConfig::default());
+    let runtime = runtime(None);
     let test = executor.block_on(load_component(&runtime, annex_components::TEST_EXTENSION, Grants::default(), "{}"));
     let state_injection = executor.block_on(load_state_injection(&runtime));
     let requested = [test.uri().clone()];
@@ -142,7 +142,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let executor = executor();
-        let extension = executor.block_on(load_state_injection(&runtime(RuntimeConfig::default())));
+        let extension = executor.block_on(load_state_injection(&runtime(None)));
         Self { executor, extensions: [extension] }
     }
 
@@ -265,8 +265,8 @@ fn executor() -> Executor {
     tokio::runtime::Builder::new_current_thread().enable_time().build().expect("an executor")
 }
 
-fn runtime(config: RuntimeConfig) -> Runtime {
-    Runtime::new(&config).expect("the runtime starts")
+fn runtime(cache: Option<PathBuf>) -> Runtime {
+    Runtime::new(&RuntimeConfig { cache, ..RuntimeConfig::default() }).expect("the runtime starts")
 }
 
 async fn load_state_injection(runtime: &Runtime) -> Arc<Extension> {

@@ -135,7 +135,8 @@ impl RequestHandler {
         };
         let (opened, opening) = oneshot::channel();
         let (agent, tasks, record) = (Arc::clone(&self.agent), Arc::clone(&self.tasks), target.record);
-        let turn = Turn { agent, tasks, chain, context, record, opened: Some(opened), stop: self.stop.clone() };
+        let turn =
+            Turn { agent, tasks, chain, context, record, state: None, opened: Some(opened), stop: self.stop.clone() };
         let finished = self.running.spawn(turn.run());
         let opening = opening.await.map_err(|gone| fault::internal(&gone))??;
         Ok(Accepted { active, opening, finished })

@@ -36,6 +36,8 @@ pub(crate) struct Turn {
     pub(crate) context: TurnContext,
     /// The task that the message continues.
     pub(crate) record: Option<Arc<TaskRecord>>,
+    /// The last state that this turn brought the task into; none yet when it continues a paused one.
+    pub(crate) state: Option<TaskState>,
     /// Whoever sent the message waits here; taken by the first event.
     pub(crate) opened: Option<oneshot::Sender<Result<Opening, A2aError>>>,
     /// Fires when the server cannot wait for the turn any longer.
@@ -116,7 +118,9 @@ impl Turn {
     async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<(), A2aError> {
         let record = self.task();
         let event = StreamResponse::StatusUpdate(record.status_event(self.task_status(state, message)));
-        self.publish(&record, event).await
+        self.publish(&record, event).await?;
+        self.state = Some(state);
+        Ok(())
     }
 
     fn task_status(&self, state: TaskState, message: Option<Message>) -> TaskStatus {
@@ -172,10 +176,15 @@ impl Turn {
         if !answered_with_message {
             self.conclude(ending).await;
         }
-        let Some(record) = self.record.take() else { return };
+        if let Some(record) = self.record.take() {
+            self.close(&record);
+        }
+    }
+
+    fn close(&self, record: &TaskRecord) {
         record.end_turn();
         if record.is_finished() {
-            self.tasks.finish(&record);
+            self.tasks.finish(record);
         }
     }
 
@@ -191,8 +200,7 @@ impl Turn {
 
     /// Brings the task into the state that the ending calls for, unless the agent has done so itself.
     async fn conclude(&mut self, ending: Ending) {
-        let state = self.record.as_ref().map(|record| record.task_state());
-        let settled = state.is_some_and(|state| state.is_terminal() || state.is_interrupted());
+        let settled = self.state.is_some_and(|state| state.is_terminal() || state.is_interrupted());
         let (state, text) = match ending {
             Ending::Returned(Ok(()) | Err(AgentError::Closed)) if settled => return,
             Ending::Returned(Ok(()) | Err(AgentError::Closed)) => (TaskState::Completed, None),
@@ -223,6 +231,17 @@ impl Turn {
     fn message(&self, text: String) -> Message {
         let task_id = Some(self.context.task_id.clone());
         Message::agent(self.context.context_id.clone(), task_id, vec![Part::text(text)])
+    }
+}
+
+/// A turn that breaks off, because the agent panicked or the runtime goes away, must not leave readers waiting.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(record) = self.record.take() else { return };
+        tracing::error!(task = %self.context.task_id, "the turn broke off");
+        let status = self.task_status(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
+        record.append(StreamResponse::StatusUpdate(record.status_event(status)));
+        self.close(&record);
     }
 }
 

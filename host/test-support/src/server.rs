@@ -1,7 +1,9 @@
 //! A server in this process, stopped when it is dropped.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use annex_agent::AgentExecutor;
 use annex_server::{App, Config, Locations, Server};
 use anyhow::Context;
 use tokio::sync::oneshot;
@@ -23,6 +25,18 @@ impl TestServer {
     /// # Errors
     /// Whatever keeps the server from becoming ready.
     pub async fn start(config: &str) -> anyhow::Result<Self> {
+        Self::launch(config, None).await
+    }
+
+    /// The same with an agent of the test's own.
+    ///
+    /// # Errors
+    /// As [`TestServer::start`].
+    pub async fn with_agent(config: &str, agent: Arc<dyn AgentExecutor>) -> anyhow::Result<Self> {
+        Self::launch(config, Some(agent)).await
+    }
+
+    async fn launch(config: &str, agent: Option<Arc<dyn AgentExecutor>>) -> anyhow::Result<Self> {
         let mut config = Config::parse(Path::new("test.toml"), config)?;
         config.server.listen.set_port(0);
         let server = Server::bind(config).await?;
@@ -33,9 +47,12 @@ impl TestServer {
             let announce = |_: &App| {
                 let _ = ready.send(());
             };
+            let load = async |config: &Config, url: &str| match agent {
+                Some(agent) => App::with_agent(config, &locations(), url, agent).await,
+                None => App::load(config, &locations(), url).await,
+            };
             // A test that drops the server wants it to stop.
             let stop = async { drop(shut_down.await) };
-            let load = async |config: &Config, url: &str| App::load(config, &locations(), url).await;
             server.run(load, announce, stop).await.map_err(anyhow::Error::from)
         });
         if became_ready.await.is_err() {

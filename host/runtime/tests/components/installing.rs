@@ -27,12 +27,19 @@ async fn a_grant_that_the_descriptor_asks_for_is_checked_like_an_import() {
     assert!(matches!(error, LoadError::NotGranted { grant: GrantNeeded::Random, .. }), "{error:?}");
 }
 
-#[tokio::test]
-async fn parameters_are_checked_against_the_extensions_own_schema() {
-    let parameters = with_parameters(r#"{"state_key": ""}"#).parameters;
+async fn refused_parameters(parameters: &str) -> LoadError {
+    let parameters = with_parameters(parameters).parameters;
     let installation = Installation { parameters, ..reading_the_session() };
-    let error = refused(component(annex_components::STATE_INJECTION), installation).await;
-    assert!(matches!(&error, LoadError::Parameters { pointer, .. } if pointer == "/state_key"), "{error:?}");
+    refused(component(annex_components::STATE_INJECTION), installation).await
+}
+
+#[tokio::test]
+async fn parameters_must_suit_the_extension_and_its_schema() {
+    let error = refused_parameters(r#"{"stat_schema": {}}"#).await;
+    assert!(matches!(&error, LoadError::Description { reason } if reason.contains("`stat_schema`")), "{error:?}");
+    // Its code would take this; its schema does not.
+    let error = refused_parameters(r#"{"description": null}"#).await;
+    assert!(matches!(&error, LoadError::Parameters { pointer, .. } if pointer == "/description"), "{error:?}");
 }
 
 #[tokio::test]

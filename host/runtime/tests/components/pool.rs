@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use annex_runtime::{Fault, Runtime, RuntimeConfig};
 
-use crate::support::{RESPONSE_KEY, Turn, installation, respond, test_extension};
+use crate::support::{RESPONSE_KEY, Turn, config, installation, respond, test_extension};
 
 /// Room for a single instance.
 fn narrow(patience: Duration) -> Runtime {
-    Runtime::new(&RuntimeConfig { instances: 1, patience, cache: None }).expect("the runtime starts")
+    Runtime::new(&RuntimeConfig { instances: 1, patience, ..config() }).expect("the runtime starts")
 }
 
 #[tokio::test]

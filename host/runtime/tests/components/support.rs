@@ -1,6 +1,7 @@
 //! What the tests share: runtimes, installed extensions, turns.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use annex_protocol::{Artifact, ExtensionUri, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent};
@@ -16,9 +17,15 @@ pub(crate) fn component(path: &str) -> Vec<u8> {
     fs::read(path).expect("the component was built")
 }
 
-/// Room for a few instances: the address space of a thousand is reserved slowly.
+/// Room for a few instances, and a compile cache that all tests share.
 pub(crate) fn runtime() -> Runtime {
-    Runtime::new(&RuntimeConfig { instances: 4, ..RuntimeConfig::default() }).expect("the runtime starts")
+    Runtime::new(&RuntimeConfig { instances: 4, ..config() }).expect("the runtime starts")
+}
+
+/// Compiling a component takes longer than most tests.
+pub(crate) fn config() -> RuntimeConfig {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compile-cache");
+    RuntimeConfig { cache: Some(cache), ..RuntimeConfig::default() }
 }
 
 /// Nothing granted, the standard limits, no parameters.

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod activation;
+mod agents;
 mod bad_input;
 mod card;
 mod config;
