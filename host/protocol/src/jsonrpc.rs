@@ -40,6 +40,9 @@ pub struct Rejection {
     pub error: A2aError,
 }
 
+/// The longest request id: it is repeated in every event of a stream.
+const MAX_ID_BYTES: usize = 256;
+
 /// Reads one request.
 ///
 /// ```
@@ -106,6 +109,9 @@ fn read_envelope(bytes: &[u8]) -> Result<Envelope<'_>, A2aError> {
 impl Envelope<'_> {
     fn request_id(&self) -> Result<RequestId, A2aError> {
         let id = self.id.ok_or_else(|| invalid_request("`id` is missing; notifications are not supported"))?.get();
+        if id.len() > MAX_ID_BYTES {
+            return Err(invalid_request(&format!("`id` is longer than {MAX_ID_BYTES} bytes")));
+        }
         let wrong_type = || invalid_request("`id` must be a string, a number or null");
         match id.as_bytes().first() {
             Some(b'n') => Ok(RequestId::Null),

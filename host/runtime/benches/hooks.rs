@@ -17,7 +17,7 @@ use annex_runtime::{
     TurnRequest,
 };
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use tokio::runtime::Runtime as Executor;
 
 const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
@@ -71,7 +71,7 @@ fn load(criterion: &mut Criterion) {
     assert!(!executor.block_on(state_injection()).was_compiled());
 
     let mut group = criterion.benchmark_group("load state-injection");
-    group.sample_size(10);
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
     group.bench_function("compiled", |bencher| {
         bencher.to_async(&executor).iter(|| load_state_injection(&compiling));
     });

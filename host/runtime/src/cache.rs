@@ -35,7 +35,7 @@ impl CompileCache {
             return Err(refuse("belongs to another user; name a folder of your own".to_owned()));
         }
         if metadata.mode() & 0o022 != 0 {
-            return Err(refuse("can be written by others; run chmod 700 on it".to_owned()));
+            return Err(refuse("can be written by others, who may have left code in it; delete it".to_owned()));
         }
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);

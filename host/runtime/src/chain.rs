@@ -6,6 +6,9 @@ use annex_protocol::{
     A2aError, ContextId, ExtensionUri, FieldViolation, Json, JsonObject, Metadata, StreamResponse, TaskId,
 };
 
+use wasmtime::Store;
+use wasmtime::component::Instance as ComponentInstance;
+
 use crate::bindings::v0_1::annex::extension::types;
 use crate::bindings::v0_1::exports::annex::extension::activation::Decision;
 use crate::error::{Fault, HookError};
@@ -14,7 +17,7 @@ use crate::grants::StateScope;
 use crate::hook::Hook;
 use crate::instance::Instance;
 use crate::outgoing;
-use crate::store::SessionReader;
+use crate::store::{HostState, SessionReader};
 
 /// The request as the hooks may see it.
 pub struct TurnRequest<'a> {
@@ -42,8 +45,17 @@ pub struct Chain {
 
 struct Member {
     extension: Arc<Extension>,
-    instance: Option<Instance>,
+    instance: Slot,
     session: Arc<dyn SessionReader>,
+}
+
+/// A member's instance.
+enum Slot {
+    /// No hook has run yet.
+    Idle,
+    Running(Instance),
+    /// A hook failed; the turn has failed with it, and the events that say so go out without this extension.
+    Failed,
 }
 
 impl Chain {
@@ -61,7 +73,11 @@ impl Chain {
         let mut delta = JsonObject::new();
         for extension in extensions {
             let session = Arc::clone(&request.session);
-            let mut member = Member { extension: Arc::clone(extension), instance: None, session };
+            if !chain.has_all(&extension.descriptor.depends_on) {
+                Self::check_optional(extension)?;
+                continue;
+            }
+            let mut member = Member { extension: Arc::clone(extension), instance: Slot::Idle, session };
             if !member.activate(request).await? {
                 continue;
             }
@@ -69,6 +85,19 @@ impl Chain {
             chain.members.push(member);
         }
         Ok((chain, delta))
+    }
+
+    fn has_all(&self, uris: &[ExtensionUri]) -> bool {
+        uris.iter().all(|uri| self.active().any(|active| active == uri))
+    }
+
+    /// An extension whose dependency chose to stay inactive stays inactive too, unless the operator requires it.
+    fn check_optional(extension: &Extension) -> Result<(), Fault> {
+        if !extension.is_required() {
+            return Ok(());
+        }
+        let reason = "it is required, and an extension that it depends on stays inactive".to_owned();
+        Err(Fault::BrokeContract { uri: extension.uri().clone(), hook: Hook::Activation, reason })
     }
 
     /// The URIs that are active, for the echo.
@@ -89,23 +118,30 @@ impl Chain {
 }
 
 impl Member {
-    async fn instance(&mut self, hook: Hook) -> Result<&mut Instance, Fault> {
-        let instance = match self.instance.take() {
-            Some(instance) => instance,
-            None => {
+    /// Runs one hook in the member's instance, which is started by the first. An instance that failed is dropped with
+    /// its store, and the member takes no further part in the turn.
+    async fn call<T>(
+        &mut self,
+        hook: Hook,
+        body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
+    ) -> Result<T, Fault> {
+        let mut instance = match std::mem::replace(&mut self.instance, Slot::Failed) {
+            Slot::Running(instance) => instance,
+            Slot::Idle | Slot::Failed => {
                 let session = Some(Arc::clone(&self.session));
                 Instance::start(&self.extension.program, &self.extension.profile, session, hook).await?
             }
         };
-        Ok(self.instance.insert(instance))
+        let value = instance.call(hook, body).await?;
+        self.instance = Slot::Running(instance);
+        Ok(value)
     }
 
     async fn activate(&mut self, request: &TurnRequest<'_>) -> Result<bool, HookError> {
         let extension = Arc::clone(&self.extension);
         let Some(indices) = &extension.program.hooks.activation else { return Ok(true) };
         let seen = seen_request(request);
-        let instance = self.instance(Hook::Activation).await?;
-        let decided = instance
+        let decided = self
             .call(Hook::Activation, async |store, component| {
                 indices.load(&mut *store, component)?.call_activate(store, &seen).await
             })
@@ -125,8 +161,7 @@ impl Member {
         let Some(indices) = &extension.program.hooks.state else { return Ok(JsonObject::new()) };
         let seen = seen_request(request);
         let metadata = self.own_metadata(request)?;
-        let instance = self.instance(Hook::State).await?;
-        let validated = instance
+        let validated = self
             .call(Hook::State, async |store, component| {
                 indices.load(&mut *store, component)?.call_validate(store, &seen, &metadata).await
             })
@@ -199,8 +234,10 @@ impl Member {
         let extension = Arc::clone(&self.extension);
         let Some(indices) = &extension.program.hooks.response else { return Ok(()) };
         let Some(seen) = outgoing::seen_event(event, &extension.descriptor) else { return Ok(()) };
-        let instance = self.instance(Hook::Response).await?;
-        let patch = instance
+        if matches!(self.instance, Slot::Failed) {
+            return Ok(());
+        }
+        let patch = self
             .call(Hook::Response, async |store, component| {
                 indices.load(&mut *store, component)?.call_respond(store, &seen).await
             })

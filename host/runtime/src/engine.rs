@@ -52,9 +52,13 @@ fn pool(instances: u32) -> PoolingAllocationConfig {
     let keep_resident = if PoolingAllocationConfig::is_pagemap_scan_available() { 1 << 20 } else { 256 << 10 };
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
-        .total_core_instances(instances.saturating_mul(8))
-        .total_memories(instances)
-        .total_tables(instances.saturating_mul(2))
+        .total_core_instances(instances.saturating_mul(16))
+        .total_memories(instances.saturating_mul(2))
+        .total_tables(instances.saturating_mul(4))
+        // One component cannot take the slots of many. Adapters for WASI bring a second memory.
+        .max_memories_per_component(2)
+        .max_tables_per_component(8)
+        .max_core_instances_per_component(16)
         .total_stacks(instances)
         .max_memory_size(MEMORY_CEILING)
         .linear_memory_keep_resident(keep_resident)

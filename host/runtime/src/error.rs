@@ -115,6 +115,16 @@ pub enum LoadError {
         /// The URI.
         uri: ExtensionUri,
     },
+    /// Two installed components claim one metadata key.
+    #[error("the extensions {uri} and {other} both own the metadata key {key:?}")]
+    SharedKey {
+        /// The later one.
+        uri: ExtensionUri,
+        /// The earlier one.
+        other: ExtensionUri,
+        /// The key.
+        key: String,
+    },
     /// An extension needs another one that is not installed before it.
     #[error("extension {uri} depends on {needs}, which must be installed and stand before it in the config")]
     Dependency {

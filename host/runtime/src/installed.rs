@@ -28,9 +28,24 @@ impl Installed {
             if let Some(needs) = missing {
                 return Err(LoadError::Dependency { uri: extension.uri().clone(), needs: needs.clone() });
             }
+            installed.check_keys(&extension)?;
             installed.extensions.push(Arc::new(extension));
         }
         Ok(installed)
+    }
+
+    /// What is under a key is its owner's to read and write, and nobody else's. Only the same component under another
+    /// URI may own it too.
+    fn check_keys(&self, extension: &Extension) -> Result<(), LoadError> {
+        for key in &extension.descriptor.metadata_keys {
+            let mut others = self.iter().filter(|other| other.digest != extension.digest);
+            let owner = others.find(|other| other.descriptor.metadata_keys.contains(key));
+            if let Some(owner) = owner {
+                let (uri, other) = (extension.uri().clone(), owner.uri().clone());
+                return Err(LoadError::SharedKey { uri, other, key: key.clone() });
+            }
+        }
+        Ok(())
     }
 
     /// The extension with this very URI: no other case, no other version.

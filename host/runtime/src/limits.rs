@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Limits of one instance, which serves one extension for one turn. Times and counts are per hook call unless said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Linear memory in bytes. Growth beyond it traps.
+    /// Linear memory in bytes, all memories of the instance together. Growth beyond it traps.
     pub memory: usize,
     /// Elements over all tables.
     pub table_elements: usize,

@@ -6,9 +6,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jsonschema::{PatternOptions, Validator};
-use serde_json::Value;
-
+mod cost;
 mod strict;
+
+use cost::{Allowed, Cost};
 
 /// Schemas longer than this are refused.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
@@ -18,8 +19,8 @@ const MAX_SCHEMAS: usize = 16;
 const MAX_VIOLATIONS: usize = 64;
 /// Bytes of one violation's message; it may quote the instance.
 const MAX_MESSAGE_BYTES: usize = 512;
-/// Bytes of a compiled pattern.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// Bytes of one compiled pattern.
+const MAX_PATTERN_BYTES: usize = 256 << 10;
 
 /// One violation: a JSON pointer into the instance, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,50 +31,65 @@ pub(crate) struct Violation {
 
 #[derive(Default)]
 pub(crate) struct Schemas {
-    compiled: Mutex<Vec<(String, Arc<Validator>)>>,
+    compiled: Mutex<Vec<(String, Arc<Schema>)>>,
+}
+
+/// A compiled schema and what it costs to validate with it.
+pub(crate) struct Schema {
+    validator: Validator,
+    cost: Cost,
 }
 
 impl Schemas {
     /// All violations, up to a bound. An error means that the schema or the instance cannot be used at all.
     pub(crate) fn validate(&self, schema: &str, instance: &str) -> Result<Vec<Violation>, String> {
-        let validator = self.compile(schema)?;
-        let instance = strict::parse(instance).map_err(|error| format!("the instance is not usable JSON: {error}"))?;
-        if validator.is_valid(&instance) {
+        let schema = self.compile(schema)?;
+        let unusable = |error: String| format!("the instance is not usable: {error}");
+        let document = strict::parse(instance).map_err(|error| unusable(error.to_string()))?;
+        let allowed = schema.cost.allow(&document, instance.len()).map_err(unusable)?;
+        if schema.validator.is_valid(&document) {
             return Ok(Vec::new());
         }
-        Ok(validator.iter_errors(&instance).take(MAX_VIOLATIONS).map(|error| Violation::of(&error)).collect())
+        match allowed {
+            Allowed::List => {
+                let errors = schema.validator.iter_errors(&document).take(MAX_VIOLATIONS);
+                Ok(errors.map(|error| Violation::of(&error)).collect())
+            }
+            Allowed::Judge => {
+                let message = "does not match the schema; it is too large to say where".to_owned();
+                Ok(vec![Violation { pointer: String::new(), message }])
+            }
+        }
     }
 
-    pub(crate) fn compile(&self, schema: &str) -> Result<Arc<Validator>, String> {
-        if let Some(validator) = self.find(schema) {
-            return Ok(validator);
+    pub(crate) fn compile(&self, schema: &str) -> Result<Arc<Schema>, String> {
+        if let Some(schema) = self.find(schema) {
+            return Ok(schema);
         }
         if schema.len() > MAX_SCHEMA_BYTES {
             return Err(format!("the schema has {} bytes; at most {MAX_SCHEMA_BYTES} are allowed", schema.len()));
         }
-        let document: Value =
-            serde_json::from_str(schema).map_err(|error| format!("the schema is not JSON: {error}"))?;
+        let document = strict::parse(schema).map_err(|error| format!("the schema is not JSON: {error}"))?;
+        let unusable = |error: String| format!("the schema is not usable: {error}");
+        let cost = Cost::of(&document).map_err(unusable)?;
         let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-        let validator = jsonschema::options()
-            .should_validate_formats(true)
-            .with_pattern_options(patterns)
-            .build(&document)
-            .map_err(|error| format!("the schema is not usable: {error}"))?;
-        Ok(self.keep(schema, Arc::new(validator)))
+        let options = jsonschema::options().should_validate_formats(true).with_pattern_options(patterns);
+        let validator = options.build(&document).map_err(|error| unusable(error.to_string()))?;
+        Ok(self.keep(schema, Arc::new(Schema { validator, cost })))
     }
 
-    fn find(&self, schema: &str) -> Option<Arc<Validator>> {
+    fn find(&self, text: &str) -> Option<Arc<Schema>> {
         let compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        compiled.iter().find(|(text, _)| text == schema).map(|(_, validator)| Arc::clone(validator))
+        compiled.iter().find(|(known, _)| known == text).map(|(_, schema)| Arc::clone(schema))
     }
 
-    fn keep(&self, schema: &str, validator: Arc<Validator>) -> Arc<Validator> {
+    fn keep(&self, text: &str, schema: Arc<Schema>) -> Arc<Schema> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if compiled.len() >= MAX_SCHEMAS {
             compiled.remove(0);
         }
-        compiled.push((schema.to_owned(), Arc::clone(&validator)));
-        validator
+        compiled.push((text.to_owned(), Arc::clone(&schema)));
+        schema
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) struct HostState {
     pub(crate) host_calls_left: u32,
     pub(crate) log_lines_left: u32,
     ticks_left: u64,
+    memory: usize,
     table_elements: usize,
     wasi: Option<Box<Wasi>>,
 }
@@ -46,6 +47,7 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, session: Option<Arc<dy
         host_calls_left: limits.host_calls,
         log_lines_left: limits.log_lines,
         ticks_left: 0,
+        memory: 0,
         table_elements: 0,
         wasi: None,
     };
@@ -85,8 +87,10 @@ impl HostState {
 }
 
 impl ResourceLimiter for HostState {
-    fn memory_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        if desired > self.profile.limits.memory { Err(LimitReached::Memory.into()) } else { Ok(true) }
+    /// Counts all memories of the instance together.
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        self.memory = self.memory.saturating_add(desired.saturating_sub(current));
+        if self.memory > self.profile.limits.memory { Err(LimitReached::Memory.into()) } else { Ok(true) }
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {

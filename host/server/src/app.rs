@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
 use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
@@ -120,6 +121,7 @@ impl App {
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
             tasks: Arc::new(TaskStore::new(config.tasks.clone())),
+            max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),
             closing: CancellationToken::new(),

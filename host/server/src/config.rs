@@ -51,6 +51,8 @@ pub struct ServerConfig {
     pub max_body_bytes: usize,
     /// Seconds that running turns get to finish after SIGTERM. Default 10.
     pub drain_seconds: u64,
+    /// Seconds that one turn of the agent may take. Default 600.
+    pub max_turn_seconds: u64,
     /// Turns that may wait for their turn in one context. Default 64.
     pub max_waiting_turns: usize,
 }
@@ -62,6 +64,7 @@ impl Default for ServerConfig {
             public_url: None,
             max_body_bytes: 1 << 20,
             drain_seconds: 10,
+            max_turn_seconds: 600,
             max_waiting_turns: 64,
         }
     }

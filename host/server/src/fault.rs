@@ -14,7 +14,7 @@ pub(crate) fn internal(fault: &(dyn Error + 'static)) -> A2aError {
 /// Logs the fault with its causes under a new error id.
 pub(crate) fn logged(fault: &(dyn Error + 'static)) -> String {
     let error_id = uuid::Uuid::new_v4().to_string();
-    tracing::error!(error_id, "{}", chain(fault));
+    tracing::error!(error_id, "{}", printable(&chain(fault)));
     error_id
 }
 
@@ -26,6 +26,19 @@ fn chain(fault: &(dyn Error + 'static)) -> String {
         line.push_str(": ");
         line.push_str(&error.to_string());
         cause = error.source();
+    }
+    line
+}
+
+/// Bytes of one logged fault; a trap brings its backtrace.
+const MAX_LOGGED: usize = 8 << 10;
+
+/// One line, cut to a bound: parts of a fault are a guest's words, and they must forge no other line.
+fn printable(text: &str) -> String {
+    let cut = text.get(..text.floor_char_boundary(MAX_LOGGED)).unwrap_or(text);
+    let mut line = String::with_capacity(cut.len());
+    for character in cut.chars() {
+        if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
     }
     line
 }

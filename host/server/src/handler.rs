@@ -1,6 +1,7 @@
 //! What the operations do, whichever binding they came by.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_agent::{AgentExecutor, TurnContext};
 use annex_protocol::{
@@ -29,6 +30,8 @@ pub(crate) struct RequestHandler {
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<TaskStore>,
+    /// The longest that one turn may take.
+    pub(crate) max_turn: Duration,
     /// The running turns.
     pub(crate) running: TaskTracker,
     /// Fires when running turns must end.
@@ -122,8 +125,10 @@ impl RequestHandler {
     ) -> Result<Accepted, A2aError> {
         let active = chain.active().cloned().collect();
         let cancel = CancellationToken::new();
-        if let Some(record) = &target.record {
-            record.resume(request.message.clone(), cancel.clone());
+        if let Some(record) = &target.record
+            && !record.resume(request.message.clone(), cancel.clone())
+        {
+            return Err(target.finished(record));
         }
         let context = TurnContext {
             task_id: target.task_id,
@@ -135,8 +140,17 @@ impl RequestHandler {
         };
         let (opened, opening) = oneshot::channel();
         let (agent, tasks, record) = (Arc::clone(&self.agent), Arc::clone(&self.tasks), target.record);
-        let turn =
-            Turn { agent, tasks, chain, context, record, state: None, opened: Some(opened), stop: self.stop.clone() };
+        let turn = Turn {
+            agent,
+            tasks,
+            chain,
+            context,
+            record,
+            state: None,
+            opened: Some(opened),
+            patience: self.max_turn,
+            stop: self.stop.clone(),
+        };
         let finished = self.running.spawn(turn.run());
         let opening = opening.await.map_err(|gone| fault::internal(&gone))??;
         Ok(Accepted { active, opening, finished })
@@ -161,6 +175,7 @@ impl RequestHandler {
             return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
         }
         record.cancel().await;
+        self.tasks.finish(&record);
         Ok(record.snapshot())
     }
 
@@ -180,15 +195,17 @@ impl Target {
     /// A finished task takes no further message (A2A 1.0 section 3.4.2).
     fn check_open(&self) -> Result<(), A2aError> {
         match &self.record {
-            Some(record) if record.is_finished() => Err(A2aError::UnsupportedOperation {
-                reason: format!(
-                    "task {} is in terminal state {}; send the message without taskId to go on in the context",
-                    self.task_id,
-                    record.task_state().name(),
-                ),
-            }),
+            Some(record) if record.is_finished() => Err(self.finished(record)),
             _ => Ok(()),
         }
+    }
+
+    fn finished(&self, record: &TaskRecord) -> A2aError {
+        let (task_id, state) = (&self.task_id, record.task_state().name());
+        let reason = format!(
+            "task {task_id} is in terminal state {state}; send the message without taskId to go on in the context"
+        );
+        A2aError::UnsupportedOperation { reason }
     }
 
     fn place(&self, message: &mut Message) {
@@ -199,9 +216,25 @@ impl Target {
 
 fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
     request.validate()?;
+    check_ids(&request.message)?;
     check_tenant(request.tenant.as_deref())?;
     match request.configuration.task_push_notification_config {
         Some(_) => Err(A2aError::PushNotificationNotSupported),
+        None => Ok(()),
+    }
+}
+
+/// The longest id that a client may choose, in bytes. Ids are repeated in every event and kept with every task.
+const MAX_ID_BYTES: usize = 256;
+
+fn check_ids(message: &Message) -> Result<(), A2aError> {
+    let ids = [
+        ("message.messageId", Some(message.message_id.as_str())),
+        ("message.contextId", message.context_id.as_ref().map(ContextId::as_str)),
+        ("message.taskId", message.task_id.as_ref().map(TaskId::as_str)),
+    ];
+    match ids.into_iter().find(|(_, id)| id.is_some_and(|id| id.len() > MAX_ID_BYTES)) {
+        Some((field, _)) => Err(A2aError::invalid_field(field, format!("is longer than {MAX_ID_BYTES} bytes"))),
         None => Ok(()),
     }
 }

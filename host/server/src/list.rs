@@ -1,47 +1,59 @@
 //! ListTasks (A2A 1.0 section 3.1.4), and how much of a task is shown.
 
+use std::sync::Arc;
+
 use annex_protocol::{
     A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Task, TaskId, TaskState, Timestamp,
 };
 
-use crate::tasks::TaskStore;
+use crate::tasks::{TaskRecord, TaskStore};
 
 const DEFAULT_PAGE_SIZE: i32 = 50;
 const MAX_PAGE_SIZE: i32 = 100;
 
-/// One page, the task whose status changed last first.
+/// One page of a context, the task whose status changed last first.
 pub(crate) fn page(tasks: &TaskStore, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
     check_history_length(request.history_length)?;
     let size = page_size(request.page_size)?;
+    let context = request.context_id.as_ref().ok_or_else(context_needed)?;
     let after = request.page_token.as_deref().filter(|token| !token.is_empty()).map(Cursor::parse).transpose()?;
-    let mut found: Vec<Task> = tasks.all().iter().map(|record| record.snapshot()).collect();
-    found.retain(|task| matches(task, request));
-    found.sort_unstable_by_key(|task| std::cmp::Reverse(Cursor::of(task)));
+    let mut found: Vec<(Cursor, Arc<TaskRecord>)> =
+        tasks.of_context(context, |task| matches(task, request).then(|| Cursor::of(task)));
+    found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
     let total = found.len();
-    let rest = found.into_iter().filter(|task| after.as_ref().is_none_or(|after| Cursor::of(task) < *after));
-    let mut page: Vec<Task> = rest.take(size + 1).collect();
-    let more = page.len() > size;
-    page.truncate(size);
-    let next_page_token = page.last().filter(|_| more).map(|last| Cursor::of(last).to_string()).unwrap_or_default();
-    for task in &mut page {
-        trim_history(task, request.history_length);
-        if !request.include_artifacts.unwrap_or(false) {
-            task.artifacts.clear();
-        }
-    }
+    found.retain(|(cursor, _)| after.as_ref().is_none_or(|after| cursor < after));
+    let next_page_token = match found.get(size) {
+        Some(_) => found.get(size - 1).map(|(cursor, _)| cursor.to_string()).unwrap_or_default(),
+        None => String::new(),
+    };
+    found.truncate(size);
     Ok(ListTasksResponse {
-        tasks: page,
+        tasks: found.iter().map(|(_, record)| shown(record, request)).collect(),
         next_page_token,
         page_size: i32::try_from(size).unwrap_or(MAX_PAGE_SIZE),
         total_size: i32::try_from(total).unwrap_or(i32::MAX),
     })
 }
 
+/// Ids are all that keeps one anonymous client from another's tasks, so they are not given out.
+fn context_needed() -> A2aError {
+    let description = "is required, because this server does not know its clients apart";
+    A2aError::invalid_field("contextId", description)
+}
+
+fn shown(record: &TaskRecord, request: &ListTasksRequest) -> Task {
+    let mut task = record.snapshot();
+    trim_history(&mut task, request.history_length);
+    if !request.include_artifacts.unwrap_or(false) {
+        task.artifacts.clear();
+    }
+    task
+}
+
 fn matches(task: &Task, request: &ListTasksRequest) -> bool {
-    let context = request.context_id.as_ref().is_none_or(|context| *context == task.context_id);
     let state = request.status == TaskState::Unspecified || request.status == task.status.state;
     let time = request.status_timestamp_after.is_none_or(|after| task.status.timestamp.is_some_and(|at| at >= after));
-    context && state && time
+    state && time
 }
 
 fn page_size(asked: Option<i32>) -> Result<usize, A2aError> {

@@ -42,16 +42,23 @@ impl TaskRecord {
         &self.context_id
     }
 
-    /// A further message starts another turn of the task.
-    pub(crate) fn resume(&self, message: Message, turn: CancellationToken) {
+    /// A further message starts another turn of the task; `false` when the task is finished.
+    pub(crate) fn resume(&self, message: Message, turn: CancellationToken) -> bool {
         let mut state = self.lock();
+        if state.log.is_none() {
+            return false;
+        }
         state.task.history.push(message);
         state.turn = Some(turn);
+        true
     }
 
-    /// The turn is over; the task may go on with another message.
+    /// The turn is over; the task may go on with another message, unless it was cancelled while the turn ended.
     pub(crate) fn end_turn(&self) {
-        self.lock().turn = None;
+        let turn = self.lock().turn.take();
+        if turn.is_some_and(|turn| turn.is_cancelled()) {
+            self.append(StreamResponse::StatusUpdate(self.status_event(canceled())));
+        }
     }
 
     /// The task as it is now.
@@ -126,6 +133,10 @@ impl TaskRecord {
     }
 }
 
+fn canceled() -> TaskStatus {
+    TaskStatus { state: TaskState::Canceled, message: None, timestamp: Some(Timestamp::now()) }
+}
+
 /// All tasks of this server.
 pub(crate) struct TaskStore {
     bounds: TasksConfig,
@@ -133,8 +144,14 @@ pub(crate) struct TaskStore {
 }
 
 struct Table {
-    tasks: LruCache<TaskId, Arc<TaskRecord>>,
+    tasks: LruCache<TaskId, Entry>,
     /// Bytes of the finished tasks' JSON.
+    bytes: usize,
+}
+
+struct Entry {
+    record: Arc<TaskRecord>,
+    /// What the task counts for in [`Table::bytes`]; 0 while it lives.
     bytes: usize,
 }
 
@@ -146,29 +163,36 @@ impl TaskStore {
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) fn get(&self, id: &TaskId) -> Result<Arc<TaskRecord>, A2aError> {
-        let found = self.lock().tasks.peek(id).cloned();
+        let found = self.lock().tasks.peek(id).map(|entry| Arc::clone(&entry.record));
         found.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
     }
 
     /// Adds a new task and makes room for it.
     pub(crate) fn insert(&self, record: &Arc<TaskRecord>) {
         let mut table = self.lock();
-        table.tasks.put(record.id.clone(), Arc::clone(record));
+        table.tasks.put(record.id.clone(), Entry { record: Arc::clone(record), bytes: 0 });
         self.make_room(&mut table);
     }
 
-    /// Counts a task that has just finished.
+    /// Counts a task that is finished; calling it again changes nothing.
     pub(crate) fn finish(&self, record: &TaskRecord) {
+        let Some(json) = record.finished() else { return };
         let mut table = self.lock();
-        if table.tasks.contains(&record.id) {
-            table.bytes += record.finished().map_or(0, |json| json.len());
-            self.make_room(&mut table);
-        }
+        let Some(entry) = table.tasks.peek_mut(&record.id) else { return };
+        let counted = std::mem::replace(&mut entry.bytes, json.len());
+        table.bytes = table.bytes.saturating_sub(counted).saturating_add(json.len());
+        self.make_room(&mut table);
     }
 
-    /// Every task, in no particular order.
-    pub(crate) fn all(&self) -> Vec<Arc<TaskRecord>> {
-        self.lock().tasks.iter().map(|(_, record)| Arc::clone(record)).collect()
+    /// The tasks of a context for which `select` has something to say, in no particular order.
+    pub(crate) fn of_context<T>(
+        &self,
+        context: &ContextId,
+        select: impl Fn(&Task) -> Option<T>,
+    ) -> Vec<(T, Arc<TaskRecord>)> {
+        let table = self.lock();
+        let records = table.tasks.iter().map(|(_, entry)| &entry.record).filter(|record| record.context_id == *context);
+        records.filter_map(|record| Some((select(&record.lock().task)?, Arc::clone(record)))).collect()
     }
 
     fn make_room(&self, table: &mut Table) {
@@ -176,14 +200,13 @@ impl TaskStore {
         while (table.tasks.len() > self.bounds.max_tasks || table.bytes > self.bounds.max_bytes)
             && looked_at < table.tasks.len()
         {
-            let Some((id, record)) = table.tasks.pop_lru() else { return };
-            match record.finished() {
-                Some(json) => table.bytes = table.bytes.saturating_sub(json.len()),
-                None => {
-                    // Still alive: it goes to the young end, and the search ends when all were looked at.
-                    table.tasks.put(id, record);
-                    looked_at += 1;
-                }
+            let Some((id, entry)) = table.tasks.pop_lru() else { return };
+            if entry.record.is_finished() {
+                table.bytes = table.bytes.saturating_sub(entry.bytes);
+            } else {
+                // Still alive: it goes to the young end, and the search ends when all were looked at.
+                table.tasks.put(id, entry);
+                looked_at += 1;
             }
         }
     }

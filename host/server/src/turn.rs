@@ -4,6 +4,7 @@
 //! sends passes the extensions' response hooks, is stored, and only then reaches the readers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{
@@ -40,6 +41,8 @@ pub(crate) struct Turn {
     pub(crate) state: Option<TaskState>,
     /// Whoever sent the message waits here; taken by the first event.
     pub(crate) opened: Option<oneshot::Sender<Result<Opening, A2aError>>>,
+    /// The longest that the turn may take.
+    pub(crate) patience: Duration,
     /// Fires when the server cannot wait for the turn any longer.
     pub(crate) stop: CancellationToken,
 }
@@ -49,6 +52,7 @@ enum Ending {
     Returned(Result<(), AgentError>),
     Canceled,
     Stopped,
+    TookTooLong,
     Broken(A2aError),
 }
 
@@ -59,12 +63,16 @@ impl Turn {
         let agent = Arc::clone(&self.agent);
         let mut execution = agent.execute(self.context.clone(), sender);
         let (cancel, stop) = (self.context.cancel.clone(), self.stop.clone());
+        let mut deadline = std::pin::pin!(tokio::time::sleep(self.patience));
         let ending = loop {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break Ending::Canceled,
                 () = stop.cancelled() => break Ending::Stopped,
+                () = &mut deadline => break Ending::TookTooLong,
                 Some(event) = events.recv() => match self.deliver(event).await {
+                    // What an agent does after a final state is nobody's business.
+                    Ok(()) if self.is_settled() => break Ending::Returned(Ok(())),
                     Ok(()) => {}
                     Err(error) => break Ending::Broken(error),
                 },
@@ -74,6 +82,11 @@ impl Turn {
         // Whatever the agent is still doing stops here.
         drop(execution);
         self.end(ending, events).await;
+    }
+
+    /// Whether this turn has brought the task where only another message, or nothing, takes it on.
+    fn is_settled(&self) -> bool {
+        self.state.is_some_and(|state| state.is_terminal() || state.is_interrupted())
     }
 
     async fn deliver(&mut self, mut event: AgentEvent) -> Result<(), A2aError> {
@@ -200,9 +213,8 @@ impl Turn {
 
     /// Brings the task into the state that the ending calls for, unless the agent has done so itself.
     async fn conclude(&mut self, ending: Ending) {
-        let settled = self.state.is_some_and(|state| state.is_terminal() || state.is_interrupted());
         let (state, text) = match ending {
-            Ending::Returned(Ok(()) | Err(AgentError::Closed)) if settled => return,
+            Ending::Returned(Ok(()) | Err(AgentError::Closed)) if self.is_settled() => return,
             Ending::Returned(Ok(()) | Err(AgentError::Closed)) => (TaskState::Completed, None),
             Ending::Returned(Err(AgentError::Failed { message })) => (TaskState::Failed, Some(message)),
             Ending::Returned(Err(error @ AgentError::Internal { .. })) => {
@@ -216,6 +228,7 @@ impl Turn {
             Ending::Stopped => {
                 (TaskState::Failed, Some("The server is shutting down; send the message again.".to_owned()))
             }
+            Ending::TookTooLong => (TaskState::Failed, Some("The agent took too long.".to_owned())),
             Ending::Broken(error) => (TaskState::Failed, Some(error.to_string())),
         };
         let message = text.map(|text| self.message(text));

@@ -91,10 +91,10 @@ async fn limits_hold_in_a_later_call_of_the_same_instance() {
 async fn an_instance_that_was_stopped_is_never_entered_again() {
     let extension = test_extension(&runtime(), installation()).await;
     let mut chain = Turn::commanding(r#"{"respond": "trap"}"#).chain(&[extension]).await;
-    for _ in 0..2 {
-        let fault = respond(&mut chain).await.expect_err("the guest is broken");
-        assert!(matches!(fault, Fault::Trapped { hook: Hook::Response, .. }), "{fault:?}");
-    }
+    let fault = respond(&mut chain).await.expect_err("the guest is broken");
+    assert!(matches!(fault, Fault::Trapped { hook: Hook::Response, .. }), "{fault:?}");
+    let artifact = respond(&mut chain).await.expect("the extension is out of the turn");
+    assert!(artifact.extensions.is_empty(), "{artifact:?}");
 }
 
 #[tokio::test]

@@ -8,12 +8,12 @@ use crate::{ADA, QUESTION, agent, specialist};
 #[tokio::test]
 async fn a_missing_required_extension_is_refused_and_named() {
     let server = specialist("").await;
-    let reply = server.say(QUESTION).metadata(STATE_KEY, ADA).send().await.expect("a reply");
+    let reply = server.say(QUESTION).context("c").metadata(STATE_KEY, ADA).send().await.expect("a reply");
     assert_eq!((reply.status, reply.code()), (200, -32_008), "{}", reply.text);
     let info = &reply.body["error"]["data"][0];
     assert_eq!(info["reason"], "EXTENSION_SUPPORT_REQUIRED");
     assert_eq!(info["metadata"]["extensions"], STATE_INJECTION);
-    let tasks = server.call("ListTasks", "{}").send().await.expect("a list");
+    let tasks = server.call("ListTasks", r#"{"contextId":"c"}"#).send().await.expect("a list");
     assert_eq!(tasks.body["result"]["totalSize"], 0);
 }
 

@@ -35,6 +35,11 @@ impl AgentExecutor for Obedient {
                 };
                 events.send(AgentEvent::Artifact { artifact, append: false, last_chunk: true }).await
             }
+            "complete and stay" => {
+                events.send(status(TaskState::Completed)).await?;
+                std::future::pending().await
+            }
+            "stay" => std::future::pending().await,
             "fail" => Err(AgentError::internal("the database password is 1234")),
             "panic at once" => panic!("at once"),
             "panic later" => {
@@ -49,6 +54,8 @@ impl AgentExecutor for Obedient {
 
 async fn obedient() -> TestServer {
     let config = r#"
+        [server]
+        max_turn_seconds = 1
         [card]
         name = "n"
         description = "d"
@@ -65,13 +72,16 @@ async fn obedient() -> TestServer {
 #[tokio::test]
 async fn an_agent_may_answer_with_a_message_and_then_there_is_no_task() {
     let server = obedient().await;
-    let reply = server.say("answer").send().await.expect("a reply");
+    let reply = server.say("answer").context("c").send().await.expect("a reply");
     assert_eq!(reply.body["result"]["message"]["parts"][0]["text"], "hello");
     assert!(reply.body["result"]["message"]["contextId"].is_string());
     let events = server.say("answer").streaming().open().await.expect("a stream").rest().await.expect("events");
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["result"]["message"]["role"], "ROLE_AGENT");
-    assert_eq!(server.call("ListTasks", "{}").send().await.expect("a list").body["result"]["totalSize"], 0);
+    assert_eq!(
+        server.call("ListTasks", r#"{"contextId":"c"}"#).send().await.expect("a list").body["result"]["totalSize"],
+        0
+    );
 }
 
 #[tokio::test]
@@ -114,6 +124,15 @@ async fn what_an_agent_does_wrong_fails_its_task_and_tells_nothing_internal() {
         assert!(!reply.text.contains("1234"), "{}", reply.text);
     }
     assert_eq!(server.say("nothing").send().await.expect("a reply").task()["status"]["state"], "TASK_STATE_COMPLETED");
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_return_holds_nobody_up() {
+    let server = obedient().await;
+    let reply = server.say("complete and stay").context("c").send().await.expect("a reply");
+    assert_eq!(reply.task()["status"]["state"], "TASK_STATE_COMPLETED");
+    let reply = server.say("stay").context("c").send().await.expect("a reply");
+    assert_eq!(reply.task()["status"]["message"]["parts"][0]["text"], "The agent took too long.");
 }
 
 #[tokio::test]

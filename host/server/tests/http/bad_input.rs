@@ -62,6 +62,18 @@ async fn a_body_over_the_limit_is_refused_without_being_read() {
 }
 
 #[tokio::test]
+async fn ids_that_are_repeated_in_every_event_are_bounded() {
+    let server = agent("Say something.", "").await;
+    let long = "x".repeat(257);
+    for field in ["messageId", "contextId", "taskId"] {
+        let reply = server.say("prompt").field(field, &long).send().await.expect("a reply");
+        assert_eq!((reply.code(), reply.violations()), (-32_602, vec![format!("message.{field}")]));
+    }
+    let reply = server.say("prompt").id(&format!("\"{long}\"")).send().await.expect("a reply");
+    assert_eq!(reply.code(), -32_600);
+}
+
+#[tokio::test]
 async fn deep_nesting_is_an_error_and_not_a_crash() {
     let server = agent("Say something.", "").await;
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));

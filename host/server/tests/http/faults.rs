@@ -5,7 +5,14 @@ use annex_test_support::{COMMAND_KEY, Reply, TEST_EXTENSION, TestServer};
 use crate::{agent, test_extension};
 
 async fn command(server: &TestServer, command: &str) -> Reply {
-    server.say("prompt").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, command).send().await.expect("a reply")
+    server
+        .say("prompt")
+        .context("c")
+        .extensions(TEST_EXTENSION)
+        .metadata(COMMAND_KEY, command)
+        .send()
+        .await
+        .expect("a reply")
 }
 
 /// The request fails with an error id and without a word about why; the next one is served.
@@ -38,7 +45,7 @@ async fn a_misbehaving_extension_fails_only_its_own_request() {
     ] {
         check_contained(&server, &format!("\"{name}\"")).await;
     }
-    let tasks = server.call("ListTasks", "{}").send().await.expect("a list");
+    let tasks = server.call("ListTasks", r#"{"contextId":"c"}"#).send().await.expect("a list");
     assert_eq!(tasks.body["result"]["totalSize"], 12, "no refused request left a task");
 }
 

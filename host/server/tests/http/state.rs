@@ -218,6 +218,18 @@ async fn parallel_turns_on_one_context_follow_each_other() {
 }
 
 #[tokio::test]
+async fn a_schema_whose_work_has_no_bound_is_refused_at_load() {
+    let schema = r##"state_schema = '{"properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}'"##;
+    let extension = format!("{}\n[extension.parameters]\n{schema}", state_injection(READ));
+    let config = format!(
+        "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"i\"\n\
+         [agent.model.scripted]\nfallback = \"f\"\n{extension}"
+    );
+    let Err(error) = TestServer::start(&config).await else { panic!("the server started") };
+    assert!(format!("{error:#}").contains("recursive schemas are not supported"), "{error:#}");
+}
+
+#[tokio::test]
 async fn a_key_list_narrows_what_is_returned() {
     let server = agent("N={name?}", &state_injection(r#"session-state = { read = true, keys = ["name"] }"#)).await;
     let reply = prompt(&server, "c", Some(r#"{"name":"Ana","secret":1}"#)).await;

@@ -49,14 +49,13 @@ async fn a_context_is_made_when_none_is_named_and_goes_on_when_it_is() {
 #[tokio::test]
 async fn tasks_are_listed_by_page_latest_first_and_filtered() {
     let server = agent("Say something.", "").await;
-    for number in 0..5 {
-        let context = if number < 2 { "a" } else { "b" };
+    for context in ["a", "a", "a", "a", "a", "b"] {
         server.say("prompt").context(context).send().await.expect("a reply");
     }
     let mut seen: Vec<Value> = Vec::new();
     let mut token = String::new();
     loop {
-        let params = format!(r#"{{"pageSize":2,"pageToken":"{token}"}}"#);
+        let params = format!(r#"{{"contextId":"a","pageSize":2,"pageToken":"{token}"}}"#);
         let page = server.call("ListTasks", params).send().await.expect("a page").body["result"].clone();
         assert_eq!((page["totalSize"].as_i64(), page["pageSize"].as_i64()), (Some(5), Some(2)));
         seen.extend(page["tasks"].as_array().expect("tasks").iter().cloned());
@@ -69,18 +68,23 @@ async fn tasks_are_listed_by_page_latest_first_and_filtered() {
     assert!(seen.is_sorted_by_key(|task| std::cmp::Reverse(task["status"]["timestamp"].as_str().map(str::to_owned))));
     assert!(seen.iter().all(|task| task.get("artifacts").is_none()));
     let cases = [
-        (r#"{"contextId":"a"}"#, 2),
-        (r#"{"status":"TASK_STATE_COMPLETED"}"#, 5),
-        (r#"{"status":"TASK_STATE_FAILED"}"#, 0),
-        (r#"{"statusTimestampAfter":"2099-01-01T00:00:00Z"}"#, 0),
+        (r#"{"contextId":"b"}"#, 1),
+        (r#"{"contextId":"a","status":"TASK_STATE_COMPLETED"}"#, 5),
+        (r#"{"contextId":"a","status":"TASK_STATE_FAILED"}"#, 0),
+        (r#"{"contextId":"a","statusTimestampAfter":"2099-01-01T00:00:00Z"}"#, 0),
     ];
     for (params, total) in cases {
         let list = server.call("ListTasks", params).send().await.expect("a list");
         assert_eq!(list.body["result"]["totalSize"], total, "{params}");
     }
-    let whole = server.call("ListTasks", r#"{"includeArtifacts":true}"#).send().await.expect("a list");
+    let whole = server.call("ListTasks", r#"{"contextId":"a","includeArtifacts":true}"#).send().await.expect("a list");
     assert!(whole.body["result"]["tasks"][0]["artifacts"].is_array());
-    for params in [r#"{"pageSize":0}"#, r#"{"pageSize":101}"#, r#"{"pageToken":"x"}"#] {
+    for params in [
+        "{}",
+        r#"{"contextId":"a","pageSize":0}"#,
+        r#"{"contextId":"a","pageSize":101}"#,
+        r#"{"contextId":"a","pageToken":"x"}"#,
+    ] {
         assert_eq!(server.call("ListTasks", params).send().await.expect("a reply").code(), -32_602, "{params}");
     }
 }
