@@ -26,6 +26,9 @@ pub mod bindings;
 #[doc(hidden)]
 pub mod component;
 
+#[cfg(all(target_arch = "wasm32", feature = "allocator"))]
+#[expect(unsafe_code, reason = "an allocator hands out raw memory")]
+mod allocator;
 mod answers;
 mod extension;
 mod panics;

@@ -1,0 +1,50 @@
+//! The allocator of a component: a heap that is there from the start.
+//!
+//! An instance lives for one turn. Growing its memory costs the host two changes of page protection, more than many a
+//! hook itself, and the default allocator grows on the first allocation. This one begins with an arena inside the
+//! initial memory and grows only when that is used up.
+
+use core::alloc::Layout;
+use core::arch::wasm32::memory_grow;
+use core::mem::MaybeUninit;
+
+use talc::base::Talc;
+use talc::base::binning::Binning;
+use talc::cell::TalcSyncCell;
+use talc::source::Source;
+use talc::wasm::WasmBinning;
+
+/// Pages that nobody touches cost nothing, so the arena can be generous.
+const ARENA_BYTES: usize = 192 << 10;
+const PAGE_BYTES: usize = 64 << 10;
+/// What the allocator may need around an allocation.
+const OVERHEAD_BYTES: usize = 256;
+
+static mut ARENA: [MaybeUninit<u8>; ARENA_BYTES] = [MaybeUninit::uninit(); ARENA_BYTES];
+
+#[global_allocator]
+static ALLOCATOR: TalcSyncCell<ArenaThenGrow, WasmBinning> = TalcSyncCell::new_wasm(ArenaThenGrow { arena: true });
+
+/// Gives the arena first, then whole pages.
+#[derive(Debug)]
+struct ArenaThenGrow {
+    /// Whether the arena is still to be given.
+    arena: bool,
+}
+
+// SAFETY: it allocates nothing, and reaches the allocator through the reference that it is given only.
+unsafe impl Source for ArenaThenGrow {
+    fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
+        let (base, bytes) = if core::mem::take(&mut talc.source.arena) {
+            ((&raw mut ARENA).cast::<u8>(), ARENA_BYTES)
+        } else {
+            let pages = (layout.size() + layout.align() + OVERHEAD_BYTES).div_ceil(PAGE_BYTES);
+            match memory_grow::<0>(pages) {
+                usize::MAX => return Err(()),
+                end => ((end * PAGE_BYTES) as *mut u8, pages * PAGE_BYTES),
+            }
+        };
+        // SAFETY: the arena is given once and used by nobody else; grown pages are new.
+        unsafe { talc.claim(base, bytes) }.map(drop).ok_or(())
+    }
+}
