@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 /// Parses one JSON value; a key that comes twice is an error, at any depth.
@@ -69,10 +70,12 @@ impl<'de> Visitor<'de> for StrictVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some((key, Strict(value))) = members.next_entry::<String, Strict>()? {
-            if object.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the key {key:?} comes twice")));
-            }
-            object.insert(key, value);
+            match object.entry(key) {
+                Entry::Vacant(entry) => entry.insert(value),
+                Entry::Occupied(entry) => {
+                    return Err(A::Error::custom(format_args!("the key {:?} comes twice", entry.key())));
+                }
+            };
         }
         Ok(Value::Object(object))
     }

@@ -1,15 +1,15 @@
 //! Load over keep-alive connections, by a client that does as little as possible.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::server::ServerProcess;
 
-const CONNECTIONS: usize = 8;
+/// All from one thread, so that the client leaves the server a core.
+const CONNECTIONS: usize = 32;
 
 /// What one round measured.
 pub(crate) struct Round {
@@ -49,7 +49,8 @@ fn message(rest: &str) -> String {
 }
 
 /// Sends `requests` over several connections and reads the server's CPU time before and after.
-pub(crate) fn round(server: &ServerProcess, body: &str, requests: usize) -> anyhow::Result<Round> {
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn round(server: &ServerProcess, body: &str, requests: usize) -> anyhow::Result<Round> {
     let request = format!(
         "POST /a2a/jsonrpc HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\na2a-version: 1.0\r\n\
          {}content-length: {}\r\n\r\n{body}",
@@ -57,37 +58,37 @@ pub(crate) fn round(server: &ServerProcess, body: &str, requests: usize) -> anyh
         body.len(),
     );
     let (cpu, started) = (server.cpu()?, Instant::now());
-    thread::scope(|scope| {
-        let workers =
-            [(); CONNECTIONS].map(|()| scope.spawn(|| work(server.address(), &request, requests / CONNECTIONS)));
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?)
-    })?;
+    let workers = (0..CONNECTIONS).map(|_| work(server.address(), &request, requests / CONNECTIONS));
+    futures::future::try_join_all(workers).await?;
     Ok(Round { requests, wall: started.elapsed(), cpu: server.cpu()?.saturating_sub(cpu) })
 }
 
-fn work(address: &str, request: &str, count: usize) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(address)?;
+async fn work(address: &str, request: &str, count: usize) -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    let mut reader = BufReader::with_capacity(64 << 10, stream.try_clone()?);
-    let (mut line, mut body) = (String::new(), Vec::new());
+    let mut buffer = Vec::with_capacity(64 << 10);
     for _ in 0..count {
-        stream.write_all(request.as_bytes())?;
-        let mut length = 0;
-        loop {
-            line.clear();
-            reader.read_line(&mut line)?;
-            if let Some(value) = line.strip_prefix("content-length: ") {
-                length = value.trim().parse()?;
+        stream.write_all(request.as_bytes()).await?;
+        buffer.clear();
+        let end = loop {
+            anyhow::ensure!(stream.read_buf(&mut buffer).await? > 0, "the server hung up");
+            if let Some(end) = answer_end(&buffer)? {
+                break end;
             }
-            if line == "\r\n" {
-                break;
-            }
-        }
-        body.resize(length, 0);
-        reader.read_exact(&mut body)?;
+        };
         // An error would be cheap to serve and would look like speed.
-        let answer = std::str::from_utf8(&body).context("an answer that is no text")?;
-        anyhow::ensure!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
+        let answer = buffer.get(..end).context("more than the answer came")?;
+        let completed = answer.windows(20).any(|window| window == b"TASK_STATE_COMPLETED");
+        anyhow::ensure!(completed, "{}", String::from_utf8_lossy(answer));
     }
     Ok(())
+}
+
+/// Where the answer ends, once all of it is there.
+fn answer_end(buffer: &[u8]) -> anyhow::Result<Option<usize>> {
+    let Some(head) = buffer.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
+    let text = std::str::from_utf8(buffer.get(..head).unwrap_or_default())?;
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).context("a length")?;
+    let end = head + 4 + length.parse::<usize>()?;
+    Ok((buffer.len() >= end).then_some(end))
 }
