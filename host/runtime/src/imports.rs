@@ -18,8 +18,8 @@ use crate::store::{HostState, SessionReader};
 /// The key of `wasi:config/store` that holds all parameters as one JSON object.
 const ALL_PARAMETERS: &str = "annex:parameters";
 
-/// Links what `grants` allow. Imports were checked against the grants before; what is not linked here cannot be
-/// reached whatever that check said.
+/// Links what the component imports. Every import was checked against `grants` by name before; a component that needs
+/// the rest of WASI gets all of it, on a context with nothing in it, so for that one the check by name is what counts.
 pub(crate) fn linker(engine: &Engine, inspection: &Inspection, grants: &Grants) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
     if inspection.needs_wasi() {

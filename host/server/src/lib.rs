@@ -1,7 +1,7 @@
 //! The A2A server: bindings, activation, tasks, card, and the life of the process.
 //!
-//! A message takes a straight line: [`routes`](self) → JSON-RPC → activation → the extensions' hooks → session → agent
-//! → hooks again → task store → reader. `handler.rs` reads like that list. `app.rs` is the only place where parts are
+//! A message takes a straight line: routes → JSON-RPC → activation → the extensions' hooks → session → agent → hooks
+//! again → task store → reader. `handler.rs` reads like that list. `app.rs` is the only place where parts are
 //! joined.
 
 mod activation;
