@@ -67,10 +67,6 @@ impl Response for StateInjection {
 struct Imports;
 
 impl logic::Host for Imports {
-    fn stored(&self, key: &str) -> Option<Json> {
-        session::get(key)
-    }
-
     fn snapshot(&self) -> Json {
         session::snapshot()
     }

@@ -11,8 +11,6 @@ use crate::parameters::{Parameters, StateSchema};
 
 /// What the decisions need from the host.
 pub trait Host {
-    /// The stored value of a session-scope key.
-    fn stored(&self, key: &str) -> Option<Json>;
     /// All stored session-scope keys, as one JSON object.
     fn snapshot(&self) -> Json;
     /// The scopes that a delta may write.
@@ -82,14 +80,14 @@ pub fn is_valid_schema(
     state: &Members<'_>,
     host: &impl Host,
 ) -> Vec<Violation> {
-    let stored = stored_members(schema, |name| state.get(name).is_none(), host);
+    let snapshot = host.snapshot();
+    let stored = stored_members(schema, &snapshot, |name| state.get(name).is_none());
     let untouched = stored.is_empty() && state.keys().all(|key| Scope::of(key).is_none());
     let violations = if untouched {
         host.violations(&schema.text, &entry.value)
     } else {
         let sent = state.iter().filter(|(key, _)| Scope::of(key).is_none());
-        let stored = stored.iter().map(|(key, value)| (*key, value.as_str()));
-        host.violations(&schema.text, &object(stored.chain(sent)))
+        host.violations(&schema.text, &object(stored.into_iter().chain(sent)))
     };
     let base = entry.pointer();
     match violations {
@@ -188,18 +186,19 @@ fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) 
 
 /// Whether the session has from earlier turns what a request without state needs.
 fn is_stored(parameters: &Parameters, host: &impl Host) -> bool {
-    let named = parameters.state_schema.as_ref().filter(|schema| !schema.names.is_empty());
+    let snapshot = host.snapshot();
+    let named = parameters.state_schema.as_ref().filter(|schema| !schema.outline().names.is_empty());
     let Some(schema) = named else {
-        return Members::of(&host.snapshot()).is_some_and(|state| !state.is_empty());
+        return Members::of(&snapshot).is_some_and(|state| !state.is_empty());
     };
-    let stored = stored_members(schema, |_| true, host);
-    let instance = || object(stored.iter().map(|(key, value)| (*key, value.as_str())));
+    let stored = stored_members(schema, &snapshot, |_| true);
+    let instance = || object(stored.iter().copied());
     !stored.is_empty() && host.violations(&schema.text, &instance()).is_ok_and(|violations| violations.is_empty())
 }
 
 /// Says what is missing, and where to put it.
 fn is_missing(parameters: &Parameters) -> Violation {
-    let required = parameters.state_schema.as_ref().map_or(&[][..], |schema| &schema.required);
+    let required = parameters.state_schema.as_ref().map_or(&[][..], |schema| &schema.outline().required);
     let mut message = "is required: session state as a JSON object".to_owned();
     if !required.is_empty() {
         message.push_str(" with ");
@@ -208,14 +207,18 @@ fn is_missing(parameters: &Parameters) -> Violation {
     Violation::new(pointer::metadata(Location::Message, &parameters.state_key), message)
 }
 
-/// The stored values of those names of the schema that are wanted.
+/// The stored values of those names of the schema that are wanted. Of most sessions there is nothing: they are new.
 fn stored_members<'a>(
     schema: &'a StateSchema,
+    snapshot: &'a str,
     is_wanted: impl Fn(&str) -> bool,
-    host: &impl Host,
-) -> Vec<(&'a str, Json)> {
-    let wanted = schema.names.iter().filter(|name| is_wanted(name));
-    wanted.filter_map(|name| Some((name.as_str(), host.stored(name)?))).collect()
+) -> Vec<(&'a str, &'a str)> {
+    let state = Members::of(snapshot).unwrap_or_default();
+    if state.is_empty() {
+        return Vec::new();
+    }
+    let wanted = schema.outline().names.iter().filter(|name| is_wanted(name));
+    wanted.filter_map(|name| Some((name.as_str(), state.get(name)?))).collect()
 }
 
 /// A JSON object of members whose values are JSON text.

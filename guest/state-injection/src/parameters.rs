@@ -1,5 +1,7 @@
 //! The operator's parameters.
 
+use std::sync::OnceLock;
+
 use annex_sdk::Json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -48,11 +50,17 @@ impl Parameters {
     }
 }
 
-/// A JSON Schema for the state, and what of it is needed without validating.
+/// A JSON Schema for the state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateSchema {
     /// The operator's text, untouched.
     pub text: Json,
+    outline: OnceLock<Outline>,
+}
+
+/// What of a schema is needed without validating. Most requests need nothing of it, so it is read on demand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outline {
     /// The top-level `required`.
     pub required: Vec<String>,
     /// The names in the top-level `properties`, then those in `required` that are not among them. A schema is applied
@@ -61,9 +69,23 @@ pub struct StateSchema {
 }
 
 impl StateSchema {
+    /// Whether it is a schema at all is for the host to say, when it compiles it at load.
     fn parse(text: &str) -> Result<Self, String> {
-        let schema = Members::of(text).ok_or("`state_schema` must be a JSON Schema object")?;
-        // A malformed part counts as absent here: the host says what is wrong with it when it compiles the schema.
+        if !text.trim_start().starts_with('{') {
+            return Err("`state_schema` must be a JSON Schema object".to_owned());
+        }
+        Ok(Self { text: text.to_owned(), outline: OnceLock::new() })
+    }
+
+    /// Its top level.
+    pub fn outline(&self) -> &Outline {
+        self.outline.get_or_init(|| Outline::of(&self.text))
+    }
+}
+
+impl Outline {
+    fn of(text: &str) -> Self {
+        let schema = Members::of(text).unwrap_or_default();
         let properties = schema.get("properties").and_then(Members::of).unwrap_or_default();
         let required = schema.get("required").and_then(|list| serde_json::from_str(list).ok());
         let required: Vec<String> = required.unwrap_or_default();
@@ -73,7 +95,7 @@ impl StateSchema {
                 names.push(name.clone());
             }
         }
-        Ok(Self { text: text.to_owned(), required, names })
+        Self { required, names }
     }
 }
 
@@ -107,10 +129,11 @@ fn default_state_key(uri: &str) -> String {
 
 /// A schema may be given as an object, or as a string that holds one.
 fn parse_schema(json: &str) -> Result<StateSchema, String> {
-    match serde_json::from_str::<String>(json) {
-        Ok(text) => StateSchema::parse(&text),
-        Err(_) => StateSchema::parse(json),
+    if !json.starts_with('"') {
+        return StateSchema::parse(json);
     }
+    let text: String = serde_json::from_str(json).map_err(|error| format!("`state_schema`: {error}"))?;
+    StateSchema::parse(&text)
 }
 
 #[cfg(test)]
@@ -143,13 +166,13 @@ mod tests {
         assert_eq!(object, string);
         let schema = object.state_schema.unwrap();
         assert_eq!(schema.text, r#"{"required":  ["b", "a"], "properties": {"a": true}}"#);
-        assert_eq!(schema.names, ["a", "b"]);
-        assert_eq!(schema.required, ["b", "a"]);
+        assert_eq!(schema.outline().names, ["a", "b"]);
+        assert_eq!(schema.outline().required, ["b", "a"]);
     }
 
     #[test]
     fn a_schema_that_is_no_object_is_refused_by_name() {
-        for json in [r#"{"state_schema": 1}"#, r#"{"state_schema": "{"}"#, r#"{"state_schema": []}"#] {
+        for json in [r#"{"state_schema": 1}"#, r#"{"state_schema": "[]"}"#, r#"{"state_schema": []}"#] {
             let error = parse(json).unwrap_err();
             assert!(error.contains("`state_schema`"), "{json}: {error}");
         }
@@ -164,6 +187,6 @@ mod tests {
     #[test]
     fn the_parameter_schema_names_each_parameter() {
         let schema = StateSchema::parse(PARAMETER_SCHEMA).unwrap();
-        assert_eq!(schema.names, ["uri", "state_key", "state_schema", "description"]);
+        assert_eq!(schema.outline().names, ["uri", "state_key", "state_schema", "description"]);
     }
 }

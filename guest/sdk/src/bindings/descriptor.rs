@@ -42,11 +42,12 @@ pub mod exports {
                     pub description: _rt::String,
                     /// JSON Schema of the parameters in the operator's config. The host checks them before any other call.
                     pub parameter_schema: ::core::option::Option<Json>,
-                    /// The metadata keys that the extension reads and writes. It sees and may write no other.
+                    /// The metadata keys that the extension reads and writes. It sees and may write no other. A key has one owner:
+                    /// two different components that name the same one are not installed together.
                     pub metadata_keys: _rt::Vec<_rt::String>,
                     /// URIs of extensions that must be active together with this one.
                     pub depends_on: _rt::Vec<_rt::String>,
-                    /// The least grants that it needs, as named in the config (`clock`, `session-state.read`, …). Imports imply
+                    /// The least grants that it needs, as named in the config (`clock`, `session-state.scopes.user`, …). Imports imply
                     /// their grants; name here only what no import shows.
                     pub grants: _rt::Vec<_rt::String>,
                     /// The events it wants to see. The host does not call `respond` for others.

@@ -20,10 +20,6 @@ struct FakeHost {
 }
 
 impl Host for FakeHost {
-    fn stored(&self, key: &str) -> Option<Json> {
-        self.stored.get(key).map(|value| (*value).to_owned())
-    }
-
     fn snapshot(&self) -> Json {
         object(self.stored.iter().map(|(key, value)| (*key, *value)))
     }

@@ -87,10 +87,6 @@ struct Host<'a> {
 }
 
 impl logic::Host for Host<'_> {
-    fn stored(&self, key: &str) -> Option<String> {
-        self.session.value(key).map(|value| value.get().to_owned())
-    }
-
     fn snapshot(&self) -> String {
         self.session.snapshot().to_json_string()
     }
