@@ -61,15 +61,9 @@ impl logging::Host for HostState {
 impl HostState {
     /// Cut to the limit, with control characters escaped, so that a guest can forge no log line.
     fn printable(&self, text: &str) -> String {
-        let cut = text.floor_char_boundary(self.profile.limits.log_line);
-        let mut line = String::with_capacity(cut);
-        for character in text.chars().take_while({
-            let mut seen = 0;
-            move |character| {
-                seen += character.len_utf8();
-                seen <= cut
-            }
-        }) {
+        let cut = text.get(..text.floor_char_boundary(self.profile.limits.log_line)).unwrap_or(text);
+        let mut line = String::with_capacity(cut.len());
+        for character in cut.chars() {
             if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
         }
         line

@@ -109,8 +109,11 @@ impl TestServer {
     }
 }
 
-/// Shipped components are taken from where they were built; each server compiles without a cache.
+/// Shipped components are taken from where they were built. Servers share a compile cache beside them: many that
+/// compile at once would starve each other's turns.
 fn locations() -> Locations {
     let built = Path::new(annex_components::STATE_INJECTION);
-    Locations { config: PathBuf::new(), components: built.parent().unwrap_or(built).to_owned(), cache: None }
+    let components = built.parent().unwrap_or(built).to_owned();
+    let cache = Some(components.join("compile-cache"));
+    Locations { config: PathBuf::new(), components, cache }
 }
