@@ -17,6 +17,7 @@ use crate::fault;
 use crate::handler::{Accepted, RequestHandler};
 use crate::list;
 use crate::sse;
+use crate::tasks::TaskRecord;
 use crate::turn::Opening;
 
 /// Answers one HTTP request whose body was read in full.
@@ -46,9 +47,7 @@ async fn dispatch(handler: &RequestHandler, call: &Call, request: &Request) -> R
         "GetTask" => {
             let request = jsonrpc::params(params)?;
             let record = handler.get_task(&request)?;
-            let mut task = record.snapshot();
-            list::trim_history(&mut task, request.history_length);
-            Ok(success(id, &encode(&task)?))
+            Ok(success(id, &shown_record(&record, request.history_length)?))
         }
         "ListTasks" => Ok(success(id, &encode(&handler.list_tasks(&jsonrpc::params(params)?)?)?)),
         "CancelTask" => Ok(success(id, &encode(&handler.cancel_task(&jsonrpc::params(params)?).await?)?)),
@@ -82,11 +81,7 @@ async fn send_message(
         Opening::Task { snapshot, .. } if at_once => task_event(&shown(*snapshot, history_length)?),
         Opening::Task { record, .. } => {
             accepted.finished.await.map_err(|error| fault::internal(&error))?;
-            // The finished task was encoded when it ended; encode again only for another view of it.
-            match record.finished().filter(|_| history_length.is_none()) {
-                Some(task) => task_event(&task),
-                None => task_event(&shown(record.snapshot(), history_length)?),
-            }
+            task_event(&shown_record(&record, history_length)?)
         }
     };
     Ok(echo(success(id, &result), &accepted.active))
@@ -101,6 +96,14 @@ fn stream_message(handler: &RequestHandler, id: &RequestId, accepted: Accepted) 
         }
     };
     Ok(echo(response, &accepted.active))
+}
+
+/// A finished task was encoded when it ended; it is encoded again only for another view of it.
+fn shown_record(record: &TaskRecord, history_length: Option<i32>) -> Result<Arc<str>, A2aError> {
+    match record.finished().filter(|_| history_length.is_none()) {
+        Some(task) => Ok(task),
+        None => shown(record.snapshot(), history_length).map(Arc::from),
+    }
 }
 
 fn shown(mut task: Task, history_length: Option<i32>) -> Result<String, A2aError> {

@@ -10,7 +10,7 @@ use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContex
 use annex_protocol::{
     A2aError, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, Timestamp,
 };
-use annex_runtime::{Chain, Fault};
+use annex_runtime::Chain;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -121,7 +121,7 @@ impl Turn {
         let answer = match (responded, event) {
             (Ok(()), StreamResponse::Message(message)) => Ok(Opening::Message(Box::new(message))),
             (Ok(()), _) => return Ok(()),
-            (Err(fault), _) => Err(of_fault(&fault)),
+            (Err(fault), _) => Err(fault::internal(&fault)),
         };
         // A client that has gone away needs no answer.
         let _ = opened.send(answer);
@@ -146,7 +146,7 @@ impl Turn {
     }
 
     async fn publish(&mut self, record: &TaskRecord, mut event: StreamResponse) -> Result<(), A2aError> {
-        self.chain.respond(&mut event).await.map_err(|fault| of_fault(&fault))?;
+        self.chain.respond(&mut event).await.map_err(|fault| fault::internal(&fault))?;
         record.append(event);
         Ok(())
     }
@@ -256,8 +256,4 @@ impl Drop for Turn {
         record.append(StreamResponse::StatusUpdate(record.status_event(status)));
         self.close(&record);
     }
-}
-
-fn of_fault(fault: &Fault) -> A2aError {
-    fault::internal(fault)
 }

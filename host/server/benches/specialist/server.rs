@@ -47,8 +47,7 @@ impl Kind {
         config.extensions.truncate(1);
         match self {
             Self::Component => {}
-            Self::Native => config.extensions.clear(),
-            Self::Bare => config.extensions.clear(),
+            Self::Native | Self::Bare => config.extensions.clear(),
             Self::Installed => config.extensions.iter_mut().for_each(|extension| extension.required = false),
         }
         if matches!(self, Self::Bare | Self::Installed) {
