@@ -71,6 +71,10 @@ impl Chain {
     ) -> Result<(Self, JsonObject), HookError> {
         let mut chain = Self::default();
         let mut delta = JsonObject::new();
+        if extensions.is_empty() {
+            return Ok((chain, delta));
+        }
+        let seen = seen_request(request);
         for extension in extensions {
             let session = Arc::clone(&request.session);
             if !chain.has_all(&extension.descriptor.depends_on) {
@@ -78,10 +82,10 @@ impl Chain {
                 continue;
             }
             let mut member = Member { extension: Arc::clone(extension), instance: Slot::Idle, session };
-            if !member.activate(request).await? {
+            if !member.activate(&seen).await? {
                 continue;
             }
-            delta.extend(member.validate(request).await?);
+            delta.extend(member.validate(request, &seen).await?);
             chain.members.push(member);
         }
         Ok((chain, delta))
@@ -137,13 +141,12 @@ impl Member {
         Ok(value)
     }
 
-    async fn activate(&mut self, request: &TurnRequest<'_>) -> Result<bool, HookError> {
+    async fn activate(&mut self, seen: &types::Request) -> Result<bool, HookError> {
         let extension = Arc::clone(&self.extension);
         let Some(indices) = &extension.program.hooks.activation else { return Ok(true) };
-        let seen = seen_request(request);
         let decided = self
             .call(Hook::Activation, async |store, component| {
-                indices.load(&mut *store, component)?.call_activate(store, &seen).await
+                indices.load(&mut *store, component)?.call_activate(store, seen).await
             })
             .await?;
         match decided {
@@ -156,14 +159,13 @@ impl Member {
         }
     }
 
-    async fn validate(&mut self, request: &TurnRequest<'_>) -> Result<JsonObject, HookError> {
+    async fn validate(&mut self, request: &TurnRequest<'_>, seen: &types::Request) -> Result<JsonObject, HookError> {
         let extension = Arc::clone(&self.extension);
         let Some(indices) = &extension.program.hooks.state else { return Ok(JsonObject::new()) };
-        let seen = seen_request(request);
         let metadata = self.own_metadata(request)?;
         let validated = self
             .call(Hook::State, async |store, component| {
-                indices.load(&mut *store, component)?.call_validate(store, &seen, &metadata).await
+                indices.load(&mut *store, component)?.call_validate(store, seen, &metadata).await
             })
             .await?;
         match validated {
