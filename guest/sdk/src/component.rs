@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use crate::bindings::{activation, card, descriptor, response, state};
 use crate::{
-    Activation, Card, Decision, Declaration, Descriptor, Event, Extension, ExtensionError, Json, MetadataEntry, Patch,
-    Rejection, Request, Response, State, panics, parameters,
+    Activation, Card, Config, Decision, Declaration, Descriptor, Event, Extension, ExtensionError, FromConfig, Json,
+    MetadataEntry, Patch, Rejection, Request, Response, State, panics,
 };
 
 /// What `export!` knows of an extension and its crate.
@@ -64,7 +64,8 @@ impl<E: Exported + Response> response::exports::annex::extension::response::Gues
 /// What each call begins with. Fails when the parameters do not fit.
 fn enter<E: Exported>() -> Result<&'static E::Parameters, String> {
     panics::report_to_host();
-    E::parameters().get_or_init(parameters::read).as_ref().map_err(Clone::clone)
+    let read = || E::Parameters::from_config(&Config::HOST);
+    E::parameters().get_or_init(read).as_ref().map_err(Clone::clone)
 }
 
 /// Like `enter`, for hooks whose error type is for the client. Bad parameters have stopped the load before these are

@@ -1,14 +1,15 @@
 //! The traits that an extension implements: one for what it is, one for each hook.
 
-use serde::de::DeserializeOwned;
-
-use crate::{Decision, Declaration, Descriptor, Event, ExtensionError, Json, MetadataEntry, Patch, Rejection, Request};
+use crate::{
+    Decision, Declaration, Descriptor, Event, ExtensionError, FromConfig, Json, MetadataEntry, Patch, Rejection,
+    Request,
+};
 
 /// What the extension is. Every extension implements it.
 pub trait Extension: Sized + 'static {
     /// The parameters in the operator's config, read at most once per instance. Put `#[serde(deny_unknown_fields)]` on
     /// it, so that a misspelt parameter stops the load. [`NoParameters`](crate::NoParameters) when there are none.
-    type Parameters: DeserializeOwned + Send + Sync + 'static;
+    type Parameters: FromConfig + Send + Sync + 'static;
 
     /// Called once per load. An empty `name` or `version` is filled in from the crate's `Cargo.toml`. The text of an
     /// error stops the load and is shown to the operator: check the parameters here.

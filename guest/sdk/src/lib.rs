@@ -17,6 +17,7 @@
 pub mod clock;
 pub mod json;
 pub mod log;
+pub mod members;
 pub mod pointer;
 pub mod schema;
 pub mod session;
@@ -43,4 +44,4 @@ pub use bindings::card::exports::annex::extension::card::Declaration;
 pub use bindings::descriptor::exports::annex::extension::descriptor::{EventKinds, ExtensionDescriptor as Descriptor};
 pub use bindings::response::exports::annex::extension::response::{Event, EventKind, Patch};
 pub use extension::{Activation, Card, Extension, Response, State};
-pub use parameters::NoParameters;
+pub use parameters::{Config, FromConfig, NoParameters};

@@ -13,13 +13,39 @@ const ALL_PARAMETERS: &str = "annex:parameters";
 #[serde(deny_unknown_fields)]
 pub struct NoParameters {}
 
-/// Reads them from the host. The error is for the operator.
-pub(crate) fn read<P: DeserializeOwned>() -> Result<P, String> {
-    match store::get(ALL_PARAMETERS) {
-        Ok(text) => parse(text.as_deref()),
-        Err(store::Error::Upstream(cause) | store::Error::Io(cause)) => {
-            Err(format!("the parameters are out of reach: {cause}"))
-        }
+/// How an extension gets its parameters: once per instance, by the first hook that runs.
+///
+/// Whatever serde can deserialize is one already. Implement it by hand for a type that takes single parameters as they
+/// are, without parsing the rest; the descriptor's parameter schema is then what refuses a misspelt one.
+pub trait FromConfig: Sized {
+    /// # Errors
+    /// Stops the load; the text is for the operator.
+    fn from_config(config: &Config) -> Result<Self, String>;
+}
+
+impl<P: DeserializeOwned> FromConfig for P {
+    fn from_config(config: &Config) -> Result<Self, String> {
+        parse(config.get(ALL_PARAMETERS)?.as_deref())
+    }
+}
+
+/// The parameters at the host.
+#[derive(Debug)]
+pub struct Config(());
+
+impl Config {
+    pub(crate) const HOST: Self = Self(());
+
+    /// A parameter: a string as it is, anything else as JSON text. `None` when the operator has not set it.
+    ///
+    /// # Errors
+    /// The host could not look; the text is for the operator.
+    pub fn get(&self, key: &str) -> Result<Option<String>, String> {
+        store::get(key).map_err(|error| match error {
+            store::Error::Upstream(cause) | store::Error::Io(cause) => {
+                format!("the parameters are out of reach: {cause}")
+            }
+        })
     }
 }
 

@@ -3,7 +3,6 @@
 //! This file holds the hooks; what they decide is in [`logic`].
 
 pub mod logic;
-pub mod members;
 pub mod parameters;
 
 use annex_sdk::{

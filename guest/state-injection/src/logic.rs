@@ -1,12 +1,12 @@
 //! What the extension decides, as functions of what it is given. The names are those of the functions in the article
 //! that the extension comes from; README.md says which hook calls which.
 
+use annex_sdk::members::Members;
 use annex_sdk::{
     Declaration, Event, EventKind, Json, Location, MetadataEntry, Patch, Rejection, Scopes, Violation, json, pointer,
 };
 use serde::Deserialize;
 
-use crate::members::Members;
 use crate::parameters::{Parameters, StateSchema};
 
 /// What the decisions need from the host.

@@ -2,11 +2,8 @@
 
 use std::sync::OnceLock;
 
-use annex_sdk::Json;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
-use crate::members::Members;
+use annex_sdk::members::Members;
+use annex_sdk::{Config, FromConfig, Json};
 
 /// The URI under which the extension was first published.
 pub const DEFAULT_URI: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
@@ -26,9 +23,8 @@ pub const PARAMETER_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// Ready for use: defaults filled in, the schema's outline read.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "Config")]
+/// Ready for use: defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// The extension's URI.
     pub uri: String,
@@ -41,6 +37,16 @@ pub struct Parameters {
 }
 
 impl Parameters {
+    /// From a way to look single parameters up, each a string as it is or JSON text. A turn looks at none but these, and
+    /// parses nothing.
+    pub fn look_up(get: impl Fn(&str) -> Result<Option<String>, String>) -> Result<Self, String> {
+        let uri = get("uri")?.unwrap_or_else(|| DEFAULT_URI.to_owned());
+        let state_key = get("state_key")?.unwrap_or_else(|| default_state_key(&uri));
+        let state_schema = get("state_schema")?.map(StateSchema::new).transpose()?;
+        let description = get("description")?.unwrap_or_else(|| DEFAULT_DESCRIPTION.to_owned());
+        Ok(Self { uri, state_key, state_schema, description })
+    }
+
     /// The keys that the extension owns. The bare URI is read too, because the examples of the A2A specification use
     /// it as the key; what goes out is always under `state_key`.
     pub fn metadata_keys(&self) -> Vec<String> {
@@ -70,11 +76,11 @@ pub struct Outline {
 
 impl StateSchema {
     /// Whether it is a schema at all is for the host to say, when it compiles it at load.
-    fn parse(text: &str) -> Result<Self, String> {
+    fn new(text: String) -> Result<Self, String> {
         if !text.trim_start().starts_with('{') {
             return Err("`state_schema` must be a JSON Schema object".to_owned());
         }
-        Ok(Self { text: text.to_owned(), outline: OnceLock::new() })
+        Ok(Self { text, outline: OnceLock::new() })
     }
 
     /// Its top level.
@@ -99,25 +105,9 @@ impl Outline {
     }
 }
 
-/// The parameters as the operator writes them.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    uri: Option<String>,
-    state_key: Option<String>,
-    state_schema: Option<Box<RawValue>>,
-    description: Option<String>,
-}
-
-impl TryFrom<Config> for Parameters {
-    type Error = String;
-
-    fn try_from(config: Config) -> Result<Self, String> {
-        let uri = config.uri.unwrap_or_else(|| DEFAULT_URI.to_owned());
-        let state_key = config.state_key.unwrap_or_else(|| default_state_key(&uri));
-        let state_schema = config.state_schema.map(|schema| parse_schema(schema.get())).transpose()?;
-        let description = config.description.unwrap_or_else(|| DEFAULT_DESCRIPTION.to_owned());
-        Ok(Self { uri, state_key, state_schema, description })
+impl FromConfig for Parameters {
+    fn from_config(config: &Config) -> Result<Self, String> {
+        Self::look_up(|key| config.get(key))
     }
 }
 
@@ -127,66 +117,47 @@ fn default_state_key(uri: &str) -> String {
     format!("{path}/state")
 }
 
-/// A schema may be given as an object, or as a string that holds one.
-fn parse_schema(json: &str) -> Result<StateSchema, String> {
-    if !json.starts_with('"') {
-        return StateSchema::parse(json);
-    }
-    let text: String = serde_json::from_str(json).map_err(|error| format!("`state_schema`: {error}"))?;
-    StateSchema::parse(&text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(json: &str) -> Result<Parameters, String> {
-        serde_json::from_str(json).map_err(|error| error.to_string())
+    fn look_up(parameters: &[(&str, &str)]) -> Result<Parameters, String> {
+        let get = |key: &str| parameters.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned());
+        Parameters::look_up(|key| Ok(get(key)))
     }
 
     #[test]
     fn the_state_key_follows_from_the_uri() {
         assert_eq!(
-            parse("{}").unwrap().state_key,
+            look_up(&[]).unwrap().state_key,
             "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state"
         );
-        assert_eq!(parse(r#"{"uri": "urn:x"}"#).unwrap().state_key, "urn:x/state");
-        assert_eq!(
-            parse(r#"{"uri": "https://a/v2", "state_key": "k"}"#).unwrap().metadata_keys(),
-            ["k", "https://a/v2"]
-        );
-        assert_eq!(parse(r#"{"uri": "k", "state_key": "k"}"#).unwrap().metadata_keys(), ["k"]);
+        assert_eq!(look_up(&[("uri", "urn:x")]).unwrap().state_key, "urn:x/state");
+        let both = |uri, key| look_up(&[("uri", uri), ("state_key", key)]).unwrap().metadata_keys();
+        assert_eq!(both("https://a/v2", "k"), ["k", "https://a/v2"]);
+        assert_eq!(both("k", "k"), ["k"]);
     }
 
     #[test]
-    fn a_schema_in_a_string_is_the_same_as_the_schema_itself() {
-        let object = parse(r#"{"state_schema": {"required":  ["b", "a"], "properties": {"a": true}}}"#).unwrap();
-        let string =
-            parse(r#"{"state_schema": "{\"required\":  [\"b\", \"a\"], \"properties\": {\"a\": true}}"}"#).unwrap();
-        assert_eq!(object, string);
-        let schema = object.state_schema.unwrap();
-        assert_eq!(schema.text, r#"{"required":  ["b", "a"], "properties": {"a": true}}"#);
+    fn the_schema_is_kept_as_the_operator_wrote_it() {
+        let text = r#"{"required":  ["b", "a"], "properties": {"a": true}}"#;
+        let schema = look_up(&[("state_schema", text)]).unwrap().state_schema.unwrap();
+        assert_eq!(schema.text, text);
         assert_eq!(schema.outline().names, ["a", "b"]);
         assert_eq!(schema.outline().required, ["b", "a"]);
     }
 
     #[test]
     fn a_schema_that_is_no_object_is_refused_by_name() {
-        for json in [r#"{"state_schema": 1}"#, r#"{"state_schema": "[]"}"#, r#"{"state_schema": []}"#] {
-            let error = parse(json).unwrap_err();
-            assert!(error.contains("`state_schema`"), "{json}: {error}");
+        for text in ["1", "[]", ""] {
+            let error = look_up(&[("state_schema", text)]).unwrap_err();
+            assert!(error.contains("`state_schema`"), "{text}: {error}");
         }
     }
 
     #[test]
-    fn an_unknown_parameter_is_an_error_that_names_it() {
-        let error = parse(r#"{"schema": {}}"#).unwrap_err();
-        assert!(error.contains("`schema`"), "{error}");
-    }
-
-    #[test]
     fn the_parameter_schema_names_each_parameter() {
-        let schema = StateSchema::parse(PARAMETER_SCHEMA).unwrap();
+        let schema = StateSchema::new(PARAMETER_SCHEMA.to_owned()).unwrap();
         assert_eq!(schema.outline().names, ["uri", "state_key", "state_schema", "description"]);
     }
 }

@@ -84,7 +84,7 @@ impl Json {
             return Err(serde::de::Error::custom(reason));
         }
         // JSON strings cannot hold raw line breaks, so any that is found stands between tokens.
-        if !text.contains('\n') && !text.contains('\r') {
+        if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
             return Ok(Self(raw));
         }
         RawValue::from_string(without_insignificant_whitespace(text)).map(Self)
@@ -94,8 +94,7 @@ impl Json {
 /// Whether arrays and objects of valid JSON nest deeper than `limit`. Most values have fewer brackets than that in all,
 /// and counting those is cheap.
 fn nests_deeper_than(json: &str, limit: usize) -> bool {
-    let opening = |byte: &&u8| matches!(**byte, b'[' | b'{');
-    if json.as_bytes().iter().filter(opening).count() <= limit {
+    if memchr::memchr2_iter(b'[', b'{', json.as_bytes()).nth(limit).is_none() {
         return false;
     }
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);

@@ -80,6 +80,14 @@ impl JsonObject {
         self.0.is_empty()
     }
 
+    /// The object as one value.
+    ///
+    /// # Errors
+    /// When it nests deeper than [`Json::MAX_DEPTH`], which an object of values at that depth does.
+    pub fn to_json(&self) -> Result<Json, serde_json::Error> {
+        Json::from_serialize(self)
+    }
+
     /// The object as JSON text.
     pub fn to_json_string(&self) -> String {
         let size = self.iter().map(|(key, value)| key.len() + value.get().len() + 4).sum::<usize>();

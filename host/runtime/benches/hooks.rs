@@ -166,7 +166,7 @@ struct Turn {
 
 impl Turn {
     fn new(requested: &[ExtensionUri], message: Metadata) -> Self {
-        let state = message.get(STATE_KEY).map_or("{}", Json::get).to_owned();
+        let state = message.get(STATE_KEY).map_or_else(JsonObject::new, |state| state.to().expect("an object"));
         Self {
             context_id: ContextId::generate(),
             requested: requested.to_vec(),
@@ -209,7 +209,7 @@ impl Turn {
 
 /// A new session: nothing is stored when the state comes in, and that state is there when the answer goes out.
 struct Session {
-    state: String,
+    state: JsonObject,
 }
 
 impl SessionReader for Session {
@@ -217,7 +217,7 @@ impl SessionReader for Session {
         None
     }
 
-    fn snapshot(&self) -> String {
+    fn snapshot(&self) -> JsonObject {
         self.state.clone()
     }
 }

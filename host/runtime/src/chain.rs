@@ -246,7 +246,11 @@ impl Member {
             .await?;
         let patch = patch.map_err(|message| self.failed(Hook::Response, message))?;
         let Some(patch) = patch else { return Ok(()) };
-        outgoing::apply(event, &extension.descriptor, patch.metadata)
+        let shown = match &mut self.instance {
+            Slot::Running(instance) => instance.take_shown(),
+            Slot::Idle | Slot::Failed => None,
+        };
+        outgoing::apply(event, &extension.descriptor, patch.metadata, shown)
             .map_err(|reason| self.broke(Hook::Response, &reason))
     }
 

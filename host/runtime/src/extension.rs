@@ -1,10 +1,11 @@
 //! One installed extension: a component that passed every check, with what the operator decided about it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
+use annex_protocol::{AgentExtension, ExtensionUri, Json, JsonObject};
 use wasmtime::component::InstancePre;
 
 use crate::bindings::v0_1::exports::annex::extension as hooks;
@@ -35,9 +36,24 @@ pub(crate) struct Profile {
     pub(crate) uri: ExtensionUri,
     pub(crate) grants: Grants,
     pub(crate) limits: Limits,
-    pub(crate) parameters: JsonObject,
-    pub(crate) parameters_text: String,
+    pub(crate) parameters: ParameterTexts,
     pub(crate) schemas: Schemas,
+}
+
+/// The parameters in the forms that a guest can ask for.
+pub(crate) struct ParameterTexts {
+    /// All of them as one JSON object.
+    pub(crate) text: String,
+    /// Each by itself: a string as it is, anything else as JSON text.
+    pub(crate) plain: BTreeMap<String, String>,
+}
+
+impl ParameterTexts {
+    fn of(parameters: &JsonObject) -> Self {
+        let plain = |value: &Json| value.to::<String>().unwrap_or_else(|_| value.get().to_owned());
+        let plain = parameters.iter().map(|(key, value)| (key.to_owned(), plain(value))).collect();
+        Self { text: parameters.to_json_string(), plain }
+    }
 }
 
 impl Profile {
@@ -46,8 +62,7 @@ impl Profile {
             uri,
             grants: installation.grants.clone(),
             limits: installation.limits,
-            parameters: installation.parameters.clone(),
-            parameters_text: installation.parameters.to_json_string(),
+            parameters: ParameterTexts::of(&installation.parameters),
             schemas: Schemas::default(),
         }
     }

@@ -73,22 +73,14 @@ impl HostState {
 impl config::Host for HostState {
     fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<String>, config::Error>> {
         self.count_host_call()?;
-        if key == ALL_PARAMETERS {
-            return Ok(Ok(Some(self.profile.parameters_text.clone())));
-        }
-        Ok(Ok(self.profile.parameters.get(&key).map(plain)))
+        let parameters = &self.profile.parameters;
+        Ok(Ok(if key == ALL_PARAMETERS { Some(parameters.text.clone()) } else { parameters.plain.get(&key).cloned() }))
     }
 
     fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, config::Error>> {
         self.count_host_call()?;
-        let parameters = self.profile.parameters.iter();
-        Ok(Ok(parameters.map(|(key, value)| (key.to_owned(), plain(value))).collect()))
+        Ok(Ok(self.profile.parameters.plain.clone().into_iter().collect()))
     }
-}
-
-/// A string as it is, anything else as JSON text.
-fn plain(value: &Json) -> String {
-    value.to::<String>().unwrap_or_else(|_| value.get().to_owned())
 }
 
 impl wall_clock::Host for HostState {
@@ -140,10 +132,14 @@ impl session_state::Host for HostState {
         self.count_host_call()?;
         let Some(session) = &self.session else { return Ok("{}".to_owned()) };
         let narrowed = self.profile.grants.session_state.as_ref().and_then(|grant| grant.keys.as_deref());
-        Ok(match narrowed {
+        let shown = match narrowed {
             None => session.snapshot(),
             Some(keys) => narrow(session, keys),
-        })
+        };
+        let shown = shown.to_json()?;
+        let text = shown.get().to_owned();
+        self.shown = Some(shown);
+        Ok(text)
     }
 
     fn writable(&mut self) -> wasmtime::Result<session_state::Scopes> {
@@ -163,8 +159,8 @@ impl session_state::Host for HostState {
     }
 }
 
-fn narrow(session: &Arc<dyn SessionReader>, keys: &[String]) -> String {
+fn narrow(session: &Arc<dyn SessionReader>, keys: &[String]) -> JsonObject {
     let shown = keys.iter().filter(|key| StateScope::of(key) == StateScope::Session);
     let values = shown.filter_map(|key| Some((key.clone(), Json::parse(session.get(key)?).ok()?)));
-    values.collect::<JsonObject>().to_json_string()
+    values.collect()
 }

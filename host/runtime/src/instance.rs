@@ -3,8 +3,12 @@
 //! Nothing of an instance is ever used again: not after a trap, not after a call that was broken off, not for another
 //! turn. Instantiating costs microseconds and keeps tenants apart.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
+use annex_protocol::Json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use wasmtime::Store;
@@ -35,13 +39,13 @@ impl Instance {
         let slot = program.slots.take().await.ok_or_else(overloaded)?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), session);
         store::rearm(&mut store);
-        let starting = program.component.instantiate_async(&mut store);
-        let component = match timeout(profile.limits.wall, starting).await {
-            Ok(Ok(component)) => component,
-            Ok(Err(error)) => return Err(fault(profile, hook, error)),
-            Err(_) => return Err(limit_reached(profile, hook, LimitReached::Wall)),
-        };
+        let component = bounded(profile, hook, program.component.instantiate_async(&mut store)).await?;
         Ok(Self { store, component, profile: Arc::clone(profile), _slot: slot })
+    }
+
+    /// The last snapshot of the session that the guest asked for.
+    pub(crate) fn take_shown(&mut self) -> Option<Json> {
+        self.store.data_mut().shown.take()
     }
 
     /// Runs one call into the guest under the CPU and time limits. After an error the instance must be dropped.
@@ -51,13 +55,26 @@ impl Instance {
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
         store::rearm(&mut self.store);
-        let profile = &self.profile;
-        match timeout(profile.limits.wall, body(&mut self.store, &self.component)).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(fault(profile, hook, error)),
-            Err(_) => Err(limit_reached(profile, hook, LimitReached::Wall)),
-        }
+        bounded(&self.profile, hook, body(&mut self.store, &self.component)).await
     }
+}
+
+/// Waits for guest code, but no longer than it may take. The clock starts when it first has to wait; until then the CPU
+/// limit holds, and most calls never do.
+async fn bounded<T>(
+    profile: &Profile,
+    hook: Hook,
+    running: impl Future<Output = wasmtime::Result<T>>,
+) -> Result<T, Fault> {
+    let mut running = pin!(running);
+    let ended = match poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
+        Poll::Ready(ended) => ended,
+        Poll::Pending => match timeout(profile.limits.wall, running).await {
+            Ok(ended) => ended,
+            Err(_) => return Err(limit_reached(profile, hook, LimitReached::Wall)),
+        },
+    };
+    ended.map_err(|error| fault(profile, hook, error))
 }
 
 fn fault(profile: &Profile, hook: Hook, error: wasmtime::Error) -> Fault {

@@ -119,9 +119,10 @@ async fn describe(program: &Program, installation: &Installation) -> Result<(Arc
         .await
         .map_err(LoadError::SelfTest)?;
     let described = described.map_err(|reason| LoadError::Description { reason })?;
+    let profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation);
+    // A wrong parameter may be why the rest is wrong, so it is named first.
+    check_parameters(&profile, described.parameter_schema.as_deref())?;
     let descriptor = check_descriptor(described, installation)?;
-    let profile = Profile::new(descriptor.uri.clone(), installation);
-    check_parameters(&profile, &descriptor)?;
     Ok((Arc::new(profile), descriptor))
 }
 
@@ -172,9 +173,9 @@ fn is_uri(text: &str) -> bool {
     plain && text.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
 }
 
-fn check_parameters(profile: &Profile, descriptor: &Descriptor) -> Result<(), LoadError> {
-    let Some(schema) = &descriptor.parameter_schema else { return Ok(()) };
-    let violations = profile.schemas.validate(schema, &profile.parameters_text);
+fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(), LoadError> {
+    let Some(schema) = schema else { return Ok(()) };
+    let violations = profile.schemas.validate(schema, &profile.parameters.text);
     let violations =
         violations.map_err(|reason| LoadError::Description { reason: format!("its parameter schema: {reason}") })?;
     match violations.into_iter().next() {

@@ -61,11 +61,12 @@ fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {
 }
 
 /// Adds the entries and the URI to the event, if every key is the extension's own and every value is JSON. The error
-/// names the offending path; the event is unchanged then.
+/// names the offending path; the event is unchanged then. `shown` is a value that the guest may hand back as it got it.
 pub(crate) fn apply(
     event: &mut StreamResponse,
     descriptor: &Descriptor,
     entries: Vec<(String, String)>,
+    mut shown: Option<Json>,
 ) -> Result<(), String> {
     let (place, metadata, extensions) = target(event).ok_or("there is nothing to add metadata to")?;
     let mut checked = Vec::with_capacity(entries.len());
@@ -73,7 +74,10 @@ pub(crate) fn apply(
         if !descriptor.metadata_keys.contains(&key) {
             return Err(format!("it writes {place}.metadata[{key:?}], which it does not own"));
         }
-        let value = Json::parse(value).map_err(|error| format!("{place}.metadata[{key:?}] is not JSON: {error}"))?;
+        let value = match shown.take_if(|shown| shown.get() == value) {
+            Some(unchanged) => unchanged,
+            None => Json::parse(value).map_err(|error| format!("{place}.metadata[{key:?}] is not JSON: {error}"))?,
+        };
         checked.push((key, value));
     }
     metadata.extend(checked);

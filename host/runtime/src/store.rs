@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annex_protocol::{Json, JsonObject};
 use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, ResourceLimiter, Store, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -15,8 +16,8 @@ use crate::limits::{LimitReached, Limits};
 pub trait SessionReader: Send + Sync {
     /// The JSON text of a session-scope key.
     fn get(&self, key: &str) -> Option<String>;
-    /// All session-scope keys as a JSON object.
-    fn snapshot(&self) -> String;
+    /// All session-scope keys.
+    fn snapshot(&self) -> JsonObject;
 }
 
 /// Core instances, tables and memories that one component may be made of.
@@ -30,6 +31,8 @@ pub(crate) struct HostState {
     ticks_left: u64,
     memory: usize,
     table_elements: usize,
+    /// The last snapshot of the session that the guest was shown.
+    pub(crate) shown: Option<Json>,
     wasi: Option<Box<Wasi>>,
 }
 
@@ -49,6 +52,7 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, session: Option<Arc<dy
         ticks_left: 0,
         memory: 0,
         table_elements: 0,
+        shown: None,
         wasi: None,
     };
     let mut store = Store::new(engine, state);

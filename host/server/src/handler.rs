@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use annex_agent::{AgentExecutor, TurnContext};
 use annex_protocol::{
-    A2aError, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, ListTasksRequest, ListTasksResponse, Message,
-    SendMessageRequest, SubscribeToTaskRequest, Task, TaskId,
+    A2aError, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, JsonObject, ListTasksRequest,
+    ListTasksResponse, Message, SendMessageRequest, SubscribeToTaskRequest, Task, TaskId,
 };
 use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
@@ -277,7 +277,7 @@ impl SessionReader for Reader {
         self.0.value(key).map(|value| value.get().to_owned())
     }
 
-    fn snapshot(&self) -> String {
-        self.0.snapshot().to_json_string()
+    fn snapshot(&self) -> JsonObject {
+        self.0.snapshot()
     }
 }

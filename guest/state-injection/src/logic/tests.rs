@@ -35,8 +35,12 @@ impl Host for FakeHost {
 }
 
 fn parameters(state_schema: Option<&str>) -> Parameters {
-    let schema = state_schema.map_or(String::new(), |schema| format!(r#","state_schema":{schema}"#));
-    serde_json::from_str(&format!(r#"{{"uri":"{URI}"{schema}}}"#)).unwrap()
+    let get = |key: &str| match key {
+        "uri" => Some(URI.to_owned()),
+        "state_schema" => state_schema.map(str::to_owned),
+        _ => None,
+    };
+    Parameters::look_up(|key| Ok(get(key))).unwrap()
 }
 
 fn entry(location: Location, key: &str, value: &str) -> MetadataEntry {

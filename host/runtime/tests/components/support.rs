@@ -116,8 +116,8 @@ impl SessionReader for EmptySession {
         None
     }
 
-    fn snapshot(&self) -> String {
-        "{}".to_owned()
+    fn snapshot(&self) -> JsonObject {
+        JsonObject::new()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The specialist with state injection as a component and with the same logic compiled in, in one run.
 //!
 //!     cargo bench -p annex-server
+//!     cargo bench -p annex-server -- "1 KiB"    (only the comparisons whose title holds this)
 //!
 //! Each server is a process of its own; rounds of load go to them in turn, so that a machine that slows down slows all
 //! of them down. What counts are the ratios and the CPU time per request, both from the same rounds.
@@ -42,12 +43,19 @@ fn main() -> ExitCode {
 }
 
 fn measure() -> anyhow::Result<()> {
-    for (label, bytes) in [("1 KiB", 1 << 10), ("16 KiB", 16 << 10)] {
-        let request = load::injecting(bytes);
-        compare(&format!("state of {label} injected"), Kind::Native, Kind::Component, &request)?;
+    // Cargo adds options of its own, such as `--bench`.
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let comparisons = [
+        ("state of 1 KiB injected", Kind::Native, Kind::Component, load::injecting(1 << 10)),
+        ("state of 16 KiB injected", Kind::Native, Kind::Component, load::injecting(16 << 10)),
+        ("nothing activated", Kind::Bare, Kind::Installed, load::plain()),
+    ];
+    for (title, baseline, other, request) in &comparisons {
+        if filter.as_ref().is_none_or(|filter| title.contains(filter.as_str())) {
+            compare(title, *baseline, *other, request)?;
+        }
     }
-    compare("nothing activated", Kind::Bare, Kind::Installed, &load::plain())?;
-    soak()
+    if filter.is_some() { Ok(()) } else { soak() }
 }
 
 /// Rounds to both servers in turn; prints the medians and the median of the ratios round by round.

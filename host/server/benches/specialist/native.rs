@@ -29,7 +29,7 @@ impl NativeInjection {
             model: Arc::new(ScriptedModel::new(script.clone())?),
         };
         let schema = include_str!("schema.json");
-        let parameters = serde_json::from_str(&format!(r#"{{"state_schema":{schema}}}"#))?;
+        let parameters = Parameters::look_up(|key| Ok((key == "state_schema").then(|| schema.to_owned())))?;
         let validator = jsonschema::options().should_validate_formats(true).build(&serde_json::from_str(schema)?)?;
         Ok(Self { agent, parameters, validator })
     }

@@ -1,0 +1,223 @@
+//! A JSON object looked at one level deep.
+
+use std::borrow::Cow;
+
+/// The members of a JSON object: keys decoded, values as the text that was sent.
+///
+/// The host has validated every JSON text that it hands out, so values are stepped over, not parsed again: a quarter
+/// of what a parser would take. Of text that is no JSON nothing bad comes, but nothing useful either.
+#[derive(Debug, Default)]
+pub struct Members<'a>(Vec<(Cow<'a, str>, &'a str)>);
+
+impl<'a> Members<'a> {
+    /// `None` when the text is not one JSON object.
+    pub fn of(json: &'a str) -> Option<Self> {
+        let mut scanner = Scanner { text: json, at: 0 };
+        let mut members = Vec::new();
+        scanner.expect(b'{')?;
+        if scanner.expect(b'}').is_none() {
+            loop {
+                let key = scanner.key()?;
+                scanner.expect(b':')?;
+                members.push((key, scanner.value()?));
+                if scanner.expect(b',').is_none() {
+                    scanner.expect(b'}')?;
+                    break;
+                }
+            }
+        }
+        scanner.at_end().then_some(Self(members))
+    }
+
+    /// Whether the object has no members.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The keys, in the order in which they were sent; one that was sent twice is there twice.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(key, _)| key.as_ref())
+    }
+
+    /// A key that was sent more than once: whoever reads on may take the one value or the other.
+    pub fn repeated(&self) -> Option<&str> {
+        let mut keys: Vec<&str> = self.keys().collect();
+        keys.sort_unstable();
+        keys.windows(2).find_map(|pair| match pair {
+            [first, second] if first == second => Some(*first),
+            _ => None,
+        })
+    }
+
+    /// Keys and the JSON text of their values, in the order in which they were sent.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
+        self.0.iter().map(|(key, value)| (key.as_ref(), *value))
+    }
+
+    /// The JSON text of a member's value; of a key that is there twice, the last one, as parsers have it.
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
+    }
+}
+
+/// Steps over JSON that was validated before.
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// Steps over white space and this byte, or stays before it.
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.space();
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    fn at_end(&mut self) -> bool {
+        self.space();
+        self.at == self.text.len()
+    }
+
+    fn key(&mut self) -> Option<Cow<'a, str>> {
+        self.space();
+        let start = self.at;
+        self.string()?;
+        let plain = self.text.get(start + 1..self.at - 1)?;
+        if !plain.contains('\\') {
+            return Some(Cow::Borrowed(plain));
+        }
+        serde_json::from_str(self.text.get(start..self.at)?).ok().map(Cow::Owned)
+    }
+
+    /// Steps over a string, which ends at the first quote that no backslash stands before.
+    fn string(&mut self) -> Option<()> {
+        if self.peek()? != b'"' {
+            return None;
+        }
+        self.at += 1;
+        loop {
+            self.plain_words();
+            match self.peek()? {
+                b'"' => break,
+                b'\\' => self.at += 2,
+                _ => self.at += 1,
+            }
+        }
+        self.at += 1;
+        Some(())
+    }
+
+    /// Steps over as many times eight bytes as hold neither quote nor backslash.
+    fn plain_words(&mut self) {
+        while let Some(word) = self.text.as_bytes().get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
+            let word = u64::from_ne_bytes(*word);
+            if holds(word, b'"') || holds(word, b'\\') {
+                return;
+            }
+            self.at += 8;
+        }
+    }
+
+    fn value(&mut self) -> Option<&'a str> {
+        self.space();
+        let start = self.at;
+        match self.peek()? {
+            b'"' => self.string()?,
+            b'{' | b'[' => self.nested()?,
+            _ => self.scalar(),
+        }
+        self.text.get(start..self.at).filter(|value| !value.is_empty())
+    }
+
+    /// Steps over an object or an array with all that is in it.
+    fn nested(&mut self) -> Option<()> {
+        let mut depth = 0_usize;
+        loop {
+            match self.peek()? {
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return Some(());
+            }
+        }
+    }
+
+    fn scalar(&mut self) {
+        while matches!(self.peek(), Some(byte) if !matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+}
+
+/// Whether one of the word's bytes is this one.
+const fn holds(word: u64, byte: u8) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    let zero_where_equal = word ^ (ONES * byte as u64);
+    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & (ONES << 7) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_decoded_and_values_stay_as_they_were_sent() {
+        let members = Members::of(r#" {"b\u0041": 1e2, "a": {"z": 9007199254740993}} "#).unwrap();
+        let found: Vec<_> = members.iter().collect();
+        assert_eq!(found, [("bA", "1e2"), ("a", r#"{"z": 9007199254740993}"#)]);
+    }
+
+    #[test]
+    fn of_two_members_with_one_name_the_last_counts() {
+        let members = Members::of(r#"{"a": 1, "b": 2, "a": 3}"#).unwrap();
+        assert_eq!(members.get("a"), Some("3"));
+        assert_eq!(members.get("c"), None);
+        assert_eq!(members.repeated(), Some("a"));
+        assert_eq!(Members::of(r#"{"a": 1, "A": 2}"#).unwrap().repeated(), None);
+    }
+
+    #[test]
+    fn only_an_object_has_members() {
+        for json in ["null", "[]", "\"{}\"", "1", "{", "{} {}", "", "{\"a", "{\"a\":}", "{\"a\":1", "{,}", "{\"a\":[}"]
+        {
+            assert!(Members::of(json).is_none(), "{json}");
+        }
+        assert!(Members::of("{}").unwrap().is_empty());
+    }
+
+    #[test]
+    fn values_are_what_a_parser_takes_them_for() {
+        let strings =
+            ["", "\\", "\"", "}", "],", "seven..", "eight...", "nine\\\"\n.....", "ünïcödé\\\"ünïcödé", "\u{1f980}"];
+        for one in strings {
+            for other in strings {
+                let value = serde_json::json!({one: [other, {other: one, "x": [[], {}, -1.5e3, null]}], "z": other});
+                for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+                    let members = Members::of(&text).unwrap();
+                    let parsed = value.as_object().unwrap();
+                    assert_eq!(members.iter().count(), parsed.len());
+                    for (key, value) in members.iter() {
+                        assert_eq!(serde_json::from_str::<serde_json::Value>(value).unwrap(), parsed[key], "{text}");
+                    }
+                }
+            }
+        }
+    }
+}
