@@ -11,6 +11,7 @@ mod error;
 mod error_details;
 mod event;
 mod grpc_status;
+pub mod http_json;
 mod ids;
 mod json;
 mod json_object;

@@ -1,8 +1,9 @@
 //! What a request says about itself before its body is read: version, extensions, who calls.
 
-use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions, parse_extensions};
 use annex_protocol::{A2aError, ExtensionUri};
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::response::Response;
 
 /// The query parameter that stands in for the header (A2A 1.0 section 3.6.1).
 const VERSION_PARAMETER: &str = "A2A-Version";
@@ -35,4 +36,25 @@ fn check_version(headers: &HeaderMap, uri: &Uri) -> Result<(), A2aError> {
 fn query_version(uri: &Uri) -> Option<String> {
     let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(name, _)| name.eq_ignore_ascii_case(VERSION_PARAMETER)).map(|(_, value)| value.to_owned()).next()
+}
+
+/// Names the extensions that were really active in the answer's header.
+pub(crate) fn echo(mut response: Response, active: &[ExtensionUri]) -> Response {
+    if !active.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&format_extensions(active))
+    {
+        response.headers_mut().insert(A2A_EXTENSIONS, value);
+    }
+    response
+}
+
+/// The media type is one of these, with or without parameters.
+pub(crate) fn check_content_type(headers: &HeaderMap, understood: &[&str]) -> Result<(), A2aError> {
+    let content_type = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let content_type = content_type.unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if understood.iter().any(|name| media_type.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    Err(A2aError::ContentTypeNotSupported { content_type: content_type.into_owned() })
 }

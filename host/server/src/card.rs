@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
 use crate::config::{CardConfig, SkillConfig};
-use crate::routes::JSONRPC_PATH;
+use crate::routes::{JSONRPC_PATH, REST_PATH};
 
 /// How long clients may use the card without asking again.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
@@ -32,12 +32,10 @@ pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installe
             .provider
             .as_ref()
             .map(|provider| AgentProvider { url: provider.url.clone(), organization: provider.organization.clone() }),
-        supported_interfaces: vec![AgentInterface {
-            url: format!("{}{JSONRPC_PATH}", base_url.trim_end_matches('/')),
-            protocol_binding: "JSONRPC".to_owned(),
-            tenant: None,
-            protocol_version: VERSION.to_owned(),
-        }],
+        supported_interfaces: vec![
+            interface(base_url, JSONRPC_PATH, "JSONRPC"),
+            interface(base_url, REST_PATH, "HTTP+JSON"),
+        ],
         capabilities: AgentCapabilities {
             streaming: Some(true),
             push_notifications: Some(false),
@@ -48,6 +46,15 @@ pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installe
         default_output_modes: vec!["text/plain".to_owned()],
         skills: config.skills.iter().map(skill).collect(),
         ..AgentCard::default()
+    }
+}
+
+fn interface(base_url: &str, path: &str, binding: &str) -> AgentInterface {
+    AgentInterface {
+        url: format!("{}{path}", base_url.trim_end_matches('/')),
+        protocol_binding: binding.to_owned(),
+        tenant: None,
+        protocol_version: VERSION.to_owned(),
     }
 }
 

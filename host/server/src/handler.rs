@@ -6,7 +6,7 @@ use std::time::Duration;
 use annex_agent::{AgentExecutor, TurnContext};
 use annex_protocol::{
     A2aError, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, JsonObject, ListTasksRequest,
-    ListTasksResponse, Message, SendMessageRequest, SubscribeToTaskRequest, Task, TaskId,
+    ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId,
 };
 use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::activation;
+use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
 use crate::call::Call;
 use crate::fault;
 use crate::list;
-use crate::task_log::LogReader;
+use crate::task_log::LoggedEvent;
 use crate::tasks::{TaskRecord, TaskStore};
 use crate::turn::{Opening, Turn};
 
@@ -41,18 +42,12 @@ pub(crate) struct RequestHandler {
 }
 
 /// An accepted message whose turn runs.
-pub(crate) struct Accepted {
+struct Accepted {
     /// What is really active, for the echo.
-    pub(crate) active: Vec<ExtensionUri>,
-    pub(crate) opening: Opening,
+    active: Vec<ExtensionUri>,
+    opening: Opening,
     /// Resolves when the turn is over.
-    pub(crate) finished: JoinHandle<()>,
-}
-
-/// A task and what comes after it; no reader when it is finished.
-pub(crate) struct Subscription {
-    pub(crate) snapshot: Task,
-    pub(crate) reader: LogReader,
+    finished: JoinHandle<()>,
 }
 
 /// Where a message belongs.
@@ -63,9 +58,44 @@ struct Target {
 }
 
 impl RequestHandler {
+    /// Waits for the turn to end or be interrupted, unless the client wants the task at once.
+    pub(crate) async fn send_message(
+        &self,
+        call: &Call,
+        request: SendMessageRequest,
+    ) -> Result<Answer<Sent>, A2aError> {
+        let configuration = &request.configuration;
+        let (at_once, history_length) = (configuration.return_immediately, configuration.history_length);
+        let Accepted { active, opening, finished } = self.accept(call, "SendMessage", request).await?;
+        let value = match opening {
+            Opening::Message(message) => Sent::Message(message),
+            Opening::Task { snapshot, .. } if at_once => Sent::Task(ShownTask::trimmed(*snapshot, history_length)),
+            Opening::Task { record, .. } => {
+                finished.await.map_err(|error| fault::internal(&error))?;
+                Sent::Task(ShownTask::of(record, history_length))
+            }
+        };
+        Ok(Answer { value, active })
+    }
+
+    /// The task or the message, and what follows to the end of the turn.
+    pub(crate) async fn send_streaming_message(
+        &self,
+        call: &Call,
+        request: SendMessageRequest,
+    ) -> Result<Answer<EventStream>, A2aError> {
+        let Accepted { active, opening, .. } = self.accept(call, "SendStreamingMessage", request).await?;
+        let (first, reader) = match opening {
+            Opening::Message(message) => (StreamResponse::Message(*message), None),
+            Opening::Task { snapshot, reader, .. } => (StreamResponse::Task(*snapshot), reader),
+        };
+        let value = answer::events(LoggedEvent::new(first), reader, self.closing.clone(), Until::TurnEnds);
+        Ok(Answer { value, active })
+    }
+
     /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
     /// state delta, and given to the agent. Nothing is left behind when it is refused.
-    pub(crate) async fn accept(
+    async fn accept(
         &self,
         call: &Call,
         operation: &'static str,
@@ -156,10 +186,10 @@ impl RequestHandler {
         Ok(Accepted { active, opening, finished })
     }
 
-    pub(crate) fn get_task(&self, request: &GetTaskRequest) -> Result<Arc<TaskRecord>, A2aError> {
+    pub(crate) fn get_task(&self, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
         check_tenant(request.tenant.as_deref())?;
         list::check_history_length(request.history_length)?;
-        self.tasks.get(&request.id)
+        Ok(ShownTask::of(self.tasks.get(&request.id)?, request.history_length))
     }
 
     pub(crate) fn list_tasks(&self, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
@@ -179,11 +209,14 @@ impl RequestHandler {
         Ok(record.snapshot())
     }
 
-    /// The task as it is now and all that follows.
-    pub(crate) fn subscribe(&self, request: &SubscribeToTaskRequest) -> Result<Subscription, A2aError> {
+    /// The task as it is now and all that follows, over as many turns as it takes.
+    pub(crate) fn subscribe_to_task(&self, request: &SubscribeToTaskRequest) -> Result<EventStream, A2aError> {
         check_tenant(request.tenant.as_deref())?;
         match self.tasks.get(&request.id)?.subscribe() {
-            (snapshot, Some(reader)) => Ok(Subscription { snapshot, reader }),
+            (snapshot, Some(reader)) => {
+                let first = LoggedEvent::new(StreamResponse::Task(snapshot));
+                Ok(answer::events(first, Some(reader), self.closing.clone(), Until::TaskEnds))
+            }
             (_, None) => Err(A2aError::UnsupportedOperation {
                 reason: format!("task {} is finished; use GetTask to read it", request.id),
             }),

@@ -5,6 +5,7 @@
 //! joined.
 
 mod activation;
+mod answer;
 mod app;
 mod call;
 mod card;
@@ -14,6 +15,7 @@ mod front;
 mod handler;
 mod jsonrpc;
 mod list;
+mod rest;
 mod routes;
 mod serve;
 mod sse;

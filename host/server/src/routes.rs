@@ -6,17 +6,21 @@ use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
 use axum::Router;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use bytes::Bytes;
 
 use crate::front::{Front, Phase};
+use crate::handler::RequestHandler;
 use crate::jsonrpc;
+use crate::rest::{self, HttpRequest};
 
 /// Where the JSON-RPC binding listens.
 pub(crate) const JSONRPC_PATH: &str = "/a2a/jsonrpc";
+/// Below which the HTTP+JSON binding listens.
+pub(crate) const REST_PATH: &str = "/a2a/rest";
 /// The well-known path of the card (A2A 1.0 section 8.2).
 pub(crate) const CARD_PATH: &str = "/.well-known/agent-card.json";
 
@@ -25,6 +29,7 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
     let max_body_bytes = front.max_body_bytes;
     Router::new()
         .route(JSONRPC_PATH, post(json_rpc))
+        .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
         .route(CARD_PATH, get(agent_card))
         .route("/livez", get(live))
         .route("/readyz", get(ready))
@@ -39,28 +44,52 @@ async fn json_rpc(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return unreadable(&rejection, front.max_body_bytes),
-    };
-    match front.handler() {
-        Ok(handler) => jsonrpc::answer(handler, &headers, &uri, &body).await,
-        Err(phase) => unavailable(phase),
+    // The HTTP status of what never reaches the handler is no 200, for whatever stands in between.
+    let failure =
+        |(status, error): (StatusCode, A2aError)| (status, jsonrpc::failure(&RequestId::Null, &error)).into_response();
+    match admit(&front, body) {
+        Ok((handler, body)) => jsonrpc::answer(handler, &headers, &uri, &body).await,
+        Err(refusal) => failure(refusal),
     }
 }
 
-/// A body that is too large or broke off. The HTTP status says so too, for whatever stands in between.
-fn unreadable(rejection: &BytesRejection, limit: usize) -> Response {
+async fn http_json(
+    State(front): State<Arc<Front>>,
+    method: Method,
+    Path(path): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    match admit(&front, body) {
+        Ok((handler, body)) => {
+            let request = HttpRequest { method: &method, path: &path, headers: &headers, uri: &uri, body: &body };
+            rest::answer(handler, request).await
+        }
+        Err((status, error)) => rest::refuse(&headers, status, &error),
+    }
+}
+
+/// The handler, if the phase allows requests, and the whole body.
+fn admit(
+    front: &Front,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<(&RequestHandler, Bytes), (StatusCode, A2aError)> {
+    let body = body.map_err(|rejection| unreadable(&rejection, front.max_body_bytes))?;
+    let unavailable = |phase: Phase| {
+        let error = A2aError::Overloaded { reason: format!("the server is {phase}; try again") };
+        (StatusCode::SERVICE_UNAVAILABLE, error)
+    };
+    Ok((front.handler().map_err(unavailable)?, body))
+}
+
+/// A body that is too large or broke off.
+fn unreadable(rejection: &BytesRejection, limit: usize) -> (StatusCode, A2aError) {
     let reason = match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => format!("the body is larger than {limit} bytes, the most that is read here"),
         _ => "the body broke off".to_owned(),
     };
-    (rejection.status(), jsonrpc::failure(&RequestId::Null, &A2aError::InvalidRequest { reason })).into_response()
-}
-
-fn unavailable(phase: Phase) -> Response {
-    let error = A2aError::Overloaded { reason: format!("the server is {phase}; try again") };
-    (StatusCode::SERVICE_UNAVAILABLE, jsonrpc::failure(&RequestId::Null, &error)).into_response()
+    (rejection.status(), A2aError::InvalidRequest { reason })
 }
 
 async fn agent_card(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {

@@ -25,6 +25,10 @@ impl LoggedEvent {
         self.encoded.get_or_init(|| serde_json::to_string(&self.event).unwrap_or_default().into())
     }
 
+    pub(crate) fn event(&self) -> &StreamResponse {
+        &self.event
+    }
+
     /// Whether the task now waits for somebody else.
     pub(crate) fn interrupts(&self) -> bool {
         matches!(&self.event, StreamResponse::StatusUpdate(update) if update.status.state.is_interrupted())

@@ -8,6 +8,7 @@ mod card;
 mod config;
 mod faults;
 mod lifecycle;
+mod rest;
 mod state;
 mod streams;
 mod tasks;

@@ -1,0 +1,43 @@
+//! The HTTP+JSON binding: bodies, query parameters and errors (specification section 11).
+
+use crate::{A2aError, Json, JsonObject};
+
+/// The media type of the binding. `application/json` is understood too.
+pub const MEDIA_TYPE: &str = "application/a2a+json";
+
+/// Reads a body; an empty one is an empty object.
+///
+/// # Errors
+/// [`A2aError::Parse`] when the bytes are not one JSON value in UTF-8.
+pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
+    let parse_error = |reason: String| A2aError::Parse { reason };
+    let text = std::str::from_utf8(bytes).map_err(|error| parse_error(error.to_string()))?;
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    Json::parse(text.to_owned()).map_err(|error| parse_error(error.to_string()))
+}
+
+/// The object that query parameters stand for (section 11.5): `true` and `false` are booleans, anything else a string,
+/// which ProtoJSON takes for numbers, enums and timestamps too. Of a name that comes twice the last value counts.
+pub fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> JsonObject {
+    let value = |text: &str| match text {
+        "true" | "false" => Json::from_serialize(&(text == "true")).unwrap_or_else(|_| Json::string(text)),
+        _ => Json::string(text),
+    };
+    parameters.into_iter().map(|(name, text)| (name.to_owned(), value(text))).collect()
+}
+
+/// An error as a body: the HTTP status, the gRPC status by name, the message, the details (section 11.6).
+///
+/// ```
+/// use annex_protocol::{A2aError, http_json};
+///
+/// let body = http_json::failure(&A2aError::PushNotificationNotSupported);
+/// assert!(body.starts_with(r#"{"error":{"code":400,"status":"FAILED_PRECONDITION","message":"#));
+/// ```
+pub fn failure(error: &A2aError) -> String {
+    let (code, status, message) = (error.http_status(), error.grpc_status().name(), Json::string(&error.to_string()));
+    let details = error.details();
+    let details = details.iter().map(Json::get).collect::<Vec<_>>().join(",");
+    let message = message.get();
+    format!(r#"{{"error":{{"code":{code},"status":"{status}","message":{message},"details":[{details}]}}}}"#)
+}

@@ -1,0 +1,122 @@
+//! What the operations give back, before a binding puts it on the wire.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, ExtensionUri, Message, Task};
+use futures::stream::{self, Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::fault;
+use crate::list;
+use crate::task_log::{LogReader, LoggedEvent};
+use crate::tasks::TaskRecord;
+
+/// A result, and the extensions that were really active for it.
+pub(crate) struct Answer<T> {
+    pub(crate) value: T,
+    pub(crate) active: Vec<ExtensionUri>,
+}
+
+impl<T> Answer<T> {
+    /// Of an operation that negotiates no extensions.
+    pub(crate) fn plain(value: T) -> Self {
+        Self { value, active: Vec::new() }
+    }
+}
+
+/// What SendMessage gives back.
+pub(crate) enum Sent {
+    Message(Box<Message>),
+    Task(ShownTask),
+}
+
+impl Sent {
+    /// A SendMessageResponse as JSON.
+    pub(crate) fn json(&self) -> Result<String, A2aError> {
+        Ok(match self {
+            Self::Message(message) => format!("{{\"message\":{}}}", encode(message)?),
+            Self::Task(task) => format!("{{\"task\":{}}}", task.json()?),
+        })
+    }
+}
+
+/// A task as a client may see it.
+pub(crate) enum ShownTask {
+    /// Finished and shown in full: it was encoded when it ended.
+    Finished {
+        record: Arc<TaskRecord>,
+        json: Arc<str>,
+    },
+    Snapshot(Box<Task>),
+}
+
+impl ShownTask {
+    /// The task with at most so many messages of history.
+    pub(crate) fn of(record: Arc<TaskRecord>, history_length: Option<i32>) -> Self {
+        match record.finished().filter(|_| history_length.is_none()) {
+            Some(json) => Self::Finished { record, json },
+            None => Self::trimmed(record.snapshot(), history_length),
+        }
+    }
+
+    pub(crate) fn trimmed(mut task: Task, history_length: Option<i32>) -> Self {
+        list::trim_history(&mut task, history_length);
+        Self::Snapshot(Box::new(task))
+    }
+
+    /// The task as JSON.
+    pub(crate) fn json(&self) -> Result<Arc<str>, A2aError> {
+        match self {
+            Self::Finished { json, .. } => Ok(Arc::clone(json)),
+            Self::Snapshot(task) => encode(task).map(Arc::from),
+        }
+    }
+
+    pub(crate) fn into_task(self) -> Task {
+        match self {
+            Self::Finished { record, .. } => record.snapshot(),
+            Self::Snapshot(task) => *task,
+        }
+    }
+}
+
+/// The events of a stream in order, the first one a task or the only message.
+pub(crate) type EventStream = Pin<Box<dyn Stream<Item = Arc<LoggedEvent>> + Send>>;
+
+/// When a stream ends, besides when its task is finished.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The turn is over: the task is finished or interrupted.
+    TurnEnds,
+    /// Only the end of the task.
+    TaskEnds,
+}
+
+/// `first`, then what the reader reads, until the server closes its streams.
+pub(crate) fn events(
+    first: LoggedEvent,
+    reader: Option<LogReader>,
+    closing: CancellationToken,
+    until: Until,
+) -> EventStream {
+    let rest = stream::unfold(reader, move |reader| {
+        let closing = closing.clone();
+        async move {
+            let mut reader = reader?;
+            let logged = tokio::select! {
+                biased;
+                logged = reader.next() => logged?,
+                () = closing.cancelled() => return None,
+            };
+            let over = until == Until::TurnEnds && logged.interrupts();
+            Some((logged, Some(reader).filter(|_| !over)))
+        }
+    });
+    Box::pin(stream::iter([Arc::new(first)]).chain(rest))
+}
+
+/// Any value as JSON.
+pub(crate) fn encode<T: serde::Serialize>(value: &T) -> Result<String, A2aError> {
+    serde_json::to_string(value).map_err(|error| fault::internal(&error))
+}
