@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::card::{self, EncodedCard};
 use crate::config::{AgentConfig, AgentKind, Config, ExtensionConfig, ModelConfig};
 use crate::handler::RequestHandler;
+use crate::input_modes::InputModes;
 use crate::tasks::TaskStore;
 
 /// Where files are looked for.
@@ -118,6 +119,7 @@ impl App {
         let handler = RequestHandler {
             installed,
             agent,
+            input_modes: InputModes::new(&config.card.input_modes),
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
             tasks: Arc::new(TaskStore::new(config.tasks.clone())),

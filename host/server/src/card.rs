@@ -42,7 +42,7 @@ pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installe
             extensions: installed.iter().map(|extension| extension.card().clone()).collect(),
             extended_agent_card: None,
         },
-        default_input_modes: vec!["text/plain".to_owned()],
+        default_input_modes: config.input_modes.clone(),
         default_output_modes: vec!["text/plain".to_owned()],
         skills: config.skills.iter().map(skill).collect(),
         ..AgentCard::default()

@@ -10,6 +10,8 @@ use std::time::Duration;
 use annex_agent::{GenerativeConfig, ScriptConfig};
 use serde::Deserialize;
 
+use crate::listener::ConnectionLimits;
+
 mod extension;
 
 pub use extension::{ExtensionConfig, GrantsConfig, LimitsConfig, SessionStateGrantConfig, StateScopeConfig};
@@ -49,6 +51,13 @@ pub struct ServerConfig {
     pub public_url: Option<String>,
     /// The largest request body in bytes. Default 1 MiB.
     pub max_body_bytes: usize,
+    /// Seconds that a client may take to send a request's body. Default 30.
+    pub body_seconds: u64,
+    /// Seconds that a client may take to send a request's head; a connection that is idle for so long is closed.
+    /// Default 60.
+    pub head_seconds: u64,
+    /// Connections at once; more wait. Default 16,384.
+    pub max_connections: usize,
     /// Seconds that running turns get to finish after SIGTERM. Default 10.
     pub drain_seconds: u64,
     /// Seconds that one turn of the agent may take. Default 600.
@@ -63,6 +72,9 @@ impl Default for ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 9999)),
             public_url: None,
             max_body_bytes: 1 << 20,
+            body_seconds: 30,
+            head_seconds: 60,
+            max_connections: 16_384,
             drain_seconds: 10,
             max_turn_seconds: 600,
             max_waiting_turns: 64,
@@ -70,7 +82,18 @@ impl Default for ServerConfig {
     }
 }
 
+/// Requests at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 256;
+
 impl ServerConfig {
+    pub(crate) fn connections(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            connections: self.max_connections,
+            head: Duration::from_secs(self.head_seconds),
+            streams: MAX_STREAMS,
+        }
+    }
+
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
     }
@@ -93,9 +116,17 @@ pub struct CardConfig {
     pub icon_url: Option<String>,
     /// Who offers the agent.
     pub provider: Option<ProviderConfig>,
+    /// Media types that messages may have: `type/subtype`, `type/*` or `*/*`. Default `text/plain` and
+    /// `application/json`.
+    #[serde(default = "default_input_modes")]
+    pub input_modes: Vec<String>,
     /// What it can do; at least one is good manners.
     #[serde(default, rename = "skill")]
     pub skills: Vec<SkillConfig>,
+}
+
+fn default_input_modes() -> Vec<String> {
+    vec!["text/plain".to_owned(), "application/json".to_owned()]
 }
 
 fn first_version() -> String {
@@ -278,14 +309,18 @@ impl Config {
 
     /// Bounds of zero would make a server that refuses everything.
     fn check(&self, path: &Path) -> Result<(), ConfigError> {
+        let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let bounds = [
+            ("server.body_seconds", whole(self.server.body_seconds)),
+            ("server.head_seconds", whole(self.server.head_seconds)),
             ("server.max_body_bytes", self.server.max_body_bytes),
+            ("server.max_connections", self.server.max_connections),
             ("sessions.max_sessions", self.sessions.max_sessions),
             ("sessions.max_bytes", self.sessions.max_bytes),
             ("sessions.max_state_bytes", self.sessions.max_state_bytes),
             ("tasks.max_tasks", self.tasks.max_tasks),
             ("tasks.max_bytes", self.tasks.max_bytes),
-            ("runtime.max_instances", usize::try_from(self.runtime.max_instances).unwrap_or(usize::MAX)),
+            ("runtime.max_instances", whole(self.runtime.max_instances.into())),
         ];
         match bounds.into_iter().find(|(_, value)| *value == 0) {
             Some((key, _)) => Err(ConfigError::Value {

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::app::App;
 use crate::card::EncodedCard;
+use crate::config::ServerConfig;
 use crate::handler::RequestHandler;
 
 /// Where the server is in its life.
@@ -32,13 +34,16 @@ impl fmt::Display for Phase {
 /// The app, once it is loaded, and whether it still takes requests.
 pub(crate) struct Front {
     pub(crate) max_body_bytes: usize,
+    /// The longest that a client may take to send a body.
+    pub(crate) body_patience: Duration,
     app: OnceLock<App>,
     draining: AtomicBool,
 }
 
 impl Front {
-    pub(crate) fn new(max_body_bytes: usize) -> Self {
-        Self { max_body_bytes, app: OnceLock::new(), draining: AtomicBool::new(false) }
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let (max_body_bytes, body_patience) = (config.max_body_bytes, Duration::from_secs(config.body_seconds));
+        Self { max_body_bytes, body_patience, app: OnceLock::new(), draining: AtomicBool::new(false) }
     }
 
     pub(crate) fn phase(&self) -> Phase {

@@ -19,6 +19,7 @@ use crate::activation;
 use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
 use crate::call::Call;
 use crate::fault;
+use crate::input_modes::InputModes;
 use crate::list;
 use crate::task_log::LoggedEvent;
 use crate::tasks::{TaskRecord, TaskStore};
@@ -28,6 +29,7 @@ use crate::turn::{Opening, Turn};
 pub(crate) struct RequestHandler {
     pub(crate) installed: Installed,
     pub(crate) agent: Arc<dyn AgentExecutor>,
+    pub(crate) input_modes: InputModes,
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<TaskStore>,
@@ -104,6 +106,7 @@ impl RequestHandler {
         check(&request)?;
         let active = activation::negotiate(&self.installed, &call.requested)?;
         let target = self.target(&request.message)?;
+        self.input_modes.check(&request.message)?;
         let session = self.begin_turn(&target).await?;
         target.check_open()?;
         let hooks = hook_request(call, operation, &request, &target, &session);

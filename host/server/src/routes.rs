@@ -5,12 +5,14 @@ use std::sync::Arc;
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
 use axum::Router;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::body::Body;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::timeout;
 
 use crate::front::{Front, Phase};
 use crate::handler::RequestHandler;
@@ -26,7 +28,6 @@ pub(crate) const CARD_PATH: &str = "/.well-known/agent-card.json";
 
 /// All routes of the server.
 pub(crate) fn router(front: Arc<Front>) -> Router {
-    let max_body_bytes = front.max_body_bytes;
     Router::new()
         .route(JSONRPC_PATH, post(json_rpc))
         .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
@@ -34,20 +35,14 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
         .route("/livez", get(live))
         .route("/readyz", get(ready))
         .fallback(not_found)
-        .layer(DefaultBodyLimit::max(max_body_bytes))
         .with_state(front)
 }
 
-async fn json_rpc(
-    State(front): State<Arc<Front>>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
+async fn json_rpc(State(front): State<Arc<Front>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     // The HTTP status of what never reaches the handler is no 200, for whatever stands in between.
     let failure =
         |(status, error): (StatusCode, A2aError)| (status, jsonrpc::failure(&RequestId::Null, &error)).into_response();
-    match admit(&front, body) {
+    match admit(&front, body).await {
         Ok((handler, body)) => jsonrpc::answer(handler, &headers, &uri, &body).await,
         Err(refusal) => failure(refusal),
     }
@@ -59,9 +54,9 @@ async fn http_json(
     Path(path): Path<String>,
     uri: Uri,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Response {
-    match admit(&front, body) {
+    match admit(&front, body).await {
         Ok((handler, body)) => {
             let request = HttpRequest { method: &method, path: &path, headers: &headers, uri: &uri, body: &body };
             rest::answer(handler, request).await
@@ -71,25 +66,28 @@ async fn http_json(
 }
 
 /// The handler, if the phase allows requests, and the whole body.
-fn admit(
-    front: &Front,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<(&RequestHandler, Bytes), (StatusCode, A2aError)> {
-    let body = body.map_err(|rejection| unreadable(&rejection, front.max_body_bytes))?;
+async fn admit(front: &Front, body: Body) -> Result<(&RequestHandler, Bytes), (StatusCode, A2aError)> {
     let unavailable = |phase: Phase| {
         let error = A2aError::Overloaded { reason: format!("the server is {phase}; try again") };
         (StatusCode::SERVICE_UNAVAILABLE, error)
     };
+    let body = read(front, body).await?;
     Ok((front.handler().map_err(unavailable)?, body))
 }
 
-/// A body that is too large or broke off.
-fn unreadable(rejection: &BytesRejection, limit: usize) -> (StatusCode, A2aError) {
-    let reason = match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => format!("the body is larger than {limit} bytes, the most that is read here"),
-        _ => "the body broke off".to_owned(),
+/// The body, if it is not too large and comes in time.
+async fn read(front: &Front, body: Body) -> Result<Bytes, (StatusCode, A2aError)> {
+    let (limit, patience) = (front.max_body_bytes, front.body_patience);
+    let (status, reason) = match timeout(patience, Limited::new(body, limit).collect()).await {
+        Ok(Ok(body)) => return Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let reason = format!("the body is larger than {limit} bytes, the most that is read here");
+            (StatusCode::PAYLOAD_TOO_LARGE, reason)
+        }
+        Ok(Err(_)) => (StatusCode::BAD_REQUEST, "the body broke off".to_owned()),
+        Err(_) => (StatusCode::REQUEST_TIMEOUT, format!("the body took longer than {} seconds", patience.as_secs())),
     };
-    (rejection.status(), A2aError::InvalidRequest { reason })
+    Err((status, A2aError::InvalidRequest { reason }))
 }
 
 async fn agent_card(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {

@@ -13,10 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, AppError};
 use crate::config::Config;
 use crate::front::Front;
+use crate::listener;
 use crate::routes;
-
-/// What connections get to finish after the last turn.
-const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
@@ -75,11 +73,11 @@ impl Server {
         ready: impl FnOnce(&App),
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let front = Arc::new(Front::new(self.config.server.max_body_bytes));
+        let front = Arc::new(Front::new(&self.config.server));
         let closed = CancellationToken::new();
         let router = routes::router(Arc::clone(&front));
-        let serving = axum::serve(self.listener, router).with_graceful_shutdown(closed.clone().cancelled_owned());
-        let mut serving = tokio::spawn(serving.into_future());
+        let limits = self.config.server.connections();
+        let mut serving = tokio::spawn(listener::serve(self.listener, router, limits, closed.clone()));
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
         let app = front.open(load(&self.config, &base_url).await?);
         ready(app);
@@ -90,8 +88,7 @@ impl Server {
         front.drain();
         drain(app, self.config.server.drain()).await;
         closed.cancel();
-        // A client that neither reads nor hangs up does not keep the process alive.
-        timeout(GOODBYE, serving).await.map_or(Ok(()), finished)
+        finished(serving.await)
     }
 }
 

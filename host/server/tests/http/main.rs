@@ -6,6 +6,7 @@ mod agents;
 mod bad_input;
 mod card;
 mod config;
+mod connections;
 mod faults;
 mod lifecycle;
 mod rest;

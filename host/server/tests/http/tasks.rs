@@ -114,3 +114,17 @@ async fn the_oldest_finished_task_makes_room() {
         futures::future::join_all(codes).await.into_iter().map(|reply| reply.expect("a reply").code()).collect();
     assert_eq!(codes, [-32_001, 0, 0]);
 }
+
+#[tokio::test]
+async fn a_part_of_a_media_type_that_the_card_does_not_list_is_refused() {
+    let server = agent("Say something.", "").await;
+    let message = |part: &str| {
+        format!(r#"{{"message":{{"messageId":"m1","role":"ROLE_USER","parts":[{{"text":"prompt"}},{part}]}}}}"#)
+    };
+    let send = |part: &str| server.call("SendMessage", message(part)).send();
+    assert!(send(r#"{"data":{"a":1}}"#).await.expect("a reply").body["result"].is_object());
+    let refused = send(r#"{"raw":"eA==","mediaType":"application/x-unsupported"}"#).await.expect("a reply");
+    assert_eq!(refused.code(), -32_005);
+    let card: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
+    assert_eq!(card["defaultInputModes"], serde_json::json!(["text/plain", "application/json"]));
+}
