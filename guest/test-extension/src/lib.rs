@@ -81,7 +81,7 @@ impl Activation for TestExtension {
 impl State for TestExtension {
     fn validate(
         parameters: &Parameters,
-        _request: Request,
+        request: Request,
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
         let sent = metadata.iter().find(|entry| entry.key == COMMAND_KEY);
@@ -94,6 +94,7 @@ impl State for TestExtension {
             "empty-violations" => return Err(Rejection::Violations(Vec::new())),
             "reject" | "forged-code" => return Err(command.extension_error().into()),
             "delta" => r#"{"test":"delta"}"#.to_owned(),
+            "seen" => seen(&request, &metadata),
             "scope-escalation" => r#"{"app:x":"escalated"}"#.to_owned(),
             "bad-json" => "{".to_owned(),
             "not-an-object" => "[]".to_owned(),
@@ -102,6 +103,15 @@ impl State for TestExtension {
         };
         Ok(Some(delta))
     }
+}
+
+/// What the host showed, but for the ids that it makes up.
+fn seen(request: &Request, metadata: &[MetadataEntry]) -> Json {
+    let requested = request.requested.join(" ");
+    let entries: Vec<String> =
+        metadata.iter().map(|entry| format!("{:?} {}={}", entry.location, entry.key, entry.value)).collect();
+    let text = format!("{} asks for {requested} with {}", request.operation, entries.join(", "));
+    format!(r#"{{"test":{}}}"#, json::string(&text))
 }
 
 impl Response for TestExtension {

@@ -18,13 +18,6 @@ pub(crate) struct Answer<T> {
     pub(crate) active: Vec<ExtensionUri>,
 }
 
-impl<T> Answer<T> {
-    /// Of an operation that negotiates no extensions.
-    pub(crate) fn plain(value: T) -> Self {
-        Self { value, active: Vec::new() }
-    }
-}
-
 /// What SendMessage gives back.
 pub(crate) enum Sent {
     Message(Box<Message>),

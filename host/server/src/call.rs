@@ -18,19 +18,19 @@ pub(crate) struct Call {
 impl Call {
     /// Reads the service parameters and checks the version. An absent version means 0.3, which is not served here.
     pub(crate) fn of(headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
-        check_version(headers, uri)?;
+        let header = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
+        let version = header.filter(|version| !version.is_empty()).or_else(|| query_version(uri)).unwrap_or_default();
         let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());
-        Ok(Self { requested: parse_extensions(lines) })
+        Self::new(version, parse_extensions(lines))
     }
-}
 
-fn check_version(headers: &HeaderMap, uri: &Uri) -> Result<(), A2aError> {
-    let header = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
-    let requested = header.filter(|version| !version.is_empty()).or_else(|| query_version(uri)).unwrap_or_default();
-    if requested == VERSION {
-        return Ok(());
+    /// A request of this version that asks for these extensions.
+    pub(crate) fn new(version: String, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
+        if version != VERSION {
+            return Err(A2aError::VersionNotSupported { requested: version, supported: &[VERSION] });
+        }
+        Ok(Self { requested })
     }
-    Err(A2aError::VersionNotSupported { requested, supported: &[VERSION] })
 }
 
 fn query_version(uri: &Uri) -> Option<String> {

@@ -35,6 +35,7 @@ pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installe
         supported_interfaces: vec![
             interface(base_url, JSONRPC_PATH, "JSONRPC"),
             interface(base_url, REST_PATH, "HTTP+JSON"),
+            grpc_interface(base_url),
         ],
         capabilities: AgentCapabilities {
             streaming: Some(true),
@@ -56,6 +57,13 @@ fn interface(base_url: &str, path: &str, binding: &str) -> AgentInterface {
         tenant: None,
         protocol_version: VERSION.to_owned(),
     }
+}
+
+/// For gRPC the URL is an authority (section 4.4.6); all bindings share the port.
+fn grpc_interface(base_url: &str) -> AgentInterface {
+    let authority = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
+    let authority = authority.split('/').next().unwrap_or_default();
+    AgentInterface { url: authority.to_owned(), ..interface(base_url, "", "GRPC") }
 }
 
 fn skill(config: &SkillConfig) -> AgentSkill {

@@ -12,6 +12,7 @@ mod card;
 mod config;
 mod fault;
 mod front;
+mod grpc;
 mod handler;
 mod input_modes;
 mod jsonrpc;

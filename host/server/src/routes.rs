@@ -15,6 +15,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use crate::front::{Front, Phase};
+use crate::grpc::GrpcOperations;
 use crate::handler::RequestHandler;
 use crate::jsonrpc;
 use crate::rest::{self, HttpRequest};
@@ -28,6 +29,8 @@ pub(crate) const CARD_PATH: &str = "/.well-known/agent-card.json";
 
 /// All routes of the server.
 pub(crate) fn router(front: Arc<Front>) -> Router {
+    let limits = annex_grpc::Limits { max_message_bytes: front.max_body_bytes };
+    let grpc = annex_grpc::routes(Arc::new(GrpcOperations(Arc::clone(&front))), limits);
     Router::new()
         .route(JSONRPC_PATH, post(json_rpc))
         .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
@@ -36,6 +39,7 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
         .route("/readyz", get(ready))
         .fallback(not_found)
         .with_state(front)
+        .merge(grpc)
 }
 
 async fn json_rpc(State(front): State<Arc<Front>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
@@ -109,7 +113,10 @@ async fn ready(State(front): State<Arc<Front>>) -> Response {
     (status, format!("{phase}\n")).into_response()
 }
 
-async fn not_found(uri: Uri) -> Response {
+async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
+    if annex_grpc::is_grpc(&headers) {
+        return annex_grpc::unknown_service().await;
+    }
     let text = format!("nothing at {}; the agent card is at {CARD_PATH}\n", uri.path());
     (StatusCode::NOT_FOUND, text).into_response()
 }

@@ -4,6 +4,7 @@
 mod activation;
 mod agents;
 mod bad_input;
+mod bindings;
 mod card;
 mod config;
 mod connections;

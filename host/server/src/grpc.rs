@@ -1,0 +1,146 @@
+//! The operations as the gRPC binding calls them (A2A 1.0 section 10). The translation is in `annex-grpc`.
+
+use std::sync::Arc;
+
+use annex_grpc::{CallParameters, EventStream, Operations, Reply};
+use annex_protocol::{
+    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
+    SendMessageResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
+};
+use async_trait::async_trait;
+use futures::StreamExt;
+
+use crate::answer::{self, Answer, Sent};
+use crate::call::Call;
+use crate::front::{Front, Phase};
+use crate::handler::RequestHandler;
+
+/// The handler behind the front, which decides whether it may be called.
+pub(crate) struct GrpcOperations(pub(crate) Arc<Front>);
+
+impl GrpcOperations {
+    fn admit(&self, parameters: CallParameters) -> Result<(&RequestHandler, Call), A2aError> {
+        let unavailable = |phase: Phase| A2aError::Overloaded { reason: format!("the server is {phase}; try again") };
+        let handler = self.0.handler().map_err(unavailable)?;
+        let call = Call::new(parameters.version.unwrap_or_default(), parameters.extensions)?;
+        Ok((handler, call))
+    }
+}
+
+fn reply<T>(value: T) -> Reply<T> {
+    Reply { value, active: Vec::new() }
+}
+
+fn events(events: answer::EventStream) -> EventStream {
+    Box::pin(events.map(|event| Ok(event.event().clone())))
+}
+
+#[async_trait]
+impl Operations for GrpcOperations {
+    async fn send_message(
+        &self,
+        parameters: CallParameters,
+        request: SendMessageRequest,
+    ) -> Result<Reply<SendMessageResponse>, A2aError> {
+        let (handler, call) = self.admit(parameters)?;
+        let Answer { value, active } = handler.send_message(&call, request).await?;
+        let value = match value {
+            Sent::Message(message) => SendMessageResponse::Message(*message),
+            Sent::Task(task) => SendMessageResponse::Task(task.into_task()),
+        };
+        Ok(Reply { value, active })
+    }
+
+    async fn send_streaming_message(
+        &self,
+        parameters: CallParameters,
+        request: SendMessageRequest,
+    ) -> Result<Reply<EventStream>, A2aError> {
+        let (handler, call) = self.admit(parameters)?;
+        let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
+        Ok(Reply { value: events(value), active })
+    }
+
+    async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
+        let (handler, _) = self.admit(parameters)?;
+        Ok(reply(handler.get_task(&request)?.into_task()))
+    }
+
+    async fn list_tasks(
+        &self,
+        parameters: CallParameters,
+        request: ListTasksRequest,
+    ) -> Result<Reply<ListTasksResponse>, A2aError> {
+        let (handler, _) = self.admit(parameters)?;
+        Ok(reply(handler.list_tasks(&request)?))
+    }
+
+    async fn cancel_task(
+        &self,
+        parameters: CallParameters,
+        request: CancelTaskRequest,
+    ) -> Result<Reply<Task>, A2aError> {
+        let (handler, _) = self.admit(parameters)?;
+        Ok(reply(handler.cancel_task(&request).await?))
+    }
+
+    async fn subscribe_to_task(
+        &self,
+        parameters: CallParameters,
+        request: SubscribeToTaskRequest,
+    ) -> Result<Reply<EventStream>, A2aError> {
+        let (handler, _) = self.admit(parameters)?;
+        Ok(reply(events(handler.subscribe_to_task(&request)?)))
+    }
+
+    async fn create_task_push_notification_config(
+        &self,
+        parameters: CallParameters,
+        _request: TaskPushNotificationConfig,
+    ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
+        self.admit(parameters)?;
+        Err(A2aError::PushNotificationNotSupported)
+    }
+
+    async fn get_task_push_notification_config(
+        &self,
+        parameters: CallParameters,
+        _request: GetTaskPushNotificationConfigRequest,
+    ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
+        self.admit(parameters)?;
+        Err(A2aError::PushNotificationNotSupported)
+    }
+
+    async fn list_task_push_notification_configs(
+        &self,
+        parameters: CallParameters,
+        _request: ListTaskPushNotificationConfigsRequest,
+    ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
+        self.admit(parameters)?;
+        Err(A2aError::PushNotificationNotSupported)
+    }
+
+    async fn delete_task_push_notification_config(
+        &self,
+        parameters: CallParameters,
+        _request: DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<Reply<()>, A2aError> {
+        self.admit(parameters)?;
+        Err(A2aError::PushNotificationNotSupported)
+    }
+
+    async fn get_extended_agent_card(
+        &self,
+        parameters: CallParameters,
+        _request: GetExtendedAgentCardRequest,
+    ) -> Result<Reply<AgentCard>, A2aError> {
+        self.admit(parameters)?;
+        Err(A2aError::UnsupportedOperation { reason: "this agent has no extended card".to_owned() })
+    }
+
+    fn is_serving(&self) -> bool {
+        self.0.phase() == Phase::Ready
+    }
+}
