@@ -25,6 +25,7 @@ mod security;
 pub mod service;
 mod task;
 mod timestamp;
+pub mod v0_3;
 mod validate;
 
 pub use card::{
