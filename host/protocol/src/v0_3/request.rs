@@ -75,7 +75,8 @@ pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
     };
     let request =
         SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
-    checked(request, SendMessageRequest::validate, |field| {
+    let validate = |request: &SendMessageRequest| request.validate().map_err(with_role_of_0_3);
+    checked(request, validate, |field| {
         let field = field.replace("taskPushNotificationConfig", "pushNotificationConfig");
         field.replace("authentication.scheme", "authentication.schemes").replace(".raw", ".file.bytes")
     })
@@ -162,6 +163,14 @@ pub fn delete_push_config(json: &Json) -> Result<DeleteTaskPushNotificationConfi
     checked(request, DeleteTaskPushNotificationConfigRequest::validate, push_config_field)
 }
 
+fn with_role_of_0_3(error: A2aError) -> A2aError {
+    let A2aError::InvalidParams { mut violations } = error else { return error };
+    for violation in &mut violations {
+        violation.description = violation.description.replace("ROLE_USER", "user");
+    }
+    A2aError::InvalidParams { violations }
+}
+
 fn push_config_field(field: &str) -> String {
     let name = match field {
         "taskId" => "id",
@@ -176,7 +185,7 @@ pub fn history_length(sent: Option<i32>) -> Option<i32> {
     sent.filter(|length| *length != 0)
 }
 
-/// Checks the request by the rules of 1.0 and names what is wrong by `rename`.
+/// Checks the request by the rules of 1.0 and names the fields that are wrong by `rename`.
 pub(super) fn checked<T>(
     request: T,
     validate: impl Fn(&T) -> Result<(), A2aError>,
@@ -187,7 +196,6 @@ pub(super) fn checked<T>(
         Err(A2aError::InvalidParams { mut violations }) => {
             for violation in &mut violations {
                 violation.field = rename(&violation.field);
-                violation.description = violation.description.replace("ROLE_USER", "user");
             }
             Err(A2aError::InvalidParams { violations })
         }

@@ -1,7 +1,8 @@
 //! The bytes of a file.
 //!
 //! The proto file declares `bytes`, which ProtoJSON writes as base64. The official SDKs of 0.3 however put the base64
-//! text of the file into that field, so that on the wire the text is encoded a second time.
+//! text of the file into that field, so that on the wire the text is encoded a second time. Both are read. A file that
+//! is encoded once and whose content is padded base64 cannot be told apart; it is read as the SDKs write it.
 
 use base64::Engine;
 use base64::alphabet::STANDARD as STANDARD_ALPHABET;
