@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 pub(crate) use enumeration::{Enumeration, proto_enum, read_enumeration};
-pub(crate) use message::message;
+pub(crate) use message::{message, readable};
 pub(crate) use one_of::one_of;
 
 /// A type that a field of a message can have.

@@ -122,7 +122,7 @@ async fn dispatch(
             Ok(json(encode(&handler.list_tasks(&list)?)?))
         }
         Operation::CancelTask(id) => {
-            let mut cancel: CancelTaskRequest = params(&with_id(read_body(request)?, id)?)?;
+            let mut cancel: CancelTaskRequest = params(&with_id(&read_body(request)?, id)?)?;
             place(&mut cancel.tenant, tenant)?;
             Ok(json(encode(&handler.cancel_task(&cancel).await?)?))
         }
@@ -163,8 +163,8 @@ fn read_body(request: &HttpRequest<'_>) -> Result<Json, A2aError> {
 }
 
 /// The id of the path counts, whatever the body says.
-fn with_id(body: Json, id: &str) -> Result<Json, A2aError> {
-    let mut object: JsonObject = params(&body)?;
+fn with_id(body: &Json, id: &str) -> Result<Json, A2aError> {
+    let mut object: JsonObject = params(body)?;
     object.insert("id".to_owned(), Json::string(id));
     object.to_json().map_err(|error| A2aError::Parse { reason: error.to_string() })
 }

@@ -11,10 +11,11 @@ macro_rules! message {
             $($(#[$field_attribute:meta])* pub $field:ident: $type:ty => $wire_name:literal $($required:ident)?,)+
         }
     )+) => {$(
-        $(#[$attribute])*
-        #[derive(Clone, Debug, Default, PartialEq)]
-        pub struct $name {
-            $($(#[$field_attribute])* pub $field: $type,)+
+        $crate::proto_json::readable! {
+            $(#[$attribute])*
+            pub struct $name {
+                $($(#[$field_attribute])* pub $field: $type => $wire_name,)+
+            }
         }
 
         impl serde::Serialize for $name {
@@ -31,6 +32,22 @@ macro_rules! message {
                 )+
                 map.end()
             }
+        }
+    )+};
+}
+
+/// Declares structs that are only read. Each field is followed by its camelCase name.
+macro_rules! readable {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $type:ty => $wire_name:literal,)+
+        }
+    )+) => {$(
+        $(#[$attribute])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        $visibility struct $name {
+            $($(#[$field_attribute])* $field_visibility $field: $type,)+
         }
 
         impl<'de> serde::Deserialize<'de> for $name {
@@ -75,3 +92,4 @@ macro_rules! message {
 }
 
 pub(crate) use message;
+pub(crate) use readable;

@@ -12,5 +12,6 @@ mod samples;
 mod service;
 mod tasks;
 mod timestamps;
+mod v0_3;
 mod validation;
 mod wire_forms;

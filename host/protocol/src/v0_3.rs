@@ -1,0 +1,41 @@
+//! A2A 0.3 on the wire, translated from and to the types of 1.0.
+//!
+//! [`request`] reads the parameters of the JSON-RPC methods that [`Method`] names; the views ([`Task`], [`Message`],
+//! [`Event`], …) borrow values of 1.0 and write them as 0.3 JSON. [`rest`] does both for the HTTP+JSON binding, whose
+//! bodies are ProtoJSON of the package `a2a.v1` and differ from JSON-RPC. Free-form JSON stays byte for byte.
+//!
+//! What 0.3 leaves open follows the compatibility layer of the official Python SDK, so that its clients see no
+//! difference. Nothing here does I/O.
+
+mod card;
+mod error;
+mod event;
+mod message;
+mod method;
+mod part;
+mod push;
+pub mod request;
+pub mod rest;
+mod security;
+mod task;
+
+pub use card::{AgentCard, MergedAgentCard};
+pub use error::{code, failure, text};
+pub use event::{Event, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
+pub use message::Message;
+pub use method::Method;
+pub use part::Part;
+pub use push::{TaskPushNotificationConfig, push_configs};
+pub use security::{OAuthFlow, SecurityScheme};
+pub use task::{Artifact, Task, TaskStatus};
+
+/// The version as it stands in `A2A-Version` and in `protocolVersion` of an interface. A request without the header has
+/// this version.
+pub const VERSION: &str = "0.3";
+
+/// The version as it stands in `protocolVersion` of a 0.3 card.
+pub const CARD_VERSION: &str = "0.3.0";
+
+/// Carries the extensions that a client of 0.3 asks for, and in the answer those that were active; what
+/// [`A2A_EXTENSIONS`](crate::service::A2A_EXTENSIONS) is in 1.0.
+pub const X_A2A_EXTENSIONS: &str = "x-a2a-extensions";

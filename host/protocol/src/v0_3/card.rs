@@ -1,0 +1,240 @@
+//! The Agent Card of 0.3 (A2A 0.3 section 5.5), alone and merged with the one of 1.0.
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use super::security::{Requirement, SecurityScheme, requirements};
+use super::{CARD_VERSION, VERSION};
+use crate::{
+    AgentCapabilities, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider, AgentSkill,
+    SecurityRequirement,
+};
+
+/// A card, written as 0.3 JSON and nothing else: the result of `agent/getAuthenticatedExtendedCard` and of
+/// `GET /v1/card`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentCard<'a> {
+    #[serde(flatten)]
+    common: Common<'a>,
+    #[serde(flatten)]
+    own: Own<'a>,
+    capabilities: Capabilities<'a>,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    security_schemes: IndexMap<&'a str, SecurityScheme<'a>>,
+    skills: Vec<Skill<'a>>,
+}
+
+impl<'a> AgentCard<'a> {
+    /// The 0.3 form of `card`; `None` when none of its interfaces speaks 0.3. The first one that does is the main one.
+    pub fn of(card: &'a crate::AgentCard) -> Option<Self> {
+        Some(Self {
+            common: card.into(),
+            own: Own::of(card)?,
+            capabilities: (&card.capabilities).into(),
+            security_schemes: card
+                .security_schemes
+                .iter()
+                .map(|(name, scheme)| (name.as_str(), scheme.into()))
+                .collect(),
+            skills: card.skills.iter().map(Skill::from).collect(),
+        })
+    }
+}
+
+/// A card for clients of either version: the one of 1.0 with all that 0.3 wants beside it. When no interface of the card
+/// speaks 0.3, it is the card of 1.0 alone.
+///
+/// Signatures of the card are over its 1.0 form; a client that verifies them over the JSON that it gets will refuse a
+/// merged card.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MergedAgentCard<'a> {
+    #[serde(flatten)]
+    common: Common<'a>,
+    supported_interfaces: &'a [AgentInterface],
+    capabilities: &'a AgentCapabilities,
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    security_schemes: IndexMap<&'a str, MergedScheme<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    security_requirements: &'a [SecurityRequirement],
+    skills: Vec<MergedSkill<'a>>,
+    #[serde(flatten)]
+    own: Option<Own<'a>>,
+}
+
+impl<'a> From<&'a crate::AgentCard> for MergedAgentCard<'a> {
+    fn from(card: &'a crate::AgentCard) -> Self {
+        let own = Own::of(card);
+        let merge = own.is_some();
+        let scheme =
+            |scheme: &'a crate::SecurityScheme| MergedScheme { of_1_0: scheme, of_0_3: merge.then(|| scheme.into()) };
+        let skill = |skill: &'a AgentSkill| {
+            let security = if merge { requirements(&skill.security_requirements) } else { Vec::new() };
+            MergedSkill { of_1_0: skill, security }
+        };
+        Self {
+            common: card.into(),
+            supported_interfaces: &card.supported_interfaces,
+            capabilities: &card.capabilities,
+            security_schemes: card
+                .security_schemes
+                .iter()
+                .map(|(name, value)| (name.as_str(), scheme(value)))
+                .collect(),
+            security_requirements: &card.security_requirements,
+            skills: card.skills.iter().map(skill).collect(),
+            own,
+        }
+    }
+}
+
+/// What is the same in both versions.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Common<'a> {
+    name: &'a str,
+    description: &'a str,
+    version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<&'a AgentProvider>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    documentation_url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icon_url: Option<&'a str>,
+    default_input_modes: &'a [String],
+    default_output_modes: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    signatures: &'a [AgentCardSignature],
+}
+
+impl<'a> From<&'a crate::AgentCard> for Common<'a> {
+    fn from(card: &'a crate::AgentCard) -> Self {
+        Self {
+            name: &card.name,
+            description: &card.description,
+            version: &card.version,
+            provider: card.provider.as_ref(),
+            documentation_url: card.documentation_url.as_deref(),
+            icon_url: card.icon_url.as_deref(),
+            default_input_modes: &card.default_input_modes,
+            default_output_modes: &card.default_output_modes,
+            signatures: &card.signatures,
+        }
+    }
+}
+
+/// What only 0.3 has.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Own<'a> {
+    protocol_version: &'a str,
+    url: &'a str,
+    preferred_transport: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    additional_interfaces: Vec<Interface<'a>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    supports_authenticated_extended_card: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    security: Vec<Requirement<'a>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Interface<'a> {
+    transport: &'a str,
+    url: &'a str,
+}
+
+impl<'a> Own<'a> {
+    fn of(card: &'a crate::AgentCard) -> Option<Self> {
+        let mut interfaces = card.supported_interfaces.iter().filter(|interface| speaks_0_3(interface));
+        let main = interfaces.next()?;
+        let version = main.protocol_version.as_str();
+        Some(Self {
+            protocol_version: if version == VERSION { CARD_VERSION } else { version },
+            url: &main.url,
+            preferred_transport: &main.protocol_binding,
+            additional_interfaces: interfaces
+                .map(|interface| Interface { transport: &interface.protocol_binding, url: &interface.url })
+                .collect(),
+            supports_authenticated_extended_card: card.capabilities.extended_agent_card.unwrap_or_default(),
+            security: requirements(&card.security_requirements),
+        })
+    }
+}
+
+/// `0.3` or a patch release of it.
+fn speaks_0_3(interface: &AgentInterface) -> bool {
+    let patch = interface.protocol_version.strip_prefix(VERSION);
+    patch.is_some_and(|patch| patch.is_empty() || patch.starts_with('.'))
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Capabilities<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streaming: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    push_notifications: Option<bool>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    extensions: &'a [AgentExtension],
+}
+
+impl<'a> From<&'a AgentCapabilities> for Capabilities<'a> {
+    fn from(capabilities: &'a AgentCapabilities) -> Self {
+        Self {
+            streaming: capabilities.streaming,
+            push_notifications: capabilities.push_notifications,
+            extensions: &capabilities.extensions,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Skill<'a> {
+    id: &'a str,
+    name: &'a str,
+    description: &'a str,
+    tags: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    examples: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    input_modes: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    output_modes: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    security: Vec<Requirement<'a>>,
+}
+
+impl<'a> From<&'a AgentSkill> for Skill<'a> {
+    fn from(skill: &'a AgentSkill) -> Self {
+        Self {
+            id: &skill.id,
+            name: &skill.name,
+            description: &skill.description,
+            tags: &skill.tags,
+            examples: &skill.examples,
+            input_modes: &skill.input_modes,
+            output_modes: &skill.output_modes,
+            security: requirements(&skill.security_requirements),
+        }
+    }
+}
+
+/// A scheme in both forms at once; no field name is in both.
+#[derive(Clone, Debug, Serialize)]
+struct MergedScheme<'a> {
+    #[serde(flatten)]
+    of_1_0: &'a crate::SecurityScheme,
+    #[serde(flatten)]
+    of_0_3: Option<SecurityScheme<'a>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct MergedSkill<'a> {
+    #[serde(flatten)]
+    of_1_0: &'a AgentSkill,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    security: Vec<Requirement<'a>>,
+}

@@ -1,0 +1,58 @@
+//! Errors as clients of 0.3 know them (A2A 0.3 section 8).
+
+use serde::Serialize;
+
+use super::X_A2A_EXTENSIONS;
+use super::task::state_name;
+use crate::error::comma_separated;
+use crate::jsonrpc::RequestId;
+use crate::{A2aError, Json};
+
+/// The JSON-RPC code. The errors that only 1.0 has, of required extensions and of versions, are internal errors
+/// (-32603), as the official SDKs answer them; what an extension or the server defines keeps its code.
+pub fn code(error: &A2aError) -> i32 {
+    match error {
+        A2aError::ExtensionSupportRequired { .. } | A2aError::VersionNotSupported { .. } => -32603,
+        other => other.code(),
+    }
+}
+
+/// The message, in which methods, headers and states have the names of 0.3.
+pub fn text(error: &A2aError) -> String {
+    match error {
+        A2aError::TaskNotCancelable { task_id, state } => {
+            format!("task {task_id} cannot be canceled because it is in state {}", state_name(*state))
+        }
+        A2aError::PushNotificationNotSupported => {
+            "this agent does not send push notifications; use tasks/resubscribe or tasks/get to follow a task"
+                .to_owned()
+        }
+        A2aError::ExtensionSupportRequired { missing } => {
+            let missing = comma_separated(missing);
+            format!("required extensions are not active: {missing}; list them in the {X_A2A_EXTENSIONS} header")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorResponse {
+    code: i32,
+    message: String,
+    data: ErrorData,
+}
+
+/// `data` may be anything in the 0.3 schema, but some of its clients read only objects.
+#[derive(Serialize)]
+struct ErrorData {
+    details: Vec<Json>,
+}
+
+/// The JSON-RPC response with an error. `data` is an object with what [`A2aError::details`] gives.
+pub fn failure(id: &RequestId, error: &A2aError) -> String {
+    let data = ErrorData { details: error.details() };
+    let response = ErrorResponse { code: code(error), message: text(error), data };
+    // Strings and valid JSON always encode.
+    let response = serde_json::to_string(&response).unwrap_or_default();
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{response}}}"#)
+}

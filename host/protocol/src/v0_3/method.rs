@@ -1,0 +1,88 @@
+//! The JSON-RPC methods of 0.3 (A2A 0.3 section 7). None of their names is a method of 1.0, so the name alone says
+//! which version a request is in.
+
+/// A JSON-RPC method of 0.3, called as the operation of 1.0 that it stands for. 0.3 has no ListTasks.
+///
+/// ```
+/// use annex_protocol::v0_3::Method;
+///
+/// assert_eq!(Method::from_name("message/send"), Some(Method::SendMessage));
+/// assert_eq!(Method::from_name("SendMessage"), None);
+/// assert_eq!(Method::SendMessage.operation(), "SendMessage");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// `message/send`
+    SendMessage,
+    /// `message/stream`
+    SendStreamingMessage,
+    /// `tasks/get`
+    GetTask,
+    /// `tasks/cancel`
+    CancelTask,
+    /// `tasks/resubscribe`
+    SubscribeToTask,
+    /// `tasks/pushNotificationConfig/set`
+    CreateTaskPushNotificationConfig,
+    /// `tasks/pushNotificationConfig/get`
+    GetTaskPushNotificationConfig,
+    /// `tasks/pushNotificationConfig/list`
+    ListTaskPushNotificationConfigs,
+    /// `tasks/pushNotificationConfig/delete`
+    DeleteTaskPushNotificationConfig,
+    /// `agent/getAuthenticatedExtendedCard`
+    GetExtendedAgentCard,
+}
+
+impl Method {
+    /// All methods.
+    pub const ALL: &'static [Self] = &[
+        Self::SendMessage,
+        Self::SendStreamingMessage,
+        Self::GetTask,
+        Self::CancelTask,
+        Self::SubscribeToTask,
+        Self::CreateTaskPushNotificationConfig,
+        Self::GetTaskPushNotificationConfig,
+        Self::ListTaskPushNotificationConfigs,
+        Self::DeleteTaskPushNotificationConfig,
+        Self::GetExtendedAgentCard,
+    ];
+
+    /// The method with exactly this name; `None` when 0.3 has no such method.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|method| method.name() == name)
+    }
+
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SendMessage => "message/send",
+            Self::SendStreamingMessage => "message/stream",
+            Self::GetTask => "tasks/get",
+            Self::CancelTask => "tasks/cancel",
+            Self::SubscribeToTask => "tasks/resubscribe",
+            Self::CreateTaskPushNotificationConfig => "tasks/pushNotificationConfig/set",
+            Self::GetTaskPushNotificationConfig => "tasks/pushNotificationConfig/get",
+            Self::ListTaskPushNotificationConfigs => "tasks/pushNotificationConfig/list",
+            Self::DeleteTaskPushNotificationConfig => "tasks/pushNotificationConfig/delete",
+            Self::GetExtendedAgentCard => "agent/getAuthenticatedExtendedCard",
+        }
+    }
+
+    /// The name of the operation in 1.0.
+    pub fn operation(self) -> &'static str {
+        match self {
+            Self::SendMessage => "SendMessage",
+            Self::SendStreamingMessage => "SendStreamingMessage",
+            Self::GetTask => "GetTask",
+            Self::CancelTask => "CancelTask",
+            Self::SubscribeToTask => "SubscribeToTask",
+            Self::CreateTaskPushNotificationConfig => "CreateTaskPushNotificationConfig",
+            Self::GetTaskPushNotificationConfig => "GetTaskPushNotificationConfig",
+            Self::ListTaskPushNotificationConfigs => "ListTaskPushNotificationConfigs",
+            Self::DeleteTaskPushNotificationConfig => "DeleteTaskPushNotificationConfig",
+            Self::GetExtendedAgentCard => "GetExtendedAgentCard",
+        }
+    }
+}

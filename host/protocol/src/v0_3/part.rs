@@ -1,0 +1,260 @@
+//! Parts: `kind` says which of text, file and data it is (A2A 0.3 section 6.5).
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::proto_json::{FieldName, FieldValue, choose, chosen, read_field, skip_field};
+use crate::{Json, JsonObject, Metadata, PartContent};
+
+/// In the metadata of a data part: the value is not `data` itself but `data.value`. 0.3 has only objects as data; the
+/// official SDKs wrap other values like this.
+const WRAPPED: &str = "data_part_compat";
+
+/// A part, written as 0.3 JSON. Of a text or data part, 0.3 knows neither file name nor media type.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a>(pub &'a crate::Part);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<&'a str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    mime_type: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+}
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(part) = self;
+        let (mime_type, name) = (part.media_type.as_str(), part.filename.as_str());
+        let mut map = serializer.serialize_map(None)?;
+        match &part.content {
+            PartContent::Text(text) => {
+                map.serialize_entry("kind", "text")?;
+                map.serialize_entry("text", text)?;
+            }
+            PartContent::Raw(bytes) => {
+                map.serialize_entry("kind", "file")?;
+                map.serialize_entry("file", &File { bytes: Some(bytes), uri: None, mime_type, name })?;
+            }
+            PartContent::Url(uri) => {
+                map.serialize_entry("kind", "file")?;
+                map.serialize_entry("file", &File { bytes: None, uri: Some(uri), mime_type, name })?;
+            }
+            PartContent::Data(data) => {
+                map.serialize_entry("kind", "data")?;
+                map.serialize_entry("data", &DataObject(data))?;
+            }
+        }
+        serialize_metadata(part, &mut map)?;
+        map.end()
+    }
+}
+
+/// Data as an object: itself, or `{"value": data}`.
+pub(super) struct DataObject<'a>(pub(super) &'a Json);
+
+impl Serialize for DataObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(data) = self;
+        if is_object(data) { data.serialize(serializer) } else { serializer.collect_map([("value", data)]) }
+    }
+}
+
+/// Writes the metadata of `part`, with the mark of wrapped data if it is such.
+pub(super) fn serialize_metadata<M: SerializeMap>(part: &crate::Part, map: &mut M) -> Result<(), M::Error> {
+    match &part.content {
+        PartContent::Data(data) if !is_object(data) => {
+            let mut metadata = part.metadata.clone();
+            metadata.insert(WRAPPED.to_owned(), Json::from_serialize(&true).map_err(serde::ser::Error::custom)?);
+            map.serialize_entry("metadata", &metadata)
+        }
+        _ if part.metadata.is_empty() => Ok(()),
+        _ => map.serialize_entry("metadata", &part.metadata),
+    }
+}
+
+fn is_object(json: &Json) -> bool {
+    json.get().starts_with('{')
+}
+
+/// What the two bindings of 0.3 call the fields of a part.
+pub(super) trait PartForm {
+    /// The fields of a part.
+    const FIELDS: &'static [&'static str];
+    /// The field of a file that holds its bytes, and the one that holds its address.
+    const CONTENT: [&'static str; 2];
+    /// All fields of a file.
+    const FILE_FIELDS: &'static [&'static str];
+    /// The value of the field `data`.
+    type Data: DeserializeOwned + Into<Json>;
+    /// The bytes of a file as base64, from what stands in the field.
+    fn base64(text: String) -> String;
+}
+
+/// The JSON-RPC binding.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct JsonRpc;
+
+impl PartForm for JsonRpc {
+    const FIELDS: &'static [&'static str] = &["kind", "text", "file", "data", "metadata"];
+    const CONTENT: [&'static str; 2] = ["bytes", "uri"];
+    const FILE_FIELDS: &'static [&'static str] = &["bytes", "uri", "mimeType", "name"];
+    type Data = AnyObject;
+
+    fn base64(text: String) -> String {
+        text
+    }
+}
+
+/// A JSON object, byte for byte.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AnyObject(Json);
+
+impl<'de> Deserialize<'de> for AnyObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = <Json as Deserialize>::deserialize(deserializer)?;
+        if is_object(&json) { Ok(Self(json)) } else { Err(D::Error::custom("data must be a JSON object")) }
+    }
+}
+
+/// The empty object.
+impl Default for AnyObject {
+    fn default() -> Self {
+        // An object without entries always encodes.
+        Self(Json::from_serialize(&JsonObject::new()).unwrap_or_else(|_| Json::string("")))
+    }
+}
+
+impl FieldValue for AnyObject {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+
+    fn is_default(&self) -> bool {
+        false
+    }
+}
+
+impl From<AnyObject> for Json {
+    fn from(AnyObject(json): AnyObject) -> Self {
+        json
+    }
+}
+
+/// Reads a part as the binding `F` writes it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct WirePart<F>(crate::Part, PhantomData<F>);
+
+impl<F> WirePart<F> {
+    pub(super) fn into_part(self) -> crate::Part {
+        self.0
+    }
+}
+
+impl<'de, F: PartForm> Deserialize<'de> for WirePart<F> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(PartVisitor(PhantomData))
+    }
+}
+
+struct PartVisitor<F>(PhantomData<F>);
+
+impl<'de, F: PartForm> Visitor<'de> for PartVisitor<F> {
+    type Value = WirePart<F>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON object (Part)")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WirePart<F>, A::Error> {
+        const CONTENT: &[&str] = &["text", "file", "data"];
+        let (mut content, mut metadata, mut kind) = (None, None::<Metadata>, None::<String>);
+        while let Some(name) = map.next_key_seed(FieldName(F::FIELDS))? {
+            let value = match name {
+                Some("text") => map.next_value::<Option<String>>()?.map(|text| ("text", crate::Part::text(text))),
+                Some("file") => map.next_value::<Option<WireFile<F>>>()?.map(|file| ("file", file.part)),
+                Some("data") => {
+                    map.next_value::<Option<F::Data>>()?.map(|data| ("data", PartContent::Data(data.into()).into()))
+                }
+                Some("kind") => read_field(&mut map, "kind", &mut kind).map(|()| None)?,
+                Some("metadata") => read_field(&mut map, "metadata", &mut metadata).map(|()| None)?,
+                _ => skip_field(&mut map).map(|()| None)?,
+            };
+            choose(&mut content, value, CONTENT)?;
+        }
+        let (found, mut part) = chosen(content, CONTENT)?;
+        check_kind(kind.as_deref().unwrap_or_default(), found)?;
+        part.metadata = metadata.unwrap_or_default();
+        unwrap_data(&mut part);
+        Ok(WirePart(part, PhantomData))
+    }
+}
+
+/// `kind` may be left out, as the official SDKs allow; if it is there it must fit.
+fn check_kind<E: Error>(kind: &str, found: &'static str) -> Result<(), E> {
+    match kind {
+        "" => Ok(()),
+        "text" | "file" | "data" if kind == found => Ok(()),
+        "text" | "file" | "data" => Err(E::custom(format_args!("kind is `{kind}` but the content is in `{found}`"))),
+        _ => Err(E::custom("unknown kind, expected one of `text`, `file`, `data`")),
+    }
+}
+
+fn unwrap_data(part: &mut crate::Part) {
+    let marked = part.metadata.get(WRAPPED).is_some_and(|mark| mark.get() == "true");
+    if let (true, PartContent::Data(data)) = (marked, &mut part.content)
+        && let Some(value) = data.to::<JsonObject>().ok().and_then(|mut object| object.remove("value"))
+    {
+        *data = value;
+        part.metadata.remove(WRAPPED);
+    }
+}
+
+struct WireFile<F> {
+    part: crate::Part,
+    form: PhantomData<F>,
+}
+
+impl<'de, F: PartForm> Deserialize<'de> for WireFile<F> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FileVisitor(PhantomData))
+    }
+}
+
+struct FileVisitor<F>(PhantomData<F>);
+
+impl<'de, F: PartForm> Visitor<'de> for FileVisitor<F> {
+    type Value = WireFile<F>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON object (file)")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WireFile<F>, A::Error> {
+        let [bytes, uri] = F::CONTENT;
+        let (mut content, mut media_type, mut filename) = (None, None, None);
+        while let Some(name) = map.next_key_seed(FieldName(F::FILE_FIELDS))? {
+            let value = match name {
+                Some(name) if name == bytes => map.next_value::<Option<String>>()?.map(F::base64).map(PartContent::Raw),
+                Some(name) if name == uri => map.next_value::<Option<String>>()?.map(PartContent::Url),
+                Some("mimeType") => read_field(&mut map, "mimeType", &mut media_type).map(|()| None)?,
+                Some("name") => read_field(&mut map, "name", &mut filename).map(|()| None)?,
+                _ => skip_field(&mut map).map(|()| None)?,
+            };
+            choose(&mut content, value, &F::CONTENT)?;
+        }
+        let mut part = crate::Part::from(chosen(content, &F::CONTENT)?);
+        part.media_type = media_type.unwrap_or_default();
+        part.filename = filename.unwrap_or_default();
+        Ok(WireFile { part, form: PhantomData })
+    }
+}

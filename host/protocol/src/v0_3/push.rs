@@ -1,0 +1,98 @@
+//! Push notification configs (A2A 0.3 sections 6.8 to 6.10).
+
+use serde::Serialize;
+
+use crate::proto_json::readable;
+use crate::{AuthenticationInfo, ListTaskPushNotificationConfigsResponse, Secret, TaskId};
+
+/// A push notification config with its task, written as 0.3 JSON.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskPushNotificationConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<&'a TaskId>,
+    push_notification_config: PushNotificationConfig<'a>,
+}
+
+/// Where to post; the same object on both bindings.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct PushNotificationConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a Secret>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authentication: Option<Authentication<'a>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Authentication<'a> {
+    schemes: [&'a str; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credentials: Option<&'a Secret>,
+}
+
+impl<'a> From<&'a crate::TaskPushNotificationConfig> for TaskPushNotificationConfig<'a> {
+    fn from(config: &'a crate::TaskPushNotificationConfig) -> Self {
+        Self { task_id: config.task_id.as_ref(), push_notification_config: config.into() }
+    }
+}
+
+impl<'a> From<&'a crate::TaskPushNotificationConfig> for PushNotificationConfig<'a> {
+    fn from(config: &'a crate::TaskPushNotificationConfig) -> Self {
+        let authentication = config.authentication.as_ref();
+        Self {
+            id: config.id.as_deref(),
+            url: &config.url,
+            token: config.token.as_ref(),
+            authentication: authentication
+                .map(|info| Authentication { schemes: [&info.scheme], credentials: info.credentials.as_ref() }),
+        }
+    }
+}
+
+/// The result of `tasks/pushNotificationConfig/list`: a bare array. 0.3 has no pages, so the answer must hold all
+/// configs.
+pub fn push_configs(response: &ListTaskPushNotificationConfigsResponse) -> Vec<TaskPushNotificationConfig<'_>> {
+    response.configs.iter().map(TaskPushNotificationConfig::from).collect()
+}
+
+readable! {
+    /// A config as clients of 0.3 send it.
+    pub(super) struct WirePushConfig {
+        pub(super) id: Option<String> => "id",
+        url: String => "url",
+        token: Option<Secret> => "token",
+        authentication: Option<WireAuthentication> => "authentication",
+    }
+
+    /// What goes into the `Authorization` header.
+    struct WireAuthentication {
+        schemes: Vec<String> => "schemes",
+        credentials: Option<Secret> => "credentials",
+    }
+}
+
+impl WirePushConfig {
+    /// The config of `task_id`; `None` inside a message.
+    pub(super) fn of(self, task_id: Option<TaskId>) -> crate::TaskPushNotificationConfig {
+        crate::TaskPushNotificationConfig {
+            tenant: None,
+            id: self.id,
+            task_id,
+            url: self.url,
+            token: self.token,
+            authentication: self.authentication.and_then(WireAuthentication::into_info),
+        }
+    }
+}
+
+impl WireAuthentication {
+    /// 0.3 lets the receiver name several schemes; the sender takes the first one.
+    fn into_info(self) -> Option<AuthenticationInfo> {
+        let scheme = self.schemes.into_iter().next().unwrap_or_default();
+        let nothing_said = scheme.is_empty() && self.credentials.is_none();
+        (!nothing_said).then_some(AuthenticationInfo { scheme, credentials: self.credentials })
+    }
+}

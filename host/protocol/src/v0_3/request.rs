@@ -1,0 +1,204 @@
+//! The parameters of the JSON-RPC methods, read into the requests of 1.0 (A2A 0.3 section 7).
+//!
+//! Every request is checked as in 1.0. All functions fail with [`A2aError::InvalidParams`], whose violations have the
+//! field names of 0.3. `agent/getAuthenticatedExtendedCard` has no parameters.
+
+use super::message::WireMessage;
+use super::push::WirePushConfig;
+use crate::jsonrpc::params;
+use crate::proto_json::readable;
+use crate::{
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
+    GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest, Metadata, SendMessageConfiguration,
+    SendMessageRequest, SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig,
+};
+
+readable! {
+    struct MessageSendParams {
+        message: WireMessage => "message",
+        configuration: MessageSendConfiguration => "configuration",
+        metadata: Metadata => "metadata",
+    }
+
+    struct MessageSendConfiguration {
+        accepted_output_modes: Vec<String> => "acceptedOutputModes",
+        blocking: Option<bool> => "blocking",
+        history_length: Option<i32> => "historyLength",
+        push_notification_config: Option<WirePushConfig> => "pushNotificationConfig",
+    }
+
+    struct TaskQueryParams {
+        id: TaskId => "id",
+        history_length: Option<i32> => "historyLength",
+    }
+
+    struct TaskIdParams {
+        id: TaskId => "id",
+        metadata: Metadata => "metadata",
+    }
+
+    struct SetPushConfigParams {
+        task_id: TaskId => "taskId",
+        push_notification_config: WirePushConfig => "pushNotificationConfig",
+    }
+
+    struct PushConfigParams {
+        id: TaskId => "id",
+        push_notification_config_id: String => "pushNotificationConfigId",
+    }
+}
+
+/// The parameters of `message/send` and `message/stream`.
+///
+/// The answer is awaited unless `blocking` is `false`. This is how the official servers of 0.3 read a missing
+/// `blocking`.
+///
+/// ```
+/// use annex_protocol::{Json, Role, v0_3};
+///
+/// let message = r#"{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"Who am I?"}]}"#;
+/// let request = v0_3::request::send_message(&Json::parse(format!(r#"{{"message":{message}}}"#))?)?;
+/// assert_eq!(request.message.role, Role::User);
+/// assert_eq!(request.message.text(), "Who am I?");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
+    let sent: MessageSendParams = params(json)?;
+    let configuration = SendMessageConfiguration {
+        accepted_output_modes: sent.configuration.accepted_output_modes,
+        task_push_notification_config: sent.configuration.push_notification_config.map(|config| config.of(None)),
+        history_length: history_length(sent.configuration.history_length),
+        return_immediately: sent.configuration.blocking == Some(false),
+    };
+    let request =
+        SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
+    let validate = |request: &SendMessageRequest| request.validate().map_err(with_role_of_0_3);
+    checked(request, validate, |field| {
+        let field = field.replace("taskPushNotificationConfig", "pushNotificationConfig");
+        field.replace("authentication.scheme", "authentication.schemes").replace(".raw", ".file.bytes")
+    })
+}
+
+/// The parameters of `tasks/get`.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn get_task(json: &Json) -> Result<GetTaskRequest, A2aError> {
+    let sent: TaskQueryParams = params(json)?;
+    let request = GetTaskRequest { tenant: None, id: sent.id, history_length: history_length(sent.history_length) };
+    checked(request, GetTaskRequest::validate, str::to_owned)
+}
+
+/// The parameters of `tasks/cancel`.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn cancel_task(json: &Json) -> Result<CancelTaskRequest, A2aError> {
+    let sent: TaskIdParams = params(json)?;
+    let request = CancelTaskRequest { tenant: None, id: sent.id, metadata: sent.metadata };
+    checked(request, CancelTaskRequest::validate, str::to_owned)
+}
+
+/// The parameters of `tasks/resubscribe`.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn subscribe_to_task(json: &Json) -> Result<SubscribeToTaskRequest, A2aError> {
+    let sent: TaskIdParams = params(json)?;
+    checked(SubscribeToTaskRequest { tenant: None, id: sent.id }, SubscribeToTaskRequest::validate, str::to_owned)
+}
+
+/// The parameters of `tasks/pushNotificationConfig/set`.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn create_push_config(json: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
+    let sent: SetPushConfigParams = params(json)?;
+    let request = sent.push_notification_config.of(Some(sent.task_id).filter(|id| !id.is_empty()));
+    checked(request, TaskPushNotificationConfig::validate, |field| match field {
+        "taskId" => field.to_owned(),
+        "authentication.scheme" => "pushNotificationConfig.authentication.schemes".to_owned(),
+        _ => format!("pushNotificationConfig.{field}"),
+    })
+}
+
+/// The parameters of `tasks/pushNotificationConfig/get`.
+///
+/// 0.3 allows to leave the config out; it then means the first config of the task, and `id` of the request is empty.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn get_push_config(json: &Json) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
+    let sent: PushConfigParams = params(json)?;
+    if sent.id.is_empty() {
+        return Err(A2aError::invalid_field("id", "is required"));
+    }
+    Ok(GetTaskPushNotificationConfigRequest { tenant: None, task_id: sent.id, id: sent.push_notification_config_id })
+}
+
+/// The parameters of `tasks/pushNotificationConfig/list`.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn list_push_configs(json: &Json) -> Result<ListTaskPushNotificationConfigsRequest, A2aError> {
+    let sent: TaskIdParams = params(json)?;
+    let request = ListTaskPushNotificationConfigsRequest { task_id: sent.id, ..Default::default() };
+    checked(request, ListTaskPushNotificationConfigsRequest::validate, push_config_field)
+}
+
+/// The parameters of `tasks/pushNotificationConfig/delete`.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn delete_push_config(json: &Json) -> Result<DeleteTaskPushNotificationConfigRequest, A2aError> {
+    let sent: PushConfigParams = params(json)?;
+    let request = DeleteTaskPushNotificationConfigRequest {
+        tenant: None,
+        task_id: sent.id,
+        id: sent.push_notification_config_id,
+    };
+    checked(request, DeleteTaskPushNotificationConfigRequest::validate, push_config_field)
+}
+
+fn with_role_of_0_3(error: A2aError) -> A2aError {
+    let A2aError::InvalidParams { mut violations } = error else { return error };
+    for violation in &mut violations {
+        violation.description = violation.description.replace("ROLE_USER", "user");
+    }
+    A2aError::InvalidParams { violations }
+}
+
+fn push_config_field(field: &str) -> String {
+    let name = match field {
+        "taskId" => "id",
+        "id" => "pushNotificationConfigId",
+        other => other,
+    };
+    name.to_owned()
+}
+
+/// 0.3 has no way to ask for no history: 0 is no limit, as if it were left out.
+pub fn history_length(sent: Option<i32>) -> Option<i32> {
+    sent.filter(|length| *length != 0)
+}
+
+/// Checks the request by the rules of 1.0 and names the fields that are wrong by `rename`.
+pub(super) fn checked<T>(
+    request: T,
+    validate: impl Fn(&T) -> Result<(), A2aError>,
+    rename: impl Fn(&str) -> String,
+) -> Result<T, A2aError> {
+    match validate(&request) {
+        Ok(()) => Ok(request),
+        Err(A2aError::InvalidParams { mut violations }) => {
+            for violation in &mut violations {
+                violation.field = rename(&violation.field);
+            }
+            Err(A2aError::InvalidParams { violations })
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,16 @@
+//! The HTTP+JSON binding of 0.3, whose paths begin with `/v1`.
+//!
+//! Its bodies are ProtoJSON of the package `a2a.v1` (A2A 0.3 section 3.2.3): `content` instead of `parts`, wrappers
+//! instead of `kind`, enums by their proto name. Only the card of `GET /v1/card` is [`AgentCard`](super::AgentCard).
+//! What stands in the path or the query (task ids, `historyLength`) is left to the caller.
+
+mod base64_text;
+mod part;
+mod push;
+mod request;
+mod response;
+
+pub use part::Part;
+pub use push::{ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig};
+pub use request::{create_push_config, send_message};
+pub use response::{Artifact, Event, Message, Task, TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent};

@@ -1,0 +1,107 @@
+//! The bodies that requests have; `POST /v1/tasks/{id}:cancel` has one that says nothing.
+
+use super::part::Rest;
+use crate::jsonrpc::params;
+use crate::proto_json::readable;
+use crate::v0_3::part::WirePart;
+use crate::v0_3::push::WirePushConfig;
+use crate::v0_3::request::{checked, history_length};
+use crate::{
+    A2aError, ContextId, ExtensionUri, Json, Message, MessageId, Metadata, Role, SendMessageConfiguration,
+    SendMessageRequest, TaskId, TaskPushNotificationConfig,
+};
+
+readable! {
+    struct WireSendMessage {
+        message: WireMessage => "message",
+        configuration: WireConfiguration => "configuration",
+        metadata: Metadata => "metadata",
+    }
+
+    struct WireMessage {
+        message_id: MessageId => "messageId",
+        context_id: Option<ContextId> => "contextId",
+        task_id: Option<TaskId> => "taskId",
+        role: Role => "role",
+        content: Vec<WirePart<Rest>> => "content",
+        metadata: Metadata => "metadata",
+        extensions: Vec<ExtensionUri> => "extensions",
+    }
+
+    struct WireConfiguration {
+        accepted_output_modes: Vec<String> => "acceptedOutputModes",
+        push_notification: Option<WirePushConfig> => "pushNotification",
+        history_length: i32 => "historyLength",
+        blocking: bool => "blocking",
+    }
+
+    struct WireCreatePushConfig {
+        config_id: Option<String> => "configId",
+        config: WireTaskPushConfig => "config",
+        push_notification_config: Option<WirePushConfig> => "pushNotificationConfig",
+    }
+
+    struct WireTaskPushConfig {
+        push_notification_config: WirePushConfig => "pushNotificationConfig",
+    }
+}
+
+/// The body of `POST /v1/message:send` and `POST /v1/message:stream`.
+///
+/// The answer is awaited only when `blocking` is `true`: in ProtoJSON, no value is `false`. This is the opposite of
+/// JSON-RPC, and how the official servers of 0.3 read it.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn send_message(body: &Json) -> Result<SendMessageRequest, A2aError> {
+    let sent: WireSendMessage = params(body)?;
+    let configuration = SendMessageConfiguration {
+        accepted_output_modes: sent.configuration.accepted_output_modes,
+        task_push_notification_config: sent.configuration.push_notification.map(|config| config.of(None)),
+        history_length: history_length(Some(sent.configuration.history_length)),
+        return_immediately: !sent.configuration.blocking,
+    };
+    let request =
+        SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
+    checked(request, SendMessageRequest::validate, |field| {
+        let field = field.replace("taskPushNotificationConfig", "pushNotification");
+        let field = field.replace("authentication.scheme", "authentication.schemes");
+        field.replace("message.parts", "message.content").replace(".raw", ".file.fileWithBytes")
+    })
+}
+
+impl From<WireMessage> for Message {
+    fn from(message: WireMessage) -> Self {
+        Self {
+            message_id: message.message_id,
+            context_id: message.context_id,
+            task_id: message.task_id,
+            role: message.role,
+            parts: message.content.into_iter().map(WirePart::into_part).collect(),
+            metadata: message.metadata,
+            extensions: message.extensions,
+            reference_task_ids: Vec::new(),
+        }
+    }
+}
+
+/// The body of `POST /v1/tasks/{id}/pushNotificationConfigs`, with the task from the path. The config may be the body,
+/// as the proto file has it, or its field `config`, as the official clients send it.
+///
+/// # Errors
+/// [`A2aError::InvalidParams`]
+pub fn create_push_config(task_id: TaskId, body: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
+    let sent: WireCreatePushConfig = params(body)?;
+    let is_body = sent.push_notification_config.is_some();
+    let mut config = sent.push_notification_config.unwrap_or(sent.config.push_notification_config);
+    config.id = config.id.or(sent.config_id);
+    let request = config.of(Some(task_id).filter(|id| !id.is_empty()));
+    checked(request, TaskPushNotificationConfig::validate, |field| {
+        let prefix = if is_body { "pushNotificationConfig" } else { "config.pushNotificationConfig" };
+        match field {
+            "taskId" => field.to_owned(),
+            "authentication.scheme" => format!("{prefix}.authentication.schemes"),
+            _ => format!("{prefix}.{field}"),
+        }
+    })
+}
