@@ -1,0 +1,26 @@
+//! Generates the types and the service from the proto files, without a protoc binary.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use anyhow::Context;
+
+/// What is never to be printed: push credentials. `pb.rs` prints these messages without them.
+const SECRETIVE: &[&str] = &[".lf.a2a.v1.TaskPushNotificationConfig", ".lf.a2a.v1.AuthenticationInfo"];
+
+fn main() -> anyhow::Result<()> {
+    println!("cargo::rerun-if-changed=proto");
+    let out = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
+
+    let mut compiler = protox::Compiler::new(["proto"])?;
+    compiler.include_imports(true).open_file("lf/a2a/v1/a2a.proto")?;
+    // For reflection: encoded by protox itself, which keeps the HTTP annotations.
+    fs::write(out.join("a2a.bin"), compiler.encode_file_descriptor_set())?;
+
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .btree_map(".")
+        .skip_debug(SECRETIVE)
+        .compile_fds(compiler.file_descriptor_set())?;
+    Ok(())
+}

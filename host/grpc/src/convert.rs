@@ -1,0 +1,120 @@
+//! The messages of `lf.a2a.v1` as the types of the protocol and back.
+//!
+//! Requests are read and responses written. proto3 cannot tell an empty string from an absent one: an optional field
+//! is read as absent when it is empty.
+
+mod card;
+mod event;
+pub(crate) mod json;
+mod message;
+mod push;
+mod request;
+mod security;
+mod task;
+mod time;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use indexmap::IndexMap;
+
+/// What is wrong with one field, on either side.
+#[derive(Debug, thiserror::Error)]
+#[error("{field}: {description}")]
+pub(crate) struct FieldError {
+    /// The path of the field by its JSON names, such as `message.parts[2].raw`.
+    pub(crate) field: String,
+    pub(crate) description: String,
+}
+
+impl FieldError {
+    fn new(field: &str, description: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), description: description.into() }
+    }
+
+    /// The same error as seen from the message around it.
+    fn within(mut self, field: impl fmt::Display) -> Self {
+        let separator = if self.field.is_empty() || self.field.starts_with('[') { "" } else { "." };
+        self.field = format!("{field}{separator}{}", self.field);
+        self
+    }
+}
+
+/// Reads a message that came from outside.
+pub(crate) trait FromProto<P>: Sized {
+    /// # Errors
+    /// A `oneof` without a value, an unknown enum value, or a value that JSON does not have.
+    fn from_proto(proto: P) -> Result<Self, FieldError>;
+}
+
+/// Writes a value of the server.
+pub(crate) trait IntoProto<P>: Sized {
+    /// # Errors
+    /// A value that protobuf does not have.
+    fn into_proto(self) -> Result<P, FieldError>;
+}
+
+impl IntoProto<()> for () {
+    fn into_proto(self) -> Result<(), FieldError> {
+        Ok(())
+    }
+}
+
+fn read<P, T: FromProto<P>>(field: &str, proto: P) -> Result<T, FieldError> {
+    T::from_proto(proto).map_err(|error| error.within(field))
+}
+
+fn read_optional<P, T: FromProto<P>>(field: &str, proto: Option<P>) -> Result<Option<T>, FieldError> {
+    proto.map(|proto| read(field, proto)).transpose()
+}
+
+fn read_all<P, T: FromProto<P>>(field: &str, protos: Vec<P>) -> Result<Vec<T>, FieldError> {
+    let read = |(index, proto)| T::from_proto(proto).map_err(|error: FieldError| error.within(at(field, index)));
+    protos.into_iter().enumerate().map(read).collect()
+}
+
+fn write<P, T: IntoProto<P>>(field: &str, value: T) -> Result<P, FieldError> {
+    value.into_proto().map_err(|error| error.within(field))
+}
+
+fn write_optional<P, T: IntoProto<P>>(field: &str, value: Option<T>) -> Result<Option<P>, FieldError> {
+    value.map(|value| write(field, value)).transpose()
+}
+
+fn write_all<P, T: IntoProto<P>>(field: &str, values: Vec<T>) -> Result<Vec<P>, FieldError> {
+    let write = |(index, value): (usize, T)| value.into_proto().map_err(|error| error.within(at(field, index)));
+    values.into_iter().enumerate().map(write).collect()
+}
+
+fn write_map<P, T: IntoProto<P>>(field: &str, values: IndexMap<String, T>) -> Result<BTreeMap<String, P>, FieldError> {
+    let write = |(key, value): (String, T)| match value.into_proto() {
+        Ok(proto) => Ok((key, proto)),
+        Err(error) => Err(error.within(format_args!("{field}.{key}"))),
+    };
+    values.into_iter().map(write).collect()
+}
+
+fn at(field: &str, index: usize) -> String {
+    format!("{field}[{index}]")
+}
+
+fn non_empty<T: From<String>>(text: String) -> Option<T> {
+    (!text.is_empty()).then(|| T::from(text))
+}
+
+fn strings<T: Into<String>>(values: Vec<T>) -> Vec<String> {
+    values.into_iter().map(Into::into).collect()
+}
+
+fn text<T: Into<String>>(value: Option<T>) -> String {
+    value.map(Into::into).unwrap_or_default()
+}
+
+/// The value of an enum, of which `all` are in the order of their numbers.
+fn enumeration<T: Copy + fmt::Display>(field: &str, type_name: &str, number: i32, all: &[T]) -> Result<T, FieldError> {
+    let found = usize::try_from(number).ok().and_then(|number| all.get(number)).copied();
+    found.ok_or_else(|| {
+        let names = all.iter().map(T::to_string).collect::<Vec<_>>().join("`, `");
+        FieldError::new(field, format!("unknown {type_name} `{number}`, expected one of `{names}`"))
+    })
+}

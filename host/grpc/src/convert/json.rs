@@ -1,0 +1,97 @@
+//! Free-form JSON as `google.protobuf.Struct` and `Value`.
+//!
+//! Numbers are doubles there: an integer beyond 2^53 becomes the nearest double, and a double that is a whole number is
+//! read as an integer, without `.0`.
+
+use annex_protocol::{Json, JsonObject};
+use prost_types::value::Kind;
+use prost_types::{ListValue, Struct, Value};
+use serde_json::Number;
+
+use super::{FieldError, FromProto, IntoProto, read, write as write_field};
+
+impl FromProto<Value> for Json {
+    fn from_proto(proto: Value) -> Result<Self, FieldError> {
+        // Also checks that it does not nest deeper than `Json::MAX_DEPTH`.
+        Self::from_serialize(&json(proto)?).map_err(|error| FieldError::new("", error.to_string()))
+    }
+}
+
+impl FromProto<Struct> for JsonObject {
+    fn from_proto(proto: Struct) -> Result<Self, FieldError> {
+        let entry = |(key, value): (String, Value)| {
+            let value = read(&key, value)?;
+            Ok((key, value))
+        };
+        proto.fields.into_iter().map(entry).collect()
+    }
+}
+
+/// Recursion is bounded: prost has refused a message that nests more than 100 deep.
+fn json(value: Value) -> Result<serde_json::Value, FieldError> {
+    match value.kind {
+        Some(Kind::NullValue(_)) => Ok(serde_json::Value::Null),
+        Some(Kind::NumberValue(double)) => number(double).map(serde_json::Value::Number),
+        Some(Kind::StringValue(text)) => Ok(serde_json::Value::String(text)),
+        Some(Kind::BoolValue(flag)) => Ok(serde_json::Value::Bool(flag)),
+        Some(Kind::StructValue(object)) => {
+            let entries = object.fields.into_iter().map(|(key, value)| Ok((key, json(value)?)));
+            entries.collect::<Result<_, _>>().map(serde_json::Value::Object)
+        }
+        Some(Kind::ListValue(list)) => {
+            list.values.into_iter().map(json).collect::<Result<_, _>>().map(serde_json::Value::Array)
+        }
+        None => Err(FieldError::new("", "a google.protobuf.Value without a value in it")),
+    }
+}
+
+fn number(double: f64) -> Result<Number, FieldError> {
+    // Both bounds are exact doubles; the upper one is the first that does not fit.
+    const INTEGERS: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
+    let is_integer = double.fract() == 0.0 && INTEGERS.contains(&double);
+    let is_negative_zero = double == 0.0 && double.is_sign_negative();
+    if is_integer && !is_negative_zero {
+        return Ok(Number::from(double as i64));
+    }
+    Number::from_f64(double).ok_or_else(|| FieldError::new("", format!("{double} is not a number in JSON")))
+}
+
+impl IntoProto<Value> for Json {
+    fn into_proto(self) -> Result<Value, FieldError> {
+        // A number beyond the range of a double and half a surrogate pair are JSON, but nothing that protobuf has.
+        self.to().map(write).map_err(|error| FieldError::new("", error.to_string()))
+    }
+}
+
+impl IntoProto<Struct> for JsonObject {
+    fn into_proto(self) -> Result<Struct, FieldError> {
+        let entry = |(key, value): (String, Json)| {
+            let value = write_field(&key, value)?;
+            Ok((key, value))
+        };
+        Ok(Struct { fields: self.into_iter().map(entry).collect::<Result<_, FieldError>>()? })
+    }
+}
+
+/// An empty object is left out.
+pub(super) fn write_metadata(field: &str, metadata: JsonObject) -> Result<Option<Struct>, FieldError> {
+    if metadata.is_empty() { Ok(None) } else { write_field(field, metadata).map(Some) }
+}
+
+/// Recursion is bounded: serde_json reads values at most 128 deep.
+pub(crate) fn write(json: serde_json::Value) -> Value {
+    let kind = match json {
+        serde_json::Value::Null => Kind::NullValue(0),
+        serde_json::Value::Bool(flag) => Kind::BoolValue(flag),
+        // serde_json has a double for all of its numbers.
+        serde_json::Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
+        serde_json::Value::String(text) => Kind::StringValue(text),
+        serde_json::Value::Array(values) => {
+            Kind::ListValue(ListValue { values: values.into_iter().map(write).collect() })
+        }
+        serde_json::Value::Object(entries) => {
+            Kind::StructValue(Struct { fields: entries.into_iter().map(|(key, value)| (key, write(value))).collect() })
+        }
+    };
+    Value { kind: Some(kind) }
+}

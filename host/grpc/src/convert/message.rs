@@ -1,0 +1,87 @@
+//! Messages and parts.
+
+use annex_protocol::{ExtensionUri, Message, Part, PartContent, Role, TaskId};
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
+
+use super::json::write_metadata;
+use super::{
+    FieldError, FromProto, IntoProto, enumeration, non_empty, read, read_all, read_optional, strings, text, write,
+    write_all,
+};
+use crate::pb;
+
+/// For base64 of the standard alphabet whose padding was taken off.
+const UNPADDED: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
+
+impl FromProto<pb::Message> for Message {
+    fn from_proto(proto: pb::Message) -> Result<Self, FieldError> {
+        Ok(Self {
+            message_id: proto.message_id.into(),
+            context_id: non_empty(proto.context_id),
+            task_id: non_empty(proto.task_id),
+            role: enumeration("role", "Role", proto.role, Role::ALL)?,
+            parts: read_all("parts", proto.parts)?,
+            metadata: read_optional("metadata", proto.metadata)?.unwrap_or_default(),
+            extensions: proto.extensions.into_iter().map(ExtensionUri::from).collect(),
+            reference_task_ids: proto.reference_task_ids.into_iter().map(TaskId::from).collect(),
+        })
+    }
+}
+
+impl IntoProto<pb::Message> for Message {
+    fn into_proto(self) -> Result<pb::Message, FieldError> {
+        Ok(pb::Message {
+            message_id: self.message_id.into(),
+            context_id: text(self.context_id),
+            task_id: text(self.task_id),
+            role: self.role.number(),
+            parts: write_all("parts", self.parts)?,
+            metadata: write_metadata("metadata", self.metadata)?,
+            extensions: strings(self.extensions),
+            reference_task_ids: strings(self.reference_task_ids),
+        })
+    }
+}
+
+impl FromProto<pb::Part> for Part {
+    fn from_proto(proto: pb::Part) -> Result<Self, FieldError> {
+        let content = match proto.content {
+            Some(pb::part::Content::Text(text)) => PartContent::Text(text),
+            Some(pb::part::Content::Raw(bytes)) => PartContent::Raw(STANDARD.encode(bytes)),
+            Some(pb::part::Content::Url(url)) => PartContent::Url(url),
+            Some(pb::part::Content::Data(value)) => PartContent::Data(read("data", value)?),
+            None => return Err(FieldError::new("", "one of `text`, `raw`, `url`, `data` is required")),
+        };
+        Ok(Self {
+            content,
+            metadata: read_optional("metadata", proto.metadata)?.unwrap_or_default(),
+            filename: proto.filename,
+            media_type: proto.media_type,
+        })
+    }
+}
+
+impl IntoProto<pb::Part> for Part {
+    fn into_proto(self) -> Result<pb::Part, FieldError> {
+        let content = match self.content {
+            PartContent::Text(text) => pb::part::Content::Text(text),
+            PartContent::Raw(base64) => pb::part::Content::Raw(bytes_of(&base64)?),
+            PartContent::Url(url) => pb::part::Content::Url(url),
+            PartContent::Data(json) => pb::part::Content::Data(write("data", json)?),
+        };
+        Ok(pb::Part {
+            content: Some(content),
+            metadata: write_metadata("metadata", self.metadata)?,
+            filename: self.filename,
+            media_type: self.media_type,
+        })
+    }
+}
+
+/// Both alphabets, with or without padding: all that the JSON bindings let in.
+fn bytes_of(base64: &str) -> Result<Vec<u8>, FieldError> {
+    let standard = base64.trim_end_matches('=').replace('-', "+").replace('_', "/");
+    UNPADDED.decode(standard).map_err(|_| FieldError::new("raw", "is not base64"))
+}

@@ -1,0 +1,61 @@
+//! Push notification configs.
+
+use annex_protocol::{AuthenticationInfo, ListTaskPushNotificationConfigsResponse, Secret, TaskPushNotificationConfig};
+
+use super::{FieldError, FromProto, IntoProto, non_empty, read_optional, text, write_all, write_optional};
+use crate::pb;
+
+impl FromProto<pb::TaskPushNotificationConfig> for TaskPushNotificationConfig {
+    fn from_proto(proto: pb::TaskPushNotificationConfig) -> Result<Self, FieldError> {
+        Ok(Self {
+            tenant: non_empty(proto.tenant),
+            id: non_empty(proto.id),
+            task_id: non_empty(proto.task_id),
+            url: proto.url,
+            token: secret(proto.token),
+            authentication: read_optional("authentication", proto.authentication)?,
+        })
+    }
+}
+
+impl FromProto<pb::AuthenticationInfo> for AuthenticationInfo {
+    fn from_proto(proto: pb::AuthenticationInfo) -> Result<Self, FieldError> {
+        Ok(Self { scheme: proto.scheme, credentials: secret(proto.credentials) })
+    }
+}
+
+impl IntoProto<pb::TaskPushNotificationConfig> for TaskPushNotificationConfig {
+    fn into_proto(self) -> Result<pb::TaskPushNotificationConfig, FieldError> {
+        Ok(pb::TaskPushNotificationConfig {
+            tenant: text(self.tenant),
+            id: text(self.id),
+            task_id: text(self.task_id),
+            url: self.url,
+            token: exposed(self.token),
+            authentication: write_optional("authentication", self.authentication)?,
+        })
+    }
+}
+
+impl IntoProto<pb::AuthenticationInfo> for AuthenticationInfo {
+    fn into_proto(self) -> Result<pb::AuthenticationInfo, FieldError> {
+        Ok(pb::AuthenticationInfo { scheme: self.scheme, credentials: exposed(self.credentials) })
+    }
+}
+
+impl IntoProto<pb::ListTaskPushNotificationConfigsResponse> for ListTaskPushNotificationConfigsResponse {
+    fn into_proto(self) -> Result<pb::ListTaskPushNotificationConfigsResponse, FieldError> {
+        Ok(pb::ListTaskPushNotificationConfigsResponse {
+            configs: write_all("configs", self.configs)?,
+            next_page_token: text(self.next_page_token),
+        })
+    }
+}
+
+fn secret(credential: String) -> Option<Secret> {
+    (!credential.is_empty()).then(|| Secret::new(credential))
+}
+
+fn exposed(secret: Option<Secret>) -> String {
+    secret.map(|secret| secret.expose().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,35 @@
+//! The gRPC health service (`grpc.health.v1`).
+//!
+//! Health is asked for, not watched: Watch is a stream without an end that nothing needs, and it would keep connections
+//! open while the server drains. Clients take its UNIMPLEMENTED for "not offered".
+
+use std::sync::Arc;
+
+use futures::stream::Empty;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_server::Health;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+use crate::Operations;
+use crate::pb::a2a_service_server::SERVICE_NAME;
+
+/// Answers for the server as a whole (the empty name) and for the A2A service.
+pub(crate) struct HealthOf<O>(pub(crate) Arc<O>);
+
+#[tonic::async_trait]
+impl<O: Operations> Health for HealthOf<O> {
+    type WatchStream = Empty<Result<HealthCheckResponse, Status>>;
+
+    async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+        if !["", SERVICE_NAME].contains(&request.get_ref().service.as_str()) {
+            return Err(Status::not_found("no such service here"));
+        }
+        let status = if self.0.is_serving() { ServingStatus::Serving } else { ServingStatus::NotServing };
+        Ok(Response::new(HealthCheckResponse { status: status.into() }))
+    }
+
+    async fn watch(&self, _: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented("call Check instead of Watch"))
+    }
+}

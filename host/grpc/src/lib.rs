@@ -1,0 +1,24 @@
+//! The gRPC binding of A2A 1.0.1 (specification section 10): protobuf messages to the types of `annex-protocol` and
+//! back, metadata to service parameters, errors to `google.rpc.Status`.
+//!
+//! Translation only. Which versions, extensions and callers are let in is decided by the [`Operations`] behind it, and
+//! connections, TLS and the number of streams by the HTTP server that [`routes`] are merged into.
+//!
+//! What protobuf cannot carry: numbers in free-form JSON are doubles, so that `9007199254740993` arrives as
+//! `9007199254740992`, `1.0` as `1`, and keys arrive sorted. A request nests messages at most 100 deep, of which one
+//! level of a JSON object takes three and one of a JSON array two.
+
+#![warn(missing_docs)]
+
+mod convert;
+mod health;
+mod operations;
+mod parameters;
+#[doc(hidden)]
+pub mod pb;
+mod routes;
+mod service;
+mod status;
+
+pub use operations::{CallParameters, EventStream, Operations, Reply};
+pub use routes::{Limits, is_grpc, routes, unknown_service};

@@ -1,0 +1,134 @@
+//! What stands behind the binding.
+
+use std::fmt;
+use std::pin::Pin;
+
+use annex_protocol::{
+    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
+    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
+    ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
+    TaskPushNotificationConfig,
+};
+use async_trait::async_trait;
+use futures::Stream;
+use http::HeaderMap;
+
+/// The service parameters of one call (specification section 3.2.6). Nothing in here has been checked.
+#[derive(Clone, Default)]
+pub struct CallParameters {
+    /// The value of `a2a-version`, trimmed; absent when it is missing or empty.
+    pub version: Option<String>,
+    /// The union of all `a2a-extensions` values, each URI once, in the order of their first mention.
+    pub extensions: Vec<ExtensionUri>,
+    /// All metadata except the binary entries (`…-bin`), for authentication. The headers that gRPC itself uses, such as
+    /// `grpc-timeout`, are among them.
+    pub headers: HeaderMap,
+}
+
+/// Names the headers only: their values are credentials as likely as not.
+impl fmt::Debug for CallParameters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.keys().map(http::HeaderName::as_str).collect();
+        let mut debug = formatter.debug_struct("CallParameters");
+        debug.field("version", &self.version).field("extensions", &self.extensions).field("headers", &headers).finish()
+    }
+}
+
+/// An answer, and the extensions that were active for it. They go into the initial metadata as `a2a-extensions`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply<T> {
+    /// The answer.
+    pub value: T,
+    /// The active extensions.
+    pub active: Vec<ExtensionUri>,
+}
+
+/// The events of one stream. An error ends the call with the status of that error.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamResponse, A2aError>> + Send>>;
+
+/// The operations of A2A (specification section 3.1), one method for each rpc.
+///
+/// Requests have passed their `validate`: required fields are there. Everything else is up to the implementation:
+/// version, authentication, activation of extensions, tenants, limits on ids. Each method may be dropped before it is
+/// done, when its client goes away.
+#[async_trait]
+pub trait Operations: Send + Sync + 'static {
+    /// SendMessage.
+    async fn send_message(
+        &self,
+        parameters: CallParameters,
+        request: SendMessageRequest,
+    ) -> Result<Reply<SendMessageResponse>, A2aError>;
+
+    /// SendStreamingMessage.
+    async fn send_streaming_message(
+        &self,
+        parameters: CallParameters,
+        request: SendMessageRequest,
+    ) -> Result<Reply<EventStream>, A2aError>;
+
+    /// GetTask.
+    async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError>;
+
+    /// ListTasks.
+    async fn list_tasks(
+        &self,
+        parameters: CallParameters,
+        request: ListTasksRequest,
+    ) -> Result<Reply<ListTasksResponse>, A2aError>;
+
+    /// CancelTask.
+    async fn cancel_task(
+        &self,
+        parameters: CallParameters,
+        request: CancelTaskRequest,
+    ) -> Result<Reply<Task>, A2aError>;
+
+    /// SubscribeToTask.
+    async fn subscribe_to_task(
+        &self,
+        parameters: CallParameters,
+        request: SubscribeToTaskRequest,
+    ) -> Result<Reply<EventStream>, A2aError>;
+
+    /// CreateTaskPushNotificationConfig.
+    async fn create_task_push_notification_config(
+        &self,
+        parameters: CallParameters,
+        request: TaskPushNotificationConfig,
+    ) -> Result<Reply<TaskPushNotificationConfig>, A2aError>;
+
+    /// GetTaskPushNotificationConfig.
+    async fn get_task_push_notification_config(
+        &self,
+        parameters: CallParameters,
+        request: GetTaskPushNotificationConfigRequest,
+    ) -> Result<Reply<TaskPushNotificationConfig>, A2aError>;
+
+    /// ListTaskPushNotificationConfigs.
+    async fn list_task_push_notification_configs(
+        &self,
+        parameters: CallParameters,
+        request: ListTaskPushNotificationConfigsRequest,
+    ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError>;
+
+    /// DeleteTaskPushNotificationConfig.
+    async fn delete_task_push_notification_config(
+        &self,
+        parameters: CallParameters,
+        request: DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<Reply<()>, A2aError>;
+
+    /// GetExtendedAgentCard.
+    async fn get_extended_agent_card(
+        &self,
+        parameters: CallParameters,
+        request: GetExtendedAgentCardRequest,
+    ) -> Result<Reply<AgentCard>, A2aError>;
+
+    /// Whether the health service answers SERVING: not while starting or draining.
+    fn is_serving(&self) -> bool {
+        true
+    }
+}

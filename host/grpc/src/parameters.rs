@@ -1,0 +1,37 @@
+//! Service parameters as gRPC metadata (specification section 10.2).
+
+use annex_protocol::ExtensionUri;
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, format_extensions, parse_extensions};
+use http::HeaderName;
+use tonic::metadata::MetadataMap;
+
+use crate::CallParameters;
+
+/// What follows the last dash in the name of every entry with a binary value.
+const BINARY_SUFFIX: &str = "-bin";
+
+pub(crate) fn read(metadata: MetadataMap) -> CallParameters {
+    let mut headers = metadata.into_headers();
+    let is_binary = |name: &&HeaderName| name.as_str().ends_with(BINARY_SUFFIX);
+    let binary: Vec<HeaderName> = headers.keys().filter(is_binary).cloned().collect();
+    for name in binary {
+        headers.remove(name);
+    }
+    let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
+    let extensions = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|value| value.to_str().ok());
+    CallParameters {
+        version: version.filter(|version| !version.is_empty()),
+        extensions: parse_extensions(extensions),
+        headers,
+    }
+}
+
+/// Nothing is written when no extension was active, or when a URI has characters that metadata cannot carry.
+pub(crate) fn write(active: &[ExtensionUri], metadata: &mut MetadataMap) {
+    if active.is_empty() {
+        return;
+    }
+    if let Ok(value) = format_extensions(active).parse() {
+        metadata.insert(A2A_EXTENSIONS, value);
+    }
+}

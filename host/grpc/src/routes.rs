@@ -1,0 +1,74 @@
+//! The paths of the binding.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, Request};
+use axum::response::{IntoResponse, Response};
+use tonic::codegen::Service;
+use tonic::server::NamedService;
+use tonic::{Code, Status};
+use tonic_health::pb::health_server::HealthServer;
+use tonic_reflection::server::Builder;
+
+use crate::Operations;
+use crate::health::HealthOf;
+use crate::pb::FILE_DESCRIPTOR_SET;
+use crate::pb::a2a_service_server::A2aServiceServer;
+use crate::service::A2aAdapter;
+
+/// Health and reflection take names only.
+const MAX_SMALL_MESSAGE_BYTES: usize = 4096;
+
+/// What one call may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest encoded request message, in bytes. A longer one is refused with OUT_OF_RANGE before it is read.
+    pub max_message_bytes: usize,
+}
+
+/// The A2A service, health and reflection (both versions), to be served over HTTP/2, also without TLS.
+///
+/// The router has no fallback, so that it can be merged into one that has; [`unknown_service`] is the answer of gRPC to
+/// every other path.
+pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
+    let health = HealthServer::new(HealthOf(operations.clone())).max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES);
+    let a2a = A2aServiceServer::new(A2aAdapter { operations }).max_decoding_message_size(limits.max_message_bytes);
+    let mut router = with_service(with_service(Router::new(), a2a), health);
+    // The descriptors are part of the program; they are read or the program is broken, and a test would say so.
+    if let Ok(v1) = reflection().build_v1() {
+        router = with_service(router, v1.max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES));
+    }
+    if let Ok(v1alpha) = reflection().build_v1alpha() {
+        router = with_service(router, v1alpha.max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES));
+    }
+    router
+}
+
+/// Whether a request is a gRPC call, by its content type.
+pub fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    matches!(content_type.strip_prefix(b"application/grpc"), Some([] | [b'+' | b';', ..]))
+}
+
+/// UNIMPLEMENTED, which gRPC answers to a path that is no method of a known service.
+pub async fn unknown_service() -> Response {
+    Status::new(Code::Unimplemented, "no such service here").into_http::<Body>().into_response()
+}
+
+fn reflection() -> Builder<'static> {
+    Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+fn with_service<S>(router: Router, service: S) -> Router
+where
+    S: Service<Request<Body>, Error = std::convert::Infallible> + NamedService + Clone + Send + Sync + 'static,
+    S::Response: IntoResponse,
+    S::Future: Send + 'static,
+{
+    router.route_service(&format!("/{}/{{*method}}", S::NAME), service)
+}

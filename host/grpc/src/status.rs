@@ -1,0 +1,100 @@
+//! Errors as `google.rpc.Status` (specification section 10.6): the same code, message and details as on the other
+//! bindings.
+//!
+//! A status travels in HTTP/2 headers, of which clients take 8 KiB in common. Errors can repeat what the client sent,
+//! so everything here is cut to fit.
+
+use std::collections::HashMap;
+
+use annex_protocol::{A2aError, Json};
+use prost::Message;
+use prost_types::Any;
+use serde::Deserialize;
+use tonic::{Code, Status};
+use tonic_types::pb;
+
+use crate::convert;
+
+/// Of the message; every byte of it may become three in the header.
+const MAX_MESSAGE_BYTES: usize = 1024;
+/// Of one value in the metadata of an ErrorInfo and of one text of a field violation.
+const MAX_TEXT_BYTES: usize = 256;
+/// Of the encoded details; base64 makes four bytes of three.
+const MAX_DETAILS_BYTES: usize = 2048;
+
+/// The details that have a message type of their own here.
+#[derive(Deserialize)]
+#[serde(tag = "@type")]
+enum Detail {
+    #[serde(rename = "type.googleapis.com/google.rpc.ErrorInfo")]
+    ErrorInfo {
+        reason: String,
+        domain: String,
+        #[serde(default)]
+        metadata: HashMap<String, String>,
+    },
+    #[serde(rename = "type.googleapis.com/google.rpc.BadRequest", rename_all = "camelCase")]
+    BadRequest { field_violations: Vec<Violation> },
+    #[serde(rename = "type.googleapis.com/google.protobuf.Value")]
+    Value { value: serde_json::Value },
+}
+
+#[derive(Deserialize)]
+struct Violation {
+    #[serde(default)]
+    field: String,
+    description: String,
+}
+
+pub(crate) fn of(error: &A2aError) -> Status {
+    let code = error.grpc_status().number();
+    let message = shortened(error.to_string(), MAX_MESSAGE_BYTES);
+    let mut status = pb::Status { code, message: message.clone(), details: Vec::new() };
+    let mut room = MAX_DETAILS_BYTES;
+    for detail in error.details() {
+        let Some(any) = packed(&detail, room) else { break };
+        room = room.saturating_sub(any.value.len());
+        status.details.push(any);
+    }
+    Status::with_details(Code::from_i32(code), message, status.encode_to_vec().into())
+}
+
+/// The detail in at most `room` bytes, field violations left out from the end until it fits.
+fn packed(detail: &Json, room: usize) -> Option<Any> {
+    let any = match detail.to() {
+        Ok(Detail::ErrorInfo { reason, domain, metadata }) => error_info(reason, domain, metadata),
+        Ok(Detail::BadRequest { field_violations }) => bad_request(field_violations, room),
+        Ok(Detail::Value { value }) => any_of("google.protobuf.Value", &convert::json::write(value)),
+        // Of a type that an extension defines and that has no descriptor here. Its JSON form says which.
+        Err(_) => any_of("google.protobuf.Value", &convert::json::write(detail.to().ok()?)),
+    };
+    (any.value.len() <= room).then_some(any)
+}
+
+fn error_info(reason: String, domain: String, metadata: HashMap<String, String>) -> Any {
+    let metadata = metadata.into_iter().map(|(key, value)| (key, shortened(value, MAX_TEXT_BYTES))).collect();
+    any_of("google.rpc.ErrorInfo", &pb::ErrorInfo { reason, domain, metadata })
+}
+
+fn bad_request(violations: Vec<Violation>, room: usize) -> Any {
+    let violation = |violation: Violation| pb::bad_request::FieldViolation {
+        field: shortened(violation.field, MAX_TEXT_BYTES),
+        description: shortened(violation.description, MAX_TEXT_BYTES),
+        ..Default::default()
+    };
+    let mut detail = pb::BadRequest { field_violations: violations.into_iter().map(violation).collect() };
+    while detail.encoded_len() > room && detail.field_violations.pop().is_some() {}
+    any_of("google.rpc.BadRequest", &detail)
+}
+
+fn any_of(name: &str, message: &impl Message) -> Any {
+    Any { type_url: format!("type.googleapis.com/{name}"), value: message.encode_to_vec() }
+}
+
+fn shortened(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes));
+        text.push('…');
+    }
+    text
+}
