@@ -1,6 +1,7 @@
 //! The binding over a loopback socket, with the generated client.
 
 #![cfg(test)]
+
 mod cards;
 mod errors;
 mod free_form;
