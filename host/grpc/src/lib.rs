@@ -6,7 +6,8 @@
 //!
 //! What protobuf cannot carry: numbers in free-form JSON are doubles, so that `9007199254740993` arrives as
 //! `9007199254740992`, `1.0` as `1`, and keys arrive sorted. A request nests messages at most 100 deep, of which one
-//! level of a JSON object takes three and one of a JSON array two.
+//! level of a JSON object takes three and one of a JSON array two. Bytes that are no such message are answered with
+//! INTERNAL, as gRPC has it, before any of this is asked.
 
 #![warn(missing_docs)]
 

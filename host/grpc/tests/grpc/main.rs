@@ -1,1 +1,14 @@
+//! The binding over a loopback socket, with the generated client.
 
+#![cfg(test)]
+
+mod cards;
+mod errors;
+mod free_form;
+mod hostile;
+mod metadata;
+mod push_configs;
+mod services;
+mod streams;
+mod support;
+mod tasks;
