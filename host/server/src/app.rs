@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
+use annex_protocol::v0_3;
 use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
 use tokio_util::sync::CancellationToken;
@@ -114,11 +115,16 @@ impl App {
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
         let installed = install(config, locations).await?;
-        let card = card::assemble(&config.card, base_url, &installed);
+        let speaks_v0_3 = config.server.a2a_0_3;
+        let card = card::assemble(&config.card, base_url, &installed, speaks_v0_3);
+        let card_v0_3 = v0_3::AgentCard::of(&card).map(|card| serde_json::to_string(&card)).transpose();
+        let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
         let handler = RequestHandler {
             installed,
             agent,
+            speaks_v0_3,
+            card_v0_3,
             input_modes: InputModes::new(&config.card.input_modes),
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),

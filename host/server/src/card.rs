@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use annex_protocol::service::VERSION;
+use annex_protocol::v0_3;
 use annex_protocol::{AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill};
 use annex_runtime::{Digest, Installed};
 use axum::body::Body;
@@ -21,7 +22,19 @@ use crate::routes::{JSONRPC_PATH, REST_PATH};
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
 /// The card of this server.
-pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installed) -> AgentCard {
+pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installed, speaks_v0_3: bool) -> AgentCard {
+    let current = [
+        interface(base_url, JSONRPC_PATH, "JSONRPC"),
+        interface(base_url, REST_PATH, "HTTP+JSON"),
+        grpc_interface(base_url),
+    ];
+    let older = [(JSONRPC_PATH, "JSONRPC"), (REST_PATH, "HTTP+JSON")]
+        .map(|(path, binding)| AgentInterface {
+            protocol_version: v0_3::VERSION.to_owned(),
+            ..interface(base_url, path, binding)
+        })
+        .into_iter()
+        .filter(|_| speaks_v0_3);
     AgentCard {
         name: config.name.clone(),
         description: config.description.clone(),
@@ -32,11 +45,7 @@ pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installe
             .provider
             .as_ref()
             .map(|provider| AgentProvider { url: provider.url.clone(), organization: provider.organization.clone() }),
-        supported_interfaces: vec![
-            interface(base_url, JSONRPC_PATH, "JSONRPC"),
-            interface(base_url, REST_PATH, "HTTP+JSON"),
-            grpc_interface(base_url),
-        ],
+        supported_interfaces: current.into_iter().chain(older).collect(),
         capabilities: AgentCapabilities {
             streaming: Some(true),
             push_notifications: Some(false),
@@ -85,8 +94,9 @@ pub(crate) struct EncodedCard {
 }
 
 impl EncodedCard {
+    /// A card with interfaces of 0.3 gets the fields of 0.3 beside those of 1.0.
     pub(crate) fn new(card: &AgentCard) -> Result<Arc<Self>, serde_json::Error> {
-        let body = serde_json::to_vec(card)?;
+        let body = serde_json::to_vec(&v0_3::MergedAgentCard::from(card))?;
         let etag = format!("\"{}\"", &Digest::of(&body).hex());
         let modified = DateTimePrinter::new().timestamp_to_rfc9110_string(&Timestamp::now()).unwrap_or_default();
         let value = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));

@@ -49,6 +49,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The base URL that clients reach, for the card. Default: `http://` and the address listened on.
     pub public_url: Option<String>,
+    /// Whether clients of A2A 0.3 are served too. Default: no.
+    pub a2a_0_3: bool,
     /// The largest request body in bytes. Default 1 MiB.
     pub max_body_bytes: usize,
     /// Seconds that a client may take to send a request's body. Default 30.
@@ -71,6 +73,7 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 9999)),
             public_url: None,
+            a2a_0_3: false,
             max_body_bytes: 1 << 20,
             body_seconds: 30,
             head_seconds: 60,

@@ -30,6 +30,10 @@ pub(crate) struct RequestHandler {
     pub(crate) installed: Installed,
     pub(crate) agent: Arc<dyn AgentExecutor>,
     pub(crate) input_modes: InputModes,
+    /// Whether clients of A2A 0.3 are served too.
+    pub(crate) speaks_v0_3: bool,
+    /// The card as 0.3 has it, encoded; empty when 0.3 is not spoken.
+    pub(crate) card_v0_3: String,
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<TaskStore>,
@@ -214,11 +218,20 @@ impl RequestHandler {
 
     /// The task as it is now and all that follows, over as many turns as it takes.
     pub(crate) fn subscribe_to_task(&self, request: &SubscribeToTaskRequest) -> Result<EventStream, A2aError> {
+        self.follow(request, Until::TaskEnds)
+    }
+
+    /// The task as it is now and what follows to the end of the turn, as clients of 0.3 expect it.
+    pub(crate) fn follow_turn(&self, request: &SubscribeToTaskRequest) -> Result<EventStream, A2aError> {
+        self.follow(request, Until::TurnEnds)
+    }
+
+    fn follow(&self, request: &SubscribeToTaskRequest, until: Until) -> Result<EventStream, A2aError> {
         check_tenant(request.tenant.as_deref())?;
         match self.tasks.get(&request.id)?.subscribe() {
             (snapshot, Some(reader)) => {
                 let first = LoggedEvent::new(StreamResponse::Task(snapshot));
-                Ok(answer::events(first, Some(reader), self.closing.clone(), Until::TaskEnds))
+                Ok(answer::events(first, Some(reader), self.closing.clone(), until))
             }
             (_, None) => Err(A2aError::UnsupportedOperation {
                 reason: format!("task {} is finished; use GetTask to read it", request.id),

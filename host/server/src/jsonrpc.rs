@@ -3,8 +3,8 @@
 //! Errors go out with HTTP 200, as the official clients want them, also for a streaming method whose stream has not
 //! begun. The header `A2A-Extensions` names what was really active.
 
-use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::{self, Request, RequestId};
+use annex_protocol::{A2aError, v0_3};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -23,6 +23,11 @@ pub(crate) async fn answer(handler: &RequestHandler, headers: &HeaderMap, uri: &
         Ok(request) => request,
         Err(rejection) => return failure(&rejection.id, &rejection.error),
     };
+    if handler.speaks_v0_3
+        && let Some(method) = v0_3::Method::from_name(&request.method)
+    {
+        return crate::v0_3::json_rpc(handler, headers, method, &request).await;
+    }
     let call = match Call::of(headers, uri) {
         Ok(call) => call,
         Err(error) => return failure(&request.id, &error),

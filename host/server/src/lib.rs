@@ -25,6 +25,7 @@ mod sse;
 mod task_log;
 mod tasks;
 mod turn;
+mod v0_3;
 
 pub use app::{App, AppError, Locations};
 pub use config::{

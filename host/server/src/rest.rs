@@ -51,6 +51,11 @@ pub(crate) struct HttpRequest<'a> {
 
 /// Answers one HTTP request whose body was read in full.
 pub(crate) async fn answer(handler: &RequestHandler, request: HttpRequest<'_>) -> Response {
+    if handler.speaks_v0_3
+        && let Some(path) = request.path.strip_prefix("v1/")
+    {
+        return crate::v0_3::http_json(handler, path, &request).await;
+    }
     let response = match route(request.method, request.path) {
         Ok((tenant, operation)) => dispatch(handler, &request, tenant, operation).await,
         Err(NoRoute::Method(allowed)) => return method_not_allowed(allowed, request.path),
@@ -155,7 +160,7 @@ fn place(field: &mut Option<String>, tenant: Option<&str>) -> Result<(), A2aErro
     }
 }
 
-fn read_body(request: &HttpRequest<'_>) -> Result<Json, A2aError> {
+pub(crate) fn read_body(request: &HttpRequest<'_>) -> Result<Json, A2aError> {
     if !request.body.is_empty() {
         call::check_content_type(request.headers, &["application/json", http_json::MEDIA_TYPE])?;
     }

@@ -1,0 +1,175 @@
+//! A2A 0.3 for clients that have not moved on: the same operations under the old names and shapes.
+//!
+//! JSON-RPC methods of both versions share one path, because no name exists in both. HTTP+JSON has its own paths.
+
+use annex_protocol::jsonrpc::{self, Request};
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions, parse_extensions};
+use annex_protocol::v0_3::{self, Method, X_A2A_EXTENSIONS, request};
+use annex_protocol::{
+    A2aError, CancelTaskRequest, ExtensionUri, GetTaskRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
+};
+use axum::body::Body;
+use axum::extract::Query;
+use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::answer::{EventStream, Sent, encode};
+use crate::call::Call;
+use crate::handler::RequestHandler;
+use crate::rest::{self, HttpRequest};
+use crate::sse;
+
+/// The versions of this module's half of the server.
+const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
+
+/// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
+fn call(headers: &HeaderMap) -> Result<Call, A2aError> {
+    let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
+    match version.as_deref() {
+        None | Some("" | v0_3::VERSION | v0_3::CARD_VERSION) => {}
+        Some(other) => {
+            return Err(A2aError::VersionNotSupported { requested: other.to_owned(), supported: SUPPORTED });
+        }
+    }
+    let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
+    Ok(Call { requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())) })
+}
+
+fn echo(mut response: Response, active: &[ExtensionUri]) -> Response {
+    if !active.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&format_extensions(active))
+    {
+        response.headers_mut().insert(X_A2A_EXTENSIONS, value);
+    }
+    response
+}
+
+/// Answers a JSON-RPC request whose method has a 0.3 name.
+pub(crate) async fn json_rpc(
+    handler: &RequestHandler,
+    headers: &HeaderMap,
+    method: Method,
+    request: &Request,
+) -> Response {
+    dispatch(handler, headers, method, request).await.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error)))
+}
+
+async fn dispatch(
+    handler: &RequestHandler,
+    headers: &HeaderMap,
+    method: Method,
+    request: &Request,
+) -> Result<Response, A2aError> {
+    let (call, id, sent) = (call(headers)?, request.id.clone(), &request.params);
+    let success = |result: &str| json(jsonrpc::success_raw(&id, result));
+    let events = |events: EventStream| {
+        let id = id.clone();
+        sse::respond(events, move |event| {
+            let event = encode(&v0_3::Event::from(event.event())).unwrap_or_default();
+            jsonrpc::success_raw(&id, &event)
+        })
+    };
+    match method {
+        Method::SendMessage => {
+            let answer = handler.send_message(&call, request::send_message(sent)?).await?;
+            Ok(echo(success(&sent_event(answer.value, encode_event)?), &answer.active))
+        }
+        Method::SendStreamingMessage => {
+            let answer = handler.send_streaming_message(&call, request::send_message(sent)?).await?;
+            Ok(echo(events(answer.value), &answer.active))
+        }
+        Method::GetTask => {
+            let task = handler.get_task(&request::get_task(sent)?)?.into_task();
+            Ok(success(&encode(&v0_3::Task::from(&task))?))
+        }
+        Method::CancelTask => {
+            let task = handler.cancel_task(&request::cancel_task(sent)?).await?;
+            Ok(success(&encode(&v0_3::Task::from(&task))?))
+        }
+        Method::SubscribeToTask => Ok(events(handler.follow_turn(&request::subscribe_to_task(sent)?)?)),
+        Method::CreateTaskPushNotificationConfig
+        | Method::GetTaskPushNotificationConfig
+        | Method::ListTaskPushNotificationConfigs
+        | Method::DeleteTaskPushNotificationConfig => Err(A2aError::PushNotificationNotSupported),
+        Method::GetExtendedAgentCard => {
+            Err(A2aError::UnsupportedOperation { reason: "this agent has no extended card".to_owned() })
+        }
+    }
+}
+
+fn sent_event(sent: Sent, encode: impl Fn(&StreamResponse) -> Result<String, A2aError>) -> Result<String, A2aError> {
+    encode(&match sent {
+        Sent::Message(message) => StreamResponse::Message(*message),
+        Sent::Task(task) => StreamResponse::Task(task.into_task()),
+    })
+}
+
+fn encode_event(event: &StreamResponse) -> Result<String, A2aError> {
+    encode(&v0_3::Event::from(event))
+}
+
+fn json(body: String) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::from(body)).into_response()
+}
+
+/// Answers a request below `/v1` of the HTTP+JSON binding.
+pub(crate) async fn http_json(handler: &RequestHandler, path: &str, request: &HttpRequest<'_>) -> Response {
+    rest_dispatch(handler, path, request).await.unwrap_or_else(|error| {
+        let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, json(annex_protocol::http_json::failure(&error))).into_response()
+    })
+}
+
+async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
+    let call = call(request.headers)?;
+    let segments: Vec<&str> = path.split('/').collect();
+    let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));
+    match (request.method, segments.as_slice()) {
+        (&HttpMethod::POST, ["message:send"]) => {
+            let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
+            let answer = handler.send_message(&call, message).await?;
+            let event = |event: &StreamResponse| encode(&v0_3::rest::Event::from(event));
+            Ok(echo(json(sent_event(answer.value, event)?), &answer.active))
+        }
+        (&HttpMethod::POST, ["message:stream"]) => {
+            let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
+            let answer = handler.send_streaming_message(&call, message).await?;
+            Ok(echo(rest_events(answer.value), &answer.active))
+        }
+        (&HttpMethod::GET, ["card"]) => Ok(json(handler.card_v0_3.clone())),
+        (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match verb(id) {
+            Some((id, verb)) if verb == "subscribe" => {
+                Ok(rest_events(handler.follow_turn(&SubscribeToTaskRequest { tenant: None, id })?))
+            }
+            Some((id, verb)) if verb == "cancel" && request.method == HttpMethod::POST => {
+                let task = handler.cancel_task(&CancelTaskRequest { id, ..Default::default() }).await?;
+                Ok(json(encode(&v0_3::rest::Task::from(&task))?))
+            }
+            _ if request.method == HttpMethod::GET => {
+                let history_length = request::history_length(query_history_length(request.uri)?);
+                let read = GetTaskRequest { tenant: None, id: TaskId::from(*id), history_length };
+                Ok(json(encode(&v0_3::rest::Task::from(&handler.get_task(&read)?.into_task()))?))
+            }
+            _ => Err(no_route(request, path)),
+        },
+        (_, ["tasks", _, "pushNotificationConfigs", ..]) => Err(A2aError::PushNotificationNotSupported),
+        _ => Err(no_route(request, path)),
+    }
+}
+
+fn no_route(request: &HttpRequest<'_>, path: &str) -> A2aError {
+    A2aError::MethodNotFound { method: format!("{} /v1/{path}", request.method) }
+}
+
+fn rest_events(events: EventStream) -> Response {
+    sse::respond(events, |event| encode(&v0_3::rest::Event::from(event.event())).unwrap_or_default())
+}
+
+fn query_history_length(uri: &Uri) -> Result<Option<i32>, A2aError> {
+    let Query(pairs): Query<Vec<(String, String)>> =
+        Query::try_from_uri(uri).map_err(|error| A2aError::invalid_params(error.to_string()))?;
+    let sent = pairs.iter().rev().find(|(name, _)| name == "historyLength" || name == "history_length");
+    let parse =
+        |text: &String| text.parse().map_err(|_| A2aError::invalid_field("historyLength", "is no whole number"));
+    sent.map(|(_, text)| parse(text)).transpose()
+}
