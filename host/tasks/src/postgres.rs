@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
-use sqlx::{Postgres, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::{Connection, Postgres, Transaction};
 
 use crate::StoreError;
 use crate::sql::{Database, Row, SqlTaskStore, Value, bind, embedded};
@@ -21,7 +21,7 @@ pub struct PostgresDatabase {
 }
 
 /// How long to wait for a connection, be it for others to finish or for the database to answer.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl SqlTaskStore<PostgresDatabase> {
     /// Connects with at most `connections` connections and brings the tables up to date.
@@ -34,10 +34,14 @@ impl SqlTaskStore<PostgresDatabase> {
     /// [`StoreError::Database`] when the URL is none or the database is not reached, [`StoreError::Migration`] when a
     /// later version of the software wrote the tables. Neither repeats the URL.
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
-        let options: PgConnectOptions = url.parse()?;
+        let options = url.parse::<PgConnectOptions>()?.application_name("annex");
+        // Not from the pool, which would try again until its time is up and then hide the cause.
+        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&options)).await;
+        let mut connection = connected.map_err(|_| sqlx::Error::PoolTimedOut)??;
+        embedded(&[(1, "tasks", include_str!("../migrations/postgres/1_tasks.sql"))]).run(&mut connection).await?;
+        connection.close().await?;
         let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
-        let pool = pool.connect_with(options.application_name("annex")).await?;
-        embedded(&[(1, "tasks", include_str!("../migrations/postgres/1_tasks.sql"))]).run(&pool).await?;
+        let pool = pool.connect_lazy_with(options);
         Ok(Self { database: PostgresDatabase { pool } })
     }
 

@@ -33,7 +33,7 @@ const READERS: u32 = 4;
 /// How long to wait for the lock when another process writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for a connection when others of this process use them.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl SqlTaskStore<SqliteDatabase> {
     /// Opens the file, creates it if needed, readable for its owner only, and brings its tables up to date.

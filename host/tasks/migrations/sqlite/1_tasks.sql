@@ -15,8 +15,9 @@ CREATE TABLE task (
     json TEXT NOT NULL
 );
 
-CREATE INDEX task_of_owner ON task (tenant, principal, status_at, id);
-CREATE INDEX task_of_context ON task (tenant, principal, context_id, status_at, id);
+-- The state is in both so that counting reads no rows.
+CREATE INDEX task_of_owner ON task (tenant, principal, status_at, id, state);
+CREATE INDEX task_of_context ON task (tenant, principal, context_id, status_at, id, state);
 CREATE INDEX task_finished ON task (finished_at, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX task_unfinished ON task (id) WHERE finished_at IS NULL;
 

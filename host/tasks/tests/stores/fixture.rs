@@ -12,22 +12,18 @@ use crate::cluster::Scratch;
 
 pub(crate) type Store = Arc<dyn TaskStore>;
 
-pub(crate) async fn on_memory<F: Future>(case: impl FnOnce(Store) -> F) {
+pub(crate) async fn on_memory<F: Future<Output = ()>>(case: impl FnOnce(Store) -> F) {
     case(Arc::new(MemoryTaskStore::new(MemoryBounds { max_tasks: 10_000, max_bytes: 64 << 20 }))).await;
 }
 
-pub(crate) async fn on_sqlite<F: Future>(case: impl FnOnce(Store) -> F) {
+pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(Store) -> F) {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteTaskStore::open(&folder.path().join("tasks.db")).await.unwrap());
     case(store).await;
 }
 
 /// Passes, loudly, where there is no PostgreSQL.
-pub(crate) async fn on_postgres<F: Future>(case: impl FnOnce(Store) -> F)
-where
-    F: Send + 'static,
-    F::Output: Send,
-{
+pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Store) -> F) {
     let Some(scratch) = Scratch::create().await else { return };
     let store = Arc::new(PostgresTaskStore::connect(scratch.url(), 8).await.unwrap());
     let outcome = tokio::spawn(case(store)).await;
