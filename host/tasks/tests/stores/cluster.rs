@@ -109,13 +109,23 @@ impl Cluster {
         }
         let cluster = Self { programs, folder: Some(folder), user };
         let data = cluster.folder().join("data");
-        run(cluster.command("initdb").args(["--no-sync", "--auth=trust", "--username=annex", "--pgdata"]).arg(&data))?;
+        cluster.initialise(&data)?;
         let folder = cluster.folder().display();
         let options = format!("-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off");
         let log = cluster.folder().join("log");
         let mut start = cluster.command("pg_ctl");
         run(start.args(["start", "--wait", "--options", &options, "--log"]).arg(log).arg("--pgdata").arg(&data))?;
         Ok(cluster)
+    }
+
+    /// Texts are ordered as in English where that can be had (from version 15 on), so that ids are seen not to be.
+    fn initialise(&self, data: &Path) -> Result<(), String> {
+        let initdb = |order: &[&str]| {
+            let mut command = self.command("initdb");
+            command.args(["--no-sync", "--auth=trust", "--username=annex", "--encoding=UTF8"]).args(order);
+            run(command.arg("--pgdata").arg(data))
+        };
+        initdb(&["--locale-provider=icu", "--icu-locale=en"]).or_else(|_| initdb(&[]))
     }
 
     fn folder(&self) -> &Path {
