@@ -1,0 +1,71 @@
+//! What can go wrong with stored tasks. After any of these nothing of the failing call is stored, unless it says so.
+
+use std::path::PathBuf;
+
+use annex_protocol::TaskId;
+
+/// Why a store refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such task, or it was swept meanwhile.
+    #[error("task {task} is not stored")]
+    NotFound {
+        /// The task that was to be changed.
+        task: TaskId,
+    },
+    /// A task of this id exists already, be it another owner's.
+    #[error("task {task} is stored already")]
+    AlreadyExists {
+        /// The task that was to be created.
+        task: TaskId,
+    },
+    /// Somebody else appended since the writer last did.
+    #[error("stale writer: expected event {expected} to be the last, found {found}")]
+    Stale {
+        /// The event that the writer believed to be the last.
+        expected: u64,
+        /// The event that is the last.
+        found: u64,
+    },
+    /// A text that things are found by cannot be stored: it is longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES) or
+    /// contains a NUL character, or it is empty where it names something. The fault of whoever made up the text.
+    #[error("the {field} is empty, too long or contains a NUL character")]
+    InvalidKey {
+        /// What the text is, such as `context id`.
+        field: &'static str,
+    },
+    /// The task has as many push notification configs as a task may have.
+    #[error("the task has {limit} push notification configs already")]
+    TooManyConfigs {
+        /// The most that one task may have.
+        limit: usize,
+    },
+    /// The memory store is full of tasks that are not finished.
+    #[error("the task store is full")]
+    Full,
+    /// What is stored is not what this version of the software writes.
+    #[error("task {task} is stored in a form that cannot be read")]
+    Unreadable {
+        /// The task.
+        task: TaskId,
+        /// What is wrong with its JSON.
+        source: serde_json::Error,
+    },
+    /// A value could not be encoded as JSON.
+    #[error("a value cannot be encoded")]
+    Encoding(#[from] serde_json::Error),
+    /// The database file cannot be created.
+    #[error("the database file {} cannot be created", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The tables cannot be brought to the form that this version of the software uses.
+    #[error("the database cannot be migrated")]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    /// The database failed. A change that was under way may have been stored or not, but never half of it.
+    #[error("the database failed")]
+    Database(#[from] sqlx::Error),
+}

@@ -1,0 +1,33 @@
+//! Texts that things are found by, and which of them every store can keep.
+
+use crate::{Owner, StoreError};
+
+/// The most bytes that a tenant, a principal or an id may have. A bound for all stores, because the index of a database
+/// holds four of them in one entry, and PostgreSQL allows such an entry 2,704 bytes.
+pub const MAX_KEY_BYTES: usize = 512;
+
+/// Whether `text` can be stored. A text that cannot was never stored, so nothing is found under it.
+pub(crate) fn is_key(text: &str) -> bool {
+    // PostgreSQL has no NUL in texts.
+    text.len() <= MAX_KEY_BYTES && !text.contains('\0')
+}
+
+pub(crate) fn check(field: &'static str, text: &str) -> Result<(), StoreError> {
+    if is_key(text) { Ok(()) } else { Err(StoreError::InvalidKey { field }) }
+}
+
+/// Checks a text that must name something.
+pub(crate) fn check_name(field: &'static str, text: &str) -> Result<(), StoreError> {
+    if text.is_empty() { Err(StoreError::InvalidKey { field }) } else { check(field, text) }
+}
+
+impl Owner {
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        check("tenant", &self.tenant)?;
+        check("principal", &self.principal)
+    }
+
+    pub(crate) fn is_key(&self) -> bool {
+        is_key(&self.tenant) && is_key(&self.principal)
+    }
+}

@@ -1,0 +1,29 @@
+//! Durable storage of A2A tasks: snapshots, their events, push notification configs and the messages seen so far.
+//!
+//! A task is one row with its present JSON and a log of events that are counted from 1. Row and event change together or
+//! not at all, and a writer says which event it believes to be the last, so that two writers never interleave. What runs
+//! a task, who may see it and how it is shown is decided elsewhere.
+//!
+//! Three stores keep the same contract: [`MemoryTaskStore`], [`SqliteTaskStore`] and [`PostgresTaskStore`].
+
+#![warn(missing_docs)]
+
+mod error;
+mod key;
+mod memory;
+mod page;
+mod postgres;
+mod record;
+mod sql;
+mod sqlite;
+mod store;
+
+pub use error::StoreError;
+pub use key::MAX_KEY_BYTES;
+pub use memory::{MemoryBounds, MemoryTaskStore};
+pub use page::{ConfigPage, InvalidCursor, TaskCursor, TaskPage, TaskQuery};
+pub use postgres::{PostgresDatabase, PostgresTaskStore};
+pub use record::{StoredEvent, StoredTask, TaskEvent};
+pub use sql::{Database, SqlTaskStore};
+pub use sqlite::{SqliteDatabase, SqliteTaskStore};
+pub use store::{MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, TaskStore};

@@ -1,0 +1,158 @@
+//! Tasks in memory, bounded by count and bytes.
+//!
+//! A task that is not finished is never dropped; of the finished ones the oldest goes first.
+
+mod messages;
+mod table;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use annex_protocol::{Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use async_trait::async_trait;
+
+use crate::key;
+use crate::page::cut;
+use crate::record::{Kind, Snapshot, encode, fail, is_abandoned_by_crash};
+use crate::{
+    ConfigPage, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage,
+    TaskQuery, TaskStore,
+};
+use table::{Entry, Table};
+
+/// How much a [`MemoryTaskStore`] keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryBounds {
+    /// Tasks. Of messages that were seen, four times as many are remembered.
+    pub max_tasks: usize,
+    /// Bytes of all tasks, events and configs as JSON.
+    pub max_bytes: usize,
+}
+
+/// Tasks in memory: gone with the process.
+///
+/// A full store makes room by dropping finished tasks, oldest first. When none are left it refuses new tasks and
+/// further events, except for an event that finishes its task.
+#[derive(Debug)]
+pub struct MemoryTaskStore {
+    table: Mutex<Table>,
+}
+
+impl MemoryTaskStore {
+    /// An empty store.
+    pub fn new(bounds: MemoryBounds) -> Self {
+        Self { table: Mutex::new(Table::new(bounds)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl TaskStore for MemoryTaskStore {
+    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError> {
+        owner.check()?;
+        key::check_name("task id", task.id.as_str())?;
+        key::check("context id", task.context_id.as_str())?;
+        let snapshot = Snapshot::of(task)?;
+        let event = StoredEvent { seq: 1, kind: Kind::Stream, json: snapshot.as_event() };
+        let entry = Entry::new(owner.clone(), task.context_id.clone(), snapshot, event);
+        self.lock().insert(task.id.clone(), entry)
+    }
+
+    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError> {
+        let (snapshot, (kind, json)) = (Snapshot::of(task)?, encode(event)?);
+        self.lock().append(id, StoredEvent { seq: expected.saturating_add(1), kind, json }, snapshot)
+    }
+
+    async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        let table = self.lock();
+        let entry = table.tasks.get(id).filter(|entry| entry.owner == *owner);
+        Ok(entry.map(|entry| entry.stored(id)))
+    }
+
+    async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
+        let table = self.lock();
+        let Some(entry) = table.tasks.get(id) else { return Ok(Vec::new()) };
+        let seen = usize::try_from(seq).unwrap_or(usize::MAX);
+        Ok(entry.events.iter().skip(seen).take(limit).cloned().collect())
+    }
+
+    async fn list(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError> {
+        let table = self.lock();
+        let mut found: Vec<_> = table.matching(owner, query).collect();
+        let total = found.len() as u64;
+        found.retain(|(cursor, _)| query.after.as_ref().is_none_or(|after| cursor < after));
+        found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
+        let next = cut(&mut found, query.limit, |(cursor, _)| cursor.clone());
+        let tasks = found.iter().map(|(cursor, entry)| entry.stored(&cursor.id)).collect();
+        Ok(TaskPage { tasks, next, total })
+    }
+
+    async fn put_config(&self, id: &TaskId, config: &TaskPushNotificationConfig) -> Result<(), StoreError> {
+        let config_id = config.id.as_deref().unwrap_or_default();
+        key::check_name("push notification config id", config_id)?;
+        let json = serde_json::to_string(config)?;
+        self.lock().put_config(id, config_id, json)
+    }
+
+    async fn config(&self, id: &TaskId, config: &str) -> Result<Option<TaskPushNotificationConfig>, StoreError> {
+        let table = self.lock();
+        let json = table.tasks.get(id).and_then(|entry| entry.configs.get(config));
+        json.map(|json| stored_config(id, json)).transpose()
+    }
+
+    async fn configs(&self, id: &TaskId, after: &str, limit: usize) -> Result<ConfigPage, StoreError> {
+        let table = self.lock();
+        let Some(entry) = table.tasks.get(id) else { return Ok(ConfigPage::default()) };
+        let rest = entry.configs.iter().filter(|(config, _)| config.as_str() > after);
+        let page = rest.take(limit.saturating_add(1)).map(|(_, json)| stored_config(id, json));
+        let mut configs = page.collect::<Result<Vec<_>, _>>()?;
+        let next = cut(&mut configs, limit, |config| config.id.clone().unwrap_or_default());
+        Ok(ConfigPage { configs, next })
+    }
+
+    async fn delete_config(&self, id: &TaskId, config: &str) -> Result<(), StoreError> {
+        self.lock().delete_config(id, config);
+        Ok(())
+    }
+
+    async fn remember(&self, owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError> {
+        owner.check()?;
+        key::check("context id", message.context.as_str())?;
+        key::check_name("message id", message.message.as_str())?;
+        key::check_name("task id", task.as_str())?;
+        Ok(self.lock().messages.remember(owner, message, task))
+    }
+
+    async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError> {
+        self.lock().messages.forget(owner, message);
+        Ok(())
+    }
+
+    async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError> {
+        let mut table = self.lock();
+        let abandoned = table.tasks.iter().filter(|(_, entry)| is_abandoned_by_crash(entry.snapshot.state));
+        let mut abandoned: Vec<StoredTask> = abandoned.map(|(id, entry)| entry.stored(id)).collect();
+        abandoned.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        for stored in &abandoned {
+            let mut task = stored.decode()?;
+            let (kind, json) = encode(&fail(&mut task, reason))?;
+            table.append(&stored.id, StoredEvent { seq: stored.seq + 1, kind, json }, Snapshot::of(&task)?)?;
+        }
+        table.forget_unclaimed(i64::MAX);
+        Ok(abandoned.into_iter().map(|task| task.id).collect())
+    }
+
+    async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
+        let now = Timestamp::now().as_millis();
+        let mut table = self.lock();
+        let swept = table.sweep(retention.finished_before(now), retention.count);
+        table.forget_unclaimed(retention.remembered_before(now));
+        Ok(swept)
+    }
+}
+
+fn stored_config(task: &TaskId, json: &str) -> Result<TaskPushNotificationConfig, StoreError> {
+    serde_json::from_str(json).map_err(|source| StoreError::Unreadable { task: task.clone(), source })
+}

@@ -1,0 +1,291 @@
+//! The task store on a SQL database, once for all databases.
+
+mod database;
+mod recovery;
+mod retention;
+mod statements;
+
+use annex_protocol::{Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use async_trait::async_trait;
+
+pub use database::Database;
+pub(crate) use database::{Row, Value, bind, embedded};
+
+use crate::key::{self, is_key};
+use crate::page::cut;
+use crate::record::{Kind, Snapshot, encode};
+use crate::{
+    ConfigPage, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask,
+    TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
+};
+
+/// Tasks in a SQL database.
+#[derive(Debug)]
+pub struct SqlTaskStore<D> {
+    pub(crate) database: D,
+}
+
+#[async_trait]
+impl<D: Database> TaskStore for SqlTaskStore<D> {
+    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError> {
+        owner.check()?;
+        key::check_name("task id", task.id.as_str())?;
+        key::check("context id", task.context_id.as_str())?;
+        let snapshot = Snapshot::of(task)?;
+        let mut transaction = self.database.begin().await?;
+        let row = [
+            Value::Text(task.id.as_str()),
+            Value::Text(&owner.tenant),
+            Value::Text(&owner.principal),
+            Value::Text(task.context_id.as_str()),
+            Value::Text(snapshot.state.name()),
+            Value::Int(snapshot.status_at),
+            Value::MaybeInt(snapshot.finished_at),
+            Value::Text(&snapshot.json),
+        ];
+        if D::execute(&mut transaction, statements::INSERT_TASK, &row).await? == 0 {
+            return Err(StoreError::AlreadyExists { task: task.id.clone() });
+        }
+        let event = (Kind::Stream, snapshot.as_event());
+        insert_event::<D>(&mut transaction, &task.id, 1, &event).await?;
+        Ok(D::commit(transaction).await?)
+    }
+
+    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError> {
+        if !is_key(id.as_str()) {
+            return Err(StoreError::NotFound { task: id.clone() });
+        }
+        let (snapshot, event) = (Snapshot::of(task)?, encode(event)?);
+        let mut transaction = self.database.begin().await?;
+        // The row stays locked until the end, so that a second writer waits here and then finds another number.
+        let change = [
+            Value::Text(id.as_str()),
+            Value::Int(to_sql(expected)),
+            Value::Text(snapshot.state.name()),
+            Value::Int(snapshot.status_at),
+            Value::MaybeInt(snapshot.finished_at),
+            Value::Text(&snapshot.json),
+        ];
+        if D::execute(&mut transaction, statements::UPDATE_TASK, &change).await? == 0 {
+            return Err(not_appended::<D>(&mut transaction, id, expected).await?);
+        }
+        let seq = expected + 1;
+        insert_event::<D>(&mut transaction, id, seq, &event).await?;
+        D::commit(transaction).await?;
+        Ok(seq)
+    }
+
+    async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
+        if !owner.is_key() || !is_key(id.as_str()) {
+            return Ok(None);
+        }
+        let values = [Value::Text(id.as_str()), Value::Text(&owner.tenant), Value::Text(&owner.principal)];
+        let rows = self.database.read(statements::SELECT_TASK, &values).await?;
+        Ok(rows.iter().map(stored_task).next().transpose()?)
+    }
+
+    async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
+        if !is_key(id.as_str()) {
+            return Ok(Vec::new());
+        }
+        let values = [Value::Text(id.as_str()), Value::Int(to_sql(seq)), limit_value(limit)];
+        let rows = self.database.read(statements::SELECT_EVENTS, &values).await?;
+        Ok(rows.iter().map(stored_event).collect::<Result<_, _>>()?)
+    }
+
+    async fn list(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError> {
+        let context = query.context.as_ref().map(|context| context.as_str());
+        if !owner.is_key() || !context.is_none_or(is_key) {
+            return Ok(TaskPage::default());
+        }
+        let after = query.after.as_ref();
+        let values = [
+            Value::Text(&owner.tenant),
+            Value::Text(&owner.principal),
+            Value::Text(query.state.map_or("", |state| state.name())),
+            Value::Int(query.status_after.map_or(i64::MIN, Timestamp::as_millis)),
+            Value::Text(context.unwrap_or_default()),
+            Value::Int(after.map_or(i64::MAX, |cursor| cursor.status_at)),
+            Value::Text(after.map_or("", |cursor| cursor.id.as_str())),
+            limit_value(query.limit.saturating_add(1)),
+        ];
+        let [page, count] = match context {
+            Some(_) => [statements::PAGE_OF_CONTEXT, statements::COUNT_OF_CONTEXT],
+            None => [statements::PAGE_OF_OWNER, statements::COUNT_OF_OWNER],
+        };
+        let counted = if context.is_some() { values.get(..5) } else { values.get(..4) };
+        let total = self.database.read(count, counted.unwrap_or_default()).await?;
+        let total = total.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
+        let rows = self.database.read(page, &values).await?;
+        let mut found = rows.iter().map(listed_task).collect::<Result<Vec<_>, _>>()?;
+        let next = cut(&mut found, query.limit, |(cursor, _)| cursor.clone());
+        let tasks = found.into_iter().map(|(_, task)| task).collect();
+        Ok(TaskPage { tasks, next, total: from_sql(total) })
+    }
+
+    async fn put_config(&self, id: &TaskId, config: &TaskPushNotificationConfig) -> Result<(), StoreError> {
+        let config_id = config.id.as_deref().unwrap_or_default();
+        key::check_name("push notification config id", config_id)?;
+        let not_found = || StoreError::NotFound { task: id.clone() };
+        if !is_key(id.as_str()) {
+            return Err(not_found());
+        }
+        let json = serde_json::to_string(config)?;
+        let values = [Value::Text(id.as_str()), Value::Text(config_id), Value::Text(&json)];
+        let [task_id, config_id, _] = values;
+        let mut transaction = self.database.begin().await?;
+        if D::execute(&mut transaction, statements::LOCK_TASK, &[task_id]).await? == 0 {
+            return Err(not_found());
+        }
+        let others = D::query(&mut transaction, statements::COUNT_OTHER_CONFIGS, &[task_id, config_id]).await?;
+        let others = others.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
+        if from_sql(others) >= MAX_PUSH_CONFIGS as u64 {
+            return Err(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS });
+        }
+        D::execute(&mut transaction, statements::PUT_CONFIG, &values).await?;
+        Ok(D::commit(transaction).await?)
+    }
+
+    async fn config(&self, id: &TaskId, config: &str) -> Result<Option<TaskPushNotificationConfig>, StoreError> {
+        if !is_key(id.as_str()) || !is_key(config) {
+            return Ok(None);
+        }
+        let values = [Value::Text(id.as_str()), Value::Text(config)];
+        let rows = self.database.read(statements::SELECT_CONFIG, &values).await?;
+        rows.first().map(|row| stored_config(id, row)).transpose()
+    }
+
+    async fn configs(&self, id: &TaskId, after: &str, limit: usize) -> Result<ConfigPage, StoreError> {
+        if !is_key(id.as_str()) || !is_key(after) {
+            return Ok(ConfigPage::default());
+        }
+        let values = [Value::Text(id.as_str()), Value::Text(after), limit_value(limit.saturating_add(1))];
+        let rows = self.database.read(statements::SELECT_CONFIGS, &values).await?;
+        let mut configs = rows.iter().map(|row| stored_config(id, row)).collect::<Result<Vec<_>, _>>()?;
+        let next = cut(&mut configs, limit, |config| config.id.clone().unwrap_or_default());
+        Ok(ConfigPage { configs, next })
+    }
+
+    async fn delete_config(&self, id: &TaskId, config: &str) -> Result<(), StoreError> {
+        if !is_key(id.as_str()) || !is_key(config) {
+            return Ok(());
+        }
+        self.change(statements::DELETE_CONFIG, &[Value::Text(id.as_str()), Value::Text(config)]).await?;
+        Ok(())
+    }
+
+    async fn remember(&self, owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError> {
+        owner.check()?;
+        key::check("context id", message.context.as_str())?;
+        key::check_name("message id", message.message.as_str())?;
+        key::check_name("task id", task.as_str())?;
+        let values = [
+            Value::Text(&owner.tenant),
+            Value::Text(&owner.principal),
+            Value::Text(message.context.as_str()),
+            Value::Text(message.message.as_str()),
+            Value::Bytes(&message.digest),
+            Value::Text(task.as_str()),
+            Value::Int(Timestamp::now().as_millis()),
+        ];
+        let mut transaction = self.database.begin().await?;
+        let rows = D::query(&mut transaction, statements::REMEMBER, &values).await?;
+        D::commit(transaction).await?;
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        Ok(match (row.int(0)?, row.bytes(1)? == message.digest) {
+            (1, _) => Remembered::New,
+            (_, true) => Remembered::Same(row.text(2)?.into()),
+            (_, false) => Remembered::Different,
+        })
+    }
+
+    async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError> {
+        if !owner.is_key() || !is_key(message.context.as_str()) || !is_key(message.message.as_str()) {
+            return Ok(());
+        }
+        let values = [
+            Value::Text(&owner.tenant),
+            Value::Text(&owner.principal),
+            Value::Text(message.context.as_str()),
+            Value::Text(message.message.as_str()),
+            Value::Bytes(&message.digest),
+        ];
+        self.change(statements::FORGET, &values).await?;
+        Ok(())
+    }
+
+    async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError> {
+        recovery::recover(self, reason).await
+    }
+
+    async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
+        retention::sweep(&self.database, retention).await
+    }
+}
+
+impl<D: Database> SqlTaskStore<D> {
+    /// One statement as a transaction; returns how many rows it changed.
+    async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
+        let mut transaction = self.database.begin().await?;
+        let changed = D::execute(&mut transaction, sql, values).await?;
+        D::commit(transaction).await?;
+        Ok(changed)
+    }
+}
+
+async fn insert_event<D: Database>(
+    transaction: &mut D::Transaction,
+    task: &TaskId,
+    seq: u64,
+    (kind, json): &(Kind, String),
+) -> Result<(), StoreError> {
+    let values = [Value::Text(task.as_str()), Value::Int(to_sql(seq)), Value::Text(kind.name()), Value::Text(json)];
+    D::execute(transaction, statements::INSERT_EVENT, &values).await?;
+    Ok(())
+}
+
+/// Why an append changed no row.
+async fn not_appended<D: Database>(
+    transaction: &mut D::Transaction,
+    id: &TaskId,
+    expected: u64,
+) -> Result<StoreError, StoreError> {
+    let rows = D::query(transaction, statements::SELECT_SEQ, &[Value::Text(id.as_str())]).await?;
+    Ok(match rows.first() {
+        Some(row) => StoreError::Stale { expected, found: from_sql(row.int(0)?) },
+        None => StoreError::NotFound { task: id.clone() },
+    })
+}
+
+/// From a row that begins with id, number of the last event and JSON.
+fn stored_task<R: Row>(row: &R) -> Result<StoredTask, sqlx::Error> {
+    Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), json: row.text(2)? })
+}
+
+/// From the row of a task with the time of its status behind it.
+fn listed_task<R: Row>(row: &R) -> Result<(TaskCursor, StoredTask), sqlx::Error> {
+    let task = stored_task(row)?;
+    Ok((TaskCursor { status_at: row.int(3)?, id: task.id.clone() }, task))
+}
+
+fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {
+    Ok(StoredEvent { seq: from_sql(row.int(0)?), kind: Kind::of_name(&row.text(1)?), json: row.text(2)? })
+}
+
+fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
+    let json = row.text(0)?;
+    serde_json::from_str(&json).map_err(|source| StoreError::Unreadable { task: task.clone(), source })
+}
+
+/// Databases count with a sign; no task has so many events that it matters.
+fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn from_sql(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+fn limit_value(limit: usize) -> Value<'static> {
+    Value::Int(i64::try_from(limit).unwrap_or(i64::MAX))
+}

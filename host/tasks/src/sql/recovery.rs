@@ -1,0 +1,55 @@
+//! What a crash left behind.
+
+use annex_protocol::TaskId;
+
+use super::{Database, SqlTaskStore, Value, limit_value, statements, stored_task};
+use crate::record::fail;
+use crate::{StoreError, StoredTask, TaskStore};
+
+/// Tasks in memory at once; each may be large.
+const BATCH: usize = 16;
+/// Messages that are forgotten in one transaction.
+const MESSAGES: usize = 1_000;
+
+pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) -> Result<Vec<TaskId>, StoreError> {
+    let mut recovered = Vec::new();
+    // No task has an empty id.
+    let mut last = TaskId::default();
+    loop {
+        let from = [Value::Text(last.as_str()), limit_value(BATCH)];
+        let rows = store.database.read(statements::SELECT_ABANDONED, &from).await?;
+        let tasks = rows.iter().map(stored_task).collect::<Result<Vec<_>, _>>()?;
+        let Some(newest) = tasks.last() else { break };
+        last = newest.id.clone();
+        for task in tasks {
+            if fail_task(store, &task, reason).await? {
+                recovered.push(task.id);
+            }
+        }
+    }
+    let unclaimed = [Value::Int(i64::MAX), limit_value(MESSAGES)];
+    while store.change(statements::FORGET_UNCLAIMED, &unclaimed).await? > 0 {}
+    Ok(recovered)
+}
+
+/// Whether this call has brought the task to its end.
+async fn fail_task<D: Database>(
+    store: &SqlTaskStore<D>,
+    stored: &StoredTask,
+    reason: &str,
+) -> Result<bool, StoreError> {
+    let mut task = match stored.decode() {
+        Ok(task) => task,
+        Err(error) => {
+            tracing::error!(task = %stored.id, %error, "a task cannot be read and is not recovered");
+            return Ok(false);
+        }
+    };
+    let event = fail(&mut task, reason);
+    match store.append(&stored.id, stored.seq, &event, &task).await {
+        Ok(_) => Ok(true),
+        // Somebody else took care of it.
+        Err(StoreError::Stale { .. } | StoreError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,50 @@
+//! Deleting what need not stay.
+
+use annex_protocol::Timestamp;
+
+use super::{Database, Row, Value, from_sql, statements, to_sql};
+use crate::{Retention, StoreError};
+
+/// Rows that go in one transaction, so that no writer waits long.
+const BATCH: u64 = 100;
+
+pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> Result<u64, StoreError> {
+    let now = Timestamp::now().as_millis();
+    let mut swept = 0;
+    loop {
+        let batch = delete_batch(database, retention, now).await?;
+        swept += batch;
+        if batch == 0 {
+            break;
+        }
+    }
+    let unclaimed = [Value::Int(retention.remembered_before(now)), Value::Int(to_sql(BATCH))];
+    loop {
+        let mut transaction = database.begin().await?;
+        let forgotten = D::execute(&mut transaction, statements::FORGET_UNCLAIMED, &unclaimed).await?;
+        D::commit(transaction).await?;
+        if forgotten == 0 {
+            return Ok(swept);
+        }
+    }
+}
+
+/// Deletes the oldest of those beyond the count, or of those beyond the age when there are not too many.
+async fn delete_batch<D: Database>(database: &D, retention: &Retention, now: i64) -> Result<u64, StoreError> {
+    let mut transaction = database.begin().await?;
+    if let Some(lock) = D::LOCK_SWEEP {
+        // Two sweepers at once would each delete what is too much.
+        D::query(&mut transaction, lock, &[]).await?;
+    }
+    let finished = D::query(&mut transaction, statements::COUNT_FINISHED, &[]).await?;
+    let finished = finished.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
+    let surplus = from_sql(finished).saturating_sub(retention.count);
+    let oldest = match surplus {
+        0 => [Value::Int(retention.finished_before(now)), Value::Int(to_sql(BATCH))],
+        _ => [Value::Int(i64::MAX), Value::Int(to_sql(surplus.min(BATCH)))],
+    };
+    D::execute(&mut transaction, statements::FORGET_OLDEST, &oldest).await?;
+    let deleted = D::execute(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;
+    D::commit(transaction).await?;
+    Ok(deleted)
+}

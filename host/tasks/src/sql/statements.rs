@@ -1,0 +1,94 @@
+//! The statements, in the SQL that SQLite and PostgreSQL share.
+
+pub(super) const INSERT_TASK: &str = "
+    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, 1, $8)
+    ON CONFLICT (id) DO NOTHING";
+
+pub(super) const UPDATE_TASK: &str = "
+    UPDATE task SET seq = seq + 1, state = $3, status_at = $4, finished_at = $5, json = $6
+    WHERE id = $1 AND seq = $2";
+
+/// Keeps other writers off the task until the end of the transaction.
+pub(super) const LOCK_TASK: &str = "UPDATE task SET seq = seq WHERE id = $1";
+
+pub(super) const SELECT_SEQ: &str = "SELECT seq FROM task WHERE id = $1";
+
+pub(super) const SELECT_TASK: &str = "
+    SELECT id, seq, json FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
+
+pub(super) const INSERT_EVENT: &str = "INSERT INTO task_event (task_id, seq, kind, json) VALUES ($1, $2, $3, $4)";
+
+pub(super) const SELECT_EVENTS: &str = "
+    SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+
+// Two pairs, so that each is answered by its index. The owner's pair takes a context, too, and finds it to be empty, so
+// that all pages have the same parameters.
+
+pub(super) const PAGE_OF_OWNER: &str = "
+    SELECT id, seq, json, status_at FROM task
+    WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND $5 = ''
+        AND (status_at, id) < ($6, $7)
+    ORDER BY status_at DESC, id DESC LIMIT $8";
+
+pub(super) const COUNT_OF_OWNER: &str = "
+    SELECT count(*) FROM task
+    WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4";
+
+pub(super) const PAGE_OF_CONTEXT: &str = "
+    SELECT id, seq, json, status_at FROM task
+    WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND context_id = $5
+        AND (status_at, id) < ($6, $7)
+    ORDER BY status_at DESC, id DESC LIMIT $8";
+
+pub(super) const COUNT_OF_CONTEXT: &str = "
+    SELECT count(*) FROM task
+    WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND context_id = $5";
+
+pub(super) const COUNT_OTHER_CONFIGS: &str = "SELECT count(*) FROM push_config WHERE task_id = $1 AND id <> $2";
+
+pub(super) const PUT_CONFIG: &str = "
+    INSERT INTO push_config (task_id, id, json) VALUES ($1, $2, $3)
+    ON CONFLICT (task_id, id) DO UPDATE SET json = excluded.json";
+
+pub(super) const SELECT_CONFIG: &str = "SELECT json FROM push_config WHERE task_id = $1 AND id = $2";
+
+pub(super) const SELECT_CONFIGS: &str = "
+    SELECT json FROM push_config WHERE task_id = $1 AND id > $2 ORDER BY id LIMIT $3";
+
+pub(super) const DELETE_CONFIG: &str = "DELETE FROM push_config WHERE task_id = $1 AND id = $2";
+
+/// One statement, so that of any number of writers exactly one reads that the message came once.
+pub(super) const REMEMBER: &str = "
+    INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
+    ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET times = message_seen.times + 1
+    RETURNING times, digest, task_id";
+
+pub(super) const FORGET: &str = "
+    DELETE FROM message_seen
+    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
+
+/// Messages of which no task came, remembered before a time.
+pub(super) const FORGET_UNCLAIMED: &str = "
+    DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
+        SELECT tenant, principal, context_id, message_id FROM message_seen
+        WHERE seen_at < $1 AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id)
+        LIMIT $2)";
+
+pub(super) const SELECT_ABANDONED: &str = "
+    SELECT id, seq, json FROM task
+    WHERE finished_at IS NULL AND state NOT IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED') AND id > $1
+    ORDER BY id LIMIT $2";
+
+pub(super) const COUNT_FINISHED: &str = "SELECT count(*) FROM task WHERE finished_at IS NOT NULL";
+
+/// Messages of what [`DELETE_OLDEST`] deletes with the same parameters.
+pub(super) const FORGET_OLDEST: &str = "
+    DELETE FROM message_seen WHERE task_id IN (
+        SELECT id FROM task WHERE finished_at < $1 ORDER BY finished_at, id LIMIT $2)";
+
+/// The oldest tasks that finished before a time; events and configs go with them.
+pub(super) const DELETE_OLDEST: &str = "
+    DELETE FROM task WHERE id IN (
+        SELECT id FROM task WHERE finished_at < $1 ORDER BY finished_at, id LIMIT $2)";

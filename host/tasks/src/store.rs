@@ -1,0 +1,170 @@
+//! The contract of a task store.
+
+use std::time::Duration;
+
+use annex_protocol::{ContextId, MessageId, Task, TaskId, TaskPushNotificationConfig};
+use async_trait::async_trait;
+
+use crate::{ConfigPage, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery};
+
+/// The most push notification configs that one task may have.
+pub const MAX_PUSH_CONFIGS: usize = 100;
+
+/// Whose a task is. Nobody else finds it. Both names may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// The tenant that the request was authorised for.
+    pub tenant: String,
+    /// The authenticated principal, never a name that the client chose.
+    pub principal: String,
+}
+
+/// What a client's message is recognised by when it comes again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageKey {
+    /// The conversation as the client named it; empty when it named none.
+    pub context: ContextId,
+    /// The client's id of the message.
+    pub message: MessageId,
+    /// A digest of the request, so that another message under the same id is told apart.
+    pub digest: [u8; 32],
+}
+
+/// Whether a message was seen before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// Not before: it is the caller's to work on. Of any number of callers at once, one is told this.
+    New,
+    /// The same message was remembered with this task. The task may not be created yet, or never be.
+    Same(TaskId),
+    /// Another message was remembered under this id.
+    Different,
+}
+
+/// Which finished tasks stay. Tasks that are not finished always do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How long after its final status a task stays. [`Duration::MAX`] for ever.
+    pub age: Duration,
+    /// How many finished tasks stay, all owners together. [`u64::MAX`] for all.
+    pub count: u64,
+}
+
+/// Keeps tasks, and what belongs to them.
+///
+/// A task row and the event that changed it are stored together or not at all. Events of a task are numbered from 1
+/// without gaps. Methods that take no [`Owner`] rely on their caller to have loaded the task as its owner. When a call is
+/// dropped before it is ready, its change may be stored or not, but never half of it.
+///
+/// All return [`StoreError::Database`] when the database fails; that is not repeated below.
+#[async_trait]
+pub trait TaskStore: Send + Sync + 'static {
+    /// Stores a new task, and the task as its event 1.
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyExists`], [`StoreError::InvalidKey`], and [`StoreError::Full`] from the memory store.
+    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError>;
+
+    /// Appends `event` after event number `expected`, stores `task` as what it is from then on, and returns the number
+    /// of the new event. Id, owner and context of a task never change.
+    ///
+    /// # Errors
+    /// [`StoreError::Stale`] when `expected` is not the last event, [`StoreError::NotFound`], and [`StoreError::Full`]
+    /// from the memory store, which always has room for a final state.
+    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError>;
+
+    /// The task and the number of its last event. `None` also when it is another owner's.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
+
+    /// At most `limit` events after number `seq`, in order; none when there is no such task.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// One page of the owner's tasks. The total is counted apart from the page, so that a change in between can show.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn list(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError>;
+
+    /// Stores a config under its id, in place of one that is there. Its credentials are stored in clear, because they
+    /// are to be sent.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::InvalidKey`] also when the config has no id, and
+    /// [`StoreError::TooManyConfigs`] beyond [`MAX_PUSH_CONFIGS`].
+    async fn put_config(&self, id: &TaskId, config: &TaskPushNotificationConfig) -> Result<(), StoreError>;
+
+    /// One config of a task; `None` when there is no such task or config.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`].
+    async fn config(&self, id: &TaskId, config: &str) -> Result<Option<TaskPushNotificationConfig>, StoreError>;
+
+    /// At most `limit` configs of a task whose ids come after `after`; an empty `after` starts at the first.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`].
+    async fn configs(&self, id: &TaskId, after: &str, limit: usize) -> Result<ConfigPage, StoreError>;
+
+    /// Deletes a config; that there is none is no error.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn delete_config(&self, id: &TaskId, config: &str) -> Result<(), StoreError>;
+
+    /// Claims a message for `task`, unless it was claimed before. The task is created later, if at all.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidKey`].
+    async fn remember(&self, owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError>;
+
+    /// Takes back what [`remember`](Self::remember) returned [`Remembered::New`] for, because the message was refused.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError>;
+
+    /// Makes every task FAILED that a crash left without anybody who works on it, with `reason` as status message, and
+    /// returns them in the order of their ids. Tasks that wait for their client stay as they are. Messages whose task
+    /// was never created are forgotten, so that their sender can try again. A task that cannot be decoded is logged and
+    /// left alone.
+    ///
+    /// To be called at start. It cannot tell a task of a crashed process from one of another process that is well, so
+    /// nobody else may be working on tasks of this store.
+    ///
+    /// # Errors
+    /// None but those of the database. What was recovered until then stays recovered.
+    async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError>;
+
+    /// Deletes finished tasks that need not stay, oldest first, with their events, configs and remembered messages, and
+    /// returns how many tasks that were. Also forgets messages of which no task came within a day, or within the age if
+    /// that is less. It goes in small transactions, between which others get their turn.
+    ///
+    /// # Errors
+    /// None but those of the database. What was deleted until then stays deleted.
+    async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError>;
+}
+
+/// For how long a message without a task is remembered at most.
+const UNCLAIMED_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Retention {
+    /// Tasks that finished before this go. Milliseconds since 1970-01-01T00:00:00Z.
+    pub(crate) fn finished_before(&self, now: i64) -> i64 {
+        before(now, self.age)
+    }
+
+    /// Messages without a task that were remembered before this go.
+    pub(crate) fn remembered_before(&self, now: i64) -> i64 {
+        before(now, self.age.min(UNCLAIMED_AGE))
+    }
+}
+
+fn before(now: i64, age: Duration) -> i64 {
+    now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
+}

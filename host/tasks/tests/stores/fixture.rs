@@ -1,0 +1,76 @@
+//! Stores to test, and tasks to put into them.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use annex_protocol::{StreamResponse, Task, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
+use annex_tasks::{
+    MemoryBounds, MemoryTaskStore, Owner, PostgresTaskStore, SqliteTaskStore, StoredEvent, TaskEvent, TaskStore,
+};
+
+use crate::cluster::Scratch;
+
+pub(crate) type Store = Arc<dyn TaskStore>;
+
+pub(crate) async fn on_memory<F: Future<Output = ()>>(case: impl FnOnce(Store) -> F) {
+    case(Arc::new(MemoryTaskStore::new(MemoryBounds { max_tasks: 10_000, max_bytes: 64 << 20 }))).await;
+}
+
+pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(Store) -> F) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteTaskStore::open(&folder.path().join("tasks.db")).await.unwrap());
+    case(store).await;
+}
+
+/// Passes, loudly, where there is no PostgreSQL.
+pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Store) -> F) {
+    let Some(scratch) = Scratch::create().await else { return };
+    let store = Arc::new(PostgresTaskStore::connect(scratch.url(), 8).await.unwrap());
+    let outcome = tokio::spawn(case(store)).await;
+    scratch.remove().await;
+    if let Err(failure) = outcome {
+        std::panic::resume_unwind(failure.into_panic());
+    }
+}
+
+pub(crate) fn owner(principal: &str) -> Owner {
+    Owner { tenant: "acme".to_owned(), principal: principal.to_owned() }
+}
+
+pub(crate) fn at(millis: i64) -> Option<Timestamp> {
+    Some(Timestamp::from_millis(millis))
+}
+
+/// A task in context `c-1`.
+pub(crate) fn task(id: &str, state: TaskState, timestamp: Option<Timestamp>) -> Task {
+    let status = TaskStatus { state, message: None, timestamp };
+    Task { id: id.into(), context_id: "c-1".into(), status, ..Task::default() }
+}
+
+pub(crate) fn working(id: &str) -> Task {
+    task(id, TaskState::Working, at(1_000))
+}
+
+/// Brings `task` into another state, and the event that says so.
+pub(crate) fn change(task: &mut Task, state: TaskState, timestamp: Option<Timestamp>) -> TaskEvent {
+    let event = TaskStatusUpdateEvent {
+        task_id: task.id.clone(),
+        context_id: task.context_id.clone(),
+        status: TaskStatus { state, message: None, timestamp },
+        ..TaskStatusUpdateEvent::default()
+    };
+    task.apply_status(&event);
+    StreamResponse::StatusUpdate(event).into()
+}
+
+pub(crate) fn numbers(events: &[StoredEvent]) -> Vec<u64> {
+    events.iter().map(|event| event.seq).collect()
+}
+
+/// What serde makes of an event that readers are shown.
+pub(crate) fn encoded(event: &TaskEvent) -> String {
+    match event {
+        TaskEvent::Stream(event) => serde_json::to_string(event).unwrap(),
+        TaskEvent::Message(_) => panic!("readers are not shown messages"),
+    }
+}

@@ -1,0 +1,80 @@
+//! Ids that a hostile client makes up.
+
+use annex_protocol::{TaskId, TaskPushNotificationConfig};
+use annex_tasks::{MAX_KEY_BYTES, MessageKey, Owner, StoreError, TaskQuery};
+
+use crate::fixture::{Store, owner, working};
+
+on_every_store! {
+    ids_that_no_store_could_keep_are_refused,
+    ids_that_no_store_could_keep_find_nothing,
+    the_longest_ids_are_stored_and_found,
+}
+
+fn unstorable() -> [String; 2] {
+    ["a\0b".to_owned(), "a".repeat(MAX_KEY_BYTES + 1)]
+}
+
+fn assert_invalid<T: std::fmt::Debug>(outcome: Result<T, StoreError>) {
+    let refused = outcome.unwrap_err();
+    assert!(matches!(refused, StoreError::InvalidKey { .. }), "{refused}");
+}
+
+async fn ids_that_no_store_could_keep_are_refused(store: Store) {
+    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    for id in unstorable() {
+        assert_invalid(store.create(&owner("ada"), &working(&id)).await);
+        assert_invalid(store.create(&owner(&id), &working("t-2")).await);
+        let mut task = working("t-2");
+        task.context_id = id.as_str().into();
+        assert_invalid(store.create(&owner("ada"), &task).await);
+        let config = TaskPushNotificationConfig { id: Some(id.clone()), ..TaskPushNotificationConfig::default() };
+        assert_invalid(store.put_config(&"t-1".into(), &config).await);
+        let message = MessageKey { context: "c-1".into(), message: id.as_str().into(), digest: [0; 32] };
+        assert_invalid(store.remember(&owner("ada"), &message, &"t-1".into()).await);
+    }
+    assert_invalid(store.create(&owner("ada"), &working("")).await);
+    assert_invalid(store.put_config(&"t-1".into(), &TaskPushNotificationConfig::default()).await);
+}
+
+async fn ids_that_no_store_could_keep_find_nothing(store: Store) {
+    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    for id in unstorable() {
+        let task_id = TaskId::from(id.as_str());
+        assert!(store.load(&owner("ada"), &task_id).await.unwrap().is_none());
+        assert!(store.load(&owner(&id), &"t-1".into()).await.unwrap().is_none());
+        assert!(store.events_after(&task_id, 0, 10).await.unwrap().is_empty());
+        assert!(store.config(&"t-1".into(), &id).await.unwrap().is_none());
+        assert!(store.configs(&task_id, "", 10).await.unwrap().configs.is_empty());
+        store.delete_config(&"t-1".into(), &id).await.unwrap();
+        let query = TaskQuery { context: Some(id.as_str().into()), limit: 10, ..TaskQuery::default() };
+        assert_eq!(store.list(&owner("ada"), &query).await.unwrap().total, 0);
+        assert_eq!(store.list(&owner(&id), &query).await.unwrap().total, 0);
+    }
+}
+
+/// Text that does not compress, because a database compresses the entries of its indexes.
+fn long(salt: usize) -> String {
+    let mut text = format!("{salt}-");
+    while text.len() < MAX_KEY_BYTES {
+        text.push_str(TaskId::generate().as_str());
+    }
+    text.truncate(MAX_KEY_BYTES);
+    text
+}
+
+async fn the_longest_ids_are_stored_and_found(store: Store) {
+    let owner = Owner { tenant: long(1), principal: long(2) };
+    let mut task = working(&long(3));
+    task.context_id = long(4).into();
+    store.create(&owner, &task).await.unwrap();
+    assert!(store.load(&owner, &task.id).await.unwrap().is_some());
+    let query = TaskQuery { context: Some(task.context_id.clone()), limit: 10, ..TaskQuery::default() };
+    assert_eq!(store.list(&owner, &query).await.unwrap().total, 1);
+
+    let config = TaskPushNotificationConfig { id: Some(long(5)), ..TaskPushNotificationConfig::default() };
+    store.put_config(&task.id, &config).await.unwrap();
+    assert_eq!(store.configs(&task.id, "", 10).await.unwrap().configs, [config]);
+    let message = MessageKey { context: task.context_id.clone(), message: long(6).into(), digest: [0; 32] };
+    store.remember(&owner, &message, &task.id).await.unwrap();
+}

@@ -1,0 +1,132 @@
+//! Pages of tasks.
+
+use annex_protocol::TaskState;
+use annex_tasks::{TaskPage, TaskQuery};
+
+use crate::fixture::{Store, at, change, owner, task, working};
+
+on_every_store! {
+    the_task_whose_status_changed_last_comes_first,
+    pages_with_equal_timestamps_show_each_task_once,
+    all_filters_apply_to_page_and_total,
+    an_owner_sees_only_what_is_theirs,
+    a_page_says_whether_another_follows,
+    a_change_shows_in_the_list,
+}
+
+fn all() -> TaskQuery {
+    TaskQuery { limit: 100, ..TaskQuery::default() }
+}
+
+fn ids(page: &TaskPage) -> Vec<&str> {
+    page.tasks.iter().map(|task| task.id.as_str()).collect()
+}
+
+async fn the_task_whose_status_changed_last_comes_first(store: Store) {
+    // Of equals the greater id is first, byte by byte: no language has a say in it.
+    let tasks =
+        [("b", at(2)), ("none", None), ("B", at(2)), ("ä", at(2)), ("_", at(2)), ("old", at(-5)), ("new", at(3))];
+    for (id, timestamp) in tasks {
+        store.create(&owner("ada"), &task(id, TaskState::Working, timestamp)).await.unwrap();
+    }
+    let page = store.list(&owner("ada"), &all()).await.unwrap();
+    assert_eq!(ids(&page), ["new", "ä", "b", "_", "B", "old", "none"]);
+    assert_eq!((page.total, page.next), (7, None));
+}
+
+async fn pages_with_equal_timestamps_show_each_task_once(store: Store) {
+    for number in 0..25 {
+        store.create(&owner("ada"), &task(&format!("t-{number:02}"), TaskState::Working, at(1_000))).await.unwrap();
+    }
+    for context in [None, Some("c-1".into())] {
+        let mut query = TaskQuery { context, limit: 10, ..TaskQuery::default() };
+        let (mut seen, mut sizes) = (Vec::new(), Vec::new());
+        loop {
+            let page = store.list(&owner("ada"), &query).await.unwrap();
+            assert_eq!(page.total, 25, "the total counts all pages");
+            sizes.push(page.tasks.len());
+            seen.extend(page.tasks.into_iter().map(|task| String::from(task.id)));
+            let Some(next) = page.next else { break };
+            // As it comes back from a client.
+            query.after = Some(next.to_string().parse().unwrap());
+        }
+        assert_eq!(sizes, [10, 10, 5]);
+        let expected: Vec<String> = (0..25).rev().map(|number| format!("t-{number:02}")).collect();
+        assert_eq!(seen, expected);
+    }
+}
+
+async fn all_filters_apply_to_page_and_total(store: Store) {
+    let tasks = [
+        ("t-1", "c-1", TaskState::Working, at(10)),
+        ("t-2", "c-1", TaskState::Completed, at(20)),
+        ("t-3", "c-2", TaskState::Completed, at(30)),
+        ("t-4", "c-2", TaskState::Working, at(20)),
+        ("t-5", "c-1", TaskState::Completed, None),
+    ];
+    for (id, context, state, timestamp) in tasks {
+        let mut task = task(id, state, timestamp);
+        task.context_id = context.into();
+        store.create(&owner("ada"), &task).await.unwrap();
+    }
+    let context = |context: &str| TaskQuery { context: Some(context.into()), ..all() };
+    let state = |state| TaskQuery { state: Some(state), ..all() };
+    let after = |millis| TaskQuery { status_after: at(millis), ..all() };
+    let cases = [
+        (all(), vec!["t-3", "t-4", "t-2", "t-1", "t-5"]),
+        (context("c-1"), vec!["t-2", "t-1", "t-5"]),
+        (context("c-3"), vec![]),
+        // An empty context is one like others.
+        (context(""), vec![]),
+        (state(TaskState::Completed), vec!["t-3", "t-2", "t-5"]),
+        (state(TaskState::Unspecified), vec![]),
+        (after(20), vec!["t-3", "t-4", "t-2"]),
+        (after(21), vec!["t-3"]),
+        (TaskQuery { state: Some(TaskState::Completed), ..context("c-1") }, vec!["t-2", "t-5"]),
+        (TaskQuery { state: Some(TaskState::Completed), status_after: at(20), ..context("c-1") }, vec!["t-2"]),
+    ];
+    for (query, expected) in cases {
+        let page = store.list(&owner("ada"), &query).await.unwrap();
+        assert_eq!((ids(&page), page.total), (expected.clone(), expected.len() as u64), "{query:?}");
+        let first = store.list(&owner("ada"), &TaskQuery { limit: 1, ..query.clone() }).await.unwrap();
+        assert_eq!(first.total, expected.len() as u64, "{query:?}");
+    }
+}
+
+async fn an_owner_sees_only_what_is_theirs(store: Store) {
+    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    store.create(&owner("bob"), &working("t-2")).await.unwrap();
+    let mut globex = owner("ada");
+    globex.tenant = "globex".to_owned();
+    store.create(&globex, &working("t-3")).await.unwrap();
+    for (owner, expected) in [(owner("ada"), "t-1"), (owner("bob"), "t-2"), (globex, "t-3")] {
+        for query in [all(), TaskQuery { context: Some("c-1".into()), ..all() }] {
+            let page = store.list(&owner, &query).await.unwrap();
+            assert_eq!((ids(&page), page.total), (vec![expected], 1), "{owner:?}");
+        }
+    }
+    assert_eq!(store.list(&owner("eve"), &all()).await.unwrap(), TaskPage::default());
+}
+
+async fn a_page_says_whether_another_follows(store: Store) {
+    for id in ["t-1", "t-2"] {
+        store.create(&owner("ada"), &working(id)).await.unwrap();
+    }
+    let page = |limit| TaskQuery { limit, ..TaskQuery::default() };
+    assert!(store.list(&owner("ada"), &page(1)).await.unwrap().next.is_some());
+    assert!(store.list(&owner("ada"), &page(2)).await.unwrap().next.is_none());
+    let after_all = TaskQuery { after: Some(format!("{}.", i64::MIN).parse().unwrap()), ..all() };
+    let beyond = store.list(&owner("ada"), &after_all).await.unwrap();
+    assert_eq!((beyond.tasks.len(), beyond.total, beyond.next), (0, 2, None));
+}
+
+async fn a_change_shows_in_the_list(store: Store) {
+    let mut changed = working("t-1");
+    store.create(&owner("ada"), &changed).await.unwrap();
+    store.create(&owner("ada"), &task("t-2", TaskState::Working, at(1_500))).await.unwrap();
+    let event = change(&mut changed, TaskState::Completed, at(2_000));
+    store.append(&changed.id, 1, &event, &changed).await.unwrap();
+    let page = store.list(&owner("ada"), &all()).await.unwrap();
+    assert_eq!(ids(&page), ["t-1", "t-2"]);
+    assert_eq!((page.tasks[0].seq, page.tasks[0].decode().unwrap()), (2, changed));
+}

@@ -1,0 +1,45 @@
+//! One contract for all stores, and what is particular to each.
+
+// Lets the lints see helper functions, too, as test code.
+#![cfg(test)]
+
+/// Runs each case on a store of every kind.
+macro_rules! on_every_store {
+    ($($case:ident),+ $(,)?) => {
+        mod on_memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::fixture::on_memory(super::$case).await;
+            })+
+        }
+
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::fixture::on_sqlite(super::$case).await;
+            })+
+        }
+
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::fixture::on_postgres(super::$case).await;
+            })+
+        }
+    };
+}
+
+mod cluster;
+mod configs;
+mod crash;
+mod events;
+mod fixture;
+mod json;
+mod keys;
+mod lists;
+mod memory;
+mod messages;
+mod postgres;
+mod recovery;
+mod retention;
+mod sqlite;

@@ -1,0 +1,104 @@
+//! What a sweep deletes and what stays.
+
+use std::time::Duration;
+
+use annex_protocol::{TaskPushNotificationConfig, TaskState, Timestamp};
+use annex_tasks::{MessageKey, Remembered, Retention, TaskQuery};
+
+use crate::fixture::{Store, at, change, owner, task, working};
+
+on_every_store! {
+    finished_tasks_go_when_they_are_old,
+    the_oldest_go_when_there_are_too_many,
+    tasks_that_are_not_finished_stay,
+    what_belongs_to_a_task_goes_with_it,
+    more_than_one_batch_goes,
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const ALL: Retention = Retention { age: Duration::MAX, count: u64::MAX };
+
+fn hours_ago(hours: i64) -> Option<Timestamp> {
+    at(Timestamp::now().as_millis() - hours * 3_600_000)
+}
+
+async fn ids(store: &Store) -> Vec<String> {
+    let query = TaskQuery { limit: 1_000, ..TaskQuery::default() };
+    let page = store.list(&owner("ada"), &query).await.unwrap();
+    page.tasks.into_iter().map(|task| task.id.into()).collect()
+}
+
+async fn finished_tasks_go_when_they_are_old(store: Store) {
+    for hours in [0, 1, 5, 9] {
+        let id = format!("t-{hours}");
+        store.create(&owner("ada"), &task(&id, TaskState::Completed, hours_ago(hours))).await.unwrap();
+    }
+    // When it finished is not known, so it counts as having done so when it was stored.
+    store.create(&owner("ada"), &task("t-none", TaskState::Failed, None)).await.unwrap();
+    assert_eq!(store.sweep(&ALL).await.unwrap(), 0);
+    assert_eq!(store.sweep(&Retention { age: 4 * HOUR, ..ALL }).await.unwrap(), 2);
+    assert_eq!(ids(&store).await, ["t-0", "t-1", "t-none"]);
+    assert_eq!(store.sweep(&Retention { age: 4 * HOUR, ..ALL }).await.unwrap(), 0);
+}
+
+async fn the_oldest_go_when_there_are_too_many(store: Store) {
+    for (principal, hours) in [("ada", 3), ("bob", 2), ("ada", 1), ("ada", 4)] {
+        let id = format!("t-{hours}");
+        store.create(&owner(principal), &task(&id, TaskState::Rejected, hours_ago(hours))).await.unwrap();
+    }
+    assert_eq!(store.sweep(&Retention { count: 2, ..ALL }).await.unwrap(), 2);
+    assert_eq!(ids(&store).await, ["t-1"]);
+    assert!(store.load(&owner("bob"), &"t-2".into()).await.unwrap().is_some());
+    assert_eq!(store.sweep(&Retention { count: 0, ..ALL }).await.unwrap(), 2);
+}
+
+async fn tasks_that_are_not_finished_stay(store: Store) {
+    for state in TaskState::ALL {
+        store.create(&owner("ada"), &task(state.name(), *state, at(1_000))).await.unwrap();
+    }
+    let finished = TaskState::ALL.iter().filter(|state| state.is_terminal()).count() as u64;
+    assert_eq!(store.sweep(&Retention { age: Duration::ZERO, count: 0 }).await.unwrap(), finished);
+    let states = TaskState::ALL.iter().filter(|state| !state.is_terminal());
+    let mut expected: Vec<&str> = states.map(|state| state.name()).collect();
+    expected.sort_unstable_by(|one, other| other.cmp(one));
+    assert_eq!(ids(&store).await, expected);
+}
+
+async fn what_belongs_to_a_task_goes_with_it(store: Store) {
+    let ada = owner("ada");
+    let message = |id: &str| MessageKey { context: "c-1".into(), message: id.into(), digest: [1; 32] };
+    let config = TaskPushNotificationConfig { id: Some("p-1".to_owned()), ..TaskPushNotificationConfig::default() };
+    for id in ["gone", "kept"] {
+        let mut task = working(id);
+        store.remember(&ada, &message(id), &task.id).await.unwrap();
+        store.create(&ada, &task).await.unwrap();
+        store.put_config(&task.id, &config).await.unwrap();
+        let finished = if id == "gone" { hours_ago(2) } else { hours_ago(0) };
+        let event = change(&mut task, TaskState::Completed, finished);
+        store.append(&task.id, 1, &event, &task).await.unwrap();
+    }
+    store.remember(&ada, &message("unclaimed"), &"never".into()).await.unwrap();
+    assert_eq!(store.sweep(&Retention { age: HOUR, ..ALL }).await.unwrap(), 1);
+
+    assert!(store.load(&ada, &"gone".into()).await.unwrap().is_none());
+    assert!(store.events_after(&"gone".into(), 0, 10).await.unwrap().is_empty());
+    assert!(store.config(&"gone".into(), "p-1").await.unwrap().is_none());
+    assert_eq!(store.events_after(&"kept".into(), 0, 10).await.unwrap().len(), 2);
+    assert!(store.config(&"kept".into(), "p-1").await.unwrap().is_some());
+    let again = |id: &'static str| {
+        let (store, ada) = (store.clone(), ada.clone());
+        async move { store.remember(&ada, &message(id), &"other".into()).await.unwrap() }
+    };
+    assert_eq!(again("gone").await, Remembered::New);
+    assert_eq!(again("kept").await, Remembered::Same("kept".into()));
+    assert_eq!(again("unclaimed").await, Remembered::Same("never".into()), "its task may still come");
+}
+
+async fn more_than_one_batch_goes(store: Store) {
+    for number in 0..250 {
+        let finished = task(&format!("t-{number:03}"), TaskState::Completed, at(number));
+        store.create(&owner("ada"), &finished).await.unwrap();
+    }
+    assert_eq!(store.sweep(&Retention { count: 3, ..ALL }).await.unwrap(), 247);
+    assert_eq!(ids(&store).await, ["t-249", "t-248", "t-247"]);
+}

@@ -1,0 +1,135 @@
+//! What is particular to SQLite: the file.
+
+use std::path::Path;
+
+use annex_protocol::{TaskPushNotificationConfig, TaskState};
+use annex_tasks::{MessageKey, Remembered, SqliteTaskStore, StoreError, TaskStore};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
+
+use crate::fixture::{at, change, numbers, owner, working};
+
+async fn execute(file: &Path, sql: &'static str) {
+    let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+    sqlx::query(sql).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn everything_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    let mut task = working("t-1");
+    let config = TaskPushNotificationConfig { id: Some("p-1".to_owned()), ..TaskPushNotificationConfig::default() };
+    let message = MessageKey { context: "c-1".into(), message: "m-1".into(), digest: [1; 32] };
+    {
+        let store = SqliteTaskStore::open(&file).await.unwrap();
+        store.create(&owner("ada"), &task).await.unwrap();
+        let event = change(&mut task, TaskState::InputRequired, at(2_000));
+        store.append(&task.id, 1, &event, &task).await.unwrap();
+        store.put_config(&task.id, &config).await.unwrap();
+        store.remember(&owner("ada"), &message, &task.id).await.unwrap();
+        store.close().await;
+    }
+    let store = SqliteTaskStore::open(&file).await.unwrap();
+    let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
+    assert_eq!((stored.seq, stored.decode().unwrap()), (2, task.clone()));
+    assert_eq!(numbers(&store.events_after(&task.id, 0, 10).await.unwrap()), [1, 2]);
+    assert_eq!(store.configs(&task.id, "", 10).await.unwrap().configs, [config]);
+    let again = store.remember(&owner("ada"), &message, &"t-2".into()).await.unwrap();
+    assert_eq!(again, Remembered::Same(task.id.clone()));
+}
+
+#[tokio::test]
+async fn a_task_does_not_change_when_its_event_cannot_be_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    let store = SqliteTaskStore::open(&file).await.unwrap();
+    let mut task = working("t-1");
+    store.create(&owner("ada"), &task).await.unwrap();
+    execute(&file, "INSERT INTO task_event (task_id, seq, kind, json) VALUES ('t-1', 2, 'stream', '{}')").await;
+
+    let before = task.clone();
+    let event = change(&mut task, TaskState::Completed, at(2_000));
+    let failed = store.append(&task.id, 1, &event, &task).await.unwrap_err();
+    assert!(matches!(failed, StoreError::Database(_)), "{failed}");
+    let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
+    assert_eq!((stored.seq, stored.decode().unwrap()), (1, before));
+
+    execute(&file, "DELETE FROM task_event WHERE seq = 2").await;
+    assert_eq!(store.append(&task.id, 1, &event, &task).await.unwrap(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_stores_on_one_file_do_not_interleave() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    let task = working("t-1");
+    let first = SqliteTaskStore::open(&file).await.unwrap();
+    first.create(&owner("ada"), &task).await.unwrap();
+    let second = SqliteTaskStore::open(&file).await.unwrap();
+    let write = async |store: &SqliteTaskStore| {
+        let mut task = task.clone();
+        let event = change(&mut task, TaskState::Working, at(2_000));
+        let mut expected = 1;
+        for _ in 0..50 {
+            while let Err(error) = store.append(&task.id, expected, &event, &task).await {
+                let StoreError::Stale { found, .. } = error else { panic!("{error}") };
+                expected = found;
+            }
+        }
+    };
+    tokio::join!(write(&first), write(&second));
+    let events = first.events_after(&task.id, 0, 1_000).await.unwrap();
+    assert_eq!(numbers(&events), (1..=101).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_be_read_does_not_stop_recovery() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    let store = SqliteTaskStore::open(&file).await.unwrap();
+    for id in ["t-1", "t-2", "t-3"] {
+        store.create(&owner("ada"), &working(id)).await.unwrap();
+    }
+    execute(&file, "UPDATE task SET json = '{' WHERE id = 't-2'").await;
+    let recovered = store.recover("the server was restarted").await.unwrap();
+    assert_eq!(recovered, ["t-1".into(), "t-3".into()]);
+    let broken = store.load(&owner("ada"), &"t-2".into()).await.unwrap().unwrap();
+    assert!(matches!(broken.decode(), Err(StoreError::Unreadable { .. })));
+}
+
+#[tokio::test]
+async fn a_file_of_a_later_version_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    SqliteTaskStore::open(&file).await.unwrap().close().await;
+    let later = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+        VALUES (1000, 'later', TRUE, x'00', 0)";
+    execute(&file, later).await;
+    let refused = SqliteTaskStore::open(&file).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Migration(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_created_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = SqliteTaskStore::open(&folder.path().join("missing").join("tasks.db")).await.unwrap_err();
+    assert!(matches!(refused, StoreError::File { .. }) && refused.to_string().contains("tasks.db"), "{refused}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_of_the_file_can_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteTaskStore::open(&folder.path().join("tasks.db")).await.unwrap();
+    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o077, 0, "{file:?}");
+        names.push(file.file_name().into_string().unwrap());
+    }
+    assert!(names.contains(&"tasks.db-wal".to_owned()), "{names:?}");
+}
