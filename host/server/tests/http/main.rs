@@ -14,6 +14,7 @@ mod rest;
 mod state;
 mod streams;
 mod tasks;
+mod v0_3;
 
 use annex_test_support::TestServer;
 

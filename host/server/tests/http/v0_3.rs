@@ -1,0 +1,130 @@
+//! Clients of A2A 0.3, when the config lets them in.
+
+use annex_test_support::{STATE_INJECTION, STATE_KEY, TestServer};
+use serde_json::{Value, json};
+
+use crate::{ADA, QUESTION, agent};
+
+async fn older() -> TestServer {
+    agent("Say something.", "[server]\na2a_0_3 = true").await
+}
+
+fn message(text: &str) -> Value {
+    json!({"kind": "message", "messageId": uuid::Uuid::new_v4().to_string(), "role": "user",
+           "parts": [{"kind": "text", "text": text}]})
+}
+
+async fn post(server: &TestServer, path: &str, headers: &[(&str, &str)], body: &Value) -> reqwest::Response {
+    let mut request = server.client().post(format!("{}{path}", server.url())).json(body);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.send().await.expect("an answer")
+}
+
+async fn call(server: &TestServer, headers: &[(&str, &str)], method: &str, params: Value) -> Value {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    post(server, "/a2a/jsonrpc", headers, &body).await.json().await.expect("JSON")
+}
+
+fn events(text: &str) -> Vec<Value> {
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).expect("JSON")).collect()
+}
+
+#[tokio::test]
+async fn old_methods_are_unknown_unless_the_config_says_otherwise() {
+    let server = agent("Say something.", "").await;
+    let answer = call(&server, &[("a2a-version", "1.0")], "message/send", json!({"message": message("prompt")})).await;
+    assert_eq!(answer["error"]["code"], -32_601);
+    let card: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
+    assert!(card.get("protocolVersion").is_none() && card.get("url").is_none(), "{card}");
+}
+
+#[tokio::test]
+async fn a_message_a_task_and_its_errors_have_the_old_shapes() {
+    let server = older().await;
+    let sent = call(&server, &[], "message/send", json!({"message": message("prompt")})).await;
+    let task = &sent["result"];
+    assert_eq!((&task["kind"], &task["status"]["state"]), (&json!("task"), &json!("completed")));
+    assert_eq!(task["artifacts"][0]["parts"][0], json!({"kind": "text", "text": "Say something."}));
+    let read = call(&server, &[("a2a-version", "0.3")], "tasks/get", json!({"id": task["id"]})).await;
+    assert_eq!(&read["result"], task);
+    let cancel = call(&server, &[], "tasks/cancel", json!({"id": task["id"]})).await;
+    assert_eq!(cancel["error"]["code"], -32_002);
+    let unknown = call(&server, &[], "tasks/get", json!({"id": "nobody"})).await;
+    assert_eq!(unknown["error"]["code"], -32_001);
+    let invalid = call(&server, &[], "message/send", json!({"message": {"kind": "message"}})).await;
+    assert_eq!(invalid["error"]["code"], -32_602);
+    let version = call(&server, &[("a2a-version", "9.9")], "tasks/get", json!({"id": "nobody"})).await;
+    assert_eq!(version["error"]["code"], -32_603);
+    // The new version goes on beside it.
+    assert_eq!(server.say("prompt").send().await.expect("a reply").answer(), "Say something.");
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_final_event() {
+    let server = older().await;
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": message("prompt")}});
+    let response = post(&server, "/a2a/jsonrpc", &[], &body).await;
+    let events = events(&response.text().await.expect("events"));
+    let kinds: Vec<&str> = events.iter().map(|event| event["result"]["kind"].as_str().expect("a kind")).collect();
+    assert_eq!(kinds, ["task", "status-update", "artifact-update", "status-update"]);
+    assert_eq!(events[3]["result"]["final"], true);
+    assert_eq!(events[1]["result"]["final"], false);
+}
+
+#[tokio::test]
+async fn extensions_work_under_the_old_header() {
+    let config = include_str!("../../../../examples/specialist/annex.toml");
+    let config = config.replace("[server]", "[server]\na2a_0_3 = true");
+    let server = TestServer::start(&config).await.expect("the specialist starts");
+    let naive = call(&server, &[], "message/send", json!({"message": message(QUESTION)})).await;
+    assert_eq!(naive["error"]["code"], -32_603);
+    assert!(naive["error"]["message"].as_str().expect("a text").contains(STATE_INJECTION), "{naive}");
+    let mut message = message(QUESTION);
+    message["metadata"] = json!({STATE_KEY: serde_json::from_str::<Value>(ADA).expect("JSON")});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}});
+    for header in ["x-a2a-extensions", "a2a-extensions"] {
+        let mut body = body.clone();
+        body["params"]["message"]["messageId"] = json!(header);
+        let response = post(&server, "/a2a/jsonrpc", &[(header, STATE_INJECTION)], &body).await;
+        assert_eq!(response.headers()["x-a2a-extensions"], STATE_INJECTION);
+        let answer: Value = response.json().await.expect("JSON");
+        let artifact = &answer["result"]["artifacts"][0];
+        assert!(artifact["parts"][0]["text"].as_str().expect("a text").contains("ada@example.com"), "{answer}");
+        assert_eq!(artifact["metadata"][STATE_KEY]["user_info"]["name"], "Ada");
+    }
+}
+
+#[tokio::test]
+async fn the_card_has_the_fields_of_both_versions() {
+    let server = older().await;
+    let card: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
+    assert_eq!((&card["protocolVersion"], &card["preferredTransport"]), (&json!("0.3.0"), &json!("JSONRPC")));
+    assert!(card["url"].as_str().expect("a URL").ends_with("/a2a/jsonrpc"));
+    assert_eq!(card["supportedInterfaces"][0]["protocolVersion"], "1.0");
+    let own: Value = server.get("/a2a/rest/v1/card").await.expect("a card").json().await.expect("JSON");
+    assert_eq!((&own["protocolVersion"], own.get("supportedInterfaces")), (&json!("0.3.0"), None));
+}
+
+#[tokio::test]
+async fn the_old_rest_paths_speak_proto_json() {
+    let server = older().await;
+    let message = json!({"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "prompt"}]},
+                         "configuration": {"blocking": true}});
+    let sent = post(&server, "/a2a/rest/v1/message:send", &[], &message).await;
+    let sent: Value = sent.json().await.expect("JSON");
+    let task = &sent["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "Say something.");
+    let path = format!("/a2a/rest/v1/tasks/{}?historyLength=1", task["id"].as_str().expect("an id"));
+    let read: Value = server.get(&path).await.expect("a task").json().await.expect("JSON");
+    assert_eq!(read["id"], task["id"]);
+    let unknown = server.get("/a2a/rest/v1/tasks/nobody").await.expect("an answer");
+    assert_eq!(unknown.status(), 404);
+    let streamed = post(&server, "/a2a/rest/v1/message:stream", &[], &message).await;
+    let events = events(&streamed.text().await.expect("events"));
+    assert_eq!(events.len(), 4);
+    assert!(events[3]["statusUpdate"]["final"].as_bool().expect("a flag"));
+}
