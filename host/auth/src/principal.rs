@@ -2,7 +2,6 @@
 
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Principal {
     /// Unique over all configured schemes: the configured name for an API key, `<issuer>#<claim>` for a token. Names
     /// of API keys and issuers hold no `#`, so that one cannot pass for the other.
