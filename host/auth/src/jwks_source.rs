@@ -94,8 +94,8 @@ impl RemoteJwks {
         let known = state.find(kid, algorithm);
         let stale = state.fetched_at.is_none_or(|at| at.elapsed() >= MAX_AGE);
         if let Some(key) = known {
-            // An old key does not wait behind somebody else's fetch.
-            if !stale || !state.may_fetch() || self.fetching.try_lock().is_err() {
+            // An old key does not wait behind a fetch that somebody else started.
+            if !stale || !state.may_fetch() {
                 return Ok(key);
             }
         }

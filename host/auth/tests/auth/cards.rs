@@ -171,11 +171,10 @@ fn every_change_of_a_signature_is_noticed() {
     check_refused("symmetric", with_header(json!({"alg": "HS256", "kid": "ed25519"})));
     check_refused("other algorithm", with_header(json!({"alg": "ES256", "kid": "ed25519"})));
     check_refused("no kid", with_header(json!({"alg": "EdDSA"})));
-    check_refused("long", with_header(json!({"alg": "EdDSA", "kid": "ed25519", "x": "a".repeat(5000)})));
 }
 
 #[test]
-fn critical_headers_and_unprotected_ones_do_not_count() {
+fn critical_long_and_unprotected_headers_do_not_count() {
     let payload = serde_json_canonicalizer::to_string(&serde_json::to_value(card()).unwrap()).unwrap();
     let sign = |header: Value| {
         let token = crate::support::token::signed_text("p256", &header.to_string(), &payload);
@@ -191,6 +190,7 @@ fn critical_headers_and_unprotected_ones_do_not_count() {
         json!({"alg": "ES256", "kid": "p256", "crit": ["exp"], "exp": 1}),
         json!({"alg": "ES256"}),
         json!({"kid": "p256"}),
+        json!({"alg": "ES256", "kid": "p256", "x": "a".repeat(4096)}),
     ] {
         assert!(matches!(verify(&sign(header), &key_set()), Err(VerifyError::UnknownKey)));
     }

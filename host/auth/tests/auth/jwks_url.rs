@@ -186,6 +186,17 @@ async fn a_known_key_does_not_wait_for_a_fetch_on_behalf_of_others() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_too_long_is_not_used() {
+    let Answer::Keys(jwks) = keys(&["p256"]) else { panic!("keys") };
+    let server = JwksServer::start(Answer::Keys(jwks.clone() + &" ".repeat(256 * 1024))).await;
+    let authenticator = for_server(&server);
+    assert_eq!(authenticate_token(&authenticator, &token(&json!({}))).await, Err(AuthError::Unavailable));
+    server.answer_with(Answer::Keys(jwks.clone() + &" ".repeat(256 * 1024 - jwks.len())));
+    pass(PAUSE).await;
+    assert!(authenticate_token(&authenticator, &token(&json!({}))).await.is_ok());
+}
+
+#[tokio::test]
 async fn redirects_are_not_followed() {
     let target = JwksServer::start(keys(&["p256"])).await;
     let head: &'static str = format!("302 Found\r\nlocation: {}", target.url).leak();

@@ -73,6 +73,14 @@ fn numbers_come_out_as_in_rfc_8785_appendix_b() {
 }
 
 #[test]
+fn decimals_are_the_double_nearest_to_them() {
+    for number in ["31.245270191439438", "122.41629403378658", "2.2250738585072014e-308", "0.30000000000000004"] {
+        let json = format!(r#"{{"n":{number}}}"#);
+        assert_eq!(canonical(&json).unwrap(), json);
+    }
+}
+
+#[test]
 fn the_example_of_the_specification_comes_out_as_printed_there() {
     let input = r#"{
         "name": "Example Agent", "description": "",
