@@ -83,7 +83,7 @@ fn read_number(text: &str) -> Result<Value, CanonicalError> {
     if is_integer && !digits.parse::<u64>().is_ok_and(|integer| integer <= MAX_SAFE_INTEGER) {
         return Err(CanonicalError::Integer(shortened(text)));
     }
-    // The standard library rounds correctly; serde_json does without its feature float_roundtrip not always.
+    // The standard library always rounds correctly, serde_json only with its feature float_roundtrip.
     let double = text.parse::<f64>().ok().and_then(Number::from_f64);
     double.map(Value::Number).ok_or_else(|| CanonicalError::Number(shortened(text)))
 }
