@@ -1,0 +1,124 @@
+//! API keys: their digests, never the keys.
+
+use std::env::VarError;
+use std::path::Path;
+
+use annex_protocol::Secret;
+use http::HeaderName;
+use http::header::AUTHORIZATION;
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use subtle::ConstantTimeEq;
+
+use crate::config::{ApiKeyConfig, ApiKeyHeaderConfig};
+use crate::error::VariableError;
+use crate::{ConfigError, principal};
+
+const MIN_KEY_BYTES: usize = 16;
+const MAX_KEY_BYTES: usize = 1024;
+
+type Digest = [u8; SHA256_OUTPUT_LEN];
+
+pub(crate) struct ApiKeys {
+    pub(crate) header: HeaderName,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    principal: String,
+    digest: Digest,
+}
+
+impl ApiKeys {
+    /// Reads all keys. `configs` has at least one entry.
+    pub(crate) fn load(configs: &[ApiKeyConfig], header: &ApiKeyHeaderConfig) -> Result<Self, ConfigError> {
+        let mut entries: Vec<Entry> = Vec::with_capacity(configs.len());
+        for config in configs {
+            let entry = Entry::load(config)?;
+            if entries.iter().any(|other| other.digest == entry.digest) {
+                return Err(ConfigError::DuplicateKey { principal: entry.principal });
+            }
+            entries.push(entry);
+        }
+        Ok(Self { header: header_name(&header.name)?, entries })
+    }
+
+    /// Whose key this is. Takes the same time for every key that is wrong, and looks at all entries for one that is
+    /// right, so that the time says nothing about the keys.
+    pub(crate) fn principal_of(&self, key: &[u8]) -> Option<&str> {
+        if key.len() > MAX_KEY_BYTES {
+            return None;
+        }
+        let presented = sha256(key);
+        self.entries.iter().fold(None, |found, entry| {
+            if bool::from(entry.digest.ct_eq(&presented)) { Some(entry.principal.as_str()) } else { found }
+        })
+    }
+}
+
+impl Entry {
+    fn load(config: &ApiKeyConfig) -> Result<Self, ConfigError> {
+        let principal = config.principal.clone();
+        if !principal::is_name(&principal) || principal.contains('#') {
+            return Err(ConfigError::Principal { principal });
+        }
+        let digest = match (&config.key_env, &config.key_file, &config.key_sha256) {
+            (Some(variable), None, None) => digest_of(&principal, &from_environment(&principal, variable)?)?,
+            (None, Some(path), None) => digest_of(&principal, &from_file(path)?)?,
+            (None, None, Some(hex)) => {
+                digest_from_hex(hex).ok_or_else(|| ConfigError::KeyDigest { principal: principal.clone() })?
+            }
+            _ => return Err(ConfigError::KeySource { principal }),
+        };
+        Ok(Self { principal, digest })
+    }
+}
+
+fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
+    let header = HeaderName::try_from(name).ok().filter(|header| header != AUTHORIZATION);
+    header.ok_or_else(|| ConfigError::HeaderName { name: name.to_owned() })
+}
+
+fn from_environment(principal: &str, variable: &str) -> Result<Secret, ConfigError> {
+    std::env::var(variable).map(Secret::new).map_err(|error| ConfigError::KeyVariable {
+        principal: principal.to_owned(),
+        variable: variable.to_owned(),
+        source: match error {
+            VarError::NotPresent => VariableError::Absent,
+            VarError::NotUnicode(_) => VariableError::NotUnicode,
+        },
+    })
+}
+
+fn from_file(path: &Path) -> Result<Secret, ConfigError> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
+    Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
+}
+
+fn digest_of(principal: &str, key: &Secret) -> Result<Digest, ConfigError> {
+    let key = key.expose().as_bytes();
+    let (minimum, maximum) = (MIN_KEY_BYTES, MAX_KEY_BYTES);
+    if !(minimum..=maximum).contains(&key.len()) {
+        return Err(ConfigError::KeyLength { principal: principal.to_owned(), minimum, maximum });
+    }
+    Ok(sha256(key))
+}
+
+fn sha256(bytes: &[u8]) -> Digest {
+    let mut array = [0; SHA256_OUTPUT_LEN];
+    array.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    array
+}
+
+fn digest_from_hex(hex: &str) -> Option<Digest> {
+    let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let mut array = [0; SHA256_OUTPUT_LEN];
+    let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
+    if pairs.len() != array.len() || !rest.is_empty() {
+        return None;
+    }
+    for (byte, [high, low]) in array.iter_mut().zip(pairs) {
+        *byte = nibble(*high)? << 4 | nibble(*low)?;
+    }
+    Some(array)
+}

@@ -1,0 +1,145 @@
+//! From the headers of a request to its principal.
+
+use std::fmt;
+
+use annex_protocol::{ApiKeySecurityScheme, HttpAuthSecurityScheme, SecurityRequirement, SecurityScheme, StringList};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use indexmap::IndexMap;
+
+use crate::api_key::ApiKeys;
+use crate::jwt::{JwtVerifier, Refused};
+use crate::{AuthConfig, AuthError, ConfigError, Principal};
+
+/// The name of the API key scheme in the Agent Card.
+pub const API_KEY_SCHEME: &str = "apiKey";
+/// The name of the token scheme in the Agent Card.
+pub const JWT_SCHEME: &str = "jwt";
+
+/// Tells who calls. Made once at start; requests share it.
+pub struct Authenticator {
+    api_keys: Option<ApiKeys>,
+    jwt: Option<JwtVerifier>,
+}
+
+/// What the Agent Card says about authentication (specification section 4.5).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SecurityDeclaration {
+    /// The value of `securitySchemes`.
+    pub schemes: IndexMap<String, SecurityScheme>,
+    /// The value of `securityRequirements`: one entry for each scheme, because any one suffices.
+    pub requirements: Vec<SecurityRequirement>,
+}
+
+impl Authenticator {
+    /// Reads keys from the environment and from files. A JWKS URL is not asked before the first token comes, so that
+    /// a server can start while the issuer is down.
+    ///
+    /// # Errors
+    /// When the configuration cannot work.
+    pub fn new(config: &AuthConfig) -> Result<Self, ConfigError> {
+        let api_keys = match config.api_key.as_slice() {
+            [] => None,
+            keys => Some(ApiKeys::load(keys, &config.api_key_header)?),
+        };
+        let jwt = config.jwt.as_ref().map(JwtVerifier::load).transpose()?;
+        if api_keys.is_none() && jwt.is_none() {
+            return Err(ConfigError::NoScheme);
+        }
+        Ok(Self { api_keys, jwt })
+    }
+
+    /// Who sent a request with these headers, or these gRPC metadata.
+    ///
+    /// A request has one credential: with two, or with one header twice, it would be open whose request it is, so that
+    /// counts as invalid. `Authorization` with another scheme than `Bearer` counts as absent. Asks the issuer of a
+    /// token for its keys when they are not known or ten minutes old, twice a minute at most, and waits up to five
+    /// seconds for the answer.
+    ///
+    /// # Errors
+    /// [`AuthError::Missing`] and [`AuthError::Invalid`] are the caller's fault, [`AuthError::Unavailable`] is the
+    /// issuer's.
+    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
+        let key = match &self.api_keys {
+            Some(keys) => only(headers, &keys.header).map_err(|Repeated| self.invalid())?.map(|value| (keys, value)),
+            None => None,
+        };
+        let token = match &self.jwt {
+            Some(jwt) => self.bearer_token(headers)?.map(|token| (jwt, token)),
+            None => None,
+        };
+        match (key, token) {
+            (None, None) => Err(AuthError::Missing { challenge: self.challenge(r#"Bearer realm="annex""#) }),
+            (Some(_), Some(_)) => Err(self.invalid()),
+            (Some((keys, value)), None) => {
+                let id = keys.principal_of(value.as_bytes()).ok_or_else(|| self.invalid())?.to_owned();
+                Ok(Principal { id, scheme: API_KEY_SCHEME, scopes: Vec::new() })
+            }
+            (None, Some((jwt, token))) => jwt.principal_of(token).await.map_err(|refused| match refused {
+                Refused::Invalid => self.invalid(),
+                Refused::Unavailable => AuthError::Unavailable,
+            }),
+        }
+    }
+
+    /// What belongs into the Agent Card.
+    pub fn security_schemes(&self) -> SecurityDeclaration {
+        let api_key = self.api_keys.as_ref().map(|keys| {
+            let (location, name) = ("header".to_owned(), keys.header.to_string());
+            (API_KEY_SCHEME, SecurityScheme::ApiKey(ApiKeySecurityScheme { description: None, location, name }))
+        });
+        let jwt = self.jwt.as_ref().map(|_| {
+            let (scheme, bearer_format) = ("Bearer".to_owned(), Some("JWT".to_owned()));
+            let http = HttpAuthSecurityScheme { description: None, scheme, bearer_format };
+            (JWT_SCHEME, SecurityScheme::HttpAuth(http))
+        });
+        let mut declaration = SecurityDeclaration::default();
+        for (name, scheme) in api_key.into_iter().chain(jwt) {
+            let schemes = IndexMap::from([(name.to_owned(), StringList::default())]);
+            declaration.requirements.push(SecurityRequirement { schemes });
+            declaration.schemes.insert(name.to_owned(), scheme);
+        }
+        declaration
+    }
+
+    fn bearer_token<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a str>, AuthError> {
+        let Some(value) = only(headers, &AUTHORIZATION).map_err(|Repeated| self.invalid())? else { return Ok(None) };
+        let (scheme, token) = value.as_bytes().split_at(value.len().min("Bearer ".len()));
+        if !scheme.eq_ignore_ascii_case(b"Bearer ") && !value.as_bytes().eq_ignore_ascii_case(b"Bearer") {
+            return Ok(None);
+        }
+        std::str::from_utf8(token).map(|token| Some(token.trim_matches(' '))).map_err(|_| self.invalid())
+    }
+
+    fn invalid(&self) -> AuthError {
+        AuthError::Invalid { challenge: self.challenge(r#"Bearer realm="annex", error="invalid_token""#) }
+    }
+
+    /// Names all configured schemes (RFC 9110 section 11.6.1). There is no registered one for API keys.
+    fn challenge(&self, bearer: &'static str) -> HeaderValue {
+        let api_key = r#"ApiKey realm="annex""#;
+        let both = || format!("{bearer}, {api_key}");
+        match (&self.jwt, &self.api_keys) {
+            (Some(_), Some(_)) => HeaderValue::try_from(both()).unwrap_or(HeaderValue::from_static("Bearer")),
+            (Some(_), None) => HeaderValue::from_static(bearer),
+            (None, _) => HeaderValue::from_static(api_key),
+        }
+    }
+}
+
+/// Keys and their digests stay out of logs.
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Authenticator").finish_non_exhaustive()
+    }
+}
+
+struct Repeated;
+
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Repeated> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(Repeated),
+    }
+}

@@ -1,0 +1,174 @@
+//! What can go wrong: at start for the operator, at a request for the caller.
+
+use std::path::PathBuf;
+
+use http::HeaderValue;
+
+use crate::Algorithm;
+
+/// Why a request has no principal.
+///
+/// What was wrong with a credential is not part of it, because it goes to whoever sent that credential.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthError {
+    /// No credentials: HTTP 401, gRPC UNAUTHENTICATED.
+    #[error("credentials are required")]
+    Missing {
+        /// The value of `WWW-Authenticate`.
+        challenge: HeaderValue,
+    },
+    /// Credentials that let nobody in: HTTP 401, gRPC UNAUTHENTICATED.
+    #[error("the credentials are not valid")]
+    Invalid {
+        /// The value of `WWW-Authenticate`.
+        challenge: HeaderValue,
+    },
+    /// The keys of the token's issuer cannot be had at the moment: HTTP 503, gRPC UNAVAILABLE.
+    #[error("the identity provider is unavailable")]
+    Unavailable,
+}
+
+impl AuthError {
+    /// The value of the header `WWW-Authenticate` (RFC 9110 section 11.6.1, RFC 6750 section 3) of an answer with
+    /// status 401.
+    pub fn www_authenticate(&self) -> Option<&HeaderValue> {
+        match self {
+            Self::Missing { challenge } | Self::Invalid { challenge } => Some(challenge),
+            Self::Unavailable => None,
+        }
+    }
+}
+
+/// Why a configuration is refused at start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Neither API keys nor tokens are configured: nobody could ever call.
+    #[error("no authentication scheme is configured")]
+    NoScheme,
+    /// The name of a principal is empty, too long, or has `#` or control characters in it.
+    #[error("principal {principal:?} must be 1 to 255 bytes without `#` and control characters")]
+    Principal {
+        /// The offending name.
+        principal: String,
+    },
+    /// The key of an API key is in no place or in several.
+    #[error("api key of {principal}: exactly one of key_env, key_file and key_sha256 is required")]
+    KeySource {
+        /// Whose key.
+        principal: String,
+    },
+    /// An environment variable with a key cannot be read.
+    #[error("api key of {principal}: environment variable {variable}")]
+    KeyVariable {
+        /// Whose key.
+        principal: String,
+        /// The name of the variable.
+        variable: String,
+        /// Whether it is absent or not Unicode; the value is not part of it.
+        #[source]
+        source: VariableError,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A key is so short that it can be guessed, or longer than any key that is looked at.
+    #[error("api key of {principal} must have {minimum} to {maximum} bytes")]
+    KeyLength {
+        /// Whose key.
+        principal: String,
+        /// The fewest bytes.
+        minimum: usize,
+        /// The most bytes.
+        maximum: usize,
+    },
+    /// A digest is not 64 hexadecimal digits.
+    #[error("api key of {principal}: key_sha256 must be 64 hexadecimal digits")]
+    KeyDigest {
+        /// Whose key.
+        principal: String,
+    },
+    /// Two entries have the same key.
+    #[error("api key of {principal} is configured twice")]
+    DuplicateKey {
+        /// Whose key, by the later entry.
+        principal: String,
+    },
+    /// The header for API keys has no valid name, or the one that tokens use.
+    #[error("{name:?} cannot be the header of API keys")]
+    HeaderName {
+        /// The offending name.
+        name: String,
+    },
+    /// A field of `[auth.jwt]` has a value that cannot work.
+    #[error("auth.jwt.{field} {problem}")]
+    Jwt {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The issuer's keys in a file cannot be used.
+    #[error("unusable keys in {}", path.display())]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: KeyError,
+    },
+    /// The HTTP client for the issuer's keys cannot be set up.
+    #[error("cannot set up the HTTP client")]
+    HttpClient(#[source] reqwest::Error),
+}
+
+/// Why an environment variable has no usable value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VariableError {
+    /// It is not set.
+    #[error("not set")]
+    Absent,
+    /// It is not Unicode.
+    #[error("not Unicode")]
+    NotUnicode,
+}
+
+/// Why a key or a set of keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Not a JSON Web Key Set.
+    #[error("not a JSON Web Key Set")]
+    NotAKeySet(#[source] serde_json::Error),
+    /// A key set without a key of a supported type.
+    #[error("no key of a supported type")]
+    NoUsableKey,
+    /// Not the PEM form that is asked for.
+    #[error("not a PEM block `{expected}`; `openssl {command}` makes one")]
+    NotPem {
+        /// The label of the block.
+        expected: &'static str,
+        /// The openssl command that converts other forms.
+        command: &'static str,
+    },
+    /// Neither Ed25519 nor P-256 nor RSA of 2048 to 4096 bits (8192 bits for public keys), or damaged.
+    #[error("not a supported Ed25519, P-256 or RSA key")]
+    UnsupportedKey,
+    /// The key is for another algorithm than the one that was asked for.
+    #[error("the key is for {actual}, not for {asked}")]
+    OtherAlgorithm {
+        /// What the key is for.
+        actual: Algorithm,
+        /// What was asked for.
+        asked: Algorithm,
+    },
+    /// A key id is empty.
+    #[error("the key id is empty")]
+    EmptyKid,
+}

@@ -1,0 +1,195 @@
+//! Where the keys of an issuer come from: a file that was read at start, or a URL that is asked when it has to be.
+
+use std::error::Error;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use reqwest::header::ACCEPT;
+use reqwest::{Client, StatusCode, Url, redirect};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::{Algorithm, ConfigError, Jwks, KeyError, jwks::PublicKey};
+
+/// The provider is asked at most once in this time, whatever tokens say and whether it answered or not.
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
+/// A set this old is fetched again before it is used, so that keys that the issuer takes back stop to work.
+const MAX_AGE: Duration = Duration::from_secs(600);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_BODY_BYTES: usize = 256 * 1024;
+
+/// Why there is no key for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoKey {
+    /// The issuer does not have it.
+    Unknown,
+    /// The issuer could not be asked.
+    Unavailable,
+}
+
+pub(crate) enum JwksSource {
+    File(Jwks),
+    Url(Arc<RemoteJwks>),
+}
+
+impl JwksSource {
+    /// The key that a token names, or the only one when it names none.
+    pub(crate) async fn key(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<PublicKey, NoKey> {
+        match self {
+            Self::File(jwks) => find(jwks, kid, algorithm).ok_or(NoKey::Unknown),
+            Self::Url(remote) => remote.key(kid, algorithm).await,
+        }
+    }
+}
+
+fn find(jwks: &Jwks, kid: Option<&str>, algorithm: Algorithm) -> Option<PublicKey> {
+    match kid {
+        Some(kid) => jwks.named(kid, algorithm).cloned(),
+        None => jwks.only(algorithm).cloned(),
+    }
+}
+
+/// The keys behind a URL. The last good set stays in use while the provider is down.
+pub(crate) struct RemoteJwks {
+    url: Url,
+    client: Client,
+    state: RwLock<State>,
+    /// Held during a fetch, so that there is one at a time.
+    fetching: Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    jwks: Option<Arc<Jwks>>,
+    fetched_at: Option<Instant>,
+    attempted_at: Option<Instant>,
+    last_attempt_failed: bool,
+}
+
+impl RemoteJwks {
+    pub(crate) fn new(url: &str) -> Result<Arc<Self>, ConfigError> {
+        let url = Url::parse(url).map_err(|_| ConfigError::Jwt { field: "jwks_url", problem: "is not a URL" })?;
+        let local = is_on_this_machine(&url);
+        if url.scheme() != "https" && !(url.scheme() == "http" && local) {
+            return Err(ConfigError::Jwt { field: "jwks_url", problem: "must be https, or http on this machine" });
+        }
+        // Fails when the process has a provider already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(FETCH_TIMEOUT)
+            // A redirect could lead to plain HTTP or into the local network.
+            .redirect(redirect::Policy::none());
+        if local {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(ConfigError::HttpClient)?;
+        Ok(Arc::new(Self { url, client, state: RwLock::default(), fetching: Mutex::default() }))
+    }
+
+    async fn key(self: &Arc<Self>, kid: Option<&str>, algorithm: Algorithm) -> Result<PublicKey, NoKey> {
+        let state = self.state();
+        let known = state.find(kid, algorithm);
+        let stale = state.fetched_at.is_none_or(|at| at.elapsed() >= MAX_AGE);
+        if let Some(key) = known {
+            // An old key does not wait behind a fetch that somebody else started.
+            if !stale || !state.may_fetch() {
+                return Ok(key);
+            }
+        }
+        if state.may_fetch() || self.fetching.try_lock().is_err() {
+            // A task of its own: a caller that hangs up must not take the fetch with it and leave the pause behind.
+            let remote = Arc::clone(self);
+            let _ = tokio::spawn(async move { remote.refresh().await }).await;
+        }
+        let state = self.state();
+        let missing =
+            if state.jwks.is_none() || state.last_attempt_failed { NoKey::Unavailable } else { NoKey::Unknown };
+        state.find(kid, algorithm).ok_or(missing)
+    }
+
+    /// Fetches the set unless that was tried a moment ago, maybe while this call was waiting for its turn.
+    async fn refresh(&self) {
+        let _turn = self.fetching.lock().await;
+        if !self.state().may_fetch() {
+            return;
+        }
+        self.update(|state| state.attempted_at = Some(Instant::now()));
+        match self.fetch().await {
+            Ok(jwks) => self.update(|state| {
+                state.jwks = Some(Arc::new(jwks));
+                state.fetched_at = Some(Instant::now());
+                state.last_attempt_failed = false;
+            }),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn Error, "the keys of the token issuer could not be fetched");
+                self.update(|state| state.last_attempt_failed = true);
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<Jwks, FetchError> {
+        let request = self.client.get(self.url.clone()).header(ACCEPT, "application/jwk-set+json, application/json");
+        let mut response = request.send().await.map_err(FetchError::http)?;
+        if response.status() != StatusCode::OK {
+            return Err(FetchError::Status(response.status()));
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(FetchError::http)? {
+            if body.len() + chunk.len() > MAX_BODY_BYTES {
+                return Err(FetchError::TooLarge);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let text = std::str::from_utf8(&body).map_err(FetchError::NotText)?;
+        Jwks::parse(text).map_err(FetchError::Keys)
+    }
+
+    fn state(&self) -> State {
+        // A panic cannot leave the state half written: every change is a few assignments.
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn update(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl State {
+    fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<PublicKey> {
+        self.jwks.as_deref().and_then(|jwks| find(jwks, kid, algorithm))
+    }
+
+    fn may_fetch(&self) -> bool {
+        self.attempted_at.is_none_or(|at| at.elapsed() >= MIN_REFRESH_INTERVAL)
+    }
+}
+
+fn is_on_this_machine(url: &Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[derive(Debug, thiserror::Error)]
+enum FetchError {
+    #[error("no answer")]
+    Http(#[source] reqwest::Error),
+    #[error("unexpected status {0}")]
+    Status(StatusCode),
+    #[error("the answer is longer than {MAX_BODY_BYTES} bytes")]
+    TooLarge,
+    #[error("the answer is not UTF-8")]
+    NotText(#[source] std::str::Utf8Error),
+    #[error("the answer is not a key set")]
+    Keys(#[source] KeyError),
+}
+
+impl FetchError {
+    /// Without the URL: it may hold a credential.
+    fn http(error: reqwest::Error) -> Self {
+        Self::Http(error.without_url())
+    }
+}

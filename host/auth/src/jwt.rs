@@ -1,0 +1,115 @@
+//! JSON Web Tokens (RFC 7519) as bearer tokens, checked as RFC 8725 advises.
+
+use annex_protocol::{Json, JsonObject};
+use jsonwebtoken::{Validation, decode, decode_header};
+
+use crate::config::JwtConfig;
+use crate::jwks_source::{JwksSource, NoKey, RemoteJwks};
+use crate::{Algorithm, ConfigError, JWT_SCHEME, Jwks, Principal, principal};
+
+/// Longer ones are refused before anything of them is read.
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
+const MAX_LEEWAY_SECONDS: u64 = 300;
+
+pub(crate) struct JwtVerifier {
+    config: JwtConfig,
+    keys: JwksSource,
+}
+
+/// Why a token lets nobody in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Invalid,
+    Unavailable,
+}
+
+impl JwtVerifier {
+    pub(crate) fn load(config: &JwtConfig) -> Result<Self, ConfigError> {
+        check(config)?;
+        Ok(Self { keys: keys(config)?, config: config.clone() })
+    }
+
+    /// Who the token is about.
+    pub(crate) async fn principal_of(&self, token: &str) -> Result<Principal, Refused> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(Refused::Invalid);
+        }
+        let header = decode_header(token).map_err(|_| Refused::Invalid)?;
+        // No extension of JWS is understood here, so none may be critical (RFC 7515 section 4.1.11).
+        if header.crit.is_some() {
+            return Err(Refused::Invalid);
+        }
+        let allowed = |algorithm: &Algorithm| self.config.algorithms.contains(algorithm);
+        let algorithm = Algorithm::from_jws(header.alg).filter(allowed).ok_or(Refused::Invalid)?;
+        let key = self.keys.key(header.kid.as_deref(), algorithm).await.map_err(|missing| match missing {
+            NoKey::Unknown => Refused::Invalid,
+            NoKey::Unavailable => Refused::Unavailable,
+        })?;
+        let token = decode::<JsonObject>(token, &key.key, &self.validation(algorithm));
+        let claims = token.map_err(|_| Refused::Invalid)?.claims;
+        self.principal(&claims).ok_or(Refused::Invalid)
+    }
+
+    fn validation(&self, algorithm: Algorithm) -> Validation {
+        let mut validation = Validation::new(algorithm.to_jws());
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        validation.set_issuer(&[&self.config.issuer]);
+        validation.set_audience(&self.config.audience);
+        validation.validate_nbf = true;
+        validation.leeway = self.config.leeway_seconds;
+        validation
+    }
+
+    fn principal(&self, claims: &JsonObject) -> Option<Principal> {
+        // jsonwebtoken also takes a list of issuers, which RFC 7519 does not know.
+        if text(claims, "iss")? != self.config.issuer {
+            return None;
+        }
+        let name = text(claims, &self.config.principal_claim).filter(|name| principal::is_name(name))?;
+        let scopes = match claims.get("scope") {
+            None => Vec::new(),
+            Some(scope) => scope.to::<String>().ok()?.split_ascii_whitespace().map(str::to_owned).collect(),
+        };
+        Some(Principal { id: format!("{}#{name}", self.config.issuer), scheme: JWT_SCHEME, scopes })
+    }
+}
+
+fn text(claims: &JsonObject, name: &str) -> Option<String> {
+    claims.get(name).and_then(|claim: &Json| claim.to().ok())
+}
+
+fn check(config: &JwtConfig) -> Result<(), ConfigError> {
+    let refuse = |field, problem| Err(ConfigError::Jwt { field, problem });
+    if !principal::is_name(&config.issuer) || config.issuer.contains('#') {
+        return refuse("issuer", "must be 1 to 255 bytes without `#` and control characters");
+    }
+    if config.audience.is_empty() || config.audience.iter().any(String::is_empty) {
+        return refuse("audience", "must name at least one audience, and no empty one");
+    }
+    if config.algorithms.is_empty() {
+        return refuse("algorithms", "must name at least one algorithm");
+    }
+    if config.principal_claim.is_empty() {
+        return refuse("principal_claim", "must not be empty");
+    }
+    if config.leeway_seconds > MAX_LEEWAY_SECONDS {
+        return refuse("leeway_seconds", "must be at most 300");
+    }
+    Ok(())
+}
+
+fn keys(config: &JwtConfig) -> Result<JwksSource, ConfigError> {
+    match (&config.jwks_url, &config.jwks_file) {
+        (Some(url), None) => Ok(JwksSource::Url(RemoteJwks::new(url)?)),
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(path);
+            let text = text.map_err(|source| ConfigError::File { path: path.clone(), source })?;
+            let jwks = Jwks::parse(&text).map_err(|source| ConfigError::Keys { path: path.clone(), source })?;
+            if jwks.is_empty() {
+                return Err(ConfigError::Keys { path: path.clone(), source: crate::KeyError::NoUsableKey });
+            }
+            Ok(JwksSource::File(jwks))
+        }
+        _ => Err(ConfigError::Jwt { field: "jwks_url", problem: "or jwks_file is required, and not both" }),
+    }
+}

@@ -1,0 +1,29 @@
+//! Who calls, and who published a card.
+//!
+//! [`Authenticator`] turns the headers of a request into a [`Principal`] by API key or JSON Web Token (specification
+//! sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided
+//! elsewhere.
+//!
+//! All cryptography is ring's, which TLS uses as well.
+
+#![warn(missing_docs)]
+
+mod algorithm;
+mod api_key;
+mod authenticator;
+mod config;
+mod error;
+mod jwks;
+mod jwks_source;
+mod jwt;
+mod pem;
+mod principal;
+mod provider;
+pub mod signature;
+
+pub use algorithm::Algorithm;
+pub use authenticator::{API_KEY_SCHEME, Authenticator, JWT_SCHEME, SecurityDeclaration};
+pub use config::{ApiKeyConfig, ApiKeyHeaderConfig, AuthConfig, JwtConfig};
+pub use error::{AuthError, ConfigError, KeyError, VariableError};
+pub use jwks::Jwks;
+pub use principal::Principal;

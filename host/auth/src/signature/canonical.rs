@@ -1,0 +1,114 @@
+//! The bytes that a signature covers.
+
+use annex_protocol::{Json, JsonObject};
+use serde_json::{Map, Number, Value};
+
+use crate::signature::defaults::without_defaults;
+
+/// Cards are far smaller. The bound is on the JSON text.
+const MAX_CARD_BYTES: usize = 512 * 1024;
+/// 2^53 − 1, the largest integer n such that a double can tell n and n + 1 apart.
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
+
+/// Which empty values of a card are left out of the signed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CanonicalForm {
+    /// As the specification says: optional fields with default values.
+    Specification,
+    /// As the official SDKs do: every empty string, array and object, also in extension parameters, and `null`. The
+    /// signature says nothing about whether such values were there.
+    WithoutEmptyValues,
+}
+
+/// Why a card has no canonical form.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CanonicalError {
+    /// Longer than 512 KiB.
+    #[error("the card is longer than {MAX_CARD_BYTES} bytes")]
+    TooLarge,
+    /// Not a JSON object, nested deeper than [`Json::MAX_DEPTH`], an object with one key twice, or text that is not
+    /// Unicode.
+    #[error("the card is not a JSON object with unique keys")]
+    NotJson(#[from] serde_json::Error),
+    /// An integer beyond ±(2^53 − 1).
+    #[error("the integer {0} is beyond what RFC 8785 can represent")]
+    Integer(String),
+    /// A number beyond the range of doubles.
+    #[error("the number {0} is beyond the range of doubles")]
+    Number(String),
+}
+
+/// A card as the values that its author wrote, without `signatures`.
+pub(crate) fn read_card(card_json: &str) -> Result<Value, CanonicalError> {
+    if card_json.len() > MAX_CARD_BYTES {
+        return Err(CanonicalError::TooLarge);
+    }
+    let mut card = JsonObject::parse(card_json)?;
+    card.remove("signatures");
+    read_object(&card)
+}
+
+/// The bytes to be signed.
+pub(crate) fn canonical_bytes(card: Value, form: CanonicalForm) -> Result<Vec<u8>, CanonicalError> {
+    let card = match form {
+        CanonicalForm::Specification => without_defaults(card),
+        CanonicalForm::WithoutEmptyValues => without_empty_values(card).unwrap_or_else(|| Value::Object(Map::new())),
+    };
+    // Sorts keys by UTF-16 whatever the order in `card`, so serde_json's feature preserve_order does not matter.
+    Ok(serde_json_canonicalizer::to_vec(&card)?)
+}
+
+/// Level by level from the text: serde_json's own `Value` would hide repeated keys and the digits of numbers.
+fn read(json: &Json) -> Result<Value, CanonicalError> {
+    match json.get().as_bytes() {
+        [b'{', ..] => read_object(&json.to()?),
+        [b'[', ..] => {
+            let items: Vec<Json> = json.to()?;
+            items.iter().map(read).collect::<Result<_, _>>().map(Value::Array)
+        }
+        [b'-' | b'0'..=b'9', ..] => read_number(json.get()),
+        _ => Ok(json.to()?),
+    }
+}
+
+fn read_object(object: &JsonObject) -> Result<Value, CanonicalError> {
+    let entries = object.iter().map(|(key, value)| Ok((key.to_owned(), read(value)?)));
+    entries.collect::<Result<_, CanonicalError>>().map(Value::Object)
+}
+
+fn read_number(text: &str) -> Result<Value, CanonicalError> {
+    let digits = text.trim_start_matches('-');
+    let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_integer && !digits.parse::<u64>().is_ok_and(|integer| integer <= MAX_SAFE_INTEGER) {
+        return Err(CanonicalError::Integer(shortened(text)));
+    }
+    // The standard library always rounds correctly, serde_json only with its feature float_roundtrip.
+    let double = text.parse::<f64>().ok().and_then(Number::from_f64);
+    double.map(Value::Number).ok_or_else(|| CanonicalError::Number(shortened(text)))
+}
+
+/// A number for a message: it may have as many digits as a card has room for.
+fn shortened(number: &str) -> String {
+    number.chars().take(40).collect()
+}
+
+fn without_empty_values(value: Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => (!text.is_empty()).then_some(Value::String(text)),
+        Value::Array(items) => {
+            let items: Vec<Value> = items.into_iter().filter_map(without_empty_values).collect();
+            (!items.is_empty()).then_some(Value::Array(items))
+        }
+        Value::Object(entries) => {
+            let entries = entries.into_iter().filter_map(|(key, value)| Some((key, without_empty_values(value)?)));
+            let entries: Map<String, Value> = entries.collect();
+            (!entries.is_empty()).then_some(Value::Object(entries))
+        }
+        Value::Bool(_) | Value::Number(_) => Some(value),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Verifying a card as it was received.
+
+use annex_protocol::{AgentCardSignature, JsonObject};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::crypto::verify as verify_jws;
+use serde::Deserialize;
+
+use crate::jwks::PublicKey;
+use crate::signature::CanonicalForm;
+use crate::signature::canonical::{CanonicalError, canonical_bytes, read_card};
+use crate::{Algorithm, Jwks};
+
+/// Further signatures are not looked at: each costs two verifications for each key that it may be by.
+const MAX_SIGNATURES: usize = 8;
+const MAX_HEADER_BYTES: usize = 4096;
+
+/// The first signature of a card that was found to be good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// The id in the signature's protected header.
+    pub kid: String,
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// What the signature covers.
+    pub form: CanonicalForm,
+}
+
+/// Why a card is not to be trusted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The card has no canonical form that could be verified.
+    #[error("the card has no canonical form")]
+    NotCanonical(#[from] CanonicalError),
+    /// The card has no signatures, or they are not in the form of section 8.4.2.
+    #[error("the card has no signatures")]
+    Unsigned,
+    /// None of the signatures names a trusted key and an algorithm of it.
+    #[error("no signature is by a trusted key")]
+    UnknownKey,
+    /// A signature names a trusted key, but it is not over this card.
+    #[error("no signature is valid")]
+    Invalid,
+}
+
+/// Looks for a good signature by one of `keys` over a card, as JSON text in the form it was received in. Fields that
+/// the model does not know are covered as well. Everything but the signature's protected header is ignored in it, and
+/// that must have `alg` and `kid`.
+///
+/// # Errors
+/// When there is none.
+pub fn verify(card_json: &str, keys: &Jwks) -> Result<Verified, VerifyError> {
+    let card = read_card(card_json)?;
+    let signatures = signatures(card_json).filter(|signatures| !signatures.is_empty()).ok_or(VerifyError::Unsigned)?;
+    let mut payloads = Vec::new();
+    for form in [CanonicalForm::Specification, CanonicalForm::WithoutEmptyValues] {
+        payloads.push((form, URL_SAFE_NO_PAD.encode(canonical_bytes(card.clone(), form)?)));
+    }
+    let mut failure = VerifyError::UnknownKey;
+    for signature in signatures.iter().take(MAX_SIGNATURES) {
+        let Some((kid, algorithm)) = read_header(&signature.protected) else { continue };
+        if let Some(form) = signed_form(signature, &payloads, keys.candidates(&kid, algorithm)) {
+            return Ok(Verified { kid, algorithm, form });
+        }
+        if keys.candidates(&kid, algorithm).next().is_some() {
+            failure = VerifyError::Invalid;
+        }
+    }
+    Err(failure)
+}
+
+/// Which of the payloads the signature is over, by any of the keys.
+fn signed_form<'a>(
+    signature: &AgentCardSignature,
+    payloads: &[(CanonicalForm, String)],
+    keys: impl Iterator<Item = &'a PublicKey>,
+) -> Option<CanonicalForm> {
+    let messages: Vec<_> =
+        payloads.iter().map(|(form, payload)| (*form, format!("{}.{payload}", signature.protected))).collect();
+    let is_good = |key: &PublicKey, message: &str| {
+        verify_jws(&signature.signature, message.as_bytes(), &key.key, key.algorithm.to_jws()).unwrap_or(false)
+    };
+    let mut pairs = keys.flat_map(|key| messages.iter().map(move |(form, message)| (key, *form, message)));
+    pairs.find(|(key, _, message)| is_good(key, message)).map(|(_, form, _)| form)
+}
+
+fn signatures(card_json: &str) -> Option<Vec<AgentCardSignature>> {
+    JsonObject::parse(card_json).ok()?.get("signatures")?.to().ok()
+}
+
+#[derive(Deserialize)]
+struct ProtectedHeader {
+    alg: jsonwebtoken::Algorithm,
+    kid: String,
+    crit: Option<serde::de::IgnoredAny>,
+}
+
+/// The key id and the algorithm; `None` for a header that cannot be honoured, such as one with critical extensions
+/// (RFC 7515 section 4.1.11).
+fn read_header(protected: &str) -> Option<(String, Algorithm)> {
+    if protected.len() > MAX_HEADER_BYTES {
+        return None;
+    }
+    let header: ProtectedHeader = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(protected).ok()?).ok()?;
+    let algorithm = Algorithm::from_jws(header.alg)?;
+    header.crit.is_none().then_some((header.kid, algorithm))
+}

@@ -1,0 +1,10 @@
+//! Authentication and card signatures, through the public interface.
+#![cfg(test)]
+
+mod api_keys;
+mod cards;
+mod configuration;
+mod hostile_tokens;
+mod jwks_url;
+mod support;
+mod tokens;

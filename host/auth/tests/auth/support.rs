@@ -1,0 +1,54 @@
+//! What the tests share: tokens signed with the keys in `fixtures`, configurations, and a JWKS server.
+
+pub(crate) mod jwks_server;
+pub(crate) mod token;
+
+use annex_auth::{AuthConfig, AuthError, Authenticator, Principal};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The path of a file in `fixtures`.
+pub(crate) fn fixture_path(name: &str) -> String {
+    format!("{}/tests/auth/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+pub(crate) fn fixture(name: &str) -> String {
+    std::fs::read_to_string(fixture_path(name)).unwrap()
+}
+
+/// The tables below `[auth]`.
+pub(crate) fn config(toml: &str) -> AuthConfig {
+    toml::from_str(toml).unwrap()
+}
+
+pub(crate) fn authenticator(toml: &str) -> Authenticator {
+    Authenticator::new(&config(toml)).unwrap()
+}
+
+/// `[jwt]` for the tokens of [`token::claims`], with the keys in `jwks.json`, and `more` fields.
+pub(crate) fn jwt_config(more: &str) -> String {
+    let path = fixture_path("jwks.json");
+    format!("[jwt]\nissuer = 'https://issuer.example'\naudience = ['annex', 'other']\njwks_file = '{path}'\n{more}")
+}
+
+pub(crate) fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    let pair = |(name, value): &(&'static str, &str)| {
+        (HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+    };
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs.iter().map(pair) {
+        headers.append(name, value);
+    }
+    headers
+}
+
+/// Authenticates a request that has nothing but this token.
+pub(crate) async fn authenticate_token(authenticator: &Authenticator, token: &str) -> Result<Principal, AuthError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(AUTHORIZATION, HeaderValue::try_from(format!("Bearer {token}")).unwrap());
+    authenticator.authenticate(&headers).await
+}
+
+pub(crate) fn is_invalid(result: &Result<Principal, AuthError>) -> bool {
+    matches!(result, Err(AuthError::Invalid { .. }))
+}
