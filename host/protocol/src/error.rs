@@ -108,6 +108,14 @@ pub enum A2aError {
         /// What is exhausted.
         reason: String,
     },
+    /// The caller has to say who it is (specification section 7.4). HTTP says so with status 401 on every binding.
+    #[error("{reason}; the agent card lists the security schemes")]
+    Unauthenticated {
+        /// What is missing or wrong, without the credential.
+        reason: String,
+        /// The value of the header `WWW-Authenticate`.
+        challenge: String,
+    },
     /// An error that an extension defines.
     #[error("{message}")]
     Extension {
@@ -186,7 +194,7 @@ impl A2aError {
     }
 
     fn row(&self) -> Row {
-        use GrpcStatus::{FailedPrecondition, Internal, InvalidArgument, NotFound, Unavailable};
+        use GrpcStatus::{FailedPrecondition, Internal, InvalidArgument, NotFound, Unauthenticated, Unavailable};
 
         match self {
             Self::TaskNotFound { .. } => row(-32001, 404, NotFound, "TASK_NOT_FOUND"),
@@ -208,6 +216,7 @@ impl A2aError {
             Self::InvalidParams { .. } => row(-32602, 400, InvalidArgument, "INVALID_PARAMS"),
             Self::Internal { .. } => row(-32603, 500, Internal, "INTERNAL"),
             Self::Overloaded { .. } => row(-32000, 503, Unavailable, "OVERLOADED"),
+            Self::Unauthenticated { .. } => row(-32000, 401, Unauthenticated, "UNAUTHENTICATED"),
             Self::Extension { code, .. } => row(*code, 400, FailedPrecondition, "EXTENSION_ERROR"),
         }
     }

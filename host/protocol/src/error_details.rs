@@ -64,7 +64,8 @@ impl A2aError {
             | Self::Parse { .. }
             | Self::InvalidRequest { .. }
             | Self::InvalidParams { .. }
-            | Self::Overloaded { .. } => IndexMap::new(),
+            | Self::Overloaded { .. }
+            | Self::Unauthenticated { .. } => IndexMap::new(),
         }
     }
 }

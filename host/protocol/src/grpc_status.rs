@@ -13,6 +13,8 @@ pub enum GrpcStatus {
     Internal,
     /// The server cannot answer now but may later.
     Unavailable,
+    /// The caller has not said who it is, or not convincingly.
+    Unauthenticated,
 }
 
 impl GrpcStatus {
@@ -24,6 +26,7 @@ impl GrpcStatus {
             Self::FailedPrecondition => "FAILED_PRECONDITION",
             Self::Internal => "INTERNAL",
             Self::Unavailable => "UNAVAILABLE",
+            Self::Unauthenticated => "UNAUTHENTICATED",
         }
     }
 
@@ -35,6 +38,7 @@ impl GrpcStatus {
             Self::FailedPrecondition => 9,
             Self::Internal => 13,
             Self::Unavailable => 14,
+            Self::Unauthenticated => 16,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
+use annex_auth::{AuthConfig, Authenticator};
 use annex_protocol::v0_3;
 use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
@@ -82,6 +83,9 @@ pub enum AppError {
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
+    /// Nobody could be authenticated.
+    #[error("[auth] cannot be used")]
+    Auth(#[from] annex_auth::ConfigError),
     /// The card cannot be encoded.
     #[error("the agent card cannot be encoded")]
     Card(#[source] serde_json::Error),
@@ -115,8 +119,10 @@ impl App {
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
         let installed = install(config, locations).await?;
+        let authenticator =
+            config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let speaks_v0_3 = config.server.a2a_0_3;
-        let card = card::assemble(&config.card, base_url, &installed, speaks_v0_3);
+        let card = card::assemble(&config.card, base_url, &installed, authenticator.as_ref(), speaks_v0_3);
         let card_v0_3 = v0_3::AgentCard::of(&card).map(|card| serde_json::to_string(&card)).transpose();
         let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
@@ -125,6 +131,7 @@ impl App {
             agent,
             speaks_v0_3,
             card_v0_3,
+            authenticator,
             input_modes: InputModes::new(&config.card.input_modes),
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
@@ -148,6 +155,16 @@ impl App {
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
+}
+
+/// Files are named relative to the config.
+fn located(auth: &AuthConfig, locations: &Locations) -> AuthConfig {
+    let mut auth = auth.clone();
+    let files = auth.api_key.iter_mut().filter_map(|key| key.key_file.as_mut());
+    for file in files.chain(auth.jwt.as_mut().and_then(|jwt| jwt.jwks_file.as_mut())) {
+        *file = locations.config.join(&*file);
+    }
+    auth
 }
 
 fn bounds(config: &Config) -> Bounds {

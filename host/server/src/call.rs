@@ -2,6 +2,7 @@
 
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions, parse_extensions};
 use annex_protocol::{A2aError, ExtensionUri};
+use annex_tasks::Owner;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::Response;
 
@@ -11,25 +12,27 @@ const VERSION_PARAMETER: &str = "A2A-Version";
 /// The service parameters of one request (A2A 1.0 section 3.2.6).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Call {
+    /// Who calls; empty for anonymous callers.
+    pub(crate) owner: Owner,
     /// The extension URIs that the client asked for: the union of all header lines, in order.
     pub(crate) requested: Vec<ExtensionUri>,
 }
 
 impl Call {
     /// Reads the service parameters and checks the version. An absent version means 0.3, which is not served here.
-    pub(crate) fn of(headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
+    pub(crate) fn of(owner: Owner, headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
         let header = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
         let version = header.filter(|version| !version.is_empty()).or_else(|| query_version(uri)).unwrap_or_default();
         let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());
-        Self::new(version, parse_extensions(lines))
+        Self::new(owner, version, parse_extensions(lines))
     }
 
     /// A request of this version that asks for these extensions.
-    pub(crate) fn new(version: String, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
+    pub(crate) fn new(owner: Owner, version: String, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
         if version != VERSION {
             return Err(A2aError::VersionNotSupported { requested: version, supported: &[VERSION] });
         }
-        Ok(Self { requested })
+        Ok(Self { owner, requested })
     }
 }
 

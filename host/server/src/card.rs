@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use annex_auth::Authenticator;
 use annex_protocol::service::VERSION;
 use annex_protocol::v0_3;
 use annex_protocol::{AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill};
@@ -22,7 +23,14 @@ use crate::routes::{JSONRPC_PATH, REST_PATH};
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
 /// The card of this server.
-pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installed, speaks_v0_3: bool) -> AgentCard {
+pub(crate) fn assemble(
+    config: &CardConfig,
+    base_url: &str,
+    installed: &Installed,
+    authenticator: Option<&Authenticator>,
+    speaks_v0_3: bool,
+) -> AgentCard {
+    let security = authenticator.map(Authenticator::security_schemes).unwrap_or_default();
     let current = [
         interface(base_url, JSONRPC_PATH, "JSONRPC"),
         interface(base_url, REST_PATH, "HTTP+JSON"),
@@ -55,6 +63,8 @@ pub(crate) fn assemble(config: &CardConfig, base_url: &str, installed: &Installe
         default_input_modes: config.input_modes.clone(),
         default_output_modes: vec!["text/plain".to_owned()],
         skills: config.skills.iter().map(skill).collect(),
+        security_schemes: security.schemes,
+        security_requirements: security.requirements,
         ..AgentCard::default()
     }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use annex_agent::{GenerativeConfig, ScriptConfig};
+use annex_auth::AuthConfig;
 use serde::Deserialize;
 
 use crate::listener::ConnectionLimits;
@@ -27,6 +28,8 @@ pub struct Config {
     pub card: CardConfig,
     /// What answers.
     pub agent: AgentConfig,
+    /// Who may call. Without it everybody may, and the server listens on loopback only.
+    pub auth: Option<AuthConfig>,
     /// Bounds of the session store.
     #[serde(default)]
     pub sessions: SessionsConfig,
@@ -49,6 +52,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The base URL that clients reach, for the card. Default: `http://` and the address listened on.
     pub public_url: Option<String>,
+    /// Whether everybody may call although `listen` is no loopback address. Default: no.
+    pub allow_anonymous: bool,
     /// Whether clients of A2A 0.3 are served too. Default: no.
     pub a2a_0_3: bool,
     /// The largest request body in bytes. Default 1 MiB.
@@ -73,6 +78,7 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 9999)),
             public_url: None,
+            allow_anonymous: false,
             a2a_0_3: false,
             max_body_bytes: 1 << 20,
             body_seconds: 30,
@@ -325,13 +331,18 @@ impl Config {
             ("tasks.max_bytes", self.tasks.max_bytes),
             ("runtime.max_instances", whole(self.runtime.max_instances.into())),
         ];
-        match bounds.into_iter().find(|(_, value)| *value == 0) {
-            Some((key, _)) => Err(ConfigError::Value {
-                path: path.to_owned(),
-                key: key.to_owned(),
-                reason: "must be at least 1".to_owned(),
-            }),
-            None => Ok(()),
+        let wrong = |key: &str, reason: &str| {
+            Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })
+        };
+        if let Some((key, _)) = bounds.into_iter().find(|(_, value)| *value == 0) {
+            return wrong(key, "must be at least 1");
         }
+        let is_open = self.auth.is_none() && !self.server.allow_anonymous;
+        if is_open && !self.server.listen.ip().is_loopback() {
+            let reason = "is no loopback address, and nobody is authenticated: add [auth], or set \
+                          server.allow_anonymous = true to serve everybody";
+            return wrong("server.listen", reason);
+        }
+        Ok(())
     }
 }

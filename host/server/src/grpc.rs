@@ -21,10 +21,11 @@ use crate::handler::RequestHandler;
 pub(crate) struct GrpcOperations(pub(crate) Arc<Front>);
 
 impl GrpcOperations {
-    fn admit(&self, parameters: CallParameters) -> Result<(&RequestHandler, Call), A2aError> {
+    async fn admit(&self, parameters: CallParameters) -> Result<(&RequestHandler, Call), A2aError> {
         let unavailable = |phase: Phase| A2aError::Overloaded { reason: format!("the server is {phase}; try again") };
         let handler = self.0.handler().map_err(unavailable)?;
-        let call = Call::new(parameters.version.unwrap_or_default(), parameters.extensions)?;
+        let owner = handler.identify(&parameters.headers).await?;
+        let call = Call::new(owner, parameters.version.unwrap_or_default(), parameters.extensions)?;
         Ok((handler, call))
     }
 }
@@ -44,7 +45,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<SendMessageResponse>, A2aError> {
-        let (handler, call) = self.admit(parameters)?;
+        let (handler, call) = self.admit(parameters).await?;
         let Answer { value, active } = handler.send_message(&call, request).await?;
         let value = match value {
             Sent::Message(message) => SendMessageResponse::Message(*message),
@@ -58,14 +59,14 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
-        let (handler, call) = self.admit(parameters)?;
+        let (handler, call) = self.admit(parameters).await?;
         let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
         Ok(Reply { value: events(value), active })
     }
 
     async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
-        let (handler, _) = self.admit(parameters)?;
-        Ok(reply(handler.get_task(&request)?.into_task()))
+        let (handler, call) = self.admit(parameters).await?;
+        Ok(reply(handler.get_task(&call, &request)?.into_task()))
     }
 
     async fn list_tasks(
@@ -73,8 +74,8 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTasksRequest,
     ) -> Result<Reply<ListTasksResponse>, A2aError> {
-        let (handler, _) = self.admit(parameters)?;
-        Ok(reply(handler.list_tasks(&request)?))
+        let (handler, call) = self.admit(parameters).await?;
+        Ok(reply(handler.list_tasks(&call, &request)?))
     }
 
     async fn cancel_task(
@@ -82,8 +83,8 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: CancelTaskRequest,
     ) -> Result<Reply<Task>, A2aError> {
-        let (handler, _) = self.admit(parameters)?;
-        Ok(reply(handler.cancel_task(&request).await?))
+        let (handler, call) = self.admit(parameters).await?;
+        Ok(reply(handler.cancel_task(&call, &request).await?))
     }
 
     async fn subscribe_to_task(
@@ -91,8 +92,8 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SubscribeToTaskRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
-        let (handler, _) = self.admit(parameters)?;
-        Ok(reply(events(handler.subscribe_to_task(&request)?)))
+        let (handler, call) = self.admit(parameters).await?;
+        Ok(reply(events(handler.subscribe_to_task(&call, &request)?)))
     }
 
     async fn create_task_push_notification_config(
@@ -100,7 +101,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         _request: TaskPushNotificationConfig,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        self.admit(parameters)?;
+        self.admit(parameters).await?;
         Err(A2aError::PushNotificationNotSupported)
     }
 
@@ -109,7 +110,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         _request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        self.admit(parameters)?;
+        self.admit(parameters).await?;
         Err(A2aError::PushNotificationNotSupported)
     }
 
@@ -118,7 +119,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         _request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
-        self.admit(parameters)?;
+        self.admit(parameters).await?;
         Err(A2aError::PushNotificationNotSupported)
     }
 
@@ -127,7 +128,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         _request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Reply<()>, A2aError> {
-        self.admit(parameters)?;
+        self.admit(parameters).await?;
         Err(A2aError::PushNotificationNotSupported)
     }
 
@@ -136,7 +137,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         _request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError> {
-        self.admit(parameters)?;
+        self.admit(parameters).await?;
         Err(A2aError::UnsupportedOperation { reason: "this agent has no extended card".to_owned() })
     }
 

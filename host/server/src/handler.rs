@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, TurnContext};
+use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
     A2aError, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, JsonObject, ListTasksRequest,
     ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId,
 };
 use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
+use annex_tasks::Owner;
+use axum::http::HeaderMap;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +32,8 @@ use crate::turn::{Opening, Turn};
 pub(crate) struct RequestHandler {
     pub(crate) installed: Installed,
     pub(crate) agent: Arc<dyn AgentExecutor>,
+    /// Says who calls; `None` lets everybody in.
+    pub(crate) authenticator: Option<Authenticator>,
     pub(crate) input_modes: InputModes,
     /// Whether clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
@@ -64,6 +69,21 @@ struct Target {
 }
 
 impl RequestHandler {
+    /// Who calls (A2A 1.0 section 7.4).
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Owner, A2aError> {
+        let Some(authenticator) = &self.authenticator else { return Ok(Owner::default()) };
+        match authenticator.authenticate(headers).await {
+            Ok(principal) => Ok(Owner { tenant: String::new(), principal: principal.id }),
+            Err(AuthError::Unavailable) => {
+                Err(A2aError::Overloaded { reason: "the identity provider is unavailable".to_owned() })
+            }
+            Err(error) => {
+                let challenge = error.www_authenticate().and_then(|value| value.to_str().ok()).unwrap_or_default();
+                Err(A2aError::Unauthenticated { reason: error.to_string(), challenge: challenge.to_owned() })
+            }
+        }
+    }
+
     /// Waits for the turn to end or be interrupted, unless the client wants the task at once.
     pub(crate) async fn send_message(
         &self,
@@ -109,9 +129,9 @@ impl RequestHandler {
     ) -> Result<Accepted, A2aError> {
         check(&request)?;
         let active = activation::negotiate(&self.installed, &call.requested)?;
-        let target = self.target(&request.message)?;
+        let target = self.target(&call.owner, &request.message)?;
         self.input_modes.check(&request.message)?;
-        let session = self.begin_turn(&target).await?;
+        let session = self.begin_turn(&call.owner, &target).await?;
         target.check_open()?;
         let hooks = hook_request(call, operation, &request, &target, &session);
         let (chain, delta) = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
@@ -119,16 +139,16 @@ impl RequestHandler {
         self.agent.before_turn(&request, &session, &mut delta)?;
         target.place(&mut request.message);
         session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
-        self.start(chain, request, target, session).await
+        self.start(call, chain, request, target, session).await
     }
 
     /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4).
-    fn target(&self, message: &Message) -> Result<Target, A2aError> {
+    fn target(&self, owner: &Owner, message: &Message) -> Result<Target, A2aError> {
         let Some(task_id) = &message.task_id else {
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
             return Ok(Target { context_id, task_id: TaskId::generate(), record: None });
         };
-        let record = self.tasks.get(task_id)?;
+        let record = self.tasks.get(owner, task_id)?;
         let context_id = record.context_id().clone();
         if message.context_id.as_ref().is_some_and(|named| *named != context_id) {
             let description = format!("is not the context of task {task_id}; leave it out");
@@ -141,11 +161,16 @@ impl RequestHandler {
 
     /// Waits for its turn in the context and opens the session. An anonymous user is as many users as contexts, so that
     /// `user:` state of one never reaches another.
-    async fn begin_turn(&self, target: &Target) -> Result<TurnSession, A2aError> {
+    async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
         let key = SessionKey {
             tenant: String::new(),
             app: self.agent.name().to_owned(),
-            user: format!("A2A_USER_{}", target.context_id),
+            user: if owner.principal.is_empty() {
+                format!("A2A_USER_{}", target.context_id)
+            } else {
+                // No principal can be named like an anonymous user.
+                format!("principal:{}", owner.principal)
+            },
             context: target.context_id.clone(),
         };
         let guard = self.turns.begin(&key).await.map_err(|error| fault::of_session(&error))?;
@@ -155,6 +180,7 @@ impl RequestHandler {
     /// Runs the turn in a task of its own and waits for the agent's first event.
     async fn start(
         &self,
+        call: &Call,
         chain: Chain,
         request: SendMessageRequest,
         target: Target,
@@ -178,6 +204,7 @@ impl RequestHandler {
         let (opened, opening) = oneshot::channel();
         let (agent, tasks, record) = (Arc::clone(&self.agent), Arc::clone(&self.tasks), target.record);
         let turn = Turn {
+            owner: call.owner.clone(),
             agent,
             tasks,
             chain,
@@ -193,21 +220,21 @@ impl RequestHandler {
         Ok(Accepted { active, opening, finished })
     }
 
-    pub(crate) fn get_task(&self, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
+    pub(crate) fn get_task(&self, call: &Call, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
         check_tenant(request.tenant.as_deref())?;
         list::check_history_length(request.history_length)?;
-        Ok(ShownTask::of(self.tasks.get(&request.id)?, request.history_length))
+        Ok(ShownTask::of(self.tasks.get(&call.owner, &request.id)?, request.history_length))
     }
 
-    pub(crate) fn list_tasks(&self, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+    pub(crate) fn list_tasks(&self, call: &Call, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
         check_tenant(request.tenant.as_deref())?;
-        list::page(&self.tasks, request)
+        list::page(&self.tasks, &call.owner, request)
     }
 
     /// Stops the turn and returns the task in its final state.
-    pub(crate) async fn cancel_task(&self, request: &CancelTaskRequest) -> Result<Task, A2aError> {
+    pub(crate) async fn cancel_task(&self, call: &Call, request: &CancelTaskRequest) -> Result<Task, A2aError> {
         check_tenant(request.tenant.as_deref())?;
-        let record = self.tasks.get(&request.id)?;
+        let record = self.tasks.get(&call.owner, &request.id)?;
         if record.is_finished() {
             return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
         }
@@ -217,18 +244,22 @@ impl RequestHandler {
     }
 
     /// The task as it is now and all that follows, over as many turns as it takes.
-    pub(crate) fn subscribe_to_task(&self, request: &SubscribeToTaskRequest) -> Result<EventStream, A2aError> {
-        self.follow(request, Until::TaskEnds)
+    pub(crate) fn subscribe_to_task(
+        &self,
+        call: &Call,
+        request: &SubscribeToTaskRequest,
+    ) -> Result<EventStream, A2aError> {
+        self.follow(call, request, Until::TaskEnds)
     }
 
     /// The task as it is now and what follows to the end of the turn, as clients of 0.3 expect it.
-    pub(crate) fn follow_turn(&self, request: &SubscribeToTaskRequest) -> Result<EventStream, A2aError> {
-        self.follow(request, Until::TurnEnds)
+    pub(crate) fn follow_turn(&self, call: &Call, request: &SubscribeToTaskRequest) -> Result<EventStream, A2aError> {
+        self.follow(call, request, Until::TurnEnds)
     }
 
-    fn follow(&self, request: &SubscribeToTaskRequest, until: Until) -> Result<EventStream, A2aError> {
+    fn follow(&self, call: &Call, request: &SubscribeToTaskRequest, until: Until) -> Result<EventStream, A2aError> {
         check_tenant(request.tenant.as_deref())?;
-        match self.tasks.get(&request.id)?.subscribe() {
+        match self.tasks.get(&call.owner, &request.id)?.subscribe() {
             (snapshot, Some(reader)) => {
                 let first = LoggedEvent::new(StreamResponse::Task(snapshot));
                 Ok(answer::events(first, Some(reader), self.closing.clone(), until))

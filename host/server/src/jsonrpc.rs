@@ -5,6 +5,7 @@
 
 use annex_protocol::jsonrpc::{self, Request, RequestId};
 use annex_protocol::{A2aError, v0_3};
+use annex_tasks::Owner;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -15,7 +16,13 @@ use crate::handler::RequestHandler;
 use crate::sse;
 
 /// Answers one HTTP request whose body was read in full.
-pub(crate) async fn answer(handler: &RequestHandler, headers: &HeaderMap, uri: &Uri, body: &[u8]) -> Response {
+pub(crate) async fn answer(
+    handler: &RequestHandler,
+    owner: Owner,
+    headers: &HeaderMap,
+    uri: &Uri,
+    body: &[u8],
+) -> Response {
     if let Err(error) = call::check_content_type(headers, &["application/json"]) {
         return failure(&RequestId::Null, &error);
     }
@@ -26,9 +33,9 @@ pub(crate) async fn answer(handler: &RequestHandler, headers: &HeaderMap, uri: &
     if handler.speaks_v0_3
         && let Some(method) = v0_3::Method::from_name(&request.method)
     {
-        return crate::v0_3::json_rpc(handler, headers, method, &request).await;
+        return crate::v0_3::json_rpc(handler, owner, headers, method, &request).await;
     }
-    let call = match Call::of(headers, uri) {
+    let call = match Call::of(owner, headers, uri) {
         Ok(call) => call,
         Err(error) => return failure(&request.id, &error),
     };
@@ -46,10 +53,10 @@ async fn dispatch(handler: &RequestHandler, call: &Call, request: &Request) -> R
             let streamed = handler.send_streaming_message(call, jsonrpc::params(params)?).await?;
             Ok(call::echo(stream(id.clone(), streamed.value), &streamed.active))
         }
-        "GetTask" => Ok(success(id, &handler.get_task(&jsonrpc::params(params)?)?.json()?)),
-        "ListTasks" => Ok(success(id, &encode(&handler.list_tasks(&jsonrpc::params(params)?)?)?)),
-        "CancelTask" => Ok(success(id, &encode(&handler.cancel_task(&jsonrpc::params(params)?).await?)?)),
-        "SubscribeToTask" => Ok(stream(id.clone(), handler.subscribe_to_task(&jsonrpc::params(params)?)?)),
+        "GetTask" => Ok(success(id, &handler.get_task(call, &jsonrpc::params(params)?)?.json()?)),
+        "ListTasks" => Ok(success(id, &encode(&handler.list_tasks(call, &jsonrpc::params(params)?)?)?)),
+        "CancelTask" => Ok(success(id, &encode(&handler.cancel_task(call, &jsonrpc::params(params)?).await?)?)),
+        "SubscribeToTask" => Ok(stream(id.clone(), handler.subscribe_to_task(call, &jsonrpc::params(params)?)?)),
         "CreateTaskPushNotificationConfig"
         | "GetTaskPushNotificationConfig"
         | "ListTaskPushNotificationConfigs"

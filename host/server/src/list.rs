@@ -6,19 +6,28 @@ use annex_protocol::{
     A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Task, TaskId, TaskState, Timestamp,
 };
 
+use annex_tasks::Owner;
+
 use crate::tasks::{TaskRecord, TaskStore};
 
 const DEFAULT_PAGE_SIZE: i32 = 50;
 const MAX_PAGE_SIZE: i32 = 100;
 
-/// One page of a context, the task whose status changed last first.
-pub(crate) fn page(tasks: &TaskStore, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+/// One page of the owner's tasks, the task whose status changed last first.
+pub(crate) fn page(
+    tasks: &TaskStore,
+    owner: &Owner,
+    request: &ListTasksRequest,
+) -> Result<ListTasksResponse, A2aError> {
     check_history_length(request.history_length)?;
     let size = page_size(request.page_size)?;
-    let context = request.context_id.as_ref().ok_or_else(context_needed)?;
+    let context = request.context_id.as_ref();
+    if context.is_none() && *owner == Owner::default() {
+        return Err(context_needed());
+    }
     let after = request.page_token.as_deref().filter(|token| !token.is_empty()).map(Cursor::parse).transpose()?;
     let mut found: Vec<(Cursor, Arc<TaskRecord>)> =
-        tasks.of_context(context, |task| matches(task, request).then(|| Cursor::of(task)));
+        tasks.of_owner(owner, context, |task| matches(task, request).then(|| Cursor::of(task)));
     found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
     let total = found.len();
     found.retain(|(cursor, _)| after.as_ref().is_none_or(|after| cursor < after));
@@ -37,7 +46,7 @@ pub(crate) fn page(tasks: &TaskStore, request: &ListTasksRequest) -> Result<List
 
 /// Ids are all that keeps one anonymous client from another's tasks, so they are not given out.
 fn context_needed() -> A2aError {
-    let description = "is required, because this server does not know its clients apart";
+    let description = "is required, because this server does not authenticate its clients";
     A2aError::invalid_field("contextId", description)
 }
 

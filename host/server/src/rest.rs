@@ -7,6 +7,7 @@ use annex_protocol::{
     A2aError, CancelTaskRequest, GetTaskRequest, Json, JsonObject, ListTasksRequest, SendMessageRequest,
     SubscribeToTaskRequest, TaskId, http_json,
 };
+use annex_tasks::Owner;
 use axum::body::Body;
 use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -41,6 +42,7 @@ enum NoRoute {
 
 /// One request to the binding.
 pub(crate) struct HttpRequest<'a> {
+    pub(crate) owner: Owner,
     pub(crate) method: &'a Method,
     /// Below the binding's own path, without a leading slash, percent-decoded.
     pub(crate) path: &'a str,
@@ -108,7 +110,7 @@ async fn dispatch(
     tenant: Option<&str>,
     operation: Operation<'_>,
 ) -> Result<Response, A2aError> {
-    let call = Call::of(request.headers, request.uri)?;
+    let call = Call::of(request.owner.clone(), request.headers, request.uri)?;
     match operation {
         Operation::SendMessage => {
             let sent = handler.send_message(&call, message(request, tenant)?).await?;
@@ -120,20 +122,20 @@ async fn dispatch(
         }
         Operation::GetTask(id) => {
             let read: GetTaskRequest = from_query(request, tenant, Some(id))?;
-            Ok(json(handler.get_task(&read)?.json()?.as_ref()))
+            Ok(json(handler.get_task(&call, &read)?.json()?.as_ref()))
         }
         Operation::ListTasks => {
             let list: ListTasksRequest = from_query(request, tenant, None)?;
-            Ok(json(encode(&handler.list_tasks(&list)?)?))
+            Ok(json(encode(&handler.list_tasks(&call, &list)?)?))
         }
         Operation::CancelTask(id) => {
             let mut cancel: CancelTaskRequest = params(&with_id(&read_body(request)?, id)?)?;
             place(&mut cancel.tenant, tenant)?;
-            Ok(json(encode(&handler.cancel_task(&cancel).await?)?))
+            Ok(json(encode(&handler.cancel_task(&call, &cancel).await?)?))
         }
         Operation::SubscribeToTask(id) => {
             let subscribe = SubscribeToTaskRequest { tenant: tenant.map(str::to_owned), id: TaskId::from(id) };
-            Ok(stream(handler.subscribe_to_task(&subscribe)?))
+            Ok(stream(handler.subscribe_to_task(&call, &subscribe)?))
         }
         Operation::PushNotificationConfigs => Err(A2aError::PushNotificationNotSupported),
         Operation::ExtendedAgentCard => {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
+use annex_tasks::Owner;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use bytes::Bytes;
@@ -44,11 +45,11 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
 
 async fn json_rpc(State(front): State<Arc<Front>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     // The HTTP status of what never reaches the handler is no 200, for whatever stands in between.
-    let failure =
-        |(status, error): (StatusCode, A2aError)| (status, jsonrpc::failure(&RequestId::Null, &error)).into_response();
-    match admit(&front, body).await {
-        Ok((handler, body)) => jsonrpc::answer(handler, &headers, &uri, &body).await,
-        Err(refusal) => failure(refusal),
+    match admit(&front, &headers, body).await {
+        Ok((handler, owner, body)) => jsonrpc::answer(handler, owner, &headers, &uri, &body).await,
+        Err((status, error)) => {
+            challenged((status, jsonrpc::failure(&RequestId::Null, &error)).into_response(), &error)
+        }
     }
 }
 
@@ -60,23 +61,45 @@ async fn http_json(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    match admit(&front, body).await {
-        Ok((handler, body)) => {
-            let request = HttpRequest { method: &method, path: &path, headers: &headers, uri: &uri, body: &body };
+    match admit(&front, &headers, body).await {
+        Ok((handler, owner, body)) => {
+            let request =
+                HttpRequest { owner, method: &method, path: &path, headers: &headers, uri: &uri, body: &body };
             rest::answer(handler, request).await
         }
-        Err((status, error)) => rest::refuse(&headers, status, &error),
+        Err((status, error)) => challenged(rest::refuse(&headers, status, &error), &error),
     }
 }
 
-/// The handler, if the phase allows requests, and the whole body.
-async fn admit(front: &Front, body: Body) -> Result<(&RequestHandler, Bytes), (StatusCode, A2aError)> {
+/// The handler, if the phase allows requests; who calls; and the whole body. Nothing of a stranger's body is read.
+async fn admit<'a>(
+    front: &'a Front,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(&'a RequestHandler, Owner, Bytes), (StatusCode, A2aError)> {
     let unavailable = |phase: Phase| {
         let error = A2aError::Overloaded { reason: format!("the server is {phase}; try again") };
         (StatusCode::SERVICE_UNAVAILABLE, error)
     };
-    let body = read(front, body).await?;
-    Ok((front.handler().map_err(unavailable)?, body))
+    let handler = match front.handler() {
+        Ok(handler) => handler,
+        Err(phase) => return Err(unavailable(phase)),
+    };
+    let owner = handler
+        .identify(headers)
+        .await
+        .map_err(|error| (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED), error))?;
+    Ok((handler, owner, read(front, body).await?))
+}
+
+/// Tells a client that has to say who it is how to do so (RFC 9110 section 11.6.1).
+fn challenged(mut response: Response, error: &A2aError) -> Response {
+    if let A2aError::Unauthenticated { challenge, .. } = error
+        && let Ok(challenge) = HeaderValue::from_str(challenge)
+    {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
 }
 
 /// The body, if it is not too large and comes in time.

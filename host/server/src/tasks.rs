@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annex_protocol::{
     A2aError, ContextId, Message, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
+use annex_tasks::Owner;
 use lru::LruCache;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +16,7 @@ use crate::task_log::{LogReader, TaskLog};
 
 /// One task: its present state, its log while it lives, and the way to stop it.
 pub(crate) struct TaskRecord {
+    owner: Owner,
     id: TaskId,
     context_id: ContextId,
     state: Mutex<RecordState>,
@@ -32,10 +34,10 @@ struct RecordState {
 
 impl TaskRecord {
     /// A new task whose first turn is stopped by `turn`.
-    pub(crate) fn new(task: Task, turn: CancellationToken) -> Self {
+    pub(crate) fn new(owner: Owner, task: Task, turn: CancellationToken) -> Self {
         let (id, context_id) = (task.id.clone(), task.context_id.clone());
         let state = RecordState { task, log: Some(Arc::new(TaskLog::new())), turn: Some(turn), finished: None };
-        Self { id, context_id, state: Mutex::new(state) }
+        Self { owner, id, context_id, state: Mutex::new(state) }
     }
 
     pub(crate) fn context_id(&self) -> &ContextId {
@@ -161,10 +163,10 @@ impl TaskStore {
     }
 
     /// # Errors
-    /// [`A2aError::TaskNotFound`].
-    pub(crate) fn get(&self, id: &TaskId) -> Result<Arc<TaskRecord>, A2aError> {
+    /// [`A2aError::TaskNotFound`], also when the task is somebody else's.
+    pub(crate) fn get(&self, owner: &Owner, id: &TaskId) -> Result<Arc<TaskRecord>, A2aError> {
         let found = self.lock().tasks.peek(id).map(|entry| Arc::clone(&entry.record));
-        found.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
+        found.filter(|record| record.owner == *owner).ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
     }
 
     /// Adds a new task and makes room for it.
@@ -184,14 +186,19 @@ impl TaskStore {
         self.make_room(&mut table);
     }
 
-    /// The tasks of a context for which `select` has something to say, in no particular order.
-    pub(crate) fn of_context<T>(
+    /// The owner's tasks, in one context or in all, for which `select` has something to say, in no particular order.
+    pub(crate) fn of_owner<T>(
         &self,
-        context: &ContextId,
+        owner: &Owner,
+        context: Option<&ContextId>,
         select: impl Fn(&Task) -> Option<T>,
     ) -> Vec<(T, Arc<TaskRecord>)> {
         let table = self.lock();
-        let records = table.tasks.iter().map(|(_, entry)| &entry.record).filter(|record| record.context_id == *context);
+        let records = table
+            .tasks
+            .iter()
+            .map(|(_, entry)| &entry.record)
+            .filter(|record| record.owner == *owner && context.is_none_or(|context| record.context_id == *context));
         records.filter_map(|record| Some((select(&record.lock().task)?, Arc::clone(record)))).collect()
     }
 

@@ -11,6 +11,7 @@ use annex_protocol::{
     A2aError, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, Timestamp,
 };
 use annex_runtime::Chain;
+use annex_tasks::Owner;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,8 @@ pub(crate) enum Opening {
 
 /// A turn that is ready to run.
 pub(crate) struct Turn {
+    /// Whose task it is.
+    pub(crate) owner: Owner,
     pub(crate) agent: Arc<dyn AgentExecutor>,
     pub(crate) tasks: Arc<TaskStore>,
     pub(crate) chain: Chain,
@@ -175,7 +178,7 @@ impl Turn {
             history: vec![(*self.context.message).clone()],
             ..Task::default()
         };
-        let record = Arc::new(TaskRecord::new(task, self.context.cancel.clone()));
+        let record = Arc::new(TaskRecord::new(self.owner.clone(), task, self.context.cancel.clone()));
         self.tasks.insert(&record);
         record
     }

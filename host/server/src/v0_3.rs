@@ -8,6 +8,7 @@ use annex_protocol::v0_3::{self, Method, X_A2A_EXTENSIONS, request};
 use annex_protocol::{
     A2aError, CancelTaskRequest, ExtensionUri, GetTaskRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
 };
+use annex_tasks::Owner;
 use axum::body::Body;
 use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, header};
@@ -23,7 +24,7 @@ use crate::sse;
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
 /// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
-fn call(headers: &HeaderMap) -> Result<Call, A2aError> {
+fn call(owner: Owner, headers: &HeaderMap) -> Result<Call, A2aError> {
     let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
     match version.as_deref() {
         None | Some("" | v0_3::VERSION | v0_3::CARD_VERSION) => {}
@@ -32,7 +33,7 @@ fn call(headers: &HeaderMap) -> Result<Call, A2aError> {
         }
     }
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
-    Ok(Call { requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())) })
+    Ok(Call { owner, requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())) })
 }
 
 fn echo(mut response: Response, active: &[ExtensionUri]) -> Response {
@@ -47,20 +48,24 @@ fn echo(mut response: Response, active: &[ExtensionUri]) -> Response {
 /// Answers a JSON-RPC request whose method has a 0.3 name.
 pub(crate) async fn json_rpc(
     handler: &RequestHandler,
+    owner: Owner,
     headers: &HeaderMap,
     method: Method,
     request: &Request,
 ) -> Response {
-    dispatch(handler, headers, method, request).await.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error)))
+    dispatch(handler, owner, headers, method, request)
+        .await
+        .unwrap_or_else(|error| json(v0_3::failure(&request.id, &error)))
 }
 
 async fn dispatch(
     handler: &RequestHandler,
+    owner: Owner,
     headers: &HeaderMap,
     method: Method,
     request: &Request,
 ) -> Result<Response, A2aError> {
-    let (call, id, sent) = (call(headers)?, request.id.clone(), &request.params);
+    let (call, id, sent) = (call(owner, headers)?, request.id.clone(), &request.params);
     let success = |result: &str| json(jsonrpc::success_raw(&id, result));
     let events = |events: EventStream| {
         let id = id.clone();
@@ -79,14 +84,14 @@ async fn dispatch(
             Ok(echo(events(answer.value), &answer.active))
         }
         Method::GetTask => {
-            let task = handler.get_task(&request::get_task(sent)?)?.into_task();
+            let task = handler.get_task(&call, &request::get_task(sent)?)?.into_task();
             Ok(success(&encode(&v0_3::Task::from(&task))?))
         }
         Method::CancelTask => {
-            let task = handler.cancel_task(&request::cancel_task(sent)?).await?;
+            let task = handler.cancel_task(&call, &request::cancel_task(sent)?).await?;
             Ok(success(&encode(&v0_3::Task::from(&task))?))
         }
-        Method::SubscribeToTask => Ok(events(handler.follow_turn(&request::subscribe_to_task(sent)?)?)),
+        Method::SubscribeToTask => Ok(events(handler.follow_turn(&call, &request::subscribe_to_task(sent)?)?)),
         Method::CreateTaskPushNotificationConfig
         | Method::GetTaskPushNotificationConfig
         | Method::ListTaskPushNotificationConfigs
@@ -121,7 +126,7 @@ pub(crate) async fn http_json(handler: &RequestHandler, path: &str, request: &Ht
 }
 
 async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
-    let call = call(request.headers)?;
+    let call = call(request.owner.clone(), request.headers)?;
     let segments: Vec<&str> = path.split('/').collect();
     let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));
     match (request.method, segments.as_slice()) {
@@ -139,16 +144,16 @@ async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpReque
         (&HttpMethod::GET, ["card"]) => Ok(json(handler.card_v0_3.clone())),
         (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match verb(id) {
             Some((id, verb)) if verb == "subscribe" => {
-                Ok(rest_events(handler.follow_turn(&SubscribeToTaskRequest { tenant: None, id })?))
+                Ok(rest_events(handler.follow_turn(&call, &SubscribeToTaskRequest { tenant: None, id })?))
             }
             Some((id, verb)) if verb == "cancel" && request.method == HttpMethod::POST => {
-                let task = handler.cancel_task(&CancelTaskRequest { id, ..Default::default() }).await?;
+                let task = handler.cancel_task(&call, &CancelTaskRequest { id, ..Default::default() }).await?;
                 Ok(json(encode(&v0_3::rest::Task::from(&task))?))
             }
             _ if request.method == HttpMethod::GET => {
                 let history_length = request::history_length(query_history_length(request.uri)?);
                 let read = GetTaskRequest { tenant: None, id: TaskId::from(*id), history_length };
-                Ok(json(encode(&v0_3::rest::Task::from(&handler.get_task(&read)?.into_task()))?))
+                Ok(json(encode(&v0_3::rest::Task::from(&handler.get_task(&call, &read)?.into_task()))?))
             }
             _ => Err(no_route(request, path)),
         },

@@ -3,6 +3,7 @@
 
 mod activation;
 mod agents;
+mod auth;
 mod bad_input;
 mod bindings;
 mod card;

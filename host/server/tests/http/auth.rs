@@ -1,0 +1,133 @@
+//! Who may call, and whose tasks and sessions are whose.
+
+use std::path::Path;
+
+use annex_grpc::pb;
+use annex_grpc::pb::a2a_service_client::A2aServiceClient;
+use annex_server::Config;
+use annex_test_support::TestServer;
+use serde_json::{Value, json};
+
+use crate::agent;
+
+/// SHA-256 of the two keys below.
+const AUTH: &str = r#"
+    [[auth.api_key]]
+    principal = "ada"
+    key_sha256 = "ADA_DIGEST"
+    [[auth.api_key]]
+    principal = "bob"
+    key_sha256 = "BOB_DIGEST"
+"#;
+const ADA: &str = "ada-key-0123456789abcdef";
+const BOB: &str = "bob-key-0123456789abcdef";
+
+async fn guarded() -> TestServer {
+    use sha2::{Digest, Sha256};
+    let digest = |key: &str| Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let auth = AUTH.replace("ADA_DIGEST", &digest(ADA)).replace("BOB_DIGEST", &digest(BOB));
+    agent("seen={last_answer?}", &auth).await
+}
+
+async fn call(server: &TestServer, key: Option<&str>, method: &str, params: Value) -> (u16, Option<String>, Value) {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let mut request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).header("a2a-version", "1.0");
+    if let Some(key) = key {
+        request = request.header("x-api-key", key);
+    }
+    let response = request.json(&body).send().await.expect("an answer");
+    let challenge = response.headers().get("www-authenticate").map(|value| value.to_str().expect("ASCII").to_owned());
+    (response.status().as_u16(), challenge, response.json().await.expect("JSON"))
+}
+
+fn message(context: Option<&str>) -> Value {
+    let mut message = json!({"messageId": uuid::Uuid::new_v4().to_string(), "role": "ROLE_USER",
+                             "parts": [{"text": "prompt"}]});
+    if let Some(context) = context {
+        message["contextId"] = json!(context);
+    }
+    json!({"message": message})
+}
+
+#[tokio::test]
+async fn strangers_are_challenged_on_each_binding() {
+    let server = guarded().await;
+    for key in [None, Some("wrong-key-0123456789"), Some("")] {
+        let (status, challenge, body) = call(&server, key, "SendMessage", message(None)).await;
+        assert_eq!(status, 401, "{body}");
+        assert!(challenge.is_some());
+        assert_eq!(body["error"]["data"][0]["reason"], "UNAUTHENTICATED");
+    }
+    let rest = server.get("/a2a/rest/tasks/nobody").await.expect("an answer");
+    assert_eq!(rest.status(), 401);
+    assert!(rest.headers().contains_key("www-authenticate"));
+    let channel = tonic::transport::Channel::from_shared(server.url().to_owned()).expect("a URL");
+    let mut client = A2aServiceClient::new(channel.connect().await.expect("a channel"));
+    let get = pb::GetTaskRequest { id: "nobody".to_owned(), ..pb::GetTaskRequest::default() };
+    let status = client.get_task(get.clone()).await.expect_err("refused");
+    assert_eq!(status.code(), tonic::Code::Unauthenticated);
+    let mut request = tonic::Request::new(get);
+    request.metadata_mut().insert("x-api-key", ADA.parse().expect("ASCII"));
+    request.metadata_mut().insert("a2a-version", "1.0".parse().expect("ASCII"));
+    assert_eq!(client.get_task(request).await.expect_err("unknown").code(), tonic::Code::NotFound);
+}
+
+#[tokio::test]
+async fn what_belongs_to_one_principal_does_not_exist_for_another() {
+    let server = guarded().await;
+    let (status, _, sent) = call(&server, Some(ADA), "SendMessage", message(Some("shared"))).await;
+    assert_eq!(status, 200);
+    let task = &sent["result"]["task"];
+    let id = json!({"id": task["id"]});
+    let nobody = json!({"id": "00000000-0000-4000-8000-000000000000"});
+    for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
+        let code = |body: &Value| body["error"]["code"].as_i64();
+        let (_, _, foreign) = call(&server, Some(BOB), method, id.clone()).await;
+        let (_, _, unknown) = call(&server, Some(BOB), method, nobody.clone()).await;
+        assert_eq!((code(&foreign), code(&unknown)), (Some(-32_001), Some(-32_001)), "{method}");
+    }
+    let (_, _, own) = call(&server, Some(ADA), "GetTask", id).await;
+    assert_eq!(own["result"]["id"], task["id"]);
+    let (_, _, listed) = call(&server, Some(BOB), "ListTasks", json!({"contextId": "shared"})).await;
+    assert_eq!(listed["result"]["totalSize"], 0);
+    // The same context is another session for another principal.
+    let (_, _, bobs) = call(&server, Some(BOB), "SendMessage", message(Some("shared"))).await;
+    assert_eq!(bobs["result"]["task"]["artifacts"][0]["parts"][0]["text"], "seen=");
+    let (_, _, adas) = call(&server, Some(ADA), "SendMessage", message(Some("shared"))).await;
+    assert_eq!(adas["result"]["task"]["artifacts"][0]["parts"][0]["text"], "seen=seen=");
+}
+
+#[tokio::test]
+async fn principals_list_all_their_tasks_and_only_theirs() {
+    let server = guarded().await;
+    for (key, context) in [(ADA, "a"), (ADA, "b"), (BOB, "a")] {
+        call(&server, Some(key), "SendMessage", message(Some(context))).await;
+    }
+    let (_, _, adas) = call(&server, Some(ADA), "ListTasks", json!({})).await;
+    let (_, _, bobs) = call(&server, Some(BOB), "ListTasks", json!({})).await;
+    assert_eq!((&adas["result"]["totalSize"], &bobs["result"]["totalSize"]), (&json!(2), &json!(1)));
+}
+
+#[tokio::test]
+async fn the_card_is_public_and_names_the_schemes() {
+    let server = guarded().await;
+    let card: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
+    assert_eq!(card["securitySchemes"]["apiKey"]["apiKeySecurityScheme"]["name"], "x-api-key");
+    assert!(card["securityRequirements"][0]["schemes"]["apiKey"].is_object());
+}
+
+#[test]
+fn listening_beyond_loopback_needs_authentication_or_a_word() {
+    let config = |server: &str, more: &str| {
+        let text = format!(
+            "[server]\n{server}\n[card]\nname = 'a'\ndescription = 'b'\n[agent]\nkind = 'template'\nname = 'a'\n\
+             instruction = ''\n[agent.model.scripted]\nfallback = 'x'\n{more}"
+        );
+        Config::parse(Path::new("test.toml"), &text)
+    };
+    let error = config("listen = '0.0.0.0:9999'", "").expect_err("refused").to_string();
+    assert!(error.contains("server.listen") && error.contains("allow_anonymous"), "{error}");
+    assert!(config("listen = '[::]:9999'\nallow_anonymous = true", "").is_ok());
+    assert!(config("listen = '0.0.0.0:9999'", AUTH).is_ok());
+    assert!(config("listen = '[::1]:9999'", "").is_ok());
+}
