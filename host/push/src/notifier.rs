@@ -129,6 +129,8 @@ struct Shared {
     delivered: AtomicU64,
     given_up: AtomicU64,
     dropped: AtomicU64,
+    /// How many of the dropped ones had no queue to wait in.
+    no_room: AtomicU64,
 }
 
 impl Notifier {
@@ -145,6 +147,7 @@ impl Notifier {
             delivered: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            no_room: AtomicU64::new(0),
         };
         let workers = TaskTracker::new();
         Ok(Self { shared: Arc::new(shared), workers, runtime, cancel, max_body: config.max_body })
@@ -183,6 +186,7 @@ impl Notifier {
                     }
                     add(&self.shared.dropped, dropped);
                 }
+                Pushed::NoRoom => self.note_full(),
                 Pushed::Refused => add(&self.shared.dropped, 1),
             }
         }
@@ -213,6 +217,15 @@ impl Notifier {
         if timeout(patience, self.workers.wait()).await.is_err() {
             self.cancel.cancel();
             self.workers.wait().await;
+        }
+    }
+
+    /// This may happen for each event of each task, and so is not logged each time.
+    fn note_full(&self) {
+        add(&self.shared.dropped, 1);
+        let events = self.shared.no_room.fetch_add(1, Ordering::Relaxed) + 1;
+        if events.is_power_of_two() {
+            tracing::warn!(events, "events are dropped because other push notifications take all the room");
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) enum Pushed {
     Starts(Ticket),
     /// It, or older ones, had to go. `first` tells whether this queue had not lost any before.
     Overflows { first: bool, dropped: u64 },
+    /// The other queues take all the room, so this one was not begun and the event is dropped.
+    NoRoom,
     /// The config is suspended or the queues are closed: the event is dropped.
     Refused,
 }
@@ -118,7 +120,7 @@ impl Queues {
         };
         match state.queues.get_mut(key) {
             Some(queue) => self.append(queue, pending),
-            None if self.is_full(1) => Pushed::Overflows { first: true, dropped: 1 },
+            None if self.is_full(1) => Pushed::NoRoom,
             None => Pushed::Starts(state.start(key, pending, self.cancel.child_token())),
         }
     }
