@@ -1,0 +1,89 @@
+//! How long to wait before the next attempt.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+/// Exponential backoff with full jitter: a random time between nothing and a bound that doubles with each attempt.
+/// Events that failed together are so not sent again together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// The bound after the first attempt.
+    pub base: Duration,
+    /// The bound never grows beyond this, and a receiver that asks for more time gets no more than this.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    /// Half a second, up to 30 seconds.
+    fn default() -> Self {
+        Self { base: Duration::from_millis(500), max: Duration::from_secs(30) }
+    }
+}
+
+impl Backoff {
+    /// The wait after `failed` attempts, 1 or more. `random` is from 0 to 1; `wanted` is what the receiver asked for.
+    pub(crate) fn delay(&self, failed: u32, random: f64, wanted: Option<Duration>) -> Duration {
+        let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
+        let bound = self.base.saturating_mul(doubled).min(self.max);
+        let jittered = bound.mul_f64(random.clamp(0.0, 1.0));
+        wanted.map_or(jittered, |wanted| wanted.min(self.max).max(jittered))
+    }
+}
+
+/// The `Retry-After` of an answer, in either of its forms (RFC 9110 section 10.2.3).
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let time = httpdate::parse_http_date(text).ok()?;
+    Some(time.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(10) };
+
+    #[test]
+    fn the_bound_doubles_up_to_the_maximum() {
+        let bounds = [1, 2, 3, 4, 5, 60, u32::MAX].map(|failed| BACKOFF.delay(failed, 1.0, None).as_secs());
+        assert_eq!(bounds, [1, 2, 4, 8, 10, 10, 10]);
+    }
+
+    #[test]
+    fn the_jitter_covers_all_from_nothing_to_the_bound() {
+        let delays = [0.0, 0.25, 0.5, 1.0].map(|random| BACKOFF.delay(3, random, None).as_secs());
+        assert_eq!(delays, [0, 1, 2, 4]);
+        for failed in 1..20 {
+            assert!(BACKOFF.delay(failed, fastrand::f64(), None) <= BACKOFF.max);
+        }
+    }
+
+    #[test]
+    fn a_receiver_gets_the_time_it_wants_up_to_the_maximum() {
+        let delay = |wanted| BACKOFF.delay(1, 0.5, Some(Duration::from_secs(wanted)));
+        assert_eq!(delay(0), Duration::from_millis(500), "it cannot ask for less than the jitter");
+        assert_eq!(delay(7), Duration::from_secs(7));
+        assert_eq!(delay(86_400), Duration::from_secs(10));
+        assert_eq!(delay(u64::MAX), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn retry_after_is_read_in_both_forms() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let read = |text: &str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
+            retry_after(&headers, now)
+        };
+        assert_eq!(read("120"), Some(Duration::from_secs(120)));
+        assert_eq!(read("Sun, 06 Nov 1994 08:50:07 GMT"), Some(Duration::from_secs(30)));
+        assert_eq!(read("Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO), "in the past");
+        for invalid in ["", "-1", "soon", "99999999999999999999999"] {
+            assert_eq!(read(invalid), None, "{invalid}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+}

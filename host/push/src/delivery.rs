@@ -1,0 +1,153 @@
+//! One event to one receiver: attempts, until one succeeds or another would be of no use.
+
+use std::error::Error;
+use std::time::{Duration, SystemTime};
+
+use annex_protocol::TaskPushNotificationConfig;
+use bytes::Bytes;
+use reqwest::{Client, Response, StatusCode};
+use tokio::time::sleep;
+
+use crate::backoff::{Backoff, retry_after};
+use crate::notifier::NotifierConfig;
+use crate::screen::{Refused, Screen};
+use crate::slots::Slots;
+use crate::target::Target;
+
+pub(crate) struct Delivery {
+    client: Client,
+    screen: Screen,
+    attempts: u32,
+    backoff: Backoff,
+    slots: Slots,
+}
+
+/// Why an event was given up.
+#[derive(Debug)]
+pub(crate) struct GivenUp {
+    /// Scheme, host and port of the receiver; `None` when its URL was refused.
+    pub(crate) origin: Option<String>,
+    pub(crate) attempts: u32,
+    pub(crate) failure: Failure,
+}
+
+/// Why an attempt failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("the config may not be used")]
+    Refused(#[source] Refused),
+    #[error("the receiver answered {status}")]
+    Status { status: StatusCode, retry_after: Option<Duration> },
+    #[error("the receiver did not answer")]
+    Transport(#[source] reqwest::Error),
+}
+
+impl Delivery {
+    /// How much of an answer is read, so that its connection can be used again; what it says does not matter.
+    const MAX_ANSWER: usize = 4 * 1024;
+    const IDLE_CONNECTION: Duration = Duration::from_secs(15);
+    const USER_AGENT: &str = concat!("annex/", env!("CARGO_PKG_VERSION"));
+
+    pub(crate) fn new(config: &NotifierConfig) -> Result<Self, reqwest::Error> {
+        // The whole process uses one provider; somebody else may have installed it already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .user_agent(Self::USER_AGENT)
+            .timeout(config.timeout)
+            .pool_max_idle_per_host(1)
+            .pool_idle_timeout(Self::IDLE_CONNECTION);
+        Ok(Self {
+            client: config.screen.guard(client).build()?,
+            screen: config.screen.clone(),
+            attempts: config.attempts,
+            backoff: config.backoff,
+            slots: Slots::new(config.max_concurrent, config.max_concurrent_per_host),
+        })
+    }
+
+    pub(crate) async fn check(&self, config: &TaskPushNotificationConfig) -> Result<(), Refused> {
+        Target::of(config, &self.screen)?;
+        self.screen.check(&config.url).await
+    }
+
+    pub(crate) async fn deliver(&self, config: &TaskPushNotificationConfig, body: &Bytes) -> Result<(), GivenUp> {
+        let target = Target::of(config, &self.screen).map_err(|refused| GivenUp {
+            origin: None,
+            attempts: 0,
+            failure: Failure::Refused(refused),
+        })?;
+        let mut attempts = 1;
+        while let Err(failure) = self.attempt(&target, body).await {
+            if attempts >= self.attempts || !failure.is_transient() {
+                return Err(GivenUp { origin: Some(target.origin()), attempts, failure });
+            }
+            sleep(self.backoff.delay(attempts, fastrand::f64(), failure.retry_after())).await;
+            attempts += 1;
+        }
+        Ok(())
+    }
+
+    /// A slot is held for the attempt alone, not between attempts.
+    async fn attempt(&self, target: &Target, body: &Bytes) -> Result<(), Failure> {
+        let _slot = self.slots.acquire(target.url.authority()).await;
+        let request = self.client.post(target.url.clone()).headers(target.headers.clone()).body(body.clone());
+        let answer = request.send().await.map_err(Failure::of_transport)?;
+        let (status, retry_after) = (answer.status(), retry_after(answer.headers(), SystemTime::now()));
+        skim(answer).await;
+        if status.is_success() { Ok(()) } else { Err(Failure::Status { status, retry_after }) }
+    }
+}
+
+/// Reads the start of an answer and ends the connection if there is more. The status has decided already.
+async fn skim(mut answer: Response) {
+    let mut left = Delivery::MAX_ANSWER;
+    while let Ok(Some(chunk)) = answer.chunk().await {
+        match left.checked_sub(chunk.len()) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
+}
+
+impl Failure {
+    /// The screen refuses from within the client, at the bottom of its error.
+    fn of_transport(error: reqwest::Error) -> Self {
+        let refused = causes(&error).find_map(|cause| cause.downcast_ref::<Refused>()).cloned();
+        refused.map_or_else(|| Self::Transport(error.without_url()), Self::Refused)
+    }
+
+    /// Whether the next attempt may end otherwise.
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Refused(refused) => matches!(refused, Refused::UnknownName { .. }),
+            Self::Status { status, .. } => {
+                status.is_server_error()
+                    || matches!(
+                        *status,
+                        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
+                    )
+            }
+            Self::Transport(error) => !error.is_builder(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            Self::Refused(_) | Self::Transport(_) => None,
+        }
+    }
+
+    /// The failure and its causes in one line. A receiver may have a say in some of them, so the line is bounded.
+    pub(crate) fn line(&self) -> String {
+        const MAX_CHARS: usize = 300;
+        let texts: Vec<String> =
+            std::iter::once(self.to_string()).chain(causes(self).map(ToString::to_string)).collect();
+        texts.join(": ").chars().take(MAX_CHARS).collect()
+    }
+}
+
+/// What is below an error, from the top.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause| (*cause).source())
+}

@@ -1,0 +1,62 @@
+//! Exceptions that the operator makes for hosts and addresses that are not public.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use url::Host;
+
+/// What may be called although it is not public. Read from a host name (`hooks.internal`), an address (`10.0.0.7`,
+/// `[::1]`) or a range (`10.0.0.0/8`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// One host name in lower case without a final dot, whatever it resolves to. Its subdomains are not meant.
+    Host(String),
+    /// One address or a range.
+    Addresses(IpNet),
+}
+
+/// This is neither a host name nor an address nor a range of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is neither a host name nor an address nor a range of addresses")]
+pub struct InvalidAllowed {
+    /// What was to be read.
+    pub text: String,
+}
+
+impl Allowed {
+    pub(crate) fn covers(&self, address: IpAddr, name: Option<&str>) -> bool {
+        match self {
+            Self::Host(host) => name.is_some_and(|name| name == host),
+            Self::Addresses(addresses) => addresses.contains(&address),
+        }
+    }
+
+    /// Whether this names one address alone. Metadata services are let through only so: neither a range nor a name that
+    /// the operator allows means to give the credentials of the machine away.
+    pub(crate) fn is_exactly(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Host(_) => false,
+            Self::Addresses(addresses) => *addresses == IpNet::from(address),
+        }
+    }
+}
+
+impl FromStr for Allowed {
+    type Err = InvalidAllowed;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Ok(range) = text.parse::<IpNet>() {
+            return Ok(Self::Addresses(range.trunc()));
+        }
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(Self::Addresses(address.to_canonical().into()));
+        }
+        match Host::parse(text.strip_suffix('.').unwrap_or(text)) {
+            Ok(Host::Domain(name)) if !name.contains('*') => Ok(Self::Host(name)),
+            Ok(Host::Ipv4(address)) => Ok(Self::Addresses(IpAddr::V4(address).into())),
+            Ok(Host::Ipv6(address)) => Ok(Self::Addresses(IpAddr::V6(address).to_canonical().into())),
+            Ok(Host::Domain(_)) | Err(_) => Err(InvalidAllowed { text: text.to_owned() }),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! One config as an HTTP request: its URL and the headers that it asks for.
+
+use annex_protocol::{AuthenticationInfo, Secret, TaskPushNotificationConfig};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use url::Url;
+
+use crate::screen::{Refused, Screen};
+
+/// The most bytes of a token, and of an authentication.
+const MAX_SECRET: usize = 8 * 1024;
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/a2a+json");
+const TOKEN: HeaderName = HeaderName::from_static("x-a2a-notification-token");
+
+pub(crate) struct Target {
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+}
+
+impl Target {
+    pub(crate) fn of(config: &TaskPushNotificationConfig, screen: &Screen) -> Result<Self, Refused> {
+        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, MEDIA_TYPE)]);
+        if let Some(token) = &config.token {
+            headers.insert(TOKEN, sensitive(token.expose()).ok_or(Refused::Token { limit: MAX_SECRET })?);
+        }
+        if let Some(authentication) = &config.authentication {
+            let value = authorization(authentication).ok_or(Refused::Authentication { limit: MAX_SECRET })?;
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(Self { url: screen.parse(&config.url)?, headers })
+    }
+
+    /// Scheme, host and port. The rest of the URL may be a credential and does not belong into logs.
+    pub(crate) fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+}
+
+fn authorization(authentication: &AuthenticationInfo) -> Option<HeaderValue> {
+    let scheme = &authentication.scheme;
+    if scheme.is_empty() || !scheme.bytes().all(is_token_byte) {
+        return None;
+    }
+    match authentication.credentials.as_ref().map(Secret::expose) {
+        Some(credentials) if !credentials.is_empty() => sensitive(&format!("{scheme} {credentials}")),
+        Some(_) | None => sensitive(scheme),
+    }
+}
+
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if !printable || text.len() > MAX_SECRET {
+        return None;
+    }
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// RFC 9110 section 5.6.2.
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
