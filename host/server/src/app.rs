@@ -8,15 +8,17 @@ use std::time::Duration;
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_protocol::v0_3;
+use annex_push::{Notifier, NotifierConfig, Screen, ScreenConfig};
 use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::card::{self, EncodedCard};
-use crate::config::{AgentConfig, AgentKind, Config, ExtensionConfig, ModelConfig};
+use crate::config::{AgentConfig, AgentKind, Config, ExtensionConfig, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
+use crate::push::PushNotifications;
 use crate::tasks::TaskStore;
 
 /// Where files are looked for.
@@ -83,6 +85,9 @@ pub enum AppError {
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
+    /// Nothing could be sent.
+    #[error("[push] cannot be used")]
+    Push(#[from] annex_push::NotifierError),
     /// Nobody could be authenticated.
     #[error("[auth] cannot be used")]
     Auth(#[from] annex_auth::ConfigError),
@@ -122,16 +127,19 @@ impl App {
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let speaks_v0_3 = config.server.a2a_0_3;
-        let card = card::assemble(&config.card, base_url, &installed, authenticator.as_ref(), speaks_v0_3);
+        let card = card::assemble(config, base_url, &installed, authenticator.as_ref(), speaks_v0_3);
         let card_v0_3 = v0_3::AgentCard::of(&card).map(|card| serde_json::to_string(&card)).transpose();
         let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
+        let closing = CancellationToken::new();
+        let push = config.push.as_ref().map(|push| notifications(push, config, &closing)).transpose()?;
         let handler = RequestHandler {
             installed,
             agent,
             speaks_v0_3,
             card_v0_3,
             authenticator,
+            push,
             input_modes: InputModes::new(&config.card.input_modes),
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
@@ -139,7 +147,7 @@ impl App {
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),
-            closing: CancellationToken::new(),
+            closing,
         };
         Ok(Self { handler, card, base_url: base_url.to_owned() })
     }
@@ -155,6 +163,16 @@ impl App {
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
+}
+
+fn notifications(
+    push: &PushConfig,
+    config: &Config,
+    closing: &CancellationToken,
+) -> Result<Arc<PushNotifications>, AppError> {
+    let screen = Screen::new(ScreenConfig { allow: push.allow.clone(), https_only: push.https_only });
+    let notifier = Notifier::new(&NotifierConfig::new(screen))?;
+    Ok(Arc::new(PushNotifications::new(notifier, config.tasks.max_tasks, closing.clone())))
 }
 
 /// Files are named relative to the config.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-use crate::config::{CardConfig, SkillConfig};
+use crate::config::{Config, SkillConfig};
 use crate::routes::{JSONRPC_PATH, REST_PATH};
 
 /// How long clients may use the card without asking again.
@@ -24,12 +24,13 @@ const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60"
 
 /// The card of this server.
 pub(crate) fn assemble(
-    config: &CardConfig,
+    config: &Config,
     base_url: &str,
     installed: &Installed,
     authenticator: Option<&Authenticator>,
     speaks_v0_3: bool,
 ) -> AgentCard {
+    let (pushes, config) = (config.push.is_some(), &config.card);
     let security = authenticator.map(Authenticator::security_schemes).unwrap_or_default();
     let current = [
         interface(base_url, JSONRPC_PATH, "JSONRPC"),
@@ -56,7 +57,7 @@ pub(crate) fn assemble(
         supported_interfaces: current.into_iter().chain(older).collect(),
         capabilities: AgentCapabilities {
             streaming: Some(true),
-            push_notifications: Some(false),
+            push_notifications: Some(pushes),
             extensions: installed.iter().map(|extension| extension.card().clone()).collect(),
             extended_agent_card: None,
         },

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use annex_agent::{GenerativeConfig, ScriptConfig};
 use annex_auth::AuthConfig;
-use serde::Deserialize;
+use annex_push::Allowed;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use crate::listener::ConnectionLimits;
 
@@ -30,6 +32,8 @@ pub struct Config {
     pub agent: AgentConfig,
     /// Who may call. Without it everybody may, and the server listens on loopback only.
     pub auth: Option<AuthConfig>,
+    /// Push notifications. Without it the server sends none.
+    pub push: Option<PushConfig>,
     /// Bounds of the session store.
     #[serde(default)]
     pub sessions: SessionsConfig,
@@ -203,6 +207,22 @@ pub enum ModelConfig {
     Scripted(ScriptConfig),
     /// A model service.
     Generative(GenerativeConfig),
+}
+
+/// `[push]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PushConfig {
+    /// Hosts, addresses and ranges (`10.0.0.0/8`) that may be notified although they are private. Default: none.
+    #[serde(deserialize_with = "allowed")]
+    pub allow: Vec<Allowed>,
+    /// Whether only `https` URLs are taken. Default: no.
+    pub https_only: bool,
+}
+
+fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
 /// `[sessions]`

@@ -99,37 +99,37 @@ impl Operations for GrpcOperations {
     async fn create_task_push_notification_config(
         &self,
         parameters: CallParameters,
-        _request: TaskPushNotificationConfig,
+        request: TaskPushNotificationConfig,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        self.admit(parameters).await?;
-        Err(A2aError::PushNotificationNotSupported)
+        let (handler, call) = self.admit(parameters).await?;
+        Ok(reply(handler.create_push_config(&call, request).await?))
     }
 
     async fn get_task_push_notification_config(
         &self,
         parameters: CallParameters,
-        _request: GetTaskPushNotificationConfigRequest,
+        request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        self.admit(parameters).await?;
-        Err(A2aError::PushNotificationNotSupported)
+        let (handler, call) = self.admit(parameters).await?;
+        Ok(reply(handler.get_push_config(&call, &request)?))
     }
 
     async fn list_task_push_notification_configs(
         &self,
         parameters: CallParameters,
-        _request: ListTaskPushNotificationConfigsRequest,
+        request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
-        self.admit(parameters).await?;
-        Err(A2aError::PushNotificationNotSupported)
+        let (handler, call) = self.admit(parameters).await?;
+        Ok(reply(handler.list_push_configs(&call, &request)?))
     }
 
     async fn delete_task_push_notification_config(
         &self,
         parameters: CallParameters,
-        _request: DeleteTaskPushNotificationConfigRequest,
+        request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Reply<()>, A2aError> {
-        self.admit(parameters).await?;
-        Err(A2aError::PushNotificationNotSupported)
+        let (handler, call) = self.admit(parameters).await?;
+        Ok(reply(handler.delete_push_config(&call, &request)?))
     }
 
     async fn get_extended_agent_card(

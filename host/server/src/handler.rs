@@ -6,8 +6,10 @@ use std::time::Duration;
 use annex_agent::{AgentExecutor, TurnContext};
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
-    A2aError, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, JsonObject, ListTasksRequest,
-    ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId,
+    A2aError, CancelTaskRequest, ContextId, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, JsonObject, ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest,
+    StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskPushNotificationConfig,
 };
 use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
@@ -24,6 +26,7 @@ use crate::call::Call;
 use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
+use crate::push::PushNotifications;
 use crate::task_log::LoggedEvent;
 use crate::tasks::{TaskRecord, TaskStore};
 use crate::turn::{Opening, Turn};
@@ -35,6 +38,8 @@ pub(crate) struct RequestHandler {
     /// Says who calls; `None` lets everybody in.
     pub(crate) authenticator: Option<Authenticator>,
     pub(crate) input_modes: InputModes,
+    /// `None` when the config has no `[push]`.
+    pub(crate) push: Option<Arc<PushNotifications>>,
     /// Whether clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
     /// The card as 0.3 has it, encoded; empty when 0.3 is not spoken.
@@ -119,6 +124,65 @@ impl RequestHandler {
         Ok(Answer { value, active })
     }
 
+    async fn check_push(&self, request: &SendMessageRequest) -> Result<(), A2aError> {
+        let Some(config) = &request.configuration.task_push_notification_config else { return Ok(()) };
+        self.push()?.check(config, "configuration.taskPushNotificationConfig.").await
+    }
+
+    fn push(&self) -> Result<&Arc<PushNotifications>, A2aError> {
+        self.push.as_ref().ok_or(A2aError::PushNotificationNotSupported)
+    }
+
+    pub(crate) async fn create_push_config(
+        &self,
+        call: &Call,
+        request: TaskPushNotificationConfig,
+    ) -> Result<TaskPushNotificationConfig, A2aError> {
+        let push = self.push()?;
+        request.validate()?;
+        check_tenant(request.tenant.as_deref())?;
+        let task_id = request.task_id.clone().filter(|id| !id.as_str().is_empty());
+        let task_id = task_id.ok_or_else(|| A2aError::invalid_field("taskId", "is required"))?;
+        let record = self.tasks.get(&call.owner, &task_id)?;
+        push.check(&request, "").await?;
+        let (_, reader) = record.subscribe();
+        push.put(&task_id, request, reader).map(|config| config.as_ref().clone())
+    }
+
+    pub(crate) fn get_push_config(
+        &self,
+        call: &Call,
+        request: &GetTaskPushNotificationConfigRequest,
+    ) -> Result<TaskPushNotificationConfig, A2aError> {
+        let push = self.push()?;
+        check_tenant(request.tenant.as_deref())?;
+        self.tasks.get(&call.owner, &request.task_id)?;
+        push.get(&request.task_id, &request.id).map(|config| config.as_ref().clone())
+    }
+
+    pub(crate) fn list_push_configs(
+        &self,
+        call: &Call,
+        request: &ListTaskPushNotificationConfigsRequest,
+    ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
+        let push = self.push()?;
+        check_tenant(request.tenant.as_deref())?;
+        self.tasks.get(&call.owner, &request.task_id)?;
+        push.list(request)
+    }
+
+    pub(crate) fn delete_push_config(
+        &self,
+        call: &Call,
+        request: &DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<(), A2aError> {
+        let push = self.push()?;
+        check_tenant(request.tenant.as_deref())?;
+        self.tasks.get(&call.owner, &request.task_id)?;
+        push.delete(&request.task_id, &request.id);
+        Ok(())
+    }
+
     /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
     /// state delta, and given to the agent. Nothing is left behind when it is refused.
     async fn accept(
@@ -128,6 +192,7 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<Accepted, A2aError> {
         check(&request)?;
+        self.check_push(&request).await?;
         let active = activation::negotiate(&self.installed, &call.requested)?;
         let target = self.target(&call.owner, &request.message)?;
         self.input_modes.check(&request.message)?;
@@ -201,6 +266,7 @@ impl RequestHandler {
             session,
             cancel,
         };
+        let push_config = request.configuration.task_push_notification_config;
         let (opened, opening) = oneshot::channel();
         let (agent, tasks, record) = (Arc::clone(&self.agent), Arc::clone(&self.tasks), target.record);
         let turn = Turn {
@@ -217,6 +283,10 @@ impl RequestHandler {
         };
         let finished = self.running.spawn(turn.run());
         let opening = opening.await.map_err(|gone| fault::internal(&gone))??;
+        if let (Opening::Task { snapshot, reader, .. }, Some(push), Some(config)) = (&opening, &self.push, push_config)
+        {
+            push.put(&snapshot.id, config, reader.clone())?;
+        }
         Ok(Accepted { active, opening, finished })
     }
 
@@ -297,11 +367,7 @@ impl Target {
 fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
     request.validate()?;
     check_ids(&request.message)?;
-    check_tenant(request.tenant.as_deref())?;
-    match request.configuration.task_push_notification_config {
-        Some(_) => Err(A2aError::PushNotificationNotSupported),
-        None => Ok(()),
-    }
+    check_tenant(request.tenant.as_deref())
 }
 
 /// The longest id that a client may choose, in bytes. Ids are repeated in every event and kept with every task.

@@ -57,10 +57,19 @@ async fn dispatch(handler: &RequestHandler, call: &Call, request: &Request) -> R
         "ListTasks" => Ok(success(id, &encode(&handler.list_tasks(call, &jsonrpc::params(params)?)?)?)),
         "CancelTask" => Ok(success(id, &encode(&handler.cancel_task(call, &jsonrpc::params(params)?).await?)?)),
         "SubscribeToTask" => Ok(stream(id.clone(), handler.subscribe_to_task(call, &jsonrpc::params(params)?)?)),
-        "CreateTaskPushNotificationConfig"
-        | "GetTaskPushNotificationConfig"
-        | "ListTaskPushNotificationConfigs"
-        | "DeleteTaskPushNotificationConfig" => Err(A2aError::PushNotificationNotSupported),
+        "CreateTaskPushNotificationConfig" => {
+            Ok(success(id, &encode(&handler.create_push_config(call, jsonrpc::params(params)?).await?)?))
+        }
+        "GetTaskPushNotificationConfig" => {
+            Ok(success(id, &encode(&handler.get_push_config(call, &jsonrpc::params(params)?)?)?))
+        }
+        "ListTaskPushNotificationConfigs" => {
+            Ok(success(id, &encode(&handler.list_push_configs(call, &jsonrpc::params(params)?)?)?))
+        }
+        "DeleteTaskPushNotificationConfig" => {
+            handler.delete_push_config(call, &jsonrpc::params(params)?)?;
+            Ok(success(id, "null"))
+        }
         "GetExtendedAgentCard" => {
             Err(A2aError::UnsupportedOperation { reason: "this agent has no extended card".to_owned() })
         }

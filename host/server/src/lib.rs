@@ -18,6 +18,7 @@ mod input_modes;
 mod jsonrpc;
 mod list;
 mod listener;
+mod push;
 mod rest;
 mod routes;
 mod serve;

@@ -4,8 +4,9 @@
 
 use annex_protocol::jsonrpc::params;
 use annex_protocol::{
-    A2aError, CancelTaskRequest, GetTaskRequest, Json, JsonObject, ListTasksRequest, SendMessageRequest,
-    SubscribeToTaskRequest, TaskId, http_json,
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
+    GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest, ListTasksRequest, SendMessageRequest,
+    SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig, http_json,
 };
 use annex_tasks::Owner;
 use axum::body::Body;
@@ -28,7 +29,10 @@ enum Operation<'a> {
     ListTasks,
     CancelTask(&'a str),
     SubscribeToTask(&'a str),
-    PushNotificationConfigs,
+    CreatePushConfig(&'a str),
+    ListPushConfigs(&'a str),
+    GetPushConfig(&'a str, &'a str),
+    DeletePushConfig(&'a str, &'a str),
     ExtendedAgentCard,
 }
 
@@ -96,8 +100,14 @@ fn operation<'a>(method: &Method, segments: &[&'a str]) -> Result<Operation<'a>,
             Some((id, "subscribe")) => ("GET, POST", Operation::SubscribeToTask(id)),
             _ => ("GET", Operation::GetTask(id)),
         },
-        ["tasks", _, "pushNotificationConfigs"] => ("GET, POST", Operation::PushNotificationConfigs),
-        ["tasks", _, "pushNotificationConfigs", _] => ("GET, DELETE", Operation::PushNotificationConfigs),
+        ["tasks", task, "pushNotificationConfigs"] if method == Method::POST => {
+            ("POST", Operation::CreatePushConfig(task))
+        }
+        ["tasks", task, "pushNotificationConfigs"] => ("GET, POST", Operation::ListPushConfigs(task)),
+        ["tasks", task, "pushNotificationConfigs", id] if method == Method::DELETE => {
+            ("DELETE", Operation::DeletePushConfig(task, id))
+        }
+        ["tasks", task, "pushNotificationConfigs", id] => ("GET, DELETE", Operation::GetPushConfig(task, id)),
         _ => return Err(NoRoute::Path),
     };
     let is_allowed = allowed.split(", ").any(|name| name == method.as_str());
@@ -121,15 +131,15 @@ async fn dispatch(
             Ok(call::echo(stream(streamed.value), &streamed.active))
         }
         Operation::GetTask(id) => {
-            let read: GetTaskRequest = from_query(request, tenant, Some(id))?;
+            let read: GetTaskRequest = from_query(request, tenant, &[("id", id)])?;
             Ok(json(handler.get_task(&call, &read)?.json()?.as_ref()))
         }
         Operation::ListTasks => {
-            let list: ListTasksRequest = from_query(request, tenant, None)?;
+            let list: ListTasksRequest = from_query(request, tenant, &[])?;
             Ok(json(encode(&handler.list_tasks(&call, &list)?)?))
         }
         Operation::CancelTask(id) => {
-            let mut cancel: CancelTaskRequest = params(&with_id(&read_body(request)?, id)?)?;
+            let mut cancel: CancelTaskRequest = params(&with(&read_body(request)?, "id", id)?)?;
             place(&mut cancel.tenant, tenant)?;
             Ok(json(encode(&handler.cancel_task(&call, &cancel).await?)?))
         }
@@ -137,7 +147,26 @@ async fn dispatch(
             let subscribe = SubscribeToTaskRequest { tenant: tenant.map(str::to_owned), id: TaskId::from(id) };
             Ok(stream(handler.subscribe_to_task(&call, &subscribe)?))
         }
-        Operation::PushNotificationConfigs => Err(A2aError::PushNotificationNotSupported),
+        Operation::CreatePushConfig(task) => {
+            let mut config: TaskPushNotificationConfig = params(&with(&read_body(request)?, "taskId", task)?)?;
+            place(&mut config.tenant, tenant)?;
+            Ok(json(encode(&handler.create_push_config(&call, config).await?)?))
+        }
+        Operation::ListPushConfigs(task) => {
+            let list: ListTaskPushNotificationConfigsRequest = from_query(request, tenant, &[("taskId", task)])?;
+            Ok(json(encode(&handler.list_push_configs(&call, &list)?)?))
+        }
+        Operation::GetPushConfig(task, id) => {
+            let get: GetTaskPushNotificationConfigRequest =
+                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
+            Ok(json(encode(&handler.get_push_config(&call, &get)?)?))
+        }
+        Operation::DeletePushConfig(task, id) => {
+            let delete: DeleteTaskPushNotificationConfigRequest =
+                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
+            handler.delete_push_config(&call, &delete)?;
+            Ok(json("{}"))
+        }
         Operation::ExtendedAgentCard => {
             Err(A2aError::UnsupportedOperation { reason: "this agent has no extended card".to_owned() })
         }
@@ -170,24 +199,22 @@ pub(crate) fn read_body(request: &HttpRequest<'_>) -> Result<Json, A2aError> {
 }
 
 /// The id of the path counts, whatever the body says.
-fn with_id(body: &Json, id: &str) -> Result<Json, A2aError> {
+fn with(body: &Json, name: &str, id: &str) -> Result<Json, A2aError> {
     let mut object: JsonObject = params(body)?;
-    object.insert("id".to_owned(), Json::string(id));
+    object.insert(name.to_owned(), Json::string(id));
     object.to_json().map_err(|error| A2aError::Parse { reason: error.to_string() })
 }
 
 fn from_query<T: DeserializeOwned>(
     request: &HttpRequest<'_>,
     tenant: Option<&str>,
-    id: Option<&str>,
+    path: &[(&str, &str)],
 ) -> Result<T, A2aError> {
     let Query(pairs): Query<Vec<(String, String)>> =
         Query::try_from_uri(request.uri).map_err(|error| A2aError::invalid_params(error.to_string()))?;
     let mut object = http_json::query(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    for (name, value) in [("tenant", tenant), ("id", id)] {
-        if let Some(value) = value {
-            object.insert(name.to_owned(), Json::string(value));
-        }
+    for (name, value) in path.iter().copied().chain(tenant.map(|tenant| ("tenant", tenant))) {
+        object.insert(name.to_owned(), Json::string(value));
     }
     params(&object.to_json().map_err(|error| A2aError::Parse { reason: error.to_string() })?)
 }

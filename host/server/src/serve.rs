@@ -16,6 +16,9 @@ use crate::front::Front;
 use crate::listener;
 use crate::routes;
 
+/// What push notifications that wait get to be delivered.
+const PUSH_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -102,6 +105,9 @@ async fn drain(app: &App, patience: Duration) {
         handler.running.wait().await;
     }
     handler.closing.cancel();
+    if let Some(push) = &handler.push {
+        push.close(PUSH_PATIENCE).await;
+    }
 }
 
 fn finished(ended: Result<io::Result<()>, tokio::task::JoinError>) -> Result<(), ServeError> {

@@ -76,6 +76,7 @@ impl TaskLog {
 }
 
 /// Reads a log from one place on.
+#[derive(Clone)]
 pub(crate) struct LogReader {
     log: Arc<TaskLog>,
     progress: watch::Receiver<Progress>,

@@ -6,7 +6,9 @@ use annex_protocol::jsonrpc::{self, Request};
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions, parse_extensions};
 use annex_protocol::v0_3::{self, Method, X_A2A_EXTENSIONS, request};
 use annex_protocol::{
-    A2aError, CancelTaskRequest, ExtensionUri, GetTaskRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, StreamResponse,
+    SubscribeToTaskRequest, TaskId,
 };
 use annex_tasks::Owner;
 use axum::body::Body;
@@ -92,10 +94,22 @@ async fn dispatch(
             Ok(success(&encode(&v0_3::Task::from(&task))?))
         }
         Method::SubscribeToTask => Ok(events(handler.follow_turn(&call, &request::subscribe_to_task(sent)?)?)),
-        Method::CreateTaskPushNotificationConfig
-        | Method::GetTaskPushNotificationConfig
-        | Method::ListTaskPushNotificationConfigs
-        | Method::DeleteTaskPushNotificationConfig => Err(A2aError::PushNotificationNotSupported),
+        Method::CreateTaskPushNotificationConfig => {
+            let config = handler.create_push_config(&call, request::create_push_config(sent)?).await?;
+            Ok(success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?))
+        }
+        Method::GetTaskPushNotificationConfig => {
+            let config = handler.get_push_config(&call, &request::get_push_config(sent)?)?;
+            Ok(success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?))
+        }
+        Method::ListTaskPushNotificationConfigs => {
+            let configs = handler.list_push_configs(&call, &request::list_push_configs(sent)?)?;
+            Ok(success(&encode(&v0_3::push_configs(&configs))?))
+        }
+        Method::DeleteTaskPushNotificationConfig => {
+            handler.delete_push_config(&call, &request::delete_push_config(sent)?)?;
+            Ok(success("null"))
+        }
         Method::GetExtendedAgentCard => {
             Err(A2aError::UnsupportedOperation { reason: "this agent has no extended card".to_owned() })
         }
@@ -157,8 +171,44 @@ async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpReque
             }
             _ => Err(no_route(request, path)),
         },
-        (_, ["tasks", _, "pushNotificationConfigs", ..]) => Err(A2aError::PushNotificationNotSupported),
+        (_, ["tasks", task, "pushNotificationConfigs", rest @ ..]) => {
+            push_configs(handler, &call, request, &TaskId::from(*task), rest).await
+        }
         _ => Err(no_route(request, path)),
+    }
+}
+
+async fn push_configs(
+    handler: &RequestHandler,
+    call: &Call,
+    request: &HttpRequest<'_>,
+    task: &TaskId,
+    rest: &[&str],
+) -> Result<Response, A2aError> {
+    let task_id = task.clone();
+    match (request.method, rest) {
+        (&HttpMethod::POST, []) => {
+            let config = v0_3::rest::create_push_config(task_id, &rest::read_body(request)?)?;
+            let config = handler.create_push_config(call, config).await?;
+            Ok(json(encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?))
+        }
+        (&HttpMethod::GET, []) => {
+            let list = ListTaskPushNotificationConfigsRequest { task_id, ..Default::default() };
+            let configs = handler.list_push_configs(call, &list)?;
+            Ok(json(encode(&v0_3::rest::ListTaskPushNotificationConfigsResponse::from(&configs))?))
+        }
+        (&HttpMethod::GET, [id]) => {
+            let get = GetTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
+            let config = handler.get_push_config(call, &get)?;
+            Ok(json(encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?))
+        }
+        (&HttpMethod::DELETE, [id]) => {
+            let delete =
+                DeleteTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
+            handler.delete_push_config(call, &delete)?;
+            Ok(json("{}".to_owned()))
+        }
+        _ => Err(no_route(request, &format!("tasks/{task}/pushNotificationConfigs"))),
     }
 }
 

@@ -11,6 +11,7 @@ mod config;
 mod connections;
 mod faults;
 mod lifecycle;
+mod push;
 mod rest;
 mod state;
 mod streams;
