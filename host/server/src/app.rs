@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
-use annex_protocol::v0_3;
+use annex_protocol::{AgentCard, v0_3};
 use annex_push::{Notifier, NotifierConfig, Screen, ScreenConfig};
 use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::card::{self, EncodedCard};
-use crate::config::{AgentConfig, AgentKind, Config, ExtensionConfig, ModelConfig, PushConfig};
+use crate::config::{AgentConfig, AgentKind, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
 use crate::push::PushNotifications;
+use crate::signing::{self, SigningError};
 use crate::tasks::TaskStore;
 
 /// Where files are looked for.
@@ -85,6 +86,9 @@ pub enum AppError {
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
+    /// Cards cannot be signed.
+    #[error("[card.signing] cannot be used")]
+    Signing(#[from] SigningError),
     /// Nothing could be sent.
     #[error("[push] cannot be used")]
     Push(#[from] annex_push::NotifierError),
@@ -128,6 +132,7 @@ impl App {
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let speaks_v0_3 = config.server.a2a_0_3;
         let card = card::assemble(config, base_url, &installed, authenticator.as_ref(), speaks_v0_3);
+        let (card, extended_card) = signed(card, &config.card, locations)?;
         let card_v0_3 = v0_3::AgentCard::of(&card).map(|card| serde_json::to_string(&card)).transpose();
         let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
@@ -140,6 +145,7 @@ impl App {
             card_v0_3,
             authenticator,
             push,
+            extended_card,
             input_modes: InputModes::new(&config.card.input_modes),
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
@@ -163,6 +169,22 @@ impl App {
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
+}
+
+/// The public card and the one for authenticated callers, signed when there is a key.
+fn signed(
+    mut card: AgentCard,
+    config: &CardConfig,
+    locations: &Locations,
+) -> Result<(AgentCard, Option<AgentCard>), AppError> {
+    let mut extended = config.extended.as_ref().map(|extended| card::extend(&card, extended));
+    if let Some(signing) = &config.signing {
+        let signer = signing::signer(signing, &locations.config)?;
+        for card in extended.iter_mut().chain([&mut card]) {
+            signing::sign(card, &signer)?;
+        }
+    }
+    Ok((card, extended))
 }
 
 fn notifications(

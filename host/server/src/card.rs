@@ -16,7 +16,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-use crate::config::{Config, SkillConfig};
+use crate::config::{Config, ExtendedCardConfig, SkillConfig};
 use crate::routes::{JSONRPC_PATH, REST_PATH};
 
 /// How long clients may use the card without asking again.
@@ -59,7 +59,7 @@ pub(crate) fn assemble(
             streaming: Some(true),
             push_notifications: Some(pushes),
             extensions: installed.iter().map(|extension| extension.card().clone()).collect(),
-            extended_agent_card: None,
+            extended_agent_card: config.extended.as_ref().map(|_| true),
         },
         default_input_modes: config.input_modes.clone(),
         default_output_modes: vec!["text/plain".to_owned()],
@@ -68,6 +68,16 @@ pub(crate) fn assemble(
         security_requirements: security.requirements,
         ..AgentCard::default()
     }
+}
+
+/// The card for authenticated callers (section 3.1.11).
+pub(crate) fn extend(card: &AgentCard, extended: &ExtendedCardConfig) -> AgentCard {
+    let mut card = card.clone();
+    if let Some(description) = &extended.description {
+        card.description.clone_from(description);
+    }
+    card.skills.extend(extended.skills.iter().map(skill));
+    card
 }
 
 fn interface(base_url: &str, path: &str, binding: &str) -> AgentInterface {

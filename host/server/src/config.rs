@@ -136,6 +136,33 @@ pub struct CardConfig {
     /// What it can do; at least one is good manners.
     #[serde(default, rename = "skill")]
     pub skills: Vec<SkillConfig>,
+    /// What authenticated callers get to see besides. Needs `[auth]`.
+    pub extended: Option<ExtendedCardConfig>,
+    /// The key that signs the card.
+    pub signing: Option<SigningConfig>,
+}
+
+/// `[card.extended]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendedCardConfig {
+    /// Instead of the public description.
+    pub description: Option<String>,
+    /// Skills after the public ones.
+    #[serde(default, rename = "skill")]
+    pub skills: Vec<SkillConfig>,
+}
+
+/// `[card.signing]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SigningConfig {
+    /// Names the key in the signature, for those who verify it.
+    pub kid: String,
+    /// A file with the private key, PEM in PKCS#8: P-256, Ed25519 or RSA. This or `key_env`.
+    pub key_file: Option<PathBuf>,
+    /// The environment variable with the same. This or `key_file`.
+    pub key_env: Option<String>,
 }
 
 fn default_input_modes() -> Vec<String> {
@@ -356,6 +383,9 @@ impl Config {
         };
         if let Some((key, _)) = bounds.into_iter().find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
+        }
+        if self.card.extended.is_some() && self.auth.is_none() {
+            return wrong("card.extended", "is for authenticated callers, and there is no [auth]");
         }
         let is_open = self.auth.is_none() && !self.server.allow_anonymous;
         if is_open && !self.server.listen.ip().is_loopback() {

@@ -135,10 +135,10 @@ impl Operations for GrpcOperations {
     async fn get_extended_agent_card(
         &self,
         parameters: CallParameters,
-        _request: GetExtendedAgentCardRequest,
+        request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError> {
-        self.admit(parameters).await?;
-        Err(A2aError::UnsupportedOperation { reason: "this agent has no extended card".to_owned() })
+        let (handler, _) = self.admit(parameters).await?;
+        Ok(reply(handler.get_extended_agent_card(&request)?.clone()))
     }
 
     fn is_serving(&self) -> bool {

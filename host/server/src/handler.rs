@@ -6,10 +6,11 @@ use std::time::Duration;
 use annex_agent::{AgentExecutor, TurnContext};
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
-    A2aError, CancelTaskRequest, ContextId, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
-    GetTaskPushNotificationConfigRequest, GetTaskRequest, JsonObject, ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest,
-    StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskPushNotificationConfig,
+    A2aError, AgentCard, CancelTaskRequest, ContextId, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
+    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest, JsonObject,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
+    ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId,
+    TaskPushNotificationConfig,
 };
 use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
@@ -38,6 +39,8 @@ pub(crate) struct RequestHandler {
     /// Says who calls; `None` lets everybody in.
     pub(crate) authenticator: Option<Authenticator>,
     pub(crate) input_modes: InputModes,
+    /// The card for authenticated callers.
+    pub(crate) extended_card: Option<AgentCard>,
     /// `None` when the config has no `[push]`.
     pub(crate) push: Option<Arc<PushNotifications>>,
     /// Whether clients of A2A 0.3 are served too.
@@ -122,6 +125,16 @@ impl RequestHandler {
         };
         let value = answer::events(LoggedEvent::new(first), reader, self.closing.clone(), Until::TurnEnds);
         Ok(Answer { value, active })
+    }
+
+    /// Whoever gets here has been authenticated: without `[auth]` there is no extended card.
+    pub(crate) fn get_extended_agent_card(
+        &self,
+        request: &GetExtendedAgentCardRequest,
+    ) -> Result<&AgentCard, A2aError> {
+        check_tenant(request.tenant.as_deref())?;
+        let reason = "this agent has no extended card; the public one is all there is".to_owned();
+        self.extended_card.as_ref().ok_or(A2aError::UnsupportedOperation { reason })
     }
 
     async fn check_push(&self, request: &SendMessageRequest) -> Result<(), A2aError> {

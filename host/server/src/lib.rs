@@ -22,6 +22,7 @@ mod push;
 mod rest;
 mod routes;
 mod serve;
+mod signing;
 mod sse;
 mod task_log;
 mod tasks;

@@ -4,9 +4,9 @@
 
 use annex_protocol::jsonrpc::params;
 use annex_protocol::{
-    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
-    GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest, ListTasksRequest, SendMessageRequest,
-    SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig, http_json,
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig, http_json,
 };
 use annex_tasks::Owner;
 use axum::body::Body;
@@ -19,6 +19,9 @@ use crate::answer::{EventStream, encode};
 use crate::call::{self, Call};
 use crate::handler::RequestHandler;
 use crate::sse;
+
+/// What only the caller may keep.
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
 
 /// What a path and a method ask for.
 #[derive(Debug, PartialEq, Eq)]
@@ -168,7 +171,10 @@ async fn dispatch(
             Ok(json("{}"))
         }
         Operation::ExtendedAgentCard => {
-            Err(A2aError::UnsupportedOperation { reason: "this agent has no extended card".to_owned() })
+            let get = GetExtendedAgentCardRequest { tenant: tenant.map(str::to_owned) };
+            let mut response = json(encode(handler.get_extended_agent_card(&get)?)?);
+            response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
+            Ok(response)
         }
     }
 }

@@ -6,7 +6,7 @@ use annex_protocol::jsonrpc::{self, Request};
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions, parse_extensions};
 use annex_protocol::v0_3::{self, Method, X_A2A_EXTENSIONS, request};
 use annex_protocol::{
-    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, StreamResponse,
     SubscribeToTaskRequest, TaskId,
 };
@@ -111,7 +111,9 @@ async fn dispatch(
             Ok(success("null"))
         }
         Method::GetExtendedAgentCard => {
-            Err(A2aError::UnsupportedOperation { reason: "this agent has no extended card".to_owned() })
+            let card = handler.get_extended_agent_card(&GetExtendedAgentCardRequest::default())?;
+            let card = v0_3::AgentCard::of(card).ok_or(A2aError::ExtendedAgentCardNotConfigured)?;
+            Ok(success(&encode(&card)?))
         }
     }
 }

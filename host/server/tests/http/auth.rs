@@ -23,10 +23,14 @@ const ADA: &str = "ada-key-0123456789abcdef";
 const BOB: &str = "bob-key-0123456789abcdef";
 
 async fn guarded() -> TestServer {
+    guarded_with("").await
+}
+
+async fn guarded_with(more: &str) -> TestServer {
     use sha2::{Digest, Sha256};
     let digest = |key: &str| Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let auth = AUTH.replace("ADA_DIGEST", &digest(ADA)).replace("BOB_DIGEST", &digest(BOB));
-    agent("seen={last_answer?}", &auth).await
+    agent("seen={last_answer?}", &format!("{auth}\n{more}")).await
 }
 
 async fn call(server: &TestServer, key: Option<&str>, method: &str, params: Value) -> (u16, Option<String>, Value) {
@@ -130,4 +134,29 @@ fn listening_beyond_loopback_needs_authentication_or_a_word() {
     assert!(config("listen = '[::]:9999'\nallow_anonymous = true", "").is_ok());
     assert!(config("listen = '0.0.0.0:9999'", AUTH).is_ok());
     assert!(config("listen = '[::1]:9999'", "").is_ok());
+}
+
+#[tokio::test]
+async fn authenticated_callers_get_the_extended_card_on_each_binding() {
+    let more = "[card.extended]\ndescription = 'All of it'\n[[card.extended.skill]]\nid = 'secret'\nname = 'Secret'";
+    let server = guarded_with(more).await;
+    let public: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
+    assert_eq!(public["capabilities"]["extendedAgentCard"], true);
+    assert!(!public.to_string().contains("secret"));
+    let (_, _, card) = call(&server, Some(ADA), "GetExtendedAgentCard", json!({})).await;
+    let card = &card["result"];
+    assert_eq!((&card["description"], &card["skills"][0]["id"]), (&json!("All of it"), &json!("secret")));
+    assert_eq!(call(&server, None, "GetExtendedAgentCard", json!({})).await.0, 401);
+    let url = format!("{}/a2a/rest/extendedAgentCard", server.url());
+    let request = server.client().get(url).header("a2a-version", "1.0").header("x-api-key", ADA);
+    let response = request.send().await.expect("an answer");
+    assert!(response.headers()["cache-control"].to_str().expect("ASCII").starts_with("private"));
+    assert_eq!(&response.json::<Value>().await.expect("JSON"), card);
+    let channel = tonic::transport::Channel::from_shared(server.url().to_owned()).expect("a URL");
+    let mut client = A2aServiceClient::new(channel.connect().await.expect("a channel"));
+    let mut request = tonic::Request::new(pb::GetExtendedAgentCardRequest::default());
+    request.metadata_mut().insert("x-api-key", ADA.parse().expect("ASCII"));
+    request.metadata_mut().insert("a2a-version", "1.0".parse().expect("ASCII"));
+    let card = client.get_extended_agent_card(request).await.expect("a card").into_inner();
+    assert_eq!(card.description, "All of it");
 }

@@ -4,6 +4,9 @@ use annex_test_support::STATE_INJECTION;
 use serde_json::Value;
 
 use crate::specialist;
+use crate::{agent, state_injection};
+use annex_auth::Jwks;
+use annex_auth::signature;
 
 const CARD: &str = "/.well-known/agent-card.json";
 
@@ -42,4 +45,19 @@ async fn a_client_that_has_the_card_is_told_so() {
         assert_eq!(reply.status().as_u16(), status, "{name}: {value}");
         assert_eq!(reply.headers()["etag"].to_str().ok(), Some(etag.as_str()));
     }
+}
+
+#[tokio::test]
+async fn the_signature_covers_the_card_with_its_extensions() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures");
+    let signing = format!("[card.signing]\nkid = \"k1\"\nkey_file = \"{fixtures}/p256.pem\"");
+    let server =
+        agent("Say something.", &format!("{}\n{signing}", state_injection("session-state = { read = true }"))).await;
+    let card = server.get("/.well-known/agent-card.json").await.expect("a card").text().await.expect("a body");
+    let keys = std::fs::read_to_string(format!("{fixtures}/p256.pub.pem")).expect("a fixture");
+    let keys = Jwks::from_pem(&keys).expect("a key");
+    assert_eq!(signature::verify(&card, &keys).expect("it holds").kid, "k1");
+    let tampered = card.replace("extensions/state_injection/v1", "extensions/state_injection/v2");
+    assert_ne!(tampered, card);
+    assert!(signature::verify(&tampered, &keys).is_err());
 }
