@@ -13,10 +13,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::card::{self, EncodedCard};
+use crate::claim::Claims;
 use crate::config::{AgentConfig, AgentKind, Config, ExtensionConfig, ModelConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
-use crate::tasks::TaskStore;
+use crate::task_store::{self, TaskStoreError};
+use crate::tasks::Tasks;
 
 /// Where files are looked for.
 #[derive(Clone, Debug)]
@@ -82,6 +84,9 @@ pub enum AppError {
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
+    /// Tasks cannot be kept.
+    #[error("tasks cannot be kept")]
+    Tasks(#[from] TaskStoreError),
     /// The card cannot be encoded.
     #[error("the agent card cannot be encoded")]
     Card(#[source] serde_json::Error),
@@ -120,6 +125,7 @@ impl App {
         let card_v0_3 = v0_3::AgentCard::of(&card).map(|card| serde_json::to_string(&card)).transpose();
         let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
+        let store = task_store::open(&config.tasks, &locations.config).await?;
         let handler = RequestHandler {
             installed,
             agent,
@@ -128,7 +134,8 @@ impl App {
             input_modes: InputModes::new(&config.card.input_modes),
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
-            tasks: Arc::new(TaskStore::new(config.tasks.clone())),
+            claims: Claims::new(Arc::clone(&store)),
+            tasks: Arc::new(Tasks::new(store)),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),

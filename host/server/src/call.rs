@@ -2,6 +2,7 @@
 
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions, parse_extensions};
 use annex_protocol::{A2aError, ExtensionUri};
+use annex_tasks::Owner;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::Response;
 
@@ -13,6 +14,8 @@ const VERSION_PARAMETER: &str = "A2A-Version";
 pub(crate) struct Call {
     /// The extension URIs that the client asked for: the union of all header lines, in order.
     pub(crate) requested: Vec<ExtensionUri>,
+    /// Whose tasks the caller may see and make. Nobody's in particular while there is no authentication.
+    pub(crate) owner: Owner,
 }
 
 impl Call {
@@ -29,7 +32,7 @@ impl Call {
         if version != VERSION {
             return Err(A2aError::VersionNotSupported { requested: version, supported: &[VERSION] });
         }
-        Ok(Self { requested })
+        Ok(Self { requested, owner: Owner::default() })
     }
 }
 

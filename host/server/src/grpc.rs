@@ -48,7 +48,7 @@ impl Operations for GrpcOperations {
         let Answer { value, active } = handler.send_message(&call, request).await?;
         let value = match value {
             Sent::Message(message) => SendMessageResponse::Message(*message),
-            Sent::Task(task) => SendMessageResponse::Task(task.into_task()),
+            Sent::Task(task) => SendMessageResponse::Task(task.into_task()?),
         };
         Ok(Reply { value, active })
     }
@@ -64,8 +64,8 @@ impl Operations for GrpcOperations {
     }
 
     async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
-        let (handler, _) = self.admit(parameters)?;
-        Ok(reply(handler.get_task(&request)?.into_task()))
+        let (handler, call) = self.admit(parameters)?;
+        Ok(reply(handler.get_task(&call, &request).await?.into_task()?))
     }
 
     async fn list_tasks(
@@ -73,8 +73,8 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTasksRequest,
     ) -> Result<Reply<ListTasksResponse>, A2aError> {
-        let (handler, _) = self.admit(parameters)?;
-        Ok(reply(handler.list_tasks(&request)?))
+        let (handler, call) = self.admit(parameters)?;
+        Ok(reply(handler.list_tasks(&call, &request).await?))
     }
 
     async fn cancel_task(
@@ -82,8 +82,8 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: CancelTaskRequest,
     ) -> Result<Reply<Task>, A2aError> {
-        let (handler, _) = self.admit(parameters)?;
-        Ok(reply(handler.cancel_task(&request).await?))
+        let (handler, call) = self.admit(parameters)?;
+        Ok(reply(handler.cancel_task(&call, &request).await?))
     }
 
     async fn subscribe_to_task(
@@ -91,8 +91,8 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SubscribeToTaskRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
-        let (handler, _) = self.admit(parameters)?;
-        Ok(reply(events(handler.subscribe_to_task(&request)?)))
+        let (handler, call) = self.admit(parameters)?;
+        Ok(reply(events(handler.subscribe_to_task(&call, &request).await?)))
     }
 
     async fn create_task_push_notification_config(

@@ -46,10 +46,10 @@ async fn dispatch(handler: &RequestHandler, call: &Call, request: &Request) -> R
             let streamed = handler.send_streaming_message(call, jsonrpc::params(params)?).await?;
             Ok(call::echo(stream(id.clone(), streamed.value), &streamed.active))
         }
-        "GetTask" => Ok(success(id, &handler.get_task(&jsonrpc::params(params)?)?.json()?)),
-        "ListTasks" => Ok(success(id, &encode(&handler.list_tasks(&jsonrpc::params(params)?)?)?)),
-        "CancelTask" => Ok(success(id, &encode(&handler.cancel_task(&jsonrpc::params(params)?).await?)?)),
-        "SubscribeToTask" => Ok(stream(id.clone(), handler.subscribe_to_task(&jsonrpc::params(params)?)?)),
+        "GetTask" => Ok(success(id, &handler.get_task(call, &jsonrpc::params(params)?).await?.json()?)),
+        "ListTasks" => Ok(success(id, &encode(&handler.list_tasks(call, &jsonrpc::params(params)?).await?)?)),
+        "CancelTask" => Ok(success(id, &encode(&handler.cancel_task(call, &jsonrpc::params(params)?).await?)?)),
+        "SubscribeToTask" => Ok(stream(id.clone(), handler.subscribe_to_task(call, &jsonrpc::params(params)?).await?)),
         "CreateTaskPushNotificationConfig"
         | "GetTaskPushNotificationConfig"
         | "ListTaskPushNotificationConfigs"

@@ -120,20 +120,20 @@ async fn dispatch(
         }
         Operation::GetTask(id) => {
             let read: GetTaskRequest = from_query(request, tenant, Some(id))?;
-            Ok(json(handler.get_task(&read)?.json()?.as_ref()))
+            Ok(json(handler.get_task(&call, &read).await?.json()?.into_owned()))
         }
         Operation::ListTasks => {
             let list: ListTasksRequest = from_query(request, tenant, None)?;
-            Ok(json(encode(&handler.list_tasks(&list)?)?))
+            Ok(json(encode(&handler.list_tasks(&call, &list).await?)?))
         }
         Operation::CancelTask(id) => {
             let mut cancel: CancelTaskRequest = params(&with_id(&read_body(request)?, id)?)?;
             place(&mut cancel.tenant, tenant)?;
-            Ok(json(encode(&handler.cancel_task(&cancel).await?)?))
+            Ok(json(encode(&handler.cancel_task(&call, &cancel).await?)?))
         }
         Operation::SubscribeToTask(id) => {
             let subscribe = SubscribeToTaskRequest { tenant: tenant.map(str::to_owned), id: TaskId::from(id) };
-            Ok(stream(handler.subscribe_to_task(&subscribe)?))
+            Ok(stream(handler.subscribe_to_task(&call, &subscribe).await?))
         }
         Operation::PushNotificationConfigs => Err(A2aError::PushNotificationNotSupported),
         Operation::ExtendedAgentCard => {

@@ -32,7 +32,8 @@ fn call(headers: &HeaderMap) -> Result<Call, A2aError> {
         }
     }
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
-    Ok(Call { requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())) })
+    let requested = parse_extensions(lines.filter_map(|line| line.to_str().ok()));
+    Ok(Call { requested, ..Call::default() })
 }
 
 fn echo(mut response: Response, active: &[ExtensionUri]) -> Response {
@@ -79,14 +80,14 @@ async fn dispatch(
             Ok(echo(events(answer.value), &answer.active))
         }
         Method::GetTask => {
-            let task = handler.get_task(&request::get_task(sent)?)?.into_task();
+            let task = handler.get_task(&call, &request::get_task(sent)?).await?.into_task()?;
             Ok(success(&encode(&v0_3::Task::from(&task))?))
         }
         Method::CancelTask => {
-            let task = handler.cancel_task(&request::cancel_task(sent)?).await?;
+            let task = handler.cancel_task(&call, &request::cancel_task(sent)?).await?;
             Ok(success(&encode(&v0_3::Task::from(&task))?))
         }
-        Method::SubscribeToTask => Ok(events(handler.follow_turn(&request::subscribe_to_task(sent)?)?)),
+        Method::SubscribeToTask => Ok(events(handler.follow_turn(&call, &request::subscribe_to_task(sent)?).await?)),
         Method::CreateTaskPushNotificationConfig
         | Method::GetTaskPushNotificationConfig
         | Method::ListTaskPushNotificationConfigs
@@ -100,7 +101,7 @@ async fn dispatch(
 fn sent_event(sent: Sent, encode: impl Fn(&StreamResponse) -> Result<String, A2aError>) -> Result<String, A2aError> {
     encode(&match sent {
         Sent::Message(message) => StreamResponse::Message(*message),
-        Sent::Task(task) => StreamResponse::Task(task.into_task()),
+        Sent::Task(task) => StreamResponse::Task(task.into_task()?),
     })
 }
 
@@ -139,16 +140,18 @@ async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpReque
         (&HttpMethod::GET, ["card"]) => Ok(json(handler.card_v0_3.clone())),
         (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match verb(id) {
             Some((id, verb)) if verb == "subscribe" => {
-                Ok(rest_events(handler.follow_turn(&SubscribeToTaskRequest { tenant: None, id })?))
+                let subscribe = SubscribeToTaskRequest { tenant: None, id };
+                Ok(rest_events(handler.follow_turn(&call, &subscribe).await?))
             }
             Some((id, verb)) if verb == "cancel" && request.method == HttpMethod::POST => {
-                let task = handler.cancel_task(&CancelTaskRequest { id, ..Default::default() }).await?;
+                let task = handler.cancel_task(&call, &CancelTaskRequest { id, ..Default::default() }).await?;
                 Ok(json(encode(&v0_3::rest::Task::from(&task))?))
             }
             _ if request.method == HttpMethod::GET => {
                 let history_length = request::history_length(query_history_length(request.uri)?);
                 let read = GetTaskRequest { tenant: None, id: TaskId::from(*id), history_length };
-                Ok(json(encode(&v0_3::rest::Task::from(&handler.get_task(&read)?.into_task()))?))
+                let task = handler.get_task(&call, &read).await?.into_task()?;
+                Ok(json(encode(&v0_3::rest::Task::from(&task))?))
             }
             _ => Err(no_route(request, path)),
         },
