@@ -74,6 +74,10 @@ struct Target {
     context_id: ContextId,
     task_id: TaskId,
     record: Option<Arc<TaskRecord>>,
+    /// Whose task it is.
+    owner: Owner,
+    /// Held until it is settled that the message is taken.
+    claim: Option<Claim>,
 }
 
 impl RequestHandler {
@@ -137,13 +141,13 @@ impl RequestHandler {
     ) -> Result<Accepted, A2aError> {
         check(&request)?;
         let active = activation::negotiate(&self.installed, &call.requested)?;
-        let target = self.target(&call.owner, &request.message).await?;
+        let mut target = self.target(&call.owner, &request.message).await?;
         self.input_modes.check(&request.message)?;
-        let claim = match self.claim(&call.owner, &request, &target).await? {
-            None => None,
-            Some(Claimed::New(claim)) => Some(claim),
+        match self.claim(&request, &target).await? {
             Some(Claimed::Repeated(task)) => return self.repeated(&call.owner, &task).await,
-        };
+            Some(Claimed::New(claim)) => target.claim = Some(claim),
+            None => {}
+        }
         target.check_open()?;
         let session = self.begin_turn(&target).await?;
         target.check_open()?;
@@ -153,24 +157,19 @@ impl RequestHandler {
         self.agent.before_turn(&request, &session, &mut delta)?;
         target.place(&mut request.message);
         session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
-        let started = self.start(call, chain, request, target, session, claim).await?;
+        let started = self.start(chain, request, target, session).await?;
         Ok(Accepted::Started(started))
     }
 
     /// Whether the message is new. One that names neither context nor task has nothing that it could be found under.
-    async fn claim(
-        &self,
-        owner: &Owner,
-        request: &SendMessageRequest,
-        target: &Target,
-    ) -> Result<Option<Claimed>, A2aError> {
+    async fn claim(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Claimed>, A2aError> {
         let message = &request.message;
         if message.context_id.is_none() && message.task_id.is_none() {
             return Ok(None);
         }
         let (context, digest) = (target.context_id.clone(), claim::digest(request)?);
         let key = MessageKey { context, message: message.message_id.clone(), digest };
-        self.claims.claim(owner, key, &target.task_id).await.map(Some)
+        self.claims.claim(&target.owner, key, &target.task_id).await.map(Some)
     }
 
     async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<Accepted, A2aError> {
@@ -187,7 +186,8 @@ impl RequestHandler {
     async fn target(&self, owner: &Owner, message: &Message) -> Result<Target, A2aError> {
         let Some(task_id) = &message.task_id else {
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
-            return Ok(Target { context_id, task_id: TaskId::generate(), record: None });
+            let (task_id, owner) = (TaskId::generate(), owner.clone());
+            return Ok(Target { context_id, task_id, record: None, owner, claim: None });
         };
         let record = self.tasks.open(owner, task_id).await?;
         let context_id = record.context_id().clone();
@@ -195,7 +195,8 @@ impl RequestHandler {
             let description = format!("is not the context of task {task_id}; leave it out");
             return Err(A2aError::invalid_field("message.contextId", description));
         }
-        Ok(Target { context_id, task_id: task_id.clone(), record: Some(record) })
+        let (task_id, owner) = (task_id.clone(), owner.clone());
+        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None })
     }
 
     /// Waits for its turn in the context and opens the session. An anonymous user is as many users as contexts, so that
@@ -214,12 +215,10 @@ impl RequestHandler {
     /// Runs the turn in a task of its own and waits for the agent's first event.
     async fn start(
         &self,
-        call: &Call,
         chain: Chain,
         request: SendMessageRequest,
         target: Target,
         session: TurnSession,
-        claim: Option<Claim>,
     ) -> Result<Started, A2aError> {
         let active = chain.active().cloned().collect();
         let cancel = CancellationToken::new();
@@ -236,8 +235,8 @@ impl RequestHandler {
         let turn = Turn {
             agent,
             tasks,
-            owner: call.owner.clone(),
-            claim,
+            owner: target.owner,
+            claim: target.claim,
             chain,
             context,
             record,
