@@ -1,16 +1,17 @@
 //! What the operations give back, before a binding puts it on the wire.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, ExtensionUri, Message, Task};
+use annex_tasks::StoredTask;
 use futures::stream::{self, Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::list;
 use crate::task_log::{LogReader, LoggedEvent};
-use crate::tasks::TaskRecord;
 
 /// A result, and the extensions that were really active for it.
 pub(crate) struct Answer<T> {
@@ -36,40 +37,40 @@ impl Sent {
 
 /// A task as a client may see it.
 pub(crate) enum ShownTask {
-    /// Finished and shown in full: it was encoded when it ended.
-    Finished {
-        record: Arc<TaskRecord>,
-        json: Arc<str>,
-    },
-    Snapshot(Box<Task>),
+    /// Shown in full, as it was encoded when it was stored.
+    Stored(StoredTask),
+    Snapshot(Arc<Task>),
 }
 
 impl ShownTask {
-    /// The task with at most so many messages of history.
-    pub(crate) fn of(record: Arc<TaskRecord>, history_length: Option<i32>) -> Self {
-        match record.finished().filter(|_| history_length.is_none()) {
-            Some(json) => Self::Finished { record, json },
-            None => Self::trimmed(record.snapshot(), history_length),
+    /// The stored task with at most so many messages of history.
+    pub(crate) fn stored(stored: StoredTask, history_length: Option<i32>) -> Result<Self, A2aError> {
+        if history_length.is_none() {
+            return Ok(Self::Stored(stored));
         }
+        let task = stored.decode().map_err(fault::of_store)?;
+        Ok(Self::trimmed(Arc::new(task), history_length))
     }
 
-    pub(crate) fn trimmed(mut task: Task, history_length: Option<i32>) -> Self {
-        list::trim_history(&mut task, history_length);
-        Self::Snapshot(Box::new(task))
+    pub(crate) fn trimmed(mut task: Arc<Task>, history_length: Option<i32>) -> Self {
+        if history_length.is_some() {
+            list::trim_history(Arc::make_mut(&mut task), history_length);
+        }
+        Self::Snapshot(task)
     }
 
     /// The task as JSON.
-    pub(crate) fn json(&self) -> Result<Arc<str>, A2aError> {
+    pub(crate) fn json(&self) -> Result<Cow<'_, str>, A2aError> {
         match self {
-            Self::Finished { json, .. } => Ok(Arc::clone(json)),
-            Self::Snapshot(task) => encode(task).map(Arc::from),
+            Self::Stored(stored) => Ok(Cow::Borrowed(stored.json())),
+            Self::Snapshot(task) => encode(task.as_ref()).map(Cow::Owned),
         }
     }
 
-    pub(crate) fn into_task(self) -> Task {
+    pub(crate) fn into_task(self) -> Result<Task, A2aError> {
         match self {
-            Self::Finished { record, .. } => record.snapshot(),
-            Self::Snapshot(task) => *task,
+            Self::Stored(stored) => stored.decode().map_err(fault::of_store),
+            Self::Snapshot(task) => Ok(Arc::unwrap_or_clone(task)),
         }
     }
 }

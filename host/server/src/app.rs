@@ -15,12 +15,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::card::{self, EncodedCard};
+use crate::claim::Claims;
 use crate::config::{AgentConfig, AgentKind, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
 use crate::push::PushNotifications;
 use crate::signing::{self, SigningError};
-use crate::tasks::TaskStore;
+use crate::task_store::{self, TaskStoreError};
+use crate::tasks::Tasks;
 
 /// Where files are looked for.
 #[derive(Clone, Debug)]
@@ -95,6 +97,9 @@ pub enum AppError {
     /// Nobody could be authenticated.
     #[error("[auth] cannot be used")]
     Auth(#[from] annex_auth::ConfigError),
+    /// Tasks cannot be kept.
+    #[error("tasks cannot be kept")]
+    Tasks(#[from] TaskStoreError),
     /// The card cannot be encoded.
     #[error("the agent card cannot be encoded")]
     Card(#[source] serde_json::Error),
@@ -138,6 +143,7 @@ impl App {
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, config, &closing)).transpose()?;
+        let store = task_store::open(&config.tasks, &locations.config).await?;
         let handler = RequestHandler {
             installed,
             agent,
@@ -149,7 +155,8 @@ impl App {
             input_modes: InputModes::new(&config.card.input_modes),
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
-            tasks: Arc::new(TaskStore::new(config.tasks.clone())),
+            claims: Claims::new(Arc::clone(&store)),
+            tasks: Arc::new(Tasks::new(store)),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),

@@ -12,10 +12,10 @@ const VERSION_PARAMETER: &str = "A2A-Version";
 /// The service parameters of one request (A2A 1.0 section 3.2.6).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Call {
-    /// Who calls; empty for anonymous callers.
-    pub(crate) owner: Owner,
     /// The extension URIs that the client asked for: the union of all header lines, in order.
     pub(crate) requested: Vec<ExtensionUri>,
+    /// Whose tasks the caller may see and make. Nobody's in particular while there is no authentication.
+    pub(crate) owner: Owner,
 }
 
 impl Call {

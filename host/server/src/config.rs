@@ -37,7 +37,7 @@ pub struct Config {
     /// Bounds of the session store.
     #[serde(default)]
     pub sessions: SessionsConfig,
-    /// Bounds of the task store.
+    /// Where tasks are kept, and how many.
     #[serde(default)]
     pub tasks: TasksConfig,
     /// The component runtime.
@@ -282,15 +282,48 @@ impl Default for SessionsConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TasksConfig {
-    /// Tasks kept; the oldest finished one goes first. Default 10,000.
+    /// Folder of the SQLite file that keeps the tasks; it is made if needed. Default: they are kept in memory.
+    pub data_dir: Option<PathBuf>,
+    /// Name of the environment variable with the URL of the PostgreSQL database that keeps the tasks.
+    pub postgres_env: Option<String>,
+    /// Whether tasks that are running in the PostgreSQL database fail when this server starts. Must be `false` where
+    /// several processes work on one database. Default: yes.
+    pub recover: bool,
+    /// Days that a finished task is kept. Default 30.
+    pub keep_days: u64,
+    /// Finished tasks kept; the oldest goes first. Default 100,000.
+    pub keep_count: u64,
+    /// Tasks kept in memory; the oldest finished one goes first. Default 10,000.
     pub max_tasks: usize,
-    /// Bytes of all finished tasks as JSON. Default 256 MiB.
+    /// Bytes of all tasks in memory and their events as JSON. Default 256 MiB.
     pub max_bytes: usize,
 }
 
 impl Default for TasksConfig {
     fn default() -> Self {
-        Self { max_tasks: 10_000, max_bytes: 256 << 20 }
+        Self {
+            data_dir: None,
+            postgres_env: None,
+            recover: true,
+            keep_days: 30,
+            keep_count: 100_000,
+            max_tasks: 10_000,
+            max_bytes: 256 << 20,
+        }
+    }
+}
+
+impl TasksConfig {
+    /// Tasks have one home.
+    fn check(&self, path: &Path) -> Result<(), ConfigError> {
+        if self.data_dir.is_none() || self.postgres_env.is_none() {
+            return Ok(());
+        }
+        Err(ConfigError::Value {
+            path: path.to_owned(),
+            key: "tasks".to_owned(),
+            reason: "has data_dir and postgres_env, and tasks are kept in one place; leave one out".to_owned(),
+        })
     }
 }
 
@@ -360,6 +393,7 @@ impl Config {
         let config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })?;
         config.check(path)?;
+        config.tasks.check(path)?;
         Ok(config)
     }
 
@@ -376,6 +410,8 @@ impl Config {
             ("sessions.max_state_bytes", self.sessions.max_state_bytes),
             ("tasks.max_tasks", self.tasks.max_tasks),
             ("tasks.max_bytes", self.tasks.max_bytes),
+            ("tasks.keep_days", whole(self.tasks.keep_days)),
+            ("tasks.keep_count", whole(self.tasks.keep_count)),
             ("runtime.max_instances", whole(self.runtime.max_instances.into())),
         ];
         let wrong = |key: &str, reason: &str| {

@@ -5,6 +5,7 @@ use std::error::Error;
 use annex_protocol::A2aError;
 use annex_runtime::{Fault, HookError};
 use annex_session::SessionError;
+use annex_tasks::StoreError;
 
 /// Logs the fault with its causes and gives the client an error id.
 pub(crate) fn internal(fault: &(dyn Error + 'static)) -> A2aError {
@@ -52,6 +53,23 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
             A2aError::Overloaded { reason: "all extension instances are busy; try again".to_owned() }
         }
         HookError::Fault(fault) => internal(&fault),
+    }
+}
+
+/// What the client hears when its task could not be read or stored.
+pub(crate) fn of_store(error: StoreError) -> A2aError {
+    match error {
+        StoreError::NotFound { task } => A2aError::TaskNotFound { task_id: task },
+        StoreError::Full => A2aError::Overloaded { reason: error.to_string() },
+        StoreError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
+        StoreError::AlreadyExists { .. }
+        | StoreError::Stale { .. }
+        | StoreError::TooManyConfigs { .. }
+        | StoreError::Unreadable { .. }
+        | StoreError::Encoding(_)
+        | StoreError::File { .. }
+        | StoreError::Migration(_)
+        | StoreError::Database(_) => internal(&error),
     }
 }
 

@@ -49,7 +49,7 @@ impl Operations for GrpcOperations {
         let Answer { value, active } = handler.send_message(&call, request).await?;
         let value = match value {
             Sent::Message(message) => SendMessageResponse::Message(*message),
-            Sent::Task(task) => SendMessageResponse::Task(task.into_task()),
+            Sent::Task(task) => SendMessageResponse::Task(task.into_task()?),
         };
         Ok(Reply { value, active })
     }
@@ -66,7 +66,7 @@ impl Operations for GrpcOperations {
 
     async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
         let (handler, call) = self.admit(parameters).await?;
-        Ok(reply(handler.get_task(&call, &request)?.into_task()))
+        Ok(reply(handler.get_task(&call, &request).await?.into_task()?))
     }
 
     async fn list_tasks(
@@ -75,7 +75,7 @@ impl Operations for GrpcOperations {
         request: ListTasksRequest,
     ) -> Result<Reply<ListTasksResponse>, A2aError> {
         let (handler, call) = self.admit(parameters).await?;
-        Ok(reply(handler.list_tasks(&call, &request)?))
+        Ok(reply(handler.list_tasks(&call, &request).await?))
     }
 
     async fn cancel_task(
@@ -93,7 +93,7 @@ impl Operations for GrpcOperations {
         request: SubscribeToTaskRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
         let (handler, call) = self.admit(parameters).await?;
-        Ok(reply(events(handler.subscribe_to_task(&call, &request)?)))
+        Ok(reply(events(handler.subscribe_to_task(&call, &request).await?)))
     }
 
     async fn create_task_push_notification_config(
@@ -111,7 +111,7 @@ impl Operations for GrpcOperations {
         request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
         let (handler, call) = self.admit(parameters).await?;
-        Ok(reply(handler.get_push_config(&call, &request)?))
+        Ok(reply(handler.get_push_config(&call, &request).await?))
     }
 
     async fn list_task_push_notification_configs(
@@ -120,7 +120,7 @@ impl Operations for GrpcOperations {
         request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
         let (handler, call) = self.admit(parameters).await?;
-        Ok(reply(handler.list_push_configs(&call, &request)?))
+        Ok(reply(handler.list_push_configs(&call, &request).await?))
     }
 
     async fn delete_task_push_notification_config(
@@ -129,7 +129,7 @@ impl Operations for GrpcOperations {
         request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Reply<()>, A2aError> {
         let (handler, call) = self.admit(parameters).await?;
-        Ok(reply(handler.delete_push_config(&call, &request)?))
+        Ok(reply(handler.delete_push_config(&call, &request).await?))
     }
 
     async fn get_extended_agent_card(

@@ -14,7 +14,7 @@ use annex_protocol::{
 };
 use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
-use annex_tasks::Owner;
+use annex_tasks::{MessageKey, Owner};
 use axum::http::HeaderMap;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -24,13 +24,15 @@ use tokio_util::task::TaskTracker;
 use crate::activation;
 use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
 use crate::call::Call;
+use crate::claim::{self, Claim, Claimed, Claims};
 use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
 use crate::push::PushNotifications;
 use crate::task_log::LoggedEvent;
-use crate::tasks::{TaskRecord, TaskStore};
-use crate::turn::{Opening, Turn};
+use crate::task_record::TaskRecord;
+use crate::tasks::Tasks;
+use crate::turn::{self, Opening, Turn};
 
 /// The A2A operations over the agent, its sessions and its tasks.
 pub(crate) struct RequestHandler {
@@ -49,7 +51,9 @@ pub(crate) struct RequestHandler {
     pub(crate) card_v0_3: String,
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
-    pub(crate) tasks: Arc<TaskStore>,
+    pub(crate) tasks: Arc<Tasks>,
+    /// Messages that are being looked at.
+    pub(crate) claims: Arc<Claims>,
     /// The longest that one turn may take.
     pub(crate) max_turn: Duration,
     /// The running turns.
@@ -60,13 +64,21 @@ pub(crate) struct RequestHandler {
     pub(crate) closing: CancellationToken,
 }
 
-/// An accepted message whose turn runs.
-struct Accepted {
+/// An accepted message.
+enum Accepted {
+    /// Its turn runs.
+    Started(Started),
+    /// It came before, and went to this task.
+    Repeated(Arc<TaskRecord>),
+}
+
+/// A message whose turn runs.
+struct Started {
     /// What is really active, for the echo.
     active: Vec<ExtensionUri>,
     opening: Opening,
-    /// Resolves when the turn is over.
-    finished: JoinHandle<()>,
+    /// Resolves when the turn is over; an error when its end could not be stored.
+    finished: JoinHandle<Result<(), A2aError>>,
 }
 
 /// Where a message belongs.
@@ -74,6 +86,10 @@ struct Target {
     context_id: ContextId,
     task_id: TaskId,
     record: Option<Arc<TaskRecord>>,
+    /// Whose task it is.
+    owner: Owner,
+    /// Held until it is settled that the message is taken.
+    claim: Option<Claim>,
 }
 
 impl RequestHandler {
@@ -100,13 +116,22 @@ impl RequestHandler {
     ) -> Result<Answer<Sent>, A2aError> {
         let configuration = &request.configuration;
         let (at_once, history_length) = (configuration.return_immediately, configuration.history_length);
-        let Accepted { active, opening, finished } = self.accept(call, "SendMessage", request).await?;
+        let shown = |task| Sent::Task(ShownTask::trimmed(task, history_length));
+        let Started { active, opening, finished } = match self.accept(call, "SendMessage", request).await? {
+            Accepted::Started(started) => started,
+            Accepted::Repeated(record) => {
+                if !at_once {
+                    record.turn_over().await;
+                }
+                return Ok(Answer { value: shown(record.snapshot()), active: Vec::new() });
+            }
+        };
         let value = match opening {
             Opening::Message(message) => Sent::Message(message),
-            Opening::Task { snapshot, .. } if at_once => Sent::Task(ShownTask::trimmed(*snapshot, history_length)),
+            Opening::Task { snapshot, .. } if at_once => shown(snapshot),
             Opening::Task { record, .. } => {
-                finished.await.map_err(|error| fault::internal(&error))?;
-                Sent::Task(ShownTask::of(record, history_length))
+                finished.await.map_err(|error| fault::internal(&error))??;
+                shown(record.snapshot())
             }
         };
         Ok(Answer { value, active })
@@ -118,10 +143,16 @@ impl RequestHandler {
         call: &Call,
         request: SendMessageRequest,
     ) -> Result<Answer<EventStream>, A2aError> {
-        let Accepted { active, opening, .. } = self.accept(call, "SendStreamingMessage", request).await?;
-        let (first, reader) = match opening {
-            Opening::Message(message) => (StreamResponse::Message(*message), None),
-            Opening::Task { snapshot, reader, .. } => (StreamResponse::Task(*snapshot), reader),
+        let task = |task| StreamResponse::Task(Arc::unwrap_or_clone(task));
+        let (first, reader, active) = match self.accept(call, "SendStreamingMessage", request).await? {
+            Accepted::Started(Started { active, opening, .. }) => match opening {
+                Opening::Message(message) => (StreamResponse::Message(*message), None, active),
+                Opening::Task { snapshot, reader, .. } => (task(snapshot), reader, active),
+            },
+            Accepted::Repeated(record) => {
+                let (snapshot, reader) = record.subscribe_to_turn();
+                (task(snapshot), reader, Vec::new())
+            }
         };
         let value = answer::events(LoggedEvent::new(first), reader, self.closing.clone(), Until::TurnEnds);
         Ok(Answer { value, active })
@@ -156,42 +187,42 @@ impl RequestHandler {
         check_tenant(request.tenant.as_deref())?;
         let task_id = request.task_id.clone().filter(|id| !id.as_str().is_empty());
         let task_id = task_id.ok_or_else(|| A2aError::invalid_field("taskId", "is required"))?;
-        let record = self.tasks.get(&call.owner, &task_id)?;
+        let record = self.tasks.open(&call.owner, &task_id).await?;
         push.check(&request, "").await?;
         let (_, reader) = record.subscribe();
         push.put(&task_id, request, reader).map(|config| config.as_ref().clone())
     }
 
-    pub(crate) fn get_push_config(
+    pub(crate) async fn get_push_config(
         &self,
         call: &Call,
         request: &GetTaskPushNotificationConfigRequest,
     ) -> Result<TaskPushNotificationConfig, A2aError> {
         let push = self.push()?;
         check_tenant(request.tenant.as_deref())?;
-        self.tasks.get(&call.owner, &request.task_id)?;
+        self.tasks.load(&call.owner, &request.task_id).await?;
         push.get(&request.task_id, &request.id).map(|config| config.as_ref().clone())
     }
 
-    pub(crate) fn list_push_configs(
+    pub(crate) async fn list_push_configs(
         &self,
         call: &Call,
         request: &ListTaskPushNotificationConfigsRequest,
     ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
         let push = self.push()?;
         check_tenant(request.tenant.as_deref())?;
-        self.tasks.get(&call.owner, &request.task_id)?;
+        self.tasks.load(&call.owner, &request.task_id).await?;
         push.list(request)
     }
 
-    pub(crate) fn delete_push_config(
+    pub(crate) async fn delete_push_config(
         &self,
         call: &Call,
         request: &DeleteTaskPushNotificationConfigRequest,
     ) -> Result<(), A2aError> {
         let push = self.push()?;
         check_tenant(request.tenant.as_deref())?;
-        self.tasks.get(&call.owner, &request.task_id)?;
+        self.tasks.load(&call.owner, &request.task_id).await?;
         push.delete(&request.task_id, &request.id);
         Ok(())
     }
@@ -207,8 +238,14 @@ impl RequestHandler {
         check(&request)?;
         self.check_push(&request).await?;
         let active = activation::negotiate(&self.installed, &call.requested)?;
-        let target = self.target(&call.owner, &request.message)?;
+        let mut target = self.target(&call.owner, &request.message).await?;
         self.input_modes.check(&request.message)?;
+        match self.claim(&request, &target).await? {
+            Some(Claimed::Repeated(task)) => return self.repeated(&call.owner, &task).await,
+            Some(Claimed::New(claim)) => target.claim = Some(claim),
+            None => {}
+        }
+        target.check_open()?;
         let session = self.begin_turn(&call.owner, &target).await?;
         target.check_open()?;
         let hooks = hook_request(call, operation, &request, &target, &session);
@@ -217,24 +254,46 @@ impl RequestHandler {
         self.agent.before_turn(&request, &session, &mut delta)?;
         target.place(&mut request.message);
         session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
-        self.start(call, chain, request, target, session).await
+        let started = self.start(chain, request, target, session).await?;
+        Ok(Accepted::Started(started))
+    }
+
+    /// Whether the message is new. One that names neither context nor task has nothing that it could be found under.
+    async fn claim(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Claimed>, A2aError> {
+        let message = &request.message;
+        if message.context_id.is_none() && message.task_id.is_none() {
+            return Ok(None);
+        }
+        let (context, digest) = (target.context_id.clone(), claim::digest(request)?);
+        let key = MessageKey { context, message: message.message_id.clone(), digest };
+        self.claims.claim(&target.owner, key, &target.task_id).await.map(Some)
+    }
+
+    async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<Accepted, A2aError> {
+        let reason = "the message came before and was answered with a message, which is not kept; send it under a new \
+                      messageId to ask again";
+        match self.tasks.open(owner, task).await {
+            Ok(record) => Ok(Accepted::Repeated(record)),
+            Err(A2aError::TaskNotFound { .. }) => Err(A2aError::UnsupportedOperation { reason: reason.to_owned() }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4).
-    fn target(&self, owner: &Owner, message: &Message) -> Result<Target, A2aError> {
+    async fn target(&self, owner: &Owner, message: &Message) -> Result<Target, A2aError> {
         let Some(task_id) = &message.task_id else {
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
-            return Ok(Target { context_id, task_id: TaskId::generate(), record: None });
+            let (task_id, owner) = (TaskId::generate(), owner.clone());
+            return Ok(Target { context_id, task_id, record: None, owner, claim: None });
         };
-        let record = self.tasks.get(owner, task_id)?;
+        let record = self.tasks.open(owner, task_id).await?;
         let context_id = record.context_id().clone();
         if message.context_id.as_ref().is_some_and(|named| *named != context_id) {
             let description = format!("is not the context of task {task_id}; leave it out");
             return Err(A2aError::invalid_field("message.contextId", description));
         }
-        let target = Target { context_id, task_id: task_id.clone(), record: Some(record) };
-        target.check_open()?;
-        Ok(target)
+        let (task_id, owner) = (task_id.clone(), owner.clone());
+        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None })
     }
 
     /// Waits for its turn in the context and opens the session. An anonymous user is as many users as contexts, so that
@@ -258,19 +317,13 @@ impl RequestHandler {
     /// Runs the turn in a task of its own and waits for the agent's first event.
     async fn start(
         &self,
-        call: &Call,
         chain: Chain,
         request: SendMessageRequest,
         target: Target,
         session: TurnSession,
-    ) -> Result<Accepted, A2aError> {
+    ) -> Result<Started, A2aError> {
         let active = chain.active().cloned().collect();
         let cancel = CancellationToken::new();
-        if let Some(record) = &target.record
-            && !record.resume(request.message.clone(), cancel.clone())
-        {
-            return Err(target.finished(record));
-        }
         let context = TurnContext {
             task_id: target.task_id,
             context_id: target.context_id,
@@ -283,9 +336,10 @@ impl RequestHandler {
         let (opened, opening) = oneshot::channel();
         let (agent, tasks, record) = (Arc::clone(&self.agent), Arc::clone(&self.tasks), target.record);
         let turn = Turn {
-            owner: call.owner.clone(),
             agent,
             tasks,
+            owner: target.owner,
+            claim: target.claim,
             chain,
             context,
             record,
@@ -293,6 +347,7 @@ impl RequestHandler {
             opened: Some(opened),
             patience: self.max_turn,
             stop: self.stop.clone(),
+            running: self.running.clone(),
         };
         let finished = self.running.spawn(turn.run());
         let opening = opening.await.map_err(|gone| fault::internal(&gone))??;
@@ -300,57 +355,75 @@ impl RequestHandler {
         {
             push.put(&snapshot.id, config, reader.clone())?;
         }
-        Ok(Accepted { active, opening, finished })
+        Ok(Started { active, opening, finished })
     }
 
-    pub(crate) fn get_task(&self, call: &Call, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
+    pub(crate) async fn get_task(&self, call: &Call, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
         check_tenant(request.tenant.as_deref())?;
         list::check_history_length(request.history_length)?;
-        Ok(ShownTask::of(self.tasks.get(&call.owner, &request.id)?, request.history_length))
+        ShownTask::stored(self.tasks.load(&call.owner, &request.id).await?, request.history_length)
     }
 
-    pub(crate) fn list_tasks(&self, call: &Call, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+    pub(crate) async fn list_tasks(
+        &self,
+        call: &Call,
+        request: &ListTasksRequest,
+    ) -> Result<ListTasksResponse, A2aError> {
         check_tenant(request.tenant.as_deref())?;
-        list::page(&self.tasks, &call.owner, request)
+        list::page(self.tasks.store().as_ref(), &call.owner, request).await
     }
 
     /// Stops the turn and returns the task in its final state.
     pub(crate) async fn cancel_task(&self, call: &Call, request: &CancelTaskRequest) -> Result<Task, A2aError> {
         check_tenant(request.tenant.as_deref())?;
-        let record = self.tasks.get(&call.owner, &request.id)?;
+        let record = self.tasks.open(&call.owner, &request.id).await?;
         if record.is_finished() {
             return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
         }
-        record.cancel().await;
-        self.tasks.finish(&record);
-        Ok(record.snapshot())
+        record.cancel().await.map_err(fault::of_store)?;
+        self.tasks.leave_if_finished(&record);
+        match record.is_finished() {
+            true => Ok(Arc::unwrap_or_clone(record.snapshot())),
+            false => Err(turn::finished(&record)),
+        }
     }
 
     /// The task as it is now and all that follows, over as many turns as it takes.
-    pub(crate) fn subscribe_to_task(
+    pub(crate) async fn subscribe_to_task(
         &self,
         call: &Call,
         request: &SubscribeToTaskRequest,
     ) -> Result<EventStream, A2aError> {
-        self.follow(call, request, Until::TaskEnds)
+        self.follow(call, request, Until::TaskEnds).await
     }
 
     /// The task as it is now and what follows to the end of the turn, as clients of 0.3 expect it.
-    pub(crate) fn follow_turn(&self, call: &Call, request: &SubscribeToTaskRequest) -> Result<EventStream, A2aError> {
-        self.follow(call, request, Until::TurnEnds)
+    pub(crate) async fn follow_turn(
+        &self,
+        call: &Call,
+        request: &SubscribeToTaskRequest,
+    ) -> Result<EventStream, A2aError> {
+        self.follow(call, request, Until::TurnEnds).await
     }
 
-    fn follow(&self, call: &Call, request: &SubscribeToTaskRequest, until: Until) -> Result<EventStream, A2aError> {
+    async fn follow(
+        &self,
+        call: &Call,
+        request: &SubscribeToTaskRequest,
+        until: Until,
+    ) -> Result<EventStream, A2aError> {
         check_tenant(request.tenant.as_deref())?;
-        match self.tasks.get(&call.owner, &request.id)?.subscribe() {
-            (snapshot, Some(reader)) => {
-                let first = LoggedEvent::new(StreamResponse::Task(snapshot));
-                Ok(answer::events(first, Some(reader), self.closing.clone(), until))
-            }
-            (_, None) => Err(A2aError::UnsupportedOperation {
-                reason: format!("task {} is finished; use GetTask to read it", request.id),
-            }),
+        let record = self.tasks.open(&call.owner, &request.id).await?;
+        if record.runs_elsewhere() {
+            return Err(runs_elsewhere(&request.id));
         }
+        let (snapshot, Some(reader)) = record.subscribe() else {
+            return Err(A2aError::UnsupportedOperation {
+                reason: format!("task {} is finished; use GetTask to read it", request.id),
+            });
+        };
+        let first = LoggedEvent::new(StreamResponse::Task(Arc::unwrap_or_clone(snapshot)));
+        Ok(answer::events(first, Some(reader), self.closing.clone(), until))
     }
 }
 
@@ -358,23 +431,21 @@ impl Target {
     /// A finished task takes no further message (A2A 1.0 section 3.4.2).
     fn check_open(&self) -> Result<(), A2aError> {
         match &self.record {
-            Some(record) if record.is_finished() => Err(self.finished(record)),
+            Some(record) if record.is_finished() => Err(turn::finished(record)),
+            Some(record) if record.runs_elsewhere() => Err(runs_elsewhere(record.id())),
             _ => Ok(()),
         }
-    }
-
-    fn finished(&self, record: &TaskRecord) -> A2aError {
-        let (task_id, state) = (&self.task_id, record.task_state().name());
-        let reason = format!(
-            "task {task_id} is in terminal state {state}; send the message without taskId to go on in the context"
-        );
-        A2aError::UnsupportedOperation { reason }
     }
 
     fn place(&self, message: &mut Message) {
         message.context_id = Some(self.context_id.clone());
         message.task_id = Some(self.task_id.clone());
     }
+}
+
+fn runs_elsewhere(task_id: &TaskId) -> A2aError {
+    let reason = format!("task {task_id} runs in another process of this server; use GetTask to follow it");
+    A2aError::UnsupportedOperation { reason }
 }
 
 fn check(request: &SendMessageRequest) -> Result<(), A2aError> {

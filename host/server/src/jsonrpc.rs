@@ -53,21 +53,21 @@ async fn dispatch(handler: &RequestHandler, call: &Call, request: &Request) -> R
             let streamed = handler.send_streaming_message(call, jsonrpc::params(params)?).await?;
             Ok(call::echo(stream(id.clone(), streamed.value), &streamed.active))
         }
-        "GetTask" => Ok(success(id, &handler.get_task(call, &jsonrpc::params(params)?)?.json()?)),
-        "ListTasks" => Ok(success(id, &encode(&handler.list_tasks(call, &jsonrpc::params(params)?)?)?)),
+        "GetTask" => Ok(success(id, &handler.get_task(call, &jsonrpc::params(params)?).await?.json()?)),
+        "ListTasks" => Ok(success(id, &encode(&handler.list_tasks(call, &jsonrpc::params(params)?).await?)?)),
         "CancelTask" => Ok(success(id, &encode(&handler.cancel_task(call, &jsonrpc::params(params)?).await?)?)),
-        "SubscribeToTask" => Ok(stream(id.clone(), handler.subscribe_to_task(call, &jsonrpc::params(params)?)?)),
+        "SubscribeToTask" => Ok(stream(id.clone(), handler.subscribe_to_task(call, &jsonrpc::params(params)?).await?)),
         "CreateTaskPushNotificationConfig" => {
             Ok(success(id, &encode(&handler.create_push_config(call, jsonrpc::params(params)?).await?)?))
         }
         "GetTaskPushNotificationConfig" => {
-            Ok(success(id, &encode(&handler.get_push_config(call, &jsonrpc::params(params)?)?)?))
+            Ok(success(id, &encode(&handler.get_push_config(call, &jsonrpc::params(params)?).await?)?))
         }
         "ListTaskPushNotificationConfigs" => {
-            Ok(success(id, &encode(&handler.list_push_configs(call, &jsonrpc::params(params)?)?)?))
+            Ok(success(id, &encode(&handler.list_push_configs(call, &jsonrpc::params(params)?).await?)?))
         }
         "DeleteTaskPushNotificationConfig" => {
-            handler.delete_push_config(call, &jsonrpc::params(params)?)?;
+            handler.delete_push_config(call, &jsonrpc::params(params)?).await?;
             Ok(success(id, "null"))
         }
         "GetExtendedAgentCard" => {

@@ -135,11 +135,11 @@ async fn dispatch(
         }
         Operation::GetTask(id) => {
             let read: GetTaskRequest = from_query(request, tenant, &[("id", id)])?;
-            Ok(json(handler.get_task(&call, &read)?.json()?.as_ref()))
+            Ok(json(handler.get_task(&call, &read).await?.json()?.into_owned()))
         }
         Operation::ListTasks => {
             let list: ListTasksRequest = from_query(request, tenant, &[])?;
-            Ok(json(encode(&handler.list_tasks(&call, &list)?)?))
+            Ok(json(encode(&handler.list_tasks(&call, &list).await?)?))
         }
         Operation::CancelTask(id) => {
             let mut cancel: CancelTaskRequest = params(&with(&read_body(request)?, "id", id)?)?;
@@ -148,7 +148,7 @@ async fn dispatch(
         }
         Operation::SubscribeToTask(id) => {
             let subscribe = SubscribeToTaskRequest { tenant: tenant.map(str::to_owned), id: TaskId::from(id) };
-            Ok(stream(handler.subscribe_to_task(&call, &subscribe)?))
+            Ok(stream(handler.subscribe_to_task(&call, &subscribe).await?))
         }
         Operation::CreatePushConfig(task) => {
             let mut config: TaskPushNotificationConfig = params(&with(&read_body(request)?, "taskId", task)?)?;
@@ -157,17 +157,17 @@ async fn dispatch(
         }
         Operation::ListPushConfigs(task) => {
             let list: ListTaskPushNotificationConfigsRequest = from_query(request, tenant, &[("taskId", task)])?;
-            Ok(json(encode(&handler.list_push_configs(&call, &list)?)?))
+            Ok(json(encode(&handler.list_push_configs(&call, &list).await?)?))
         }
         Operation::GetPushConfig(task, id) => {
             let get: GetTaskPushNotificationConfigRequest =
                 from_query(request, tenant, &[("taskId", task), ("id", id)])?;
-            Ok(json(encode(&handler.get_push_config(&call, &get)?)?))
+            Ok(json(encode(&handler.get_push_config(&call, &get).await?)?))
         }
         Operation::DeletePushConfig(task, id) => {
             let delete: DeleteTaskPushNotificationConfigRequest =
                 from_query(request, tenant, &[("taskId", task), ("id", id)])?;
-            handler.delete_push_config(&call, &delete)?;
+            handler.delete_push_config(&call, &delete).await?;
             Ok(json("{}"))
         }
         Operation::ExtendedAgentCard => {

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::front::Front;
 use crate::listener;
 use crate::routes;
+use crate::task_store;
 
 /// What push notifications that wait get to be delivered.
 const PUSH_PATIENCE: Duration = Duration::from_secs(5);
@@ -83,6 +84,10 @@ impl Server {
         let mut serving = tokio::spawn(listener::serve(self.listener, router, limits, closed.clone()));
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
         let app = front.open(load(&self.config, &base_url).await?);
+        let stop = CancellationToken::new();
+        let _ends_with_the_server = stop.clone().drop_guard();
+        let (tasks, retention) = (Arc::clone(&app.handler.tasks), task_store::retention(&self.config.tasks));
+        tokio::spawn(async move { tasks.keep_house(retention, stop).await });
         ready(app);
         tokio::select! {
             ended = &mut serving => return finished(ended),

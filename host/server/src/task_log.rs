@@ -58,7 +58,7 @@ impl TaskLog {
         self.progress.send_modify(|progress| progress.written = events.len());
     }
 
-    /// Nothing more will come: the task has reached a final state.
+    /// Nothing more will come: the task has reached a final state, or cannot be stored.
     pub(crate) fn close(&self) {
         self.progress.send_modify(|progress| progress.closed = true);
     }
@@ -68,6 +68,10 @@ impl TaskLog {
         let progress = self.progress.subscribe();
         let next = progress.borrow().written;
         LogReader { log: Arc::clone(self), progress, next }
+    }
+
+    pub(crate) fn has_readers(&self) -> bool {
+        self.progress.receiver_count() > 0
     }
 
     fn get(&self, index: usize) -> Option<Arc<LoggedEvent>> {

@@ -1,224 +1,206 @@
-//! Tasks in memory, bounded by count and bytes.
-//!
-//! A task that is not finished is never dropped; of the finished ones the oldest goes first.
+//! All tasks of this server: those that live, in memory, over the store that keeps them all.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use annex_protocol::{
-    A2aError, ContextId, Message, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
-};
-use annex_tasks::Owner;
-use lru::LruCache;
+use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
+use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskStore};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::TasksConfig;
-use crate::task_log::{LogReader, TaskLog};
+use crate::fault;
+use crate::task_record::TaskRecord;
 
-/// One task: its present state, its log while it lives, and the way to stop it.
-pub(crate) struct TaskRecord {
-    owner: Owner,
-    id: TaskId,
-    context_id: ContextId,
-    state: Mutex<RecordState>,
-}
-
-struct RecordState {
-    task: Task,
-    /// `None` once the task is finished.
-    log: Option<Arc<TaskLog>>,
-    /// Stops the running turn; `None` while no turn runs.
-    turn: Option<CancellationToken>,
-    /// The finished task as JSON, encoded once.
-    finished: Option<Arc<str>>,
-}
-
-impl TaskRecord {
-    /// A new task whose first turn is stopped by `turn`.
-    pub(crate) fn new(owner: Owner, task: Task, turn: CancellationToken) -> Self {
-        let (id, context_id) = (task.id.clone(), task.context_id.clone());
-        let state = RecordState { task, log: Some(Arc::new(TaskLog::new())), turn: Some(turn), finished: None };
-        Self { owner, id, context_id, state: Mutex::new(state) }
-    }
-
-    pub(crate) fn context_id(&self) -> &ContextId {
-        &self.context_id
-    }
-
-    /// A further message starts another turn of the task; `false` when the task is finished.
-    pub(crate) fn resume(&self, message: Message, turn: CancellationToken) -> bool {
-        let mut state = self.lock();
-        if state.log.is_none() {
-            return false;
-        }
-        state.task.history.push(message);
-        state.turn = Some(turn);
-        true
-    }
-
-    /// The turn is over; the task may go on with another message, unless it was cancelled while the turn ended.
-    pub(crate) fn end_turn(&self) {
-        let turn = self.lock().turn.take();
-        if turn.is_some_and(|turn| turn.is_cancelled()) {
-            self.append(StreamResponse::StatusUpdate(self.status_event(canceled())));
-        }
-    }
-
-    /// The task as it is now.
-    pub(crate) fn snapshot(&self) -> Task {
-        self.lock().task.clone()
-    }
-
-    /// The finished task as JSON; `None` while it lives.
-    pub(crate) fn finished(&self) -> Option<Arc<str>> {
-        self.lock().finished.clone()
-    }
-
-    pub(crate) fn task_state(&self) -> TaskState {
-        self.lock().task.status.state
-    }
-
-    /// The task as it is now and a reader of everything after; no reader when the task is finished.
-    pub(crate) fn subscribe(&self) -> (Task, Option<LogReader>) {
-        let state = self.lock();
-        (state.task.clone(), state.log.as_ref().map(TaskLog::tail))
-    }
-
-    /// Applies an event and hands it to every reader. Events after the final state are dropped.
-    pub(crate) fn append(&self, event: StreamResponse) {
-        let mut state = self.lock();
-        let Some(log) = state.log.clone() else { return };
-        match &event {
-            StreamResponse::StatusUpdate(update) => state.task.apply_status(update),
-            StreamResponse::ArtifactUpdate(update) => state.task.apply_artifact(update),
-            StreamResponse::Task(_) | StreamResponse::Message(_) => {}
-        }
-        log.append(event);
-        if state.task.status.state.is_terminal() {
-            // The data model has string keys only, so encoding cannot fail.
-            state.finished = Some(serde_json::to_string(&state.task).unwrap_or_default().into());
-            state.log = None;
-            log.close();
-        }
-    }
-
-    /// Whether the task has reached a final state.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.lock().log.is_none()
-    }
-
-    /// Stops the running turn, which then cancels the task; without one the task is cancelled at once. Resolves when
-    /// the task is finished.
-    pub(crate) async fn cancel(&self) {
-        let (turn, log) = {
-            let state = self.lock();
-            (state.turn.clone(), state.log.as_ref().map(TaskLog::tail))
-        };
-        match turn {
-            Some(turn) => turn.cancel(),
-            None => {
-                let status =
-                    TaskStatus { state: TaskState::Canceled, message: None, timestamp: Some(Timestamp::now()) };
-                self.append(StreamResponse::StatusUpdate(self.status_event(status)));
-            }
-        }
-        let Some(mut log) = log else { return };
-        while log.next().await.is_some() {}
-    }
-
-    pub(crate) fn status_event(&self, status: TaskStatus) -> TaskStatusUpdateEvent {
-        let (task_id, context_id) = (self.id.clone(), self.context_id.clone());
-        TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RecordState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn canceled() -> TaskStatus {
-    TaskStatus { state: TaskState::Canceled, message: None, timestamp: Some(Timestamp::now()) }
-}
+/// Locks that keep two records of one task from being made. Tasks share them.
+const DOORS: usize = 64;
+/// With so many live tasks, those that nobody needs leave memory.
+const CROWD: usize = 1_024;
+/// How often old tasks are swept.
+const SWEEP: Duration = Duration::from_secs(60 * 60);
+/// How often it is tried to bring tasks to an end whose turn could not store it.
+const SETTLE: Duration = Duration::from_secs(60);
+/// What a task says when the end of its turn could not be stored.
+const UNSTORED: &str = "The server could not store what the agent did; send the message again.";
 
 /// All tasks of this server.
-pub(crate) struct TaskStore {
-    bounds: TasksConfig,
-    table: Mutex<Table>,
+pub(crate) struct Tasks {
+    store: Arc<dyn TaskStore>,
+    live: Mutex<Live>,
+    doors: Vec<tokio::sync::Mutex<()>>,
+    hasher: RandomState,
+    /// Tasks whose turn is over although the store does not know it.
+    unsettled: Mutex<HashMap<TaskId, Owner>>,
 }
 
-struct Table {
-    tasks: LruCache<TaskId, Entry>,
-    /// Bytes of the finished tasks' JSON.
-    bytes: usize,
+struct Live {
+    records: HashMap<TaskId, Arc<TaskRecord>>,
+    /// With so many records it is worth to look for some that nobody needs.
+    crowd: usize,
 }
 
-struct Entry {
-    record: Arc<TaskRecord>,
-    /// What the task counts for in [`Table::bytes`]; 0 while it lives.
-    bytes: usize,
-}
-
-impl TaskStore {
-    pub(crate) fn new(bounds: TasksConfig) -> Self {
-        Self { bounds, table: Mutex::new(Table { tasks: LruCache::unbounded(), bytes: 0 }) }
+impl Tasks {
+    pub(crate) fn new(store: Arc<dyn TaskStore>) -> Self {
+        let live = Live { records: HashMap::new(), crowd: CROWD };
+        let doors = (0..DOORS).map(|_| tokio::sync::Mutex::default()).collect();
+        Self { store, live: Mutex::new(live), doors, hasher: RandomState::new(), unsettled: Mutex::default() }
     }
 
-    /// # Errors
-    /// [`A2aError::TaskNotFound`], also when the task is somebody else's.
-    pub(crate) fn get(&self, owner: &Owner, id: &TaskId) -> Result<Arc<TaskRecord>, A2aError> {
-        let found = self.lock().tasks.peek(id).map(|entry| Arc::clone(&entry.record));
-        found.filter(|record| record.owner == *owner).ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
+    pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
+        &self.store
     }
 
-    /// Adds a new task and makes room for it.
-    pub(crate) fn insert(&self, record: &Arc<TaskRecord>) {
-        let mut table = self.lock();
-        table.tasks.put(record.id.clone(), Entry { record: Arc::clone(record), bytes: 0 });
-        self.make_room(&mut table);
-    }
-
-    /// Counts a task that is finished; calling it again changes nothing.
-    pub(crate) fn finish(&self, record: &TaskRecord) {
-        let Some(json) = record.finished() else { return };
-        let mut table = self.lock();
-        let Some(entry) = table.tasks.peek_mut(&record.id) else { return };
-        let counted = std::mem::replace(&mut entry.bytes, json.len());
-        table.bytes = table.bytes.saturating_sub(counted).saturating_add(json.len());
-        self.make_room(&mut table);
-    }
-
-    /// The owner's tasks, in one context or in all, for which `select` has something to say, in no particular order.
-    pub(crate) fn of_owner<T>(
+    /// Stores a new task whose first turn is stopped by `turn`.
+    pub(crate) async fn create(
         &self,
         owner: &Owner,
-        context: Option<&ContextId>,
-        select: impl Fn(&Task) -> Option<T>,
-    ) -> Vec<(T, Arc<TaskRecord>)> {
-        let table = self.lock();
-        let records = table
-            .tasks
-            .iter()
-            .map(|(_, entry)| &entry.record)
-            .filter(|record| record.owner == *owner && context.is_none_or(|context| record.context_id == *context));
-        records.filter_map(|record| Some((select(&record.lock().task)?, Arc::clone(record)))).collect()
+        task: Task,
+        turn: CancellationToken,
+    ) -> Result<Arc<TaskRecord>, StoreError> {
+        let _door = self.door(&task.id).lock().await;
+        if let Err(error) = self.store.create(owner, &task).await {
+            if matches!(error, StoreError::Database(_)) {
+                // It may be stored all the same.
+                self.unsettled().insert(task.id.clone(), owner.clone());
+            }
+            return Err(error);
+        }
+        let record = Arc::new(TaskRecord::new(owner.clone(), task, turn, Arc::clone(&self.store)));
+        self.insert(&record);
+        Ok(record)
     }
 
-    fn make_room(&self, table: &mut Table) {
-        let mut looked_at = 0;
-        while (table.tasks.len() > self.bounds.max_tasks || table.bytes > self.bounds.max_bytes)
-            && looked_at < table.tasks.len()
-        {
-            let Some((id, entry)) = table.tasks.pop_lru() else { return };
-            if entry.record.is_finished() {
-                table.bytes = table.bytes.saturating_sub(entry.bytes);
-            } else {
-                // Still alive: it goes to the young end, and the search ends when all were looked at.
-                table.tasks.put(id, entry);
-                looked_at += 1;
+    /// The task as it is stored, without decoding it.
+    ///
+    /// # Errors
+    /// [`A2aError::TaskNotFound`].
+    pub(crate) async fn load(&self, owner: &Owner, id: &TaskId) -> Result<StoredTask, A2aError> {
+        self.settle(id).await.map_err(fault::of_store)?;
+        let stored = self.store.load(owner, id).await.map_err(fault::of_store)?;
+        stored.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
+    }
+
+    /// The task to work with or to read on: the one record of it, unless it is finished.
+    ///
+    /// # Errors
+    /// [`A2aError::TaskNotFound`].
+    pub(crate) async fn open(&self, owner: &Owner, id: &TaskId) -> Result<Arc<TaskRecord>, A2aError> {
+        let found = self.find(owner, id).await.map_err(fault::of_store)?;
+        found.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
+    }
+
+    async fn find(&self, owner: &Owner, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
+        self.settle(id).await?;
+        if let Some(record) = self.live_record(owner, id) {
+            if !record.is_running() {
+                record.refresh().await?;
+                self.leave_if_finished(&record);
+            }
+            return Ok(Some(record));
+        }
+        let _door = self.door(id).lock().await;
+        if let Some(record) = self.live_record(owner, id) {
+            return Ok(Some(record));
+        }
+        let Some(stored) = self.store.load(owner, id).await? else { return Ok(None) };
+        let record = TaskRecord::stored(owner.clone(), stored.decode()?, stored.seq, Arc::clone(&self.store));
+        let record = Arc::new(record);
+        if !record.is_finished() {
+            self.insert(&record);
+        }
+        Ok(Some(record))
+    }
+
+    fn live_record(&self, owner: &Owner, id: &TaskId) -> Option<Arc<TaskRecord>> {
+        self.live().records.get(id).filter(|record| record.owner() == owner).cloned()
+    }
+
+    fn insert(&self, record: &Arc<TaskRecord>) {
+        let mut live = self.live();
+        live.records.insert(record.id().clone(), Arc::clone(record));
+        if live.records.len() > live.crowd {
+            // Whoever has a record got it under this lock, so that one which only the table has is nobody's.
+            live.records.retain(|_, record| Arc::strong_count(record) > 1 || record.has_readers());
+            live.crowd = CROWD.max(live.records.len().saturating_mul(2));
+        }
+    }
+
+    /// A task that is finished is read from the store from now on.
+    pub(crate) fn leave_if_finished(&self, record: &Arc<TaskRecord>) {
+        if record.is_finished() {
+            self.remove(record);
+        }
+    }
+
+    fn remove(&self, record: &Arc<TaskRecord>) {
+        let mut live = self.live();
+        if live.records.get(record.id()).is_some_and(|found| Arc::ptr_eq(found, record)) {
+            live.records.remove(record.id());
+        }
+    }
+
+    /// The turn's end cannot be stored: its readers have read all there is, and the task is failed when the store works
+    /// again.
+    pub(crate) fn abandon(&self, record: &Arc<TaskRecord>) {
+        self.unsettled().insert(record.id().clone(), record.owner().clone());
+        self.remove(record);
+        record.break_off();
+    }
+
+    /// Fails the task if its turn could not store its end.
+    async fn settle(&self, id: &TaskId) -> Result<(), StoreError> {
+        let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
+        let _door = self.door(id).lock().await;
+        if let Some(stored) = self.store.load(&owner, id).await? {
+            let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, Arc::clone(&self.store));
+            record.append(failed(&record)).await?;
+        }
+        self.unsettled().remove(id);
+        Ok(())
+    }
+
+    /// Sweeps and settles until it is told to stop.
+    pub(crate) async fn keep_house(&self, retention: Retention, stop: CancellationToken) {
+        let mut sweep = tokio::time::interval(SWEEP);
+        let mut settle = tokio::time::interval(SETTLE);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = sweep.tick() => match self.store.sweep(&retention).await {
+                    Ok(0) => {}
+                    Ok(tasks) => tracing::info!(tasks, "swept finished tasks"),
+                    Err(error) => drop(fault::logged(&error)),
+                },
+                _ = settle.tick() => {
+                    let unsettled: Vec<TaskId> = self.unsettled().keys().cloned().collect();
+                    for id in unsettled {
+                        if let Err(error) = self.settle(&id).await {
+                            drop(fault::logged(&error));
+                        }
+                    }
+                }
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn door(&self, id: &TaskId) -> &tokio::sync::Mutex<()> {
+        let number = usize::try_from(self.hasher.hash_one(id) % DOORS as u64).unwrap_or_default();
+        #[expect(clippy::indexing_slicing, reason = "there are as many doors as numbers")]
+        &self.doors[number]
     }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unsettled(&self) -> MutexGuard<'_, HashMap<TaskId, Owner>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(record: &TaskRecord) -> StreamResponse {
+    let message = Message::agent(record.context_id().clone(), Some(record.id().clone()), vec![Part::text(UNSTORED)]);
+    let status = TaskStatus { state: TaskState::Failed, message: Some(message), timestamp: Some(Timestamp::now()) };
+    StreamResponse::StatusUpdate(record.status_event(status))
 }

@@ -12,12 +12,16 @@ use annex_protocol::{
 };
 use annex_runtime::Chain;
 use annex_tasks::Owner;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use crate::claim::Claim;
 use crate::fault;
 use crate::task_log::LogReader;
-use crate::tasks::{TaskRecord, TaskStore};
+use crate::task_record::TaskRecord;
+use crate::tasks::Tasks;
 
 /// Agent events that wait for the hooks and the store.
 const EVENTS_IN_FLIGHT: usize = 16;
@@ -27,15 +31,17 @@ pub(crate) enum Opening {
     /// It answered with a message; there is no task.
     Message(Box<Message>),
     /// It works on a task. The snapshot and the reader fit together without gap.
-    Task { record: Arc<TaskRecord>, snapshot: Box<Task>, reader: Option<LogReader> },
+    Task { record: Arc<TaskRecord>, snapshot: Arc<Task>, reader: Option<LogReader> },
 }
 
 /// A turn that is ready to run.
 pub(crate) struct Turn {
+    pub(crate) agent: Arc<dyn AgentExecutor>,
+    pub(crate) tasks: Arc<Tasks>,
     /// Whose task it is.
     pub(crate) owner: Owner,
-    pub(crate) agent: Arc<dyn AgentExecutor>,
-    pub(crate) tasks: Arc<TaskStore>,
+    /// The message's claim, until it is settled that the message is taken.
+    pub(crate) claim: Option<Claim>,
     pub(crate) chain: Chain,
     pub(crate) context: TurnContext,
     /// The task that the message continues.
@@ -48,6 +54,8 @@ pub(crate) struct Turn {
     pub(crate) patience: Duration,
     /// Fires when the server cannot wait for the turn any longer.
     pub(crate) stop: CancellationToken,
+    /// Where the turn itself is counted.
+    pub(crate) running: TaskTracker,
 }
 
 /// Why the events of a turn ended.
@@ -61,7 +69,15 @@ enum Ending {
 
 impl Turn {
     /// Runs the agent to its end, or until it is cancelled, and leaves the task in a final or interrupted state.
-    pub(crate) async fn run(mut self) {
+    ///
+    /// # Errors
+    /// When that state cannot be stored.
+    pub(crate) async fn run(mut self) -> Result<(), A2aError> {
+        if let Err(error) = self.begin().await {
+            self.record = None;
+            self.refuse(error);
+            return Ok(());
+        }
         let (sender, mut events) = EventSender::bounded(EVENTS_IN_FLIGHT);
         let agent = Arc::clone(&self.agent);
         let mut execution = agent.execute(self.context.clone(), sender);
@@ -75,7 +91,7 @@ impl Turn {
                 () = &mut deadline => break Ending::TookTooLong,
                 Some(event) = events.recv() => match self.deliver(event).await {
                     // What an agent does after a final state is nobody's business.
-                    Ok(()) if self.is_settled() => break Ending::Returned(Ok(())),
+                    Ok(()) if self.is_settled() || self.was_finished() => break Ending::Returned(Ok(())),
                     Ok(()) => {}
                     Err(error) => break Ending::Broken(error),
                 },
@@ -84,7 +100,37 @@ impl Turn {
         };
         // Whatever the agent is still doing stops here.
         drop(execution);
-        self.end(ending, events).await;
+        self.end(ending, events).await
+    }
+
+    /// The message joins the task that it continues.
+    async fn begin(&mut self) -> Result<(), A2aError> {
+        let Some(record) = &self.record else { return Ok(()) };
+        let resumed = record.resume((*self.context.message).clone(), self.context.cancel.clone()).await;
+        if !resumed.map_err(fault::of_store)? {
+            return Err(finished(record));
+        }
+        self.settle_claim();
+        Ok(())
+    }
+
+    /// Tells whoever waits that there will be no task.
+    fn refuse(&mut self, error: A2aError) {
+        if let Some(opened) = self.opened.take() {
+            // A client that has gone away needs no answer.
+            let _ = opened.send(Err(error));
+        }
+    }
+
+    fn settle_claim(&mut self) {
+        if let Some(mut claim) = self.claim.take() {
+            claim.settle();
+        }
+    }
+
+    /// Whether somebody else has finished the task.
+    fn was_finished(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.is_finished())
     }
 
     /// Whether this turn has brought the task where only another message, or nothing, takes it on.
@@ -98,7 +144,7 @@ impl Turn {
             AgentEvent::Message(message) => self.answer(message).await,
             AgentEvent::Status { state, message } => self.status(state, message).await,
             AgentEvent::Artifact { artifact, append, last_chunk } => {
-                let record = self.task();
+                let record = self.task().await?;
                 let update = TaskArtifactUpdateEvent {
                     task_id: self.context.task_id.clone(),
                     context_id: self.context.context_id.clone(),
@@ -122,7 +168,10 @@ impl Turn {
         let mut event = StreamResponse::Message(message);
         let responded = self.chain.respond(&mut event).await;
         let answer = match (responded, event) {
-            (Ok(()), StreamResponse::Message(message)) => Ok(Opening::Message(Box::new(message))),
+            (Ok(()), StreamResponse::Message(message)) => {
+                self.settle_claim();
+                Ok(Opening::Message(Box::new(message)))
+            }
             (Ok(()), _) => return Ok(()),
             (Err(fault), _) => Err(fault::internal(&fault)),
         };
@@ -132,7 +181,7 @@ impl Turn {
     }
 
     async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<(), A2aError> {
-        let record = self.task();
+        let record = self.task().await?;
         let event = StreamResponse::StatusUpdate(record.status_event(self.task_status(state, message)));
         self.publish(&record, event).await?;
         self.state = Some(state);
@@ -150,27 +199,25 @@ impl Turn {
 
     async fn publish(&mut self, record: &TaskRecord, mut event: StreamResponse) -> Result<(), A2aError> {
         self.chain.respond(&mut event).await.map_err(|fault| fault::internal(&fault))?;
-        record.append(event);
-        Ok(())
+        record.append(event).await.map_err(fault::of_store)
     }
 
     /// The turn's task; the first call creates it and tells whoever waits.
-    fn task(&mut self) -> Arc<TaskRecord> {
-        let record = match self.record.take() {
-            Some(record) => record,
-            None => self.create(),
+    async fn task(&mut self) -> Result<Arc<TaskRecord>, A2aError> {
+        let record = match &self.record {
+            Some(record) => Arc::clone(record),
+            None => self.create().await?,
         };
-        self.record = Some(Arc::clone(&record));
         if let Some(opened) = self.opened.take() {
             let (snapshot, reader) = record.subscribe();
-            let opening = Opening::Task { record: Arc::clone(&record), snapshot: Box::new(snapshot), reader };
+            let opening = Opening::Task { record: Arc::clone(&record), snapshot, reader };
             // A client that has gone away does not stop the task.
             let _ = opened.send(Ok(opening));
         }
-        record
+        Ok(record)
     }
 
-    fn create(&self) -> Arc<TaskRecord> {
+    async fn create(&mut self) -> Result<Arc<TaskRecord>, A2aError> {
         let task = Task {
             id: self.context.task_id.clone(),
             context_id: self.context.context_id.clone(),
@@ -178,29 +225,31 @@ impl Turn {
             history: vec![(*self.context.message).clone()],
             ..Task::default()
         };
-        let record = Arc::new(TaskRecord::new(self.owner.clone(), task, self.context.cancel.clone()));
-        self.tasks.insert(&record);
-        record
+        match self.tasks.create(&self.owner, task, self.context.cancel.clone()).await {
+            Ok(record) => {
+                self.record = Some(Arc::clone(&record));
+                self.settle_claim();
+                Ok(record)
+            }
+            Err(error) => {
+                let error = fault::of_store(error);
+                self.refuse(error.clone());
+                Err(error)
+            }
+        }
     }
 
-    async fn end(mut self, ending: Ending, mut events: mpsc::Receiver<AgentEvent>) {
+    async fn end(mut self, ending: Ending, mut events: mpsc::Receiver<AgentEvent>) -> Result<(), A2aError> {
         let ending = match ending {
             Ending::Returned(result) => self.drain(result, &mut events).await,
             other => other,
         };
-        let answered_with_message = self.record.is_none() && self.opened.is_none();
-        if !answered_with_message {
-            self.conclude(ending).await;
-        }
-        if let Some(record) = self.record.take() {
-            self.close(&record);
-        }
-    }
-
-    fn close(&self, record: &TaskRecord) {
-        record.end_turn();
-        if record.is_finished() {
-            self.tasks.finish(record);
+        // It answered with a message, or the task could not be created.
+        let has_no_task = self.record.is_none() && self.opened.is_none();
+        let concluded = if has_no_task { Ok(()) } else { self.conclude(ending).await };
+        match self.record.take() {
+            Some(record) => close(&self.tasks, &record, concluded).await,
+            None => concluded,
         }
     }
 
@@ -215,9 +264,9 @@ impl Turn {
     }
 
     /// Brings the task into the state that the ending calls for, unless the agent has done so itself.
-    async fn conclude(&mut self, ending: Ending) {
+    async fn conclude(&mut self, ending: Ending) -> Result<(), A2aError> {
         let (state, text) = match ending {
-            Ending::Returned(Ok(()) | Err(AgentError::Closed)) if self.is_settled() => return,
+            Ending::Returned(Ok(()) | Err(AgentError::Closed)) if self.is_settled() => return Ok(()),
             Ending::Returned(Ok(()) | Err(AgentError::Closed)) => (TaskState::Completed, None),
             Ending::Returned(Err(AgentError::Failed { message })) => (TaskState::Failed, Some(message)),
             Ending::Returned(Err(error @ AgentError::Internal { .. })) => {
@@ -235,13 +284,11 @@ impl Turn {
             Ending::Broken(error) => (TaskState::Failed, Some(error.to_string())),
         };
         let message = text.map(|text| self.message(text));
-        if let Err(error) = self.status(state, message).await {
-            // The final state must be reached even when an extension fails on the way to it.
-            let message = self.message(error.to_string());
-            let record = self.task();
-            let status = self.task_status(TaskState::Failed, Some(message));
-            record.append(StreamResponse::StatusUpdate(record.status_event(status)));
-        }
+        let Err(error) = self.status(state, message).await else { return Ok(()) };
+        let Some(record) = &self.record else { return Err(error) };
+        // The final state must be reached even when an extension fails on the way to it.
+        let status = self.task_status(TaskState::Failed, Some(self.message(error.to_string())));
+        record.append(StreamResponse::StatusUpdate(record.status_event(status))).await.map_err(fault::of_store)
     }
 
     fn message(&self, text: String) -> Message {
@@ -250,13 +297,47 @@ impl Turn {
     }
 }
 
+/// Ends the turn of a task that is in its last state, unless that could not be stored.
+async fn close(tasks: &Tasks, record: &Arc<TaskRecord>, concluded: Result<(), A2aError>) -> Result<(), A2aError> {
+    if concluded.is_err() {
+        tasks.abandon(record);
+    }
+    let ended = record.end_turn().await.map_err(fault::of_store);
+    if ended.is_err() {
+        tasks.abandon(record);
+    }
+    tasks.leave_if_finished(record);
+    concluded.and(ended)
+}
+
+/// Why a task takes no message.
+pub(crate) fn finished(record: &TaskRecord) -> A2aError {
+    let (task_id, state) = (record.id(), record.task_state().name());
+    let reason = match record.is_finished() {
+        true => format!(
+            "task {task_id} is in terminal state {state}; send the message without taskId to go on in the context"
+        ),
+        false => format!("task {task_id} cannot go on now; try again"),
+    };
+    A2aError::UnsupportedOperation { reason }
+}
+
 /// A turn that breaks off, because the agent panicked or the runtime goes away, must not leave readers waiting.
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(record) = self.record.take() else { return };
         tracing::error!(task = %self.context.task_id, "the turn broke off");
         let status = self.task_status(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
-        record.append(StreamResponse::StatusUpdate(record.status_event(status)));
-        self.close(&record);
+        let event = StreamResponse::StatusUpdate(record.status_event(status));
+        let tasks = Arc::clone(&self.tasks);
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.running.spawn_on(
+            async move {
+                let failed = record.append(event).await.map_err(fault::of_store);
+                // The cause is in the log.
+                let _ = close(&tasks, &record, failed).await;
+            },
+            &runtime,
+        );
     }
 }

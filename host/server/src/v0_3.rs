@@ -86,28 +86,28 @@ async fn dispatch(
             Ok(echo(events(answer.value), &answer.active))
         }
         Method::GetTask => {
-            let task = handler.get_task(&call, &request::get_task(sent)?)?.into_task();
+            let task = handler.get_task(&call, &request::get_task(sent)?).await?.into_task()?;
             Ok(success(&encode(&v0_3::Task::from(&task))?))
         }
         Method::CancelTask => {
             let task = handler.cancel_task(&call, &request::cancel_task(sent)?).await?;
             Ok(success(&encode(&v0_3::Task::from(&task))?))
         }
-        Method::SubscribeToTask => Ok(events(handler.follow_turn(&call, &request::subscribe_to_task(sent)?)?)),
+        Method::SubscribeToTask => Ok(events(handler.follow_turn(&call, &request::subscribe_to_task(sent)?).await?)),
         Method::CreateTaskPushNotificationConfig => {
             let config = handler.create_push_config(&call, request::create_push_config(sent)?).await?;
             Ok(success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?))
         }
         Method::GetTaskPushNotificationConfig => {
-            let config = handler.get_push_config(&call, &request::get_push_config(sent)?)?;
+            let config = handler.get_push_config(&call, &request::get_push_config(sent)?).await?;
             Ok(success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?))
         }
         Method::ListTaskPushNotificationConfigs => {
-            let configs = handler.list_push_configs(&call, &request::list_push_configs(sent)?)?;
+            let configs = handler.list_push_configs(&call, &request::list_push_configs(sent)?).await?;
             Ok(success(&encode(&v0_3::push_configs(&configs))?))
         }
         Method::DeleteTaskPushNotificationConfig => {
-            handler.delete_push_config(&call, &request::delete_push_config(sent)?)?;
+            handler.delete_push_config(&call, &request::delete_push_config(sent)?).await?;
             Ok(success("null"))
         }
         Method::GetExtendedAgentCard => {
@@ -121,7 +121,7 @@ async fn dispatch(
 fn sent_event(sent: Sent, encode: impl Fn(&StreamResponse) -> Result<String, A2aError>) -> Result<String, A2aError> {
     encode(&match sent {
         Sent::Message(message) => StreamResponse::Message(*message),
-        Sent::Task(task) => StreamResponse::Task(task.into_task()),
+        Sent::Task(task) => StreamResponse::Task(task.into_task()?),
     })
 }
 
@@ -160,7 +160,8 @@ async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpReque
         (&HttpMethod::GET, ["card"]) => Ok(json(handler.card_v0_3.clone())),
         (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match verb(id) {
             Some((id, verb)) if verb == "subscribe" => {
-                Ok(rest_events(handler.follow_turn(&call, &SubscribeToTaskRequest { tenant: None, id })?))
+                let subscribe = SubscribeToTaskRequest { tenant: None, id };
+                Ok(rest_events(handler.follow_turn(&call, &subscribe).await?))
             }
             Some((id, verb)) if verb == "cancel" && request.method == HttpMethod::POST => {
                 let task = handler.cancel_task(&call, &CancelTaskRequest { id, ..Default::default() }).await?;
@@ -169,7 +170,8 @@ async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpReque
             _ if request.method == HttpMethod::GET => {
                 let history_length = request::history_length(query_history_length(request.uri)?);
                 let read = GetTaskRequest { tenant: None, id: TaskId::from(*id), history_length };
-                Ok(json(encode(&v0_3::rest::Task::from(&handler.get_task(&call, &read)?.into_task()))?))
+                let task = handler.get_task(&call, &read).await?.into_task()?;
+                Ok(json(encode(&v0_3::rest::Task::from(&task))?))
             }
             _ => Err(no_route(request, path)),
         },
@@ -196,18 +198,18 @@ async fn push_configs(
         }
         (&HttpMethod::GET, []) => {
             let list = ListTaskPushNotificationConfigsRequest { task_id, ..Default::default() };
-            let configs = handler.list_push_configs(call, &list)?;
+            let configs = handler.list_push_configs(call, &list).await?;
             Ok(json(encode(&v0_3::rest::ListTaskPushNotificationConfigsResponse::from(&configs))?))
         }
         (&HttpMethod::GET, [id]) => {
             let get = GetTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
-            let config = handler.get_push_config(call, &get)?;
+            let config = handler.get_push_config(call, &get).await?;
             Ok(json(encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?))
         }
         (&HttpMethod::DELETE, [id]) => {
             let delete =
                 DeleteTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
-            handler.delete_push_config(call, &delete)?;
+            handler.delete_push_config(call, &delete).await?;
             Ok(json("{}".to_owned()))
         }
         _ => Err(no_route(request, &format!("tasks/{task}/pushNotificationConfigs"))),

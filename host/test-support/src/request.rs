@@ -56,7 +56,9 @@ impl Request {
     }
 
     pub(crate) fn message(mut self, text: &str) -> Self {
-        self.message = Some(json!({"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": text}]}));
+        self.message = Some(
+            json!({"messageId": uuid::Uuid::new_v4().to_string(), "role": "ROLE_USER", "parts": [{"text": text}]}),
+        );
         self
     }
 

@@ -1,5 +1,8 @@
 //! The `annex` command as a user meets it: arguments in; standard output, standard error and the exit code out.
 
+#[path = "../../../tasks/tests/stores/cluster.rs"]
+mod cluster;
+mod durable;
 mod foreign;
 mod help;
 mod inspect;

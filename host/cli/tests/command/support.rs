@@ -68,9 +68,18 @@ impl Server {
     /// # Errors
     /// What it wrote to standard error when it ended instead.
     pub(crate) fn start(config: &str) -> Result<Self> {
+        Self::start_with(config, &[])
+    }
+
+    /// The same with more in its environment.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub(crate) fn start_with(config: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let config = ConfigFile::new(config)?;
         let mut command = annex([OsStr::new("serve"), config.path.as_os_str()]);
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut process =
+            command.envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let mut stdout = BufReader::new(process.stdout.take().context("no standard output")?);
         let mut line = String::new();
         stdout.read_line(&mut line)?;

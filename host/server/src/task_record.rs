@@ -1,0 +1,279 @@
+//! One task that is not finished: its present state, its log, and the way to stop it.
+//!
+//! Every change is stored before a reader sees it. What is stored is the truth: after a failure, or when another
+//! process wrote, the record catches up with the stored events.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annex_protocol::{
+    ContextId, Message, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
+};
+use annex_tasks::{Owner, StoreError, TaskEvent, TaskStore};
+use tokio_util::sync::CancellationToken;
+
+use crate::task_log::{LogReader, TaskLog};
+
+/// Events that are read at once when a record catches up.
+const CATCH_UP: usize = 100;
+
+/// A task as long as somebody works on it or reads it.
+pub(crate) struct TaskRecord {
+    id: TaskId,
+    context_id: ContextId,
+    owner: Owner,
+    store: Arc<dyn TaskStore>,
+    /// The number of the last event that was applied. Held while one is stored, so that they are stored and shown in
+    /// one order.
+    last: tokio::sync::Mutex<u64>,
+    state: Mutex<RecordState>,
+}
+
+struct RecordState {
+    task: Arc<Task>,
+    /// `None` once the task is finished, or cannot be stored.
+    log: Option<Arc<TaskLog>>,
+    /// `None` while no turn runs.
+    turn: Option<RunningTurn>,
+}
+
+/// A turn as others see it.
+struct RunningTurn {
+    /// Stops the turn.
+    cancel: CancellationToken,
+    /// Fires when the turn is over.
+    over: CancellationToken,
+}
+
+impl RunningTurn {
+    fn new(cancel: CancellationToken) -> Self {
+        Self { cancel, over: CancellationToken::new() }
+    }
+}
+
+impl TaskRecord {
+    /// A new task, stored as its event 1, whose first turn is stopped by `turn`.
+    pub(crate) fn new(owner: Owner, task: Task, turn: CancellationToken, store: Arc<dyn TaskStore>) -> Self {
+        let record = Self::stored(owner, task, 1, store);
+        record.lock().turn = Some(RunningTurn::new(turn));
+        record
+    }
+
+    /// A task as it is stored, `last` being its last event. Nobody works on it here.
+    pub(crate) fn stored(owner: Owner, task: Task, last: u64, store: Arc<dyn TaskStore>) -> Self {
+        let (id, context_id) = (task.id.clone(), task.context_id.clone());
+        let log = (!task.status.state.is_terminal()).then(|| Arc::new(TaskLog::new()));
+        let state = RecordState { task: Arc::new(task), log, turn: None };
+        Self { id, context_id, owner, store, last: last.into(), state: Mutex::new(state) }
+    }
+
+    pub(crate) fn id(&self) -> &TaskId {
+        &self.id
+    }
+
+    pub(crate) fn context_id(&self) -> &ContextId {
+        &self.context_id
+    }
+
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The task as it is now.
+    pub(crate) fn snapshot(&self) -> Arc<Task> {
+        Arc::clone(&self.lock().task)
+    }
+
+    pub(crate) fn task_state(&self) -> TaskState {
+        self.lock().task.status.state
+    }
+
+    /// Whether the task has reached a final state.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.task_state().is_terminal()
+    }
+
+    /// Whether a turn of this process works on the task.
+    pub(crate) fn is_running(&self) -> bool {
+        self.lock().turn.is_some()
+    }
+
+    /// Whether the task is neither finished nor waiting, and yet nobody here works on it: another process does.
+    pub(crate) fn runs_elsewhere(&self) -> bool {
+        let state = self.lock();
+        let task_state = state.task.status.state;
+        state.turn.is_none() && !task_state.is_terminal() && !task_state.is_interrupted()
+    }
+
+    pub(crate) fn has_readers(&self) -> bool {
+        self.lock().log.as_ref().is_some_and(|log| log.has_readers())
+    }
+
+    /// The task as it is now and a reader of everything after; no reader when nothing more will come.
+    pub(crate) fn subscribe(&self) -> (Arc<Task>, Option<LogReader>) {
+        let state = self.lock();
+        (Arc::clone(&state.task), state.log.as_ref().map(TaskLog::tail))
+    }
+
+    /// The same, but without a reader when no turn runs.
+    pub(crate) fn subscribe_to_turn(&self) -> (Arc<Task>, Option<LogReader>) {
+        let state = self.lock();
+        let log = state.log.as_ref().filter(|_| state.turn.is_some());
+        (Arc::clone(&state.task), log.map(TaskLog::tail))
+    }
+
+    /// A further message starts another turn of the task; `false` when the task takes none.
+    pub(crate) async fn resume(&self, message: Message, turn: CancellationToken) -> Result<bool, StoreError> {
+        let mut last = self.last.lock().await;
+        self.store(&mut last, message.into()).await?;
+        let mut state = self.lock();
+        let is_open = state.log.is_some();
+        if is_open {
+            state.turn = Some(RunningTurn::new(turn));
+        }
+        Ok(is_open)
+    }
+
+    /// The turn is over; the task may go on with another message, unless it was cancelled while the turn ended.
+    pub(crate) async fn end_turn(&self) -> Result<(), StoreError> {
+        let Some(turn) = self.lock().turn.take() else { return Ok(()) };
+        let ended = match turn.cancel.is_cancelled() {
+            true => self.append(self.canceled()).await,
+            false => Ok(()),
+        };
+        turn.over.cancel();
+        ended
+    }
+
+    /// Resolves when no turn runs.
+    pub(crate) async fn turn_over(&self) {
+        let over = self.lock().turn.as_ref().map(|turn| turn.over.clone());
+        if let Some(over) = over {
+            over.cancelled().await;
+        }
+    }
+
+    /// Stores an event, applies it and hands it to every reader. Events after the final state are dropped.
+    pub(crate) async fn append(&self, event: StreamResponse) -> Result<(), StoreError> {
+        let mut last = self.last.lock().await;
+        self.store(&mut last, event.into()).await
+    }
+
+    /// Learns what others stored since.
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        let mut last = self.last.lock().await;
+        self.catch_up(&mut last).await
+    }
+
+    async fn store(&self, last: &mut u64, event: TaskEvent) -> Result<(), StoreError> {
+        let stored = self.try_store(*last, &event).await;
+        // An append that seemed to fail was stored, or another process wrote.
+        let stored = match stored {
+            Err(StoreError::Stale { .. }) => {
+                self.catch_up(last).await?;
+                self.try_store(*last, &event).await?
+            }
+            other => other?,
+        };
+        if let Some((number, task)) = stored {
+            *last = number;
+            self.show(event, task);
+        }
+        Ok(())
+    }
+
+    /// The event's number and the task with it; `None` when the task takes no more events.
+    async fn try_store(&self, last: u64, event: &TaskEvent) -> Result<Option<(u64, Task)>, StoreError> {
+        let task = {
+            let state = self.lock();
+            if state.log.is_none() {
+                return Ok(None);
+            }
+            Arc::clone(&state.task)
+        };
+        let mut task = Arc::unwrap_or_clone(task);
+        apply(&mut task, event);
+        let number = self.store.append(&self.id, last, event, &task).await?;
+        Ok(Some((number, task)))
+    }
+
+    async fn catch_up(&self, last: &mut u64) -> Result<(), StoreError> {
+        loop {
+            let events = self.store.events_after(&self.id, *last, CATCH_UP).await?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            for stored in events {
+                let event =
+                    stored.decode().map_err(|source| StoreError::Unreadable { task: self.id.clone(), source })?;
+                let mut task = Task::clone(&self.snapshot());
+                apply(&mut task, &event);
+                *last = stored.seq;
+                self.show(event, task);
+            }
+        }
+    }
+
+    /// Lets everybody see an event that is stored, and the task as it is with it.
+    fn show(&self, event: TaskEvent, task: Task) {
+        let mut state = self.lock();
+        let is_final = task.status.state.is_terminal();
+        state.task = Arc::new(task);
+        let Some(log) = state.log.clone() else { return };
+        if let TaskEvent::Stream(event) = event {
+            log.append(*event);
+        }
+        if is_final {
+            state.log = None;
+            log.close();
+        }
+    }
+
+    /// Nothing more can be stored: whoever reads has read all there is.
+    pub(crate) fn break_off(&self) {
+        if let Some(log) = self.lock().log.take() {
+            log.close();
+        }
+    }
+
+    /// Stops the running turn, which then cancels the task; without one the task is cancelled at once. Resolves when
+    /// nothing more will come.
+    pub(crate) async fn cancel(&self) -> Result<(), StoreError> {
+        let (stopping, log) = {
+            let state = self.lock();
+            // Under the lock: a turn that ends looks whether it was cancelled after it has left the record.
+            let stopping = state.turn.as_ref().map(|turn| turn.cancel.cancel());
+            (stopping, state.log.as_ref().map(TaskLog::tail))
+        };
+        if stopping.is_none() {
+            return self.append(self.canceled()).await;
+        }
+        let Some(mut log) = log else { return Ok(()) };
+        while log.next().await.is_some() {}
+        Ok(())
+    }
+
+    fn canceled(&self) -> StreamResponse {
+        let status = TaskStatus { state: TaskState::Canceled, message: None, timestamp: Some(Timestamp::now()) };
+        StreamResponse::StatusUpdate(self.status_event(status))
+    }
+
+    pub(crate) fn status_event(&self, status: TaskStatus) -> TaskStatusUpdateEvent {
+        let (task_id, context_id) = (self.id.clone(), self.context_id.clone());
+        TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RecordState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn apply(task: &mut Task, event: &TaskEvent) {
+    match event {
+        TaskEvent::Message(message) => task.history.push((**message).clone()),
+        TaskEvent::Stream(event) => match &**event {
+            StreamResponse::StatusUpdate(update) => task.apply_status(update),
+            StreamResponse::ArtifactUpdate(update) => task.apply_artifact(update),
+            StreamResponse::Task(_) | StreamResponse::Message(_) => {}
+        },
+    }
+}

@@ -1,0 +1,82 @@
+//! Where tasks are kept: the store that the config names.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_tasks::{
+    MemoryBounds, MemoryTaskStore, PostgresTaskStore, Retention, SqliteTaskStore, StoreError, TaskStore,
+};
+use tokio::runtime::Handle;
+
+use crate::config::TasksConfig;
+
+/// The file in the config's folder for data.
+const FILE: &str = "tasks.sqlite";
+/// Connections to a PostgreSQL database.
+const CONNECTIONS: u32 = 10;
+/// What a task says that ran when the server stopped without draining.
+const STOPPED: &str = "The server stopped while the task ran; send the message again.";
+
+/// Why there is no task store.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskStoreError {
+    /// The folder cannot be made.
+    #[error("tasks.data_dir: cannot create {}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The environment has no URL of a database.
+    #[error("tasks.postgres_env: the environment variable {name} is not set")]
+    Variable {
+        /// Its name.
+        name: String,
+    },
+    /// The store was opening when the process ended.
+    #[error("opening the task store broke off")]
+    Aborted,
+    /// The store does not open.
+    #[error("the task store cannot be opened")]
+    Open(#[from] StoreError),
+}
+
+/// Opens the store and fails what ran when the last process stopped.
+///
+/// On a thread of its own: the files of the store are made there, and sqlx's migrations are no future that can be sent.
+pub(crate) async fn open(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
+    let (config, folder, runtime) = (config.clone(), folder.to_owned(), Handle::current());
+    let opening = tokio::task::spawn_blocking(move || runtime.block_on(open_store(&config, &folder)));
+    opening.await.map_err(|_| TaskStoreError::Aborted)?
+}
+
+async fn open_store(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
+    let store: Arc<dyn TaskStore> = if let Some(data) = &config.data_dir {
+        let path = folder.join(data);
+        std::fs::create_dir_all(&path).map_err(|source| TaskStoreError::Folder { path: path.clone(), source })?;
+        Arc::new(SqliteTaskStore::open(&path.join(FILE)).await?)
+    } else if let Some(name) = &config.postgres_env {
+        let url = env::var(name).map_err(|_| TaskStoreError::Variable { name: name.clone() })?;
+        Arc::new(PostgresTaskStore::connect(&url, CONNECTIONS).await?)
+    } else {
+        let bounds = MemoryBounds { max_tasks: config.max_tasks, max_bytes: config.max_bytes };
+        return Ok(Arc::new(MemoryTaskStore::new(bounds)));
+    };
+    // Another process may be at work on tasks of a shared database; a file has one.
+    if config.recover || config.data_dir.is_some() {
+        let recovered = store.recover(STOPPED).await?;
+        if !recovered.is_empty() {
+            tracing::warn!(tasks = recovered.len(), "tasks ran when the server stopped; they are failed");
+        }
+    }
+    Ok(store)
+}
+
+pub(crate) fn retention(config: &TasksConfig) -> Retention {
+    const DAY: u64 = 24 * 60 * 60;
+    Retention { age: Duration::from_secs(config.keep_days.saturating_mul(DAY)), count: config.keep_count }
+}

@@ -1,0 +1,318 @@
+//! Tasks that outlive their process, messages that come twice, and a store that fails.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use annex_protocol::{Artifact, ArtifactId, Message, Part, TaskState};
+use annex_test_support::{Reply, TestServer};
+use async_trait::async_trait;
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+use tokio::sync::Semaphore;
+
+/// Does what the message says, and counts how often it was asked to.
+struct Counting {
+    turns: AtomicUsize,
+    /// What a turn waits for that was told to.
+    go: Semaphore,
+}
+
+#[async_trait]
+impl AgentExecutor for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+
+    async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
+        let number = self.turns.fetch_add(1, Ordering::SeqCst) + 1;
+        let message = || Message::agent(turn.context_id.clone(), None, vec![Part::text("hello")]);
+        let status = |state| AgentEvent::Status { state, message: None };
+        match turn.message.text().as_str() {
+            "answer" => return events.send(AgentEvent::Message(message())).await,
+            "ask" => return events.send(status(TaskState::InputRequired)).await,
+            "wait" => {
+                events.send(status(TaskState::Working)).await?;
+                self.go.acquire().await.map_err(AgentError::internal)?.forget();
+            }
+            _ => events.send(status(TaskState::Working)).await?,
+        }
+        let parts = vec![Part::text(format!("turn {number}"))];
+        let artifact = Artifact { artifact_id: ArtifactId::generate(), parts, ..Artifact::default() };
+        events.send(AgentEvent::Artifact { artifact, append: false, last_chunk: true }).await
+    }
+}
+
+fn counting() -> Arc<Counting> {
+    Arc::new(Counting { turns: AtomicUsize::new(0), go: Semaphore::new(0) })
+}
+
+async fn serve(agent: &Arc<Counting>, tasks: &str) -> TestServer {
+    let config = format!(
+        r#"
+        [server]
+        drain_seconds = 0
+        [card]
+        name = "n"
+        description = "d"
+        [agent]
+        kind = "template"
+        name = "unused"
+        instruction = "unused"
+        [agent.model.scripted]
+        fallback = "unused"
+        [tasks]
+        {tasks}
+        "#
+    );
+    TestServer::with_agent(&config, Arc::clone(agent) as Arc<dyn AgentExecutor>).await.expect("a server")
+}
+
+async fn serve_on(agent: &Arc<Counting>, folder: &Path) -> TestServer {
+    serve(agent, &format!("data_dir = {:?}", folder.join("data"))).await
+}
+
+async fn restart(mut server: TestServer, agent: &Arc<Counting>, folder: &Path) -> TestServer {
+    server.begin_shutdown();
+    server.ended().await.expect("a clean end");
+    serve_on(agent, folder).await
+}
+
+fn state(task: &Value) -> &str {
+    task["status"]["state"].as_str().unwrap_or_default()
+}
+
+async fn get(server: &TestServer, id: &str) -> Reply {
+    server.call("GetTask", format!(r#"{{"id":"{id}"}}"#)).send().await.expect("a reply")
+}
+
+fn id_of(reply: &Reply) -> String {
+    reply.task()["id"].as_str().unwrap_or_else(|| unreachable!("no task: {}", reply.text)).to_owned()
+}
+
+#[tokio::test]
+async fn tasks_outlive_the_server_and_go_on_where_they_were() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let server = serve_on(&agent, folder.path()).await;
+    let finished = server.say("work").context("c").send().await.expect("a reply");
+    let paused = server.say("ask").context("c").send().await.expect("a reply");
+    assert_eq!((state(finished.task()), state(paused.task())), ("TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED"));
+
+    let server = restart(server, &agent, folder.path()).await;
+    assert_eq!(&get(&server, &id_of(&finished)).await.body["result"], finished.task());
+    let list = server.call("ListTasks", r#"{"contextId":"c","includeArtifacts":true}"#).send().await.expect("a list");
+    assert_eq!(list.body["result"]["totalSize"], 2);
+    assert_eq!(&list.body["result"]["tasks"][1], finished.task());
+
+    let params = format!(r#"{{"id":"{}"}}"#, id_of(&paused));
+    let subscriber = server.call("SubscribeToTask", params.clone()).open().await.expect("a stream");
+    let resumed = server.say("work").field("taskId", &id_of(&paused)).send().await.expect("a reply");
+    assert_eq!((state(resumed.task()), resumed.context()), ("TASK_STATE_COMPLETED", "c"), "{}", resumed.text);
+    assert_eq!(resumed.task()["history"].as_array().map(Vec::len), Some(2));
+    let events = subscriber.rest().await.expect("events");
+    assert_eq!(events.len(), 4, "snapshot, working, artifact, completed: {events:?}");
+    assert_eq!(&get(&server, &id_of(&paused)).await.body["result"], resumed.task());
+    assert_eq!(server.call("CancelTask", params).send().await.expect("a reply").code(), -32_002);
+}
+
+#[tokio::test]
+async fn a_paused_task_can_be_cancelled_after_a_restart() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let server = serve_on(&agent, folder.path()).await;
+    let paused = server.say("ask").send().await.expect("a reply");
+    let server = restart(server, &agent, folder.path()).await;
+    let params = format!(r#"{{"id":"{}"}}"#, id_of(&paused));
+    let canceled = server.call("CancelTask", params).send().await.expect("a reply");
+    assert_eq!(state(&canceled.body["result"]), "TASK_STATE_CANCELED");
+    assert_eq!(get(&server, &id_of(&paused)).await.body["result"], canceled.body["result"]);
+}
+
+#[tokio::test]
+async fn a_task_that_ran_when_the_process_stopped_is_failed_with_the_reason() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let crashed = serve_on(&agent, folder.path()).await;
+    let mut stream = crashed.say("wait").streaming().open().await.expect("a stream");
+    let first = stream.next().await.expect("an event").expect("a task");
+    stream.next().await.expect("an event").expect("working");
+    let id = first["result"]["task"]["id"].as_str().expect("an id");
+
+    let server = serve_on(&agent, folder.path()).await;
+    let task = get(&server, id).await.body["result"].clone();
+    assert_eq!(state(&task), "TASK_STATE_FAILED");
+    let text = task["status"]["message"]["parts"][0]["text"].as_str().expect("a text");
+    assert_eq!(text, "The server stopped while the task ran; send the message again.");
+
+    // The first one was not dead after all: it sees what happened, and nothing is stored twice.
+    agent.go.add_permits(1);
+    let rest = stream.rest().await.expect("events");
+    assert_eq!(rest.len(), 1, "{rest:?}");
+    assert_eq!(state(&rest[0]["result"]["statusUpdate"]), "TASK_STATE_FAILED");
+    assert_eq!(get(&server, id).await.body["result"], task);
+}
+
+#[tokio::test]
+async fn the_same_message_twice_is_one_turn() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let server = serve_on(&agent, folder.path()).await;
+    let message = |server: &TestServer| server.say("work").context("c").field("messageId", "m");
+    let first = message(&server).send().await.expect("a reply");
+    let second = message(&server).send().await.expect("a reply");
+    assert_eq!(first.task(), second.task());
+    let server = restart(server, &agent, folder.path()).await;
+    assert_eq!(message(&server).send().await.expect("a reply").task(), first.task());
+    let events = message(&server).streaming().open().await.expect("a stream").rest().await.expect("events");
+    assert_eq!((events.len(), &events[0]["result"]["task"]), (1, first.task()));
+    assert_eq!(agent.turns.load(Ordering::SeqCst), 1);
+    // In another context it is another message.
+    let other = server.say("work").context("d").field("messageId", "m").send().await.expect("a reply");
+    assert_ne!(other.task()["id"], first.task()["id"]);
+}
+
+#[tokio::test]
+async fn a_message_that_comes_again_while_its_turn_runs_follows_that_turn() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    let message = || server.say("wait").context("c").field("messageId", "m");
+    let mut stream = message().streaming().open().await.expect("a stream");
+    stream.next().await.expect("an event").expect("a task");
+    let working = stream.next().await.expect("an event").expect("working");
+    assert_eq!(state(&working["result"]["statusUpdate"]), "TASK_STATE_WORKING");
+    let again = message().streaming().open().await.expect("a stream");
+    let waiting = tokio::spawn(message().send());
+    agent.go.add_permits(1);
+    let (rest, again) = (stream.rest().await.expect("events"), again.rest().await.expect("events"));
+    assert_eq!(rest, again[1..], "a snapshot and then the same");
+    let reply = waiting.await.expect("no panic").expect("a reply");
+    assert_eq!(state(reply.task()), "TASK_STATE_COMPLETED");
+    assert_eq!(agent.turns.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn the_same_message_many_times_at_once_is_one_turn() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    let sent = (0..20).map(|_| server.say("work").context("c").field("messageId", "m").send());
+    let replies = futures::future::join_all(sent).await;
+    let ids: Vec<_> = replies.into_iter().map(|reply| id_of(&reply.expect("a reply"))).collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    assert_eq!(agent.turns.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_follow_up_that_comes_twice_is_one_turn() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    let paused = id_of(&server.say("ask").send().await.expect("a reply"));
+    let follow_up = || server.say("work").field("taskId", &paused).field("messageId", "m");
+    let first = follow_up().send().await.expect("a reply");
+    assert_eq!(state(first.task()), "TASK_STATE_COMPLETED");
+    assert_eq!(follow_up().send().await.expect("a reply").task(), first.task());
+    assert_eq!(agent.turns.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn another_message_under_the_same_id_is_refused_by_its_field() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    let send = |text: &str| server.say(text).context("c").field("messageId", "m").send();
+    assert_eq!(send("work").await.expect("a reply").code(), 0);
+    let refused = send("other work").await.expect("a reply");
+    assert_eq!((refused.code(), refused.violations()), (-32_602, vec!["message.messageId".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_message_that_was_refused_or_answered_with_a_message_leaves_no_task_to_repeat() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    let finished = id_of(&server.say("work").send().await.expect("a reply"));
+    for _ in 0..2 {
+        let refused = server.say("more").field("taskId", &finished).field("messageId", "m").send();
+        assert_eq!(refused.await.expect("a reply").code(), -32_004);
+    }
+    let answer = || server.say("answer").context("c").field("messageId", "a").send();
+    assert!(answer().await.expect("a reply").body["result"]["message"].is_object());
+    assert_eq!(answer().await.expect("a reply").code(), -32_004);
+}
+
+/// Runs SQL on the file of a running server.
+async fn sql(folder: &Path, sql: &str) {
+    let url = format!("sqlite://{}", folder.join("data/tasks.sqlite").display());
+    let mut connection = SqliteConnection::connect(&url).await.expect("a database");
+    sqlx::query(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.expect("valid SQL");
+    connection.close().await.expect("closed");
+}
+
+async fn fail_events(folder: &Path, when: &str) {
+    let trigger = format!(
+        "CREATE TRIGGER broken BEFORE INSERT ON task_event WHEN {when} BEGIN SELECT RAISE(ABORT, 'secret'); END"
+    );
+    sql(folder, &trigger).await;
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_stored_fails_the_turn_and_is_not_shown() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let server = serve_on(&agent, folder.path()).await;
+    fail_events(folder.path(), "NEW.json LIKE '%artifactUpdate%'").await;
+    let events = server.say("work").streaming().open().await.expect("a stream").rest().await.expect("events");
+    assert_eq!(events.len(), 3, "task, working, failed: {events:?}");
+    let status = &events[2]["result"]["statusUpdate"]["status"];
+    assert_eq!(status["state"], "TASK_STATE_FAILED");
+    let text = status["message"]["parts"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("error id") && !text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_turn_whose_end_cannot_be_stored_ends_its_streams_and_is_failed_later() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let server = serve_on(&agent, folder.path()).await;
+    fail_events(folder.path(), "NEW.seq > 2").await;
+    let mut stream = server.say("wait").streaming().open().await.expect("a stream");
+    let first = stream.next().await.expect("an event").expect("a task");
+    stream.next().await.expect("an event").expect("working");
+    let id = first["result"]["task"]["id"].as_str().expect("an id");
+    agent.go.add_permits(1);
+    assert_eq!(stream.rest().await.expect("a clean end"), Vec::<Value>::new());
+    let reply = server.say("work").send().await.expect("a reply");
+    assert_eq!(reply.code(), -32_603, "{}", reply.text);
+    assert!(reply.text.contains("error id") && !reply.text.contains("secret"), "{}", reply.text);
+    sql(folder.path(), "DROP TRIGGER broken").await;
+    let task = get(&server, id).await;
+    assert_eq!(state(&task.body["result"]), "TASK_STATE_FAILED", "{}", task.text);
+    assert_eq!(state(server.say("work").send().await.expect("a reply").task()), "TASK_STATE_COMPLETED");
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_be_stored_does_not_begin_and_its_message_may_come_again() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let server = serve_on(&agent, folder.path()).await;
+    fail_events(folder.path(), "1").await;
+    let message = || server.say("work").context("c").field("messageId", "m").send();
+    assert_eq!(message().await.expect("a reply").code(), -32_603);
+    sql(folder.path(), "DROP TRIGGER broken").await;
+    assert_eq!(state(message().await.expect("a reply").task()), "TASK_STATE_COMPLETED");
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_open_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("data");
+    std::fs::write(&file, "no folder").expect("a file");
+    let config = |tasks: &str| {
+        format!(
+            "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \
+             \"i\"\n[agent.model.scripted]\nfallback = \"f\"\n[tasks]\n{tasks}"
+        )
+    };
+    let cases = [
+        (format!("data_dir = {file:?}"), "tasks.data_dir"),
+        ("postgres_env = \"ANNEX_NO_SUCH_VARIABLE\"".to_owned(), "ANNEX_NO_SUCH_VARIABLE"),
+        ("postgres_env = \"A\"\ndata_dir = \"b\"".to_owned(), "one place"),
+        ("keep_days = 0".to_owned(), "tasks.keep_days"),
+    ];
+    for (tasks, expected) in cases {
+        let error = TestServer::start(&config(&tasks)).await.err().expect("a refusal");
+        assert!(format!("{error:#}").contains(expected), "{tasks}: {error:#}");
+    }
+}
