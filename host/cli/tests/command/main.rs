@@ -1,4 +1,5 @@
 //! The `annex` command as a user meets it: arguments in; standard output, standard error and the exit code out.
+#![cfg(test)]
 
 #[path = "../../../tasks/tests/stores/cluster.rs"]
 mod cluster;
