@@ -11,6 +11,7 @@ use annex_protocol::{AgentCard, v0_3};
 use annex_push::{Notifier, NotifierConfig, Screen, ScreenConfig};
 use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
+use annex_tasks::TaskStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -142,8 +143,8 @@ impl App {
         let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
         let closing = CancellationToken::new();
-        let push = config.push.as_ref().map(|push| notifications(push, config, &closing)).transpose()?;
         let store = task_store::open(&config.tasks, &locations.config).await?;
+        let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
         let handler = RequestHandler {
             installed,
             agent,
@@ -196,12 +197,12 @@ fn signed(
 
 fn notifications(
     push: &PushConfig,
-    config: &Config,
+    store: &Arc<dyn TaskStore>,
     closing: &CancellationToken,
 ) -> Result<Arc<PushNotifications>, AppError> {
     let screen = Screen::new(ScreenConfig { allow: push.allow.clone(), https_only: push.https_only });
     let notifier = Notifier::new(&NotifierConfig::new(screen))?;
-    Ok(Arc::new(PushNotifications::new(notifier, config.tasks.max_tasks, closing.clone())))
+    Ok(Arc::new(PushNotifications::new(notifier, Arc::clone(store), closing.clone())))
 }
 
 /// Files are named relative to the config.

@@ -190,7 +190,7 @@ impl RequestHandler {
         let record = self.tasks.open(&call.owner, &task_id).await?;
         push.check(&request, "").await?;
         let (_, reader) = record.subscribe();
-        push.put(&task_id, request, reader).map(|config| config.as_ref().clone())
+        push.put(&task_id, request, reader).await
     }
 
     pub(crate) async fn get_push_config(
@@ -201,7 +201,7 @@ impl RequestHandler {
         let push = self.push()?;
         check_tenant(request.tenant.as_deref())?;
         self.tasks.load(&call.owner, &request.task_id).await?;
-        push.get(&request.task_id, &request.id).map(|config| config.as_ref().clone())
+        push.get(&request.task_id, &request.id).await
     }
 
     pub(crate) async fn list_push_configs(
@@ -212,7 +212,7 @@ impl RequestHandler {
         let push = self.push()?;
         check_tenant(request.tenant.as_deref())?;
         self.tasks.load(&call.owner, &request.task_id).await?;
-        push.list(request)
+        push.list(request).await
     }
 
     pub(crate) async fn delete_push_config(
@@ -223,8 +223,7 @@ impl RequestHandler {
         let push = self.push()?;
         check_tenant(request.tenant.as_deref())?;
         self.tasks.load(&call.owner, &request.task_id).await?;
-        push.delete(&request.task_id, &request.id);
-        Ok(())
+        push.delete(&request.task_id, &request.id).await
     }
 
     /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
@@ -335,6 +334,7 @@ impl RequestHandler {
         let push_config = request.configuration.task_push_notification_config;
         let (opened, opening) = oneshot::channel();
         let (agent, tasks, record) = (Arc::clone(&self.agent), Arc::clone(&self.tasks), target.record);
+        let continues = record.is_some();
         let turn = Turn {
             agent,
             tasks,
@@ -351,9 +351,12 @@ impl RequestHandler {
         };
         let finished = self.running.spawn(turn.run());
         let opening = opening.await.map_err(|gone| fault::internal(&gone))??;
-        if let (Opening::Task { snapshot, reader, .. }, Some(push), Some(config)) = (&opening, &self.push, push_config)
-        {
-            push.put(&snapshot.id, config, reader.clone())?;
+        if let (Opening::Task { snapshot, reader: Some(reader), .. }, Some(push)) = (&opening, &self.push) {
+            match push_config {
+                Some(config) => drop(push.put(&snapshot.id, config, Some(reader.clone())).await?),
+                None if continues => push.forward(&snapshot.id, reader.clone()).await?,
+                None => {}
+            }
         }
         Ok(Started { active, opening, finished })
     }

@@ -2,7 +2,7 @@
 //!
 //! A task's events are forwarded by one more reader of its log, so a receiver never slows the task or its streams.
 
-use std::num::NonZeroUsize;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,39 +11,28 @@ use annex_protocol::{
     TaskPushNotificationConfig,
 };
 use annex_push::{Event, Notifier};
-use lru::LruCache;
+use annex_tasks::{MAX_PUSH_CONFIGS, StoreError, TaskStore};
 use tokio_util::sync::CancellationToken;
 
+use crate::fault;
 use crate::task_log::{LogReader, LoggedEvent};
 
-/// Configs of one task.
-const MAX_CONFIGS: usize = 100;
 /// Bytes of an id that a client chooses.
 const MAX_ID_BYTES: usize = 256;
 const DEFAULT_PAGE_SIZE: usize = 50;
 
-type Config = Arc<TaskPushNotificationConfig>;
-
-/// The configs of all tasks, and what sends their events.
+/// The configs of all tasks, which are stored with the tasks, and what sends their events.
 pub(crate) struct PushNotifications {
     notifier: Notifier,
-    tasks: Mutex<LruCache<TaskId, Receivers>>,
+    store: Arc<dyn TaskStore>,
+    /// The configs of the tasks whose events are being forwarded.
+    live: Mutex<HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>>,
     closing: CancellationToken,
 }
 
-#[derive(Default)]
-struct Receivers {
-    /// In the order of their ids.
-    configs: Vec<Config>,
-    /// Whether a reader forwards the task's events.
-    is_forwarded: bool,
-}
-
 impl PushNotifications {
-    /// Keeps the configs of so many tasks; those of the task that was used longest ago go first.
-    pub(crate) fn new(notifier: Notifier, max_tasks: usize, closing: CancellationToken) -> Self {
-        let tasks = NonZeroUsize::new(max_tasks).map_or_else(LruCache::unbounded, LruCache::new);
-        Self { notifier, tasks: Mutex::new(tasks), closing }
+    pub(crate) fn new(notifier: Notifier, store: Arc<dyn TaskStore>, closing: CancellationToken) -> Self {
+        Self { notifier, store, live: Mutex::default(), closing }
     }
 
     /// Checks what a client wants to register; `at` is the path of the config in its request.
@@ -57,43 +46,42 @@ impl PushNotifications {
 
     /// Registers a config that was checked; one with its id is replaced. `reader` reads the task from now on, if it
     /// still goes on.
-    pub(crate) fn put(
+    pub(crate) async fn put(
         self: &Arc<Self>,
         task_id: &TaskId,
         mut config: TaskPushNotificationConfig,
         reader: Option<LogReader>,
-    ) -> Result<Config, A2aError> {
+    ) -> Result<TaskPushNotificationConfig, A2aError> {
         let id = config.id.take().filter(|id| !id.is_empty());
         let id = id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         config.id = Some(id.clone());
         config.task_id = Some(task_id.clone());
-        let config = Arc::new(config);
-        let mut tasks = self.lock();
-        let receivers = tasks.get_or_insert_mut(task_id.clone(), Receivers::default);
-        match receivers.position(&id) {
-            Ok(known) => {
-                self.notifier.remove(task_id, &id);
-                if let Some(slot) = receivers.configs.get_mut(known) {
-                    *slot = Arc::clone(&config);
-                }
-            }
-            Err(_) if receivers.configs.len() >= MAX_CONFIGS => {
-                return Err(A2aError::invalid_params(format!(
-                    "the task has {MAX_CONFIGS} configs already; delete one"
-                )));
-            }
-            Err(place) => receivers.configs.insert(place, Arc::clone(&config)),
-        }
-        if let Some(reader) = reader
-            && !std::mem::replace(&mut receivers.is_forwarded, true)
-        {
-            tokio::spawn(Arc::clone(self).forward(task_id.clone(), reader));
+        self.store.put_config(task_id, &config).await.map_err(|error| match error {
+            StoreError::TooManyConfigs { .. } => A2aError::invalid_params(format!("{error}; delete one")),
+            error => fault::of_store(error),
+        })?;
+        self.notifier.remove(task_id, &id);
+        if let Some(reader) = reader {
+            self.forward(task_id, reader).await?;
         }
         Ok(config)
     }
 
-    /// Sends each event to whoever is registered when it comes.
-    async fn forward(self: Arc<Self>, task_id: TaskId, mut reader: LogReader) {
+    /// From now on the task's events go to whoever is registered.
+    pub(crate) async fn forward(self: &Arc<Self>, task_id: &TaskId, reader: LogReader) -> Result<(), A2aError> {
+        let configs = self.store.configs(task_id, "", MAX_PUSH_CONFIGS).await.map_err(fault::of_store)?.configs;
+        let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
+        if configs.is_empty() {
+            return Ok(());
+        }
+        let known = self.live().insert(task_id.clone(), configs);
+        if known.is_none() {
+            tokio::spawn(Arc::clone(self).run(task_id.clone(), reader));
+        }
+        Ok(())
+    }
+
+    async fn run(self: Arc<Self>, task_id: TaskId, mut reader: LogReader) {
         loop {
             let event = tokio::select! {
                 biased;
@@ -101,50 +89,46 @@ impl PushNotifications {
                 () = self.closing.cancelled() => None,
             };
             let Some(event) = event else { break };
-            let configs = self.lock().peek(&task_id).map(|receivers| receivers.configs.clone()).unwrap_or_default();
+            let configs = self.live().get(&task_id).cloned().unwrap_or_default();
             self.notifier.send(&task_id, &configs, &outgoing(&event));
         }
-        if let Some(receivers) = self.lock().peek_mut(&task_id) {
-            receivers.is_forwarded = false;
-        }
+        self.live().remove(&task_id);
     }
 
     /// A config by its id. Of an unknown one the error is that of an unknown task.
-    pub(crate) fn get(&self, task_id: &TaskId, id: &str) -> Result<Config, A2aError> {
-        let found = self.lock().get(task_id).and_then(|receivers| {
-            // Clients of 0.3 may leave the id out, which means the first.
-            let place = if id.is_empty() { Ok(0) } else { receivers.position(id) };
-            receivers.configs.get(place.ok()?).cloned()
-        });
-        found.ok_or_else(|| A2aError::TaskNotFound { task_id: task_id.clone() })
+    pub(crate) async fn get(&self, task_id: &TaskId, id: &str) -> Result<TaskPushNotificationConfig, A2aError> {
+        // Clients of 0.3 may leave the id out, which means the first.
+        let found = if id.is_empty() {
+            self.store.configs(task_id, "", 1).await.map(|page| page.configs.into_iter().next())
+        } else {
+            self.store.config(task_id, id).await
+        };
+        found.map_err(fault::of_store)?.ok_or_else(|| A2aError::TaskNotFound { task_id: task_id.clone() })
     }
 
     /// One page in the order of the ids; the token is the last id of the page before.
-    pub(crate) fn list(
+    pub(crate) async fn list(
         &self,
         request: &ListTaskPushNotificationConfigsRequest,
     ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
         let size = match usize::try_from(request.page_size) {
             Ok(0) => DEFAULT_PAGE_SIZE,
-            Ok(size) => size.min(MAX_CONFIGS),
+            Ok(size) => size.min(MAX_PUSH_CONFIGS),
             Err(_) => return Err(A2aError::invalid_field("pageSize", "is negative")),
         };
-        let configs = self.lock().get(&request.task_id).map(|receivers| receivers.configs.clone()).unwrap_or_default();
         let after = request.page_token.as_deref().unwrap_or_default();
-        let mut rest = configs.iter().filter(|config| config.id.as_deref().unwrap_or_default() > after);
-        let page: Vec<_> = rest.by_ref().take(size).map(|config| config.as_ref().clone()).collect();
-        let next_page_token = rest.next().and_then(|_| page.last()).and_then(|last| last.id.clone());
-        Ok(ListTaskPushNotificationConfigsResponse { configs: page, next_page_token })
+        let page = self.store.configs(&request.task_id, after, size).await.map_err(fault::of_store)?;
+        Ok(ListTaskPushNotificationConfigsResponse { configs: page.configs, next_page_token: page.next })
     }
 
     /// Deleting what is not there is no error.
-    pub(crate) fn delete(&self, task_id: &TaskId, id: &str) {
-        self.notifier.remove(task_id, id);
-        if let Some(receivers) = self.lock().get_mut(task_id)
-            && let Ok(place) = receivers.position(id)
-        {
-            receivers.configs.remove(place);
+    pub(crate) async fn delete(&self, task_id: &TaskId, id: &str) -> Result<(), A2aError> {
+        self.store.delete_config(task_id, id).await.map_err(fault::of_store)?;
+        if let Some(configs) = self.live().get_mut(task_id) {
+            configs.retain(|config| config.id.as_deref() != Some(id));
         }
+        self.notifier.remove(task_id, id);
+        Ok(())
     }
 
     /// Delivers what waits, but not for long.
@@ -152,14 +136,8 @@ impl PushNotifications {
         self.notifier.close(patience).await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<TaskId, Receivers>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Receivers {
-    fn position(&self, id: &str) -> Result<usize, usize> {
-        self.configs.binary_search_by(|config| config.id.as_deref().unwrap_or_default().cmp(id))
+    fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -316,3 +316,32 @@ async fn a_store_that_does_not_open_is_named() {
         assert!(format!("{error:#}").contains(expected), "{tasks}: {error:#}");
     }
 }
+
+#[tokio::test]
+async fn receivers_are_still_registered_after_a_restart() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let (url, mut received) = crate::push::receiver().await;
+    let with_push = async || {
+        let data = folder.path().join("data");
+        serve(&agent, &format!("data_dir = {data:?}\n[push]\nallow = [\"127.0.0.0/8\"]")).await
+    };
+    let mut server = with_push().await;
+    let paused = server.say("ask").context("c").send().await.expect("a reply");
+    let config = format!(r#"{{"taskId":"{}","id":"a","url":"{url}"}}"#, id_of(&paused));
+    let made = server.call("CreateTaskPushNotificationConfig", config).send().await.expect("a reply");
+    assert_eq!(made.body["result"]["id"], "a", "{}", made.text);
+    server.begin_shutdown();
+    server.ended().await.expect("a clean end");
+
+    let server = with_push().await;
+    let read = format!(r#"{{"taskId":"{}","id":"a"}}"#, id_of(&paused));
+    let read = server.call("GetTaskPushNotificationConfig", read).send().await.expect("a reply");
+    assert_eq!(read.body["result"]["url"], url);
+    server.say("work").field("taskId", &id_of(&paused)).send().await.expect("a reply");
+    loop {
+        let (_, event) = received.recv().await.expect("an event");
+        if event["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED" {
+            break;
+        }
+    }
+}

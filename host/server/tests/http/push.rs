@@ -18,7 +18,7 @@ const PUSH: &str = "[push]\nallow = [\"127.0.0.0/8\"]";
 type Received = (HeaderMap, Value);
 
 /// A receiver on a free port, and what it got.
-async fn receiver() -> (String, mpsc::UnboundedReceiver<Received>) {
+pub(crate) async fn receiver() -> (String, mpsc::UnboundedReceiver<Received>) {
     async fn take(State(sender): State<mpsc::UnboundedSender<Received>>, headers: HeaderMap, body: String) {
         sender.send((headers, serde_json::from_str(&body).expect("JSON"))).expect("the test listens");
     }
