@@ -235,8 +235,8 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<Accepted, A2aError> {
         check(&request)?;
-        self.check_push(&request).await?;
         let active = activation::negotiate(&self.installed, &call.requested)?;
+        self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
         self.input_modes.check(&request.message)?;
         match self.claim(&request, &target).await? {
