@@ -22,4 +22,4 @@ mod service;
 mod status;
 
 pub use operations::{CallParameters, EventStream, Operations, Reply};
-pub use routes::{Limits, is_grpc, routes, unknown_service};
+pub use routes::{A2A_PATHS, Limits, is_grpc, refuse, routes, unknown_service};

@@ -12,7 +12,7 @@ use annex_protocol::{
 };
 use async_trait::async_trait;
 use futures::Stream;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 
 /// The service parameters of one call (specification section 3.2.6). Nothing in here has been checked.
 #[derive(Clone, Default)]
@@ -24,6 +24,8 @@ pub struct CallParameters {
     /// All metadata except the binary entries (`…-bin`), for authentication. The headers that gRPC itself uses, such as
     /// `grpc-timeout`, are among them.
     pub headers: HeaderMap,
+    /// What a layer before the binding put into the request, for instance who calls.
+    pub context: Extensions,
 }
 
 /// Names the headers only: their values are credentials as likely as not.

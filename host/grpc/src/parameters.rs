@@ -2,7 +2,7 @@
 
 use annex_protocol::ExtensionUri;
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, format_extensions, parse_extensions};
-use http::HeaderName;
+use http::{Extensions, HeaderName};
 use tonic::metadata::MetadataMap;
 
 use crate::CallParameters;
@@ -10,7 +10,7 @@ use crate::CallParameters;
 /// What follows the last dash in the name of every entry with a binary value.
 const BINARY_SUFFIX: &str = "-bin";
 
-pub(crate) fn read(metadata: MetadataMap) -> CallParameters {
+pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters {
     let mut headers = metadata.into_headers();
     let is_binary = |name: &&HeaderName| name.as_str().ends_with(BINARY_SUFFIX);
     let binary: Vec<HeaderName> = headers.keys().filter(is_binary).cloned().collect();
@@ -23,6 +23,7 @@ pub(crate) fn read(metadata: MetadataMap) -> CallParameters {
         version: version.filter(|version| !version.is_empty()),
         extensions: parse_extensions(extensions),
         headers,
+        context,
     }
 }
 

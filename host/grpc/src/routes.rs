@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annex_protocol::A2aError;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -18,6 +19,7 @@ use crate::health::HealthOf;
 use crate::pb::FILE_DESCRIPTOR_SET;
 use crate::pb::a2a_service_server::A2aServiceServer;
 use crate::service::A2aAdapter;
+use crate::status;
 
 /// Health and reflection take names only.
 const MAX_SMALL_MESSAGE_BYTES: usize = 4096;
@@ -51,6 +53,15 @@ pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     matches!(content_type.strip_prefix(b"application/grpc"), Some([] | [b'+' | b';', ..]))
+}
+
+/// The paths of the A2A service, whose calls can be refused before their message is read; health and reflection have
+/// others.
+pub const A2A_PATHS: &str = "/lf.a2a.v1.A2AService/";
+
+/// The error as an answer, for a layer before the binding.
+pub fn refuse(error: &A2aError) -> Response {
+    status::of(error).into_http::<Body>().into_response()
 }
 
 /// UNIMPLEMENTED, which gRPC answers to a path that is no method of a known service.

@@ -113,11 +113,11 @@ fn read<P, T: FromProto<P>>(
     request: Request<P>,
     validate: fn(&T) -> Result<(), A2aError>,
 ) -> Result<(CallParameters, T), Status> {
-    let (metadata, _, message) = request.into_parts();
+    let (metadata, context, message) = request.into_parts();
     let invalid = |error: FieldError| A2aError::invalid_field(error.field, error.description);
     let checked = T::from_proto(message).map_err(invalid).and_then(|value| validate(&value).map(|()| value));
     let value = checked.map_err(|error| status::of(&error))?;
-    Ok((parameters::read(metadata), value))
+    Ok((parameters::read(metadata, context), value))
 }
 
 fn write<P, T: IntoProto<P>>(result: Result<Reply<T>, A2aError>) -> Result<Response<P>, Status> {

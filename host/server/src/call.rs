@@ -42,11 +42,16 @@ fn query_version(uri: &Uri) -> Option<String> {
 }
 
 /// Names the extensions that were really active in the answer's header.
-pub(crate) fn echo(mut response: Response, active: &[ExtensionUri]) -> Response {
+pub(crate) fn echo(response: Response, active: &[ExtensionUri]) -> Response {
+    echo_as(A2A_EXTENSIONS, response, active)
+}
+
+/// The same in a header of another name.
+pub(crate) fn echo_as(header: &'static str, mut response: Response, active: &[ExtensionUri]) -> Response {
     if !active.is_empty()
         && let Ok(value) = HeaderValue::from_str(&format_extensions(active))
     {
-        response.headers_mut().insert(A2A_EXTENSIONS, value);
+        response.headers_mut().insert(header, value);
     }
     response
 }

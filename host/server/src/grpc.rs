@@ -9,7 +9,13 @@ use annex_protocol::{
     ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
     SendMessageResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
+use annex_tasks::Owner;
 use async_trait::async_trait;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Request;
+use axum::middleware::Next;
+use axum::response::Response;
 use futures::StreamExt;
 
 use crate::answer::{self, Answer, Sent};
@@ -20,11 +26,32 @@ use crate::handler::RequestHandler;
 /// The handler behind the front, which decides whether it may be called.
 pub(crate) struct GrpcOperations(pub(crate) Arc<Front>);
 
+/// Says who calls before tonic reads anything, and ends a body that takes too long.
+pub(crate) async fn admit(State(front): State<Arc<Front>>, request: Request<Body>, next: Next) -> Response {
+    let deadline = tokio::time::sleep(front.body_patience);
+    let mut request = request.map(|body| Body::from_stream(body.into_data_stream().take_until(deadline)));
+    if request.uri().path().starts_with(annex_grpc::A2A_PATHS) {
+        let handler = match front.handler() {
+            Ok(handler) => handler,
+            Err(phase) => return annex_grpc::refuse(&unavailable(phase)),
+        };
+        match handler.identify(request.headers()).await {
+            Ok(owner) => request.extensions_mut().insert(owner),
+            Err(error) => return annex_grpc::refuse(&error),
+        };
+    }
+    next.run(request).await
+}
+
+fn unavailable(phase: Phase) -> A2aError {
+    A2aError::Overloaded { reason: format!("the server is {phase}; try again") }
+}
+
 impl GrpcOperations {
-    async fn admit(&self, parameters: CallParameters) -> Result<(&RequestHandler, Call), A2aError> {
-        let unavailable = |phase: Phase| A2aError::Overloaded { reason: format!("the server is {phase}; try again") };
+    fn admit(&self, parameters: CallParameters) -> Result<(&RequestHandler, Call), A2aError> {
         let handler = self.0.handler().map_err(unavailable)?;
-        let owner = handler.identify(&parameters.headers).await?;
+        // `admit` in the routes has put it there, or the call would not have come this far.
+        let owner = parameters.context.get::<Owner>().cloned().unwrap_or_default();
         let call = Call::new(owner, parameters.version.unwrap_or_default(), parameters.extensions)?;
         Ok((handler, call))
     }
@@ -45,7 +72,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<SendMessageResponse>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         let Answer { value, active } = handler.send_message(&call, request).await?;
         let value = match value {
             Sent::Message(message) => SendMessageResponse::Message(*message),
@@ -59,13 +86,13 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
         Ok(Reply { value: events(value), active })
     }
 
     async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         Ok(reply(handler.get_task(&call, &request).await?.into_task()?))
     }
 
@@ -74,7 +101,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTasksRequest,
     ) -> Result<Reply<ListTasksResponse>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         Ok(reply(handler.list_tasks(&call, &request).await?))
     }
 
@@ -83,7 +110,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: CancelTaskRequest,
     ) -> Result<Reply<Task>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         Ok(reply(handler.cancel_task(&call, &request).await?))
     }
 
@@ -92,7 +119,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SubscribeToTaskRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         Ok(reply(events(handler.subscribe_to_task(&call, &request).await?)))
     }
 
@@ -101,7 +128,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: TaskPushNotificationConfig,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         Ok(reply(handler.create_push_config(&call, request).await?))
     }
 
@@ -110,7 +137,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         Ok(reply(handler.get_push_config(&call, &request).await?))
     }
 
@@ -119,7 +146,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         Ok(reply(handler.list_push_configs(&call, &request).await?))
     }
 
@@ -128,7 +155,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Reply<()>, A2aError> {
-        let (handler, call) = self.admit(parameters).await?;
+        let (handler, call) = self.admit(parameters)?;
         Ok(reply(handler.delete_push_config(&call, &request).await?))
     }
 
@@ -137,7 +164,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError> {
-        let (handler, _) = self.admit(parameters).await?;
+        let (handler, _) = self.admit(parameters)?;
         Ok(reply(handler.get_extended_agent_card(&request)?.clone()))
     }
 

@@ -6,11 +6,9 @@ use std::time::Duration;
 use annex_agent::{AgentExecutor, TurnContext};
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
-    A2aError, AgentCard, CancelTaskRequest, ContextId, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
-    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest, JsonObject,
-    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
-    ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId,
-    TaskPushNotificationConfig,
+    A2aError, AgentCard, CancelTaskRequest, ContextId, ExtensionUri, GetExtendedAgentCardRequest, GetTaskRequest,
+    JsonObject, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse,
+    SubscribeToTaskRequest, Task, TaskId,
 };
 use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
@@ -168,64 +166,6 @@ impl RequestHandler {
         self.extended_card.as_ref().ok_or(A2aError::UnsupportedOperation { reason })
     }
 
-    async fn check_push(&self, request: &SendMessageRequest) -> Result<(), A2aError> {
-        let Some(config) = &request.configuration.task_push_notification_config else { return Ok(()) };
-        self.push()?.check(config, "configuration.taskPushNotificationConfig.").await
-    }
-
-    fn push(&self) -> Result<&Arc<PushNotifications>, A2aError> {
-        self.push.as_ref().ok_or(A2aError::PushNotificationNotSupported)
-    }
-
-    pub(crate) async fn create_push_config(
-        &self,
-        call: &Call,
-        request: TaskPushNotificationConfig,
-    ) -> Result<TaskPushNotificationConfig, A2aError> {
-        let push = self.push()?;
-        request.validate()?;
-        check_tenant(request.tenant.as_deref())?;
-        let task_id = request.task_id.clone().filter(|id| !id.as_str().is_empty());
-        let task_id = task_id.ok_or_else(|| A2aError::invalid_field("taskId", "is required"))?;
-        let record = self.tasks.open(&call.owner, &task_id).await?;
-        push.check(&request, "").await?;
-        let (_, reader) = record.subscribe();
-        push.put(&task_id, request, reader).await
-    }
-
-    pub(crate) async fn get_push_config(
-        &self,
-        call: &Call,
-        request: &GetTaskPushNotificationConfigRequest,
-    ) -> Result<TaskPushNotificationConfig, A2aError> {
-        let push = self.push()?;
-        check_tenant(request.tenant.as_deref())?;
-        self.tasks.load(&call.owner, &request.task_id).await?;
-        push.get(&request.task_id, &request.id).await
-    }
-
-    pub(crate) async fn list_push_configs(
-        &self,
-        call: &Call,
-        request: &ListTaskPushNotificationConfigsRequest,
-    ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
-        let push = self.push()?;
-        check_tenant(request.tenant.as_deref())?;
-        self.tasks.load(&call.owner, &request.task_id).await?;
-        push.list(request).await
-    }
-
-    pub(crate) async fn delete_push_config(
-        &self,
-        call: &Call,
-        request: &DeleteTaskPushNotificationConfigRequest,
-    ) -> Result<(), A2aError> {
-        let push = self.push()?;
-        check_tenant(request.tenant.as_deref())?;
-        self.tasks.load(&call.owner, &request.task_id).await?;
-        push.delete(&request.task_id, &request.id).await
-    }
-
     /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
     /// state delta, and given to the agent. Nothing is left behind when it is refused.
     async fn accept(
@@ -246,6 +186,10 @@ impl RequestHandler {
         }
         target.check_open()?;
         let session = self.begin_turn(&call.owner, &target).await?;
+        // Whoever waited may find the server leaving.
+        if self.running.is_closed() {
+            return Err(A2aError::Overloaded { reason: "the server is draining; try again".to_owned() });
+        }
         target.check_open()?;
         let hooks = hook_request(call, operation, &request, &target, &session);
         let (chain, delta) = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
@@ -473,7 +417,7 @@ fn check_ids(message: &Message) -> Result<(), A2aError> {
 }
 
 /// This server has no tenants, and the card names none.
-fn check_tenant(tenant: Option<&str>) -> Result<(), A2aError> {
+pub(crate) fn check_tenant(tenant: Option<&str>) -> Result<(), A2aError> {
     match tenant {
         None | Some("") => Ok(()),
         Some(tenant) => Err(A2aError::invalid_field("tenant", format!("{tenant:?} is not known here; leave it out"))),

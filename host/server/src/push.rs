@@ -7,14 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_protocol::{
-    A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
-    TaskPushNotificationConfig,
+    A2aError, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, SendMessageRequest,
+    StreamResponse, TaskId, TaskPushNotificationConfig,
 };
 use annex_push::{Event, Notifier};
 use annex_tasks::{MAX_PUSH_CONFIGS, StoreError, TaskStore};
 use tokio_util::sync::CancellationToken;
 
+use crate::call::Call;
 use crate::fault;
+use crate::handler::{RequestHandler, check_tenant};
 use crate::task_log::{LogReader, LoggedEvent};
 
 /// Bytes of an id that a client chooses.
@@ -37,8 +40,12 @@ impl PushNotifications {
 
     /// Checks what a client wants to register; `at` is the path of the config in its request.
     pub(crate) async fn check(&self, config: &TaskPushNotificationConfig, at: &str) -> Result<(), A2aError> {
-        if config.id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {
-            return Err(A2aError::invalid_field(format!("{at}id"), format!("is longer than {MAX_ID_BYTES} bytes")));
+        if config.id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES || id.contains('\0')) {
+            let description = format!("is longer than {MAX_ID_BYTES} bytes or has a NUL in it");
+            return Err(A2aError::invalid_field(format!("{at}id"), description));
+        }
+        if config.tenant.as_ref().is_some_and(|tenant| !tenant.is_empty()) {
+            return Err(A2aError::invalid_field(format!("{at}tenant"), "is not known here; leave it out"));
         }
         let refused = |refused: annex_push::Refused| A2aError::invalid_field(format!("{at}url"), refused.to_string());
         self.notifier.check(config).await.map_err(refused)
@@ -138,6 +145,67 @@ impl PushNotifications {
 
     fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The operations on configs.
+impl RequestHandler {
+    pub(crate) async fn check_push(&self, request: &SendMessageRequest) -> Result<(), A2aError> {
+        let Some(config) = &request.configuration.task_push_notification_config else { return Ok(()) };
+        self.push()?.check(config, "configuration.taskPushNotificationConfig.").await
+    }
+
+    fn push(&self) -> Result<&Arc<PushNotifications>, A2aError> {
+        self.push.as_ref().ok_or(A2aError::PushNotificationNotSupported)
+    }
+
+    pub(crate) async fn create_push_config(
+        &self,
+        call: &Call,
+        request: TaskPushNotificationConfig,
+    ) -> Result<TaskPushNotificationConfig, A2aError> {
+        let push = self.push()?;
+        request.validate()?;
+        check_tenant(request.tenant.as_deref())?;
+        let task_id = request.task_id.clone().filter(|id| !id.as_str().is_empty());
+        let task_id = task_id.ok_or_else(|| A2aError::invalid_field("taskId", "is required"))?;
+        let record = self.tasks.open(&call.owner, &task_id).await?;
+        push.check(&request, "").await?;
+        let (_, reader) = record.subscribe();
+        push.put(&task_id, request, reader).await
+    }
+
+    pub(crate) async fn get_push_config(
+        &self,
+        call: &Call,
+        request: &GetTaskPushNotificationConfigRequest,
+    ) -> Result<TaskPushNotificationConfig, A2aError> {
+        let push = self.push()?;
+        check_tenant(request.tenant.as_deref())?;
+        self.tasks.load(&call.owner, &request.task_id).await?;
+        push.get(&request.task_id, &request.id).await
+    }
+
+    pub(crate) async fn list_push_configs(
+        &self,
+        call: &Call,
+        request: &ListTaskPushNotificationConfigsRequest,
+    ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
+        let push = self.push()?;
+        check_tenant(request.tenant.as_deref())?;
+        self.tasks.load(&call.owner, &request.task_id).await?;
+        push.list(request).await
+    }
+
+    pub(crate) async fn delete_push_config(
+        &self,
+        call: &Call,
+        request: &DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<(), A2aError> {
+        let push = self.push()?;
+        check_tenant(request.tenant.as_deref())?;
+        self.tasks.load(&call.owner, &request.task_id).await?;
+        push.delete(&request.task_id, &request.id).await
     }
 }
 

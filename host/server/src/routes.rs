@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
 use crate::front::{Front, Phase};
-use crate::grpc::GrpcOperations;
+use crate::grpc::{self, GrpcOperations};
 use crate::handler::RequestHandler;
 use crate::jsonrpc;
 use crate::rest::{self, HttpRequest};
@@ -31,7 +32,8 @@ pub(crate) const CARD_PATH: &str = "/.well-known/agent-card.json";
 /// All routes of the server.
 pub(crate) fn router(front: Arc<Front>) -> Router {
     let limits = annex_grpc::Limits { max_message_bytes: front.max_body_bytes };
-    let grpc = annex_grpc::routes(Arc::new(GrpcOperations(Arc::clone(&front))), limits);
+    let grpc = annex_grpc::routes(Arc::new(GrpcOperations(Arc::clone(&front))), limits)
+        .layer(from_fn_with_state(Arc::clone(&front), grpc::admit));
     Router::new()
         .route(JSONRPC_PATH, post(json_rpc))
         .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))

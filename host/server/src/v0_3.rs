@@ -3,7 +3,7 @@
 //! JSON-RPC methods of both versions share one path, because no name exists in both. HTTP+JSON has its own paths.
 
 use annex_protocol::jsonrpc::{self, Request};
-use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions, parse_extensions};
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
 use annex_protocol::v0_3::{self, Method, X_A2A_EXTENSIONS, request};
 use annex_protocol::{
     A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri, GetExtendedAgentCardRequest,
@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, 
 use axum::response::{IntoResponse, Response};
 
 use crate::answer::{EventStream, Sent, encode};
-use crate::call::Call;
+use crate::call::{self, Call};
 use crate::handler::RequestHandler;
 use crate::rest::{self, HttpRequest};
 use crate::sse;
@@ -26,7 +26,7 @@ use crate::sse;
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
 /// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
-fn call(owner: Owner, headers: &HeaderMap) -> Result<Call, A2aError> {
+fn read_call(owner: Owner, headers: &HeaderMap) -> Result<Call, A2aError> {
     let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
     match version.as_deref() {
         None | Some("" | v0_3::VERSION | v0_3::CARD_VERSION) => {}
@@ -38,13 +38,8 @@ fn call(owner: Owner, headers: &HeaderMap) -> Result<Call, A2aError> {
     Ok(Call { owner, requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())) })
 }
 
-fn echo(mut response: Response, active: &[ExtensionUri]) -> Response {
-    if !active.is_empty()
-        && let Ok(value) = HeaderValue::from_str(&format_extensions(active))
-    {
-        response.headers_mut().insert(X_A2A_EXTENSIONS, value);
-    }
-    response
+fn echo(response: Response, active: &[ExtensionUri]) -> Response {
+    call::echo_as(X_A2A_EXTENSIONS, response, active)
 }
 
 /// Answers a JSON-RPC request whose method has a 0.3 name.
@@ -67,7 +62,7 @@ async fn dispatch(
     method: Method,
     request: &Request,
 ) -> Result<Response, A2aError> {
-    let (call, id, sent) = (call(owner, headers)?, request.id.clone(), &request.params);
+    let (call, id, sent) = (read_call(owner, headers)?, request.id.clone(), &request.params);
     let success = |result: &str| json(jsonrpc::success_raw(&id, result));
     let events = |events: EventStream| {
         let id = id.clone();
@@ -142,7 +137,7 @@ pub(crate) async fn http_json(handler: &RequestHandler, path: &str, request: &Ht
 }
 
 async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
-    let call = call(request.owner.clone(), request.headers)?;
+    let call = read_call(request.owner.clone(), request.headers)?;
     let segments: Vec<&str> = path.split('/').collect();
     let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));
     match (request.method, segments.as_slice()) {

@@ -70,6 +70,13 @@ async fn strangers_are_challenged_on_each_binding() {
     let get = pb::GetTaskRequest { id: "nobody".to_owned(), ..pb::GetTaskRequest::default() };
     let status = client.get_task(get.clone()).await.expect_err("refused");
     assert_eq!(status.code(), tonic::Code::Unauthenticated);
+    // A stranger hears so before its message is even read.
+    let endless = futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>();
+    let h2 = reqwest::Client::builder().http2_prior_knowledge().build().expect("a client");
+    let request = h2.post(format!("{}/lf.a2a.v1.A2AService/SendMessage", server.url()));
+    let request = request.header("content-type", "application/grpc").body(reqwest::Body::wrap_stream(endless));
+    let refused = tokio::time::timeout(std::time::Duration::from_secs(10), request.send()).await.expect("at once");
+    assert_eq!(refused.expect("an answer").headers()["grpc-status"], "16");
     let mut request = tonic::Request::new(get);
     request.metadata_mut().insert("x-api-key", ADA.parse().expect("ASCII"));
     request.metadata_mut().insert("a2a-version", "1.0".parse().expect("ASCII"));
