@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use annex_protocol::A2aError;
+use annex_tasks::Owner;
+use axum::http::HeaderMap;
+
 use crate::app::App;
 use crate::card::EncodedCard;
 use crate::config::ServerConfig;
@@ -66,11 +70,17 @@ impl Front {
     }
 
     /// The handler, unless the phase forbids requests.
-    pub(crate) fn handler(&self) -> Result<&RequestHandler, Phase> {
+    pub(crate) fn handler(&self) -> Result<&RequestHandler, A2aError> {
         match (self.phase(), self.app.get()) {
             (Phase::Ready, Some(app)) => Ok(&app.handler),
-            (phase, _) => Err(phase),
+            (phase, _) => Err(A2aError::Overloaded { reason: format!("the server is {phase}; try again") }),
         }
+    }
+
+    /// The handler and who calls, for every binding, before anything of a body is read.
+    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&RequestHandler, Owner), A2aError> {
+        let handler = self.handler()?;
+        Ok((handler, handler.identify(headers).await?))
     }
 
     pub(crate) fn card(&self) -> Option<&Arc<EncodedCard>> {

@@ -31,27 +31,24 @@ pub(crate) async fn admit(State(front): State<Arc<Front>>, request: Request<Body
     let deadline = tokio::time::sleep(front.body_patience);
     let mut request = request.map(|body| Body::from_stream(body.into_data_stream().take_until(deadline)));
     if request.uri().path().starts_with(annex_grpc::A2A_PATHS) {
-        let handler = match front.handler() {
-            Ok(handler) => handler,
-            Err(phase) => return annex_grpc::refuse(&unavailable(phase)),
-        };
-        match handler.identify(request.headers()).await {
-            Ok(owner) => request.extensions_mut().insert(owner),
+        let owner = match front.admit(request.headers()).await {
+            Ok((_, owner)) => owner,
             Err(error) => return annex_grpc::refuse(&error),
         };
+        request.extensions_mut().insert(owner);
     }
     next.run(request).await
 }
 
-fn unavailable(phase: Phase) -> A2aError {
-    A2aError::Overloaded { reason: format!("the server is {phase}; try again") }
-}
-
 impl GrpcOperations {
     fn admit(&self, parameters: CallParameters) -> Result<(&RequestHandler, Call), A2aError> {
-        let handler = self.0.handler().map_err(unavailable)?;
-        // `admit` in the routes has put it there, or the call would not have come this far.
-        let owner = parameters.context.get::<Owner>().cloned().unwrap_or_default();
+        let handler = self.0.handler()?;
+        // The layer above puts it there; a call that came by without is nobody's.
+        let nobody = || A2aError::Unauthenticated {
+            reason: "the caller was not identified".to_owned(),
+            challenge: String::new(),
+        };
+        let owner = parameters.context.get::<Owner>().cloned().ok_or_else(nobody)?;
         let call = Call::new(owner, parameters.version.unwrap_or_default(), parameters.extensions)?;
         Ok((handler, call))
     }

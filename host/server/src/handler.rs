@@ -402,7 +402,7 @@ fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
 }
 
 /// The longest id that a client may choose, in bytes. Ids are repeated in every event and kept with every task.
-const MAX_ID_BYTES: usize = 256;
+pub(crate) const MAX_ID_BYTES: usize = 256;
 
 fn check_ids(message: &Message) -> Result<(), A2aError> {
     let ids = [

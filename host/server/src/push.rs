@@ -17,11 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::Call;
 use crate::fault;
-use crate::handler::{RequestHandler, check_tenant};
+use crate::handler::{MAX_ID_BYTES, RequestHandler, check_tenant};
 use crate::task_log::{LogReader, LoggedEvent};
 
-/// Bytes of an id that a client chooses.
-const MAX_ID_BYTES: usize = 256;
 const DEFAULT_PAGE_SIZE: usize = 50;
 
 /// The configs of all tasks, which are stored with the tasks, and what sends their events.

@@ -79,18 +79,10 @@ async fn admit<'a>(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(&'a RequestHandler, Owner, Bytes), (StatusCode, A2aError)> {
-    let unavailable = |phase: Phase| {
-        let error = A2aError::Overloaded { reason: format!("the server is {phase}; try again") };
-        (StatusCode::SERVICE_UNAVAILABLE, error)
+    let refused = |error: A2aError| {
+        (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error)
     };
-    let handler = match front.handler() {
-        Ok(handler) => handler,
-        Err(phase) => return Err(unavailable(phase)),
-    };
-    let owner = handler
-        .identify(headers)
-        .await
-        .map_err(|error| (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED), error))?;
+    let (handler, owner) = front.admit(headers).await.map_err(refused)?;
     Ok((handler, owner, read(front, body).await?))
 }
 
