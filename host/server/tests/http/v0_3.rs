@@ -3,7 +3,7 @@
 use annex_test_support::{STATE_INJECTION, STATE_KEY, TestServer};
 use serde_json::{Value, json};
 
-use crate::{ADA, QUESTION, agent};
+use crate::{ADA, QUESTION, agent, specialist};
 
 async fn older() -> TestServer {
     agent("Say something.", "[server]\na2a_0_3 = true").await
@@ -76,9 +76,7 @@ async fn a_stream_ends_with_the_final_event() {
 
 #[tokio::test]
 async fn extensions_work_under_the_old_header() {
-    let config = include_str!("../../../../examples/specialist/annex.toml");
-    let config = config.replace("[server]", "[server]\na2a_0_3 = true");
-    let server = TestServer::start(&config).await.expect("the specialist starts");
+    let server = specialist("").await;
     let naive = call(&server, &[], "message/send", json!({"message": message(QUESTION)})).await;
     assert_eq!(naive["error"]["code"], -32_603);
     assert!(naive["error"]["message"].as_str().expect("a text").contains(STATE_INJECTION), "{naive}");
