@@ -45,11 +45,11 @@ STATE = {"user_info": {"name": "Ada Lovelace", "role": "AI Specialist", "email":
 QUESTION = "Who am I and what is my email?"
 SLOW_QUESTION = "Tell me a story"
 
-# What this SDK keeps of an error: over JSON-RPC its code; over HTTP+JSON, and of a refused stream, a status of HTTP.
-EXTENSION_REQUIRED = {-32603, 400}
-INVALID_PARAMS = {-32602, 400}
-TASK_NOT_FOUND = {-32001, 404}
-TASK_NOT_CANCELABLE = {-32002, 400}
+# What this SDK keeps of an error: over JSON-RPC its code, over HTTP+JSON the status of HTTP.
+EXTENSION_REQUIRED = {TransportProtocol.jsonrpc: -32603, TransportProtocol.http_json: 400}
+INVALID_PARAMS = {TransportProtocol.jsonrpc: -32602, TransportProtocol.http_json: 400}
+TASK_NOT_FOUND = {TransportProtocol.jsonrpc: -32001, TransportProtocol.http_json: 404}
+TASK_NOT_CANCELABLE = {TransportProtocol.jsonrpc: -32002, TransportProtocol.http_json: 400}
 
 
 def message(text: str, state: dict = STATE, context_id: str | None = None) -> Message:
@@ -73,15 +73,16 @@ async def send(client: Client, message: Message, *extensions: str) -> Task:
     return task
 
 
-async def check_refused(call: Awaitable, expected: set[int]) -> str:
+async def check_refused(call: Awaitable, config: ClientConfig, expected: dict[TransportProtocol, int]) -> str:
     """Checks the error that a call must end with, and returns its message."""
+    [binding] = config.supported_transports
     try:
         answer = await call
     except A2AClientJSONRPCError as error:
-        assert error.error.code in expected, error
+        assert error.error.code == expected[binding], error
         return error.error.message
     except A2AClientHTTPError as error:
-        assert error.status_code in expected, error
+        assert error.status_code == expected[binding], error
         return error.message.splitlines()[0]
     raise AssertionError(f"accepted: {answer}")
 
@@ -121,9 +122,9 @@ async def discovery(card: AgentCard) -> str:
 async def naive_call(card: AgentCard, config: ClientConfig) -> str:
     """State in the metadata activates nothing, and a required extension that is not active is an error."""
     client = client_of(card, config, streaming=True)
-    await check_refused(anext(events(client, message(QUESTION))), EXTENSION_REQUIRED)
+    await check_refused(anext(events(client, message(QUESTION))), config, EXTENSION_REQUIRED)
     client = client_of(card, config)
-    reason = await check_refused(send(client, message(QUESTION)), EXTENSION_REQUIRED)
+    reason = await check_refused(send(client, message(QUESTION)), config, EXTENSION_REQUIRED)
     return f"refused: {reason}"
 
 
@@ -164,7 +165,7 @@ async def invalid_state(card: AgentCard, config: ClientConfig) -> str:
     """State that violates the schema is refused before a task exists."""
     client = client_of(card, config, URI)
     wrong = {"user_info": {**STATE["user_info"], "email": "not an address"}}
-    reason = await check_refused(send(client, message(QUESTION, wrong)), INVALID_PARAMS)
+    reason = await check_refused(send(client, message(QUESTION, wrong)), config, INVALID_PARAMS)
     return f"refused: {reason}"
 
 
@@ -176,8 +177,8 @@ async def finished_task(card: AgentCard, config: ClientConfig) -> str:
     assert read.status.state == TaskState.completed, read.status
     check_answer(read.artifacts[0])
 
-    await check_refused(client.cancel_task(TaskIdParams(id=sent.id)), TASK_NOT_CANCELABLE)
-    await check_refused(client.get_task(TaskQueryParams(id=str(uuid4()))), TASK_NOT_FOUND)
+    await check_refused(client.cancel_task(TaskIdParams(id=sent.id)), config, TASK_NOT_CANCELABLE)
+    await check_refused(client.get_task(TaskQueryParams(id=str(uuid4()))), config, TASK_NOT_FOUND)
     return f"task {read.id} read"
 
 

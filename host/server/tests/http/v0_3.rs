@@ -75,6 +75,21 @@ async fn a_stream_ends_with_the_final_event() {
 }
 
 #[tokio::test]
+async fn a_refused_stream_is_one_event_with_the_error() {
+    let server = specialist("").await;
+    for (method, params, code) in [
+        ("message/stream", json!({"message": message(QUESTION)}), -32_603),
+        ("tasks/resubscribe", json!({"id": "nobody"}), -32_001),
+    ] {
+        let body = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});
+        let response = post(&server, "/a2a/jsonrpc", &[], &body).await;
+        assert_eq!(response.headers()["content-type"], "text/event-stream", "{method}");
+        let events = events(&response.text().await.expect("events"));
+        assert_eq!((events.len(), &events[0]["error"]["code"], &events[0]["id"]), (1, &json!(code), &json!("a")));
+    }
+}
+
+#[tokio::test]
 async fn extensions_work_under_the_old_header() {
     let server = specialist("").await;
     let naive = call(&server, &[], "message/send", json!({"message": message(QUESTION)})).await;
