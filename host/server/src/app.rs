@@ -158,6 +158,7 @@ impl App {
             turns: Turns::new(config.server.max_waiting_turns),
             claims: Claims::new(Arc::clone(&store)),
             tasks: Arc::new(Tasks::new(store)),
+            lists_all_anonymous: config.tasks.list_all_anonymous,
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),

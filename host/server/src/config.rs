@@ -297,6 +297,9 @@ pub struct TasksConfig {
     pub max_tasks: usize,
     /// Bytes of all tasks in memory and their events as JSON. Default 256 MiB.
     pub max_bytes: usize,
+    /// Whether everybody may list everybody's tasks where nobody is authenticated. For servers that clients are tested
+    /// with. Default: no.
+    pub list_all_anonymous: bool,
 }
 
 impl Default for TasksConfig {
@@ -309,6 +312,7 @@ impl Default for TasksConfig {
             keep_count: 100_000,
             max_tasks: 10_000,
             max_bytes: 256 << 20,
+            list_all_anonymous: false,
         }
     }
 }
@@ -422,6 +426,9 @@ impl Config {
         }
         if self.card.extended.is_some() && self.auth.is_none() {
             return wrong("card.extended", "is for authenticated callers, and there is no [auth]");
+        }
+        if self.tasks.list_all_anonymous && self.auth.is_some() {
+            return wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");
         }
         let is_open = self.auth.is_none() && !self.server.allow_anonymous;
         if is_open && !self.server.listen.ip().is_loopback() {

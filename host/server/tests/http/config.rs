@@ -86,3 +86,9 @@ async fn parameters_and_schemas_are_checked_when_the_component_loads() {
     check(&injection("state_schema = '{\"type\": \"objekt\"}'"), &["schema", "objekt"]).await;
     check(&injection("state_schema = '{\"$ref\": \"https://example.com/s\"}'"), &["https://example.com/s"]).await;
 }
+
+#[tokio::test]
+async fn a_switch_for_anonymous_callers_is_refused_where_there_are_none() {
+    let key = format!("[[auth.api_key]]\nprincipal = \"ada\"\nkey_sha256 = \"{}\"", "0".repeat(64));
+    check(&format!("[tasks]\nlist_all_anonymous = true\n{key}"), &["tasks.list_all_anonymous", "[auth]"]).await;
+}
