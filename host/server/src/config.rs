@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use annex_agent::{GenerativeConfig, ScriptConfig};
 use annex_auth::AuthConfig;
 use annex_push::Allowed;
 use serde::de::Error;
@@ -15,8 +14,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::listener::ConnectionLimits;
 
+mod agent;
 mod extension;
 
+pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
 pub use extension::{ExtensionConfig, GrantsConfig, LimitsConfig, SessionStateGrantConfig, StateScopeConfig};
 
 /// Everything that `annex serve` reads.
@@ -200,40 +201,6 @@ pub struct SkillConfig {
     /// Things to ask.
     #[serde(default)]
     pub examples: Vec<String>,
-}
-
-/// `[agent]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentConfig {
-    /// Which agent answers.
-    pub kind: AgentKind,
-    /// The agent's name: author of its events and app of its sessions.
-    pub name: String,
-    /// The instruction, with `{variable}`, `{user:variable}` and `{optional?}` from the session state.
-    pub instruction: String,
-    /// The state key that keeps the last answer.
-    pub output_key: Option<String>,
-    /// The model behind it.
-    pub model: ModelConfig,
-}
-
-/// Kinds of agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AgentKind {
-    /// An instruction template in front of a model.
-    Template,
-}
-
-/// `[agent.model.scripted]` or `[agent.model.generative]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ModelConfig {
-    /// Answers by rules, offline.
-    Scripted(ScriptConfig),
-    /// A model service.
-    Generative(GenerativeConfig),
 }
 
 /// `[push]`
