@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
+use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_protocol::{AgentCard, v0_3};
 use annex_push::{Notifier, NotifierConfig, Screen, ScreenConfig};
@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::card::{self, EncodedCard};
 use crate::claim::Claims;
-use crate::config::{AgentConfig, AgentKind, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
+use crate::config::{AgentConfig, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
 use crate::push::PushNotifications;
@@ -158,6 +158,7 @@ impl App {
             turns: Turns::new(config.server.max_waiting_turns),
             claims: Claims::new(Arc::clone(&store)),
             tasks: Arc::new(Tasks::new(store)),
+            lists_all_anonymous: config.tasks.list_all_anonymous,
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -225,21 +226,26 @@ fn bounds(config: &Config) -> Bounds {
 }
 
 fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
-    let model: Arc<dyn Model> = match &config.model {
+    Ok(match config {
+        AgentConfig::Template(template) => Arc::new(TemplateAgent {
+            name: template.name.clone(),
+            instruction: template.instruction.clone(),
+            output_key: template.output_key.clone(),
+            model: model(&template.model)?,
+        }),
+        AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
+    })
+}
+
+fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
+    Ok(match config {
         ModelConfig::Scripted(script) => {
             Arc::new(ScriptedModel::new(script.clone()).map_err(|error| AppError::Model(error.into()))?)
         }
         ModelConfig::Generative(generative) => {
             Arc::new(GenerativeModel::new(generative.clone()).map_err(|error| AppError::Model(error.into()))?)
         }
-    };
-    let AgentKind::Template = config.kind;
-    Ok(Arc::new(TemplateAgent {
-        name: config.name.clone(),
-        instruction: config.instruction.clone(),
-        output_key: config.output_key.clone(),
-        model,
-    }))
+    })
 }
 
 async fn install(config: &Config, locations: &Locations) -> Result<Installed, AppError> {

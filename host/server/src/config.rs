@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use annex_agent::{GenerativeConfig, ScriptConfig};
 use annex_auth::AuthConfig;
 use annex_push::Allowed;
 use serde::de::Error;
@@ -15,8 +14,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::listener::ConnectionLimits;
 
+mod agent;
 mod extension;
 
+pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
 pub use extension::{ExtensionConfig, GrantsConfig, LimitsConfig, SessionStateGrantConfig, StateScopeConfig};
 
 /// Everything that `annex serve` reads.
@@ -202,40 +203,6 @@ pub struct SkillConfig {
     pub examples: Vec<String>,
 }
 
-/// `[agent]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentConfig {
-    /// Which agent answers.
-    pub kind: AgentKind,
-    /// The agent's name: author of its events and app of its sessions.
-    pub name: String,
-    /// The instruction, with `{variable}`, `{user:variable}` and `{optional?}` from the session state.
-    pub instruction: String,
-    /// The state key that keeps the last answer.
-    pub output_key: Option<String>,
-    /// The model behind it.
-    pub model: ModelConfig,
-}
-
-/// Kinds of agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AgentKind {
-    /// An instruction template in front of a model.
-    Template,
-}
-
-/// `[agent.model.scripted]` or `[agent.model.generative]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ModelConfig {
-    /// Answers by rules, offline.
-    Scripted(ScriptConfig),
-    /// A model service.
-    Generative(GenerativeConfig),
-}
-
 /// `[push]`
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -297,6 +264,9 @@ pub struct TasksConfig {
     pub max_tasks: usize,
     /// Bytes of all tasks in memory and their events as JSON. Default 256 MiB.
     pub max_bytes: usize,
+    /// Whether everybody may list everybody's tasks where nobody is authenticated. For servers that clients are tested
+    /// with. Default: no.
+    pub list_all_anonymous: bool,
 }
 
 impl Default for TasksConfig {
@@ -309,6 +279,7 @@ impl Default for TasksConfig {
             keep_count: 100_000,
             max_tasks: 10_000,
             max_bytes: 256 << 20,
+            list_all_anonymous: false,
         }
     }
 }
@@ -422,6 +393,9 @@ impl Config {
         }
         if self.card.extended.is_some() && self.auth.is_none() {
             return wrong("card.extended", "is for authenticated callers, and there is no [auth]");
+        }
+        if self.tasks.list_all_anonymous && self.auth.is_some() {
+            return wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");
         }
         let is_open = self.auth.is_none() && !self.server.allow_anonymous;
         if is_open && !self.server.listen.ip().is_loopback() {

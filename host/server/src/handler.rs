@@ -50,6 +50,8 @@ pub(crate) struct RequestHandler {
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<Tasks>,
+    /// Whether ListTasks shows anonymous callers the tasks of all of them.
+    pub(crate) lists_all_anonymous: bool,
     /// Messages that are being looked at.
     pub(crate) claims: Arc<Claims>,
     /// The longest that one turn may take.
@@ -317,6 +319,9 @@ impl RequestHandler {
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
         check_tenant(request.tenant.as_deref())?;
+        if !self.lists_all_anonymous {
+            list::check_context(&call.owner, request)?;
+        }
         list::page(self.tasks.store().as_ref(), &call.owner, request).await
     }
 

@@ -34,9 +34,9 @@ mod v0_3;
 
 pub use app::{App, AppError, Locations};
 pub use config::{
-    AgentConfig, AgentKind, CardConfig, Config, ConfigError, ExtensionConfig, GrantsConfig, LimitsConfig, ModelConfig,
+    AgentConfig, CardConfig, Config, ConfigError, ExtensionConfig, GrantsConfig, LimitsConfig, ModelConfig,
     ProviderConfig, RuntimeSection, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
-    StateScopeConfig, TasksConfig,
+    StateScopeConfig, TasksConfig, TemplateConfig,
 };
 pub use front::Phase;
 pub use serve::{ServeError, Server};

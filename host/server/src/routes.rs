@@ -36,6 +36,8 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&front), grpc::admit));
     Router::new()
         .route(JSONRPC_PATH, post(json_rpc))
+        // Clients that keep a base URL and post to `/` end up here.
+        .route(&format!("{JSONRPC_PATH}/"), post(json_rpc))
         .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
         .route(CARD_PATH, get(agent_card))
         .route("/livez", get(live))

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_server::{App, AppError, Config, Locations, Server};
+use annex_server::{AgentConfig, App, AppError, Config, Locations, Server};
 use anyhow::Context;
 
 use crate::native;
@@ -50,8 +50,8 @@ impl Kind {
             Self::Native | Self::Bare => config.extensions.clear(),
             Self::Installed => config.extensions.iter_mut().for_each(|extension| extension.required = false),
         }
-        if matches!(self, Self::Bare | Self::Installed) {
-            config.agent.instruction = config.agent.instruction.replace("{user_info}", "{user_info?}");
+        if let (Self::Bare | Self::Installed, AgentConfig::Template(template)) = (self, &mut config.agent) {
+            template.instruction = template.instruction.replace("{user_info}", "{user_info?}");
         }
         Ok(config)
     }

@@ -61,3 +61,15 @@ async fn the_signature_covers_the_card_with_its_extensions() {
     assert_ne!(tampered, card);
     assert!(signature::verify(&tampered, &keys).is_err());
 }
+
+#[tokio::test]
+async fn clients_that_post_to_a_slash_below_the_json_rpc_url_are_served() {
+    let server = specialist("").await;
+    let card: serde_json::Value =
+        server.get("/.well-known/agent-card.json").await.expect("a card").json().await.unwrap();
+    let url = format!("{}/", card["supportedInterfaces"][0]["url"].as_str().expect("a URL"));
+    let body = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobody"}});
+    let answer = server.client().post(url).header("A2A-Version", "1.0").json(&body).send().await.expect("an answer");
+    let answer: serde_json::Value = answer.json().await.expect("JSON");
+    assert_eq!(answer["error"]["code"], -32_001);
+}

@@ -86,3 +86,32 @@ async fn parameters_and_schemas_are_checked_when_the_component_loads() {
     check(&injection("state_schema = '{\"type\": \"objekt\"}'"), &["schema", "objekt"]).await;
     check(&injection("state_schema = '{\"$ref\": \"https://example.com/s\"}'"), &["https://example.com/s"]).await;
 }
+
+#[tokio::test]
+async fn keys_of_another_kind_of_agent_are_refused() {
+    let cases = [
+        ("kind = \"template\"\ninstruction = \"i\"", "missing field `model`, which an agent of kind `template` needs"),
+        ("kind = \"script\"", "missing field `rule`, which an agent of kind `script` needs"),
+        (
+            "kind = \"script\"\ninstruction = \"i\"\nrule = []",
+            "unknown field `instruction` of an agent of kind `script`",
+        ),
+        (
+            "kind = \"template\"\ninstruction = \"i\"\nmodel.scripted.fallback = \"f\"\nrule = []",
+            "unknown field `rule` of an agent of kind `template`",
+        ),
+        ("kind = \"none\"", "expected `template` or `script`"),
+    ];
+    for (agent, expected) in cases {
+        let config = format!("[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nname = \"a\"\n{agent}");
+        let Err(error) = TestServer::start(&config).await else { panic!("the server started with {agent}") };
+        let text = format!("{error:#}");
+        assert!(text.contains(expected) && text.contains("test.toml") && text.contains("line "), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_switch_for_anonymous_callers_is_refused_where_there_are_none() {
+    let key = format!("[[auth.api_key]]\nprincipal = \"ada\"\nkey_sha256 = \"{}\"", "0".repeat(64));
+    check(&format!("[tasks]\nlist_all_anonymous = true\n{key}"), &["tasks.list_all_anonymous", "[auth]"]).await;
+}

@@ -14,6 +14,7 @@ mod faults;
 mod lifecycle;
 mod push;
 mod rest;
+mod script_agent;
 mod state;
 mod streams;
 mod tasks;

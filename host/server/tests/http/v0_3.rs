@@ -42,6 +42,18 @@ async fn old_methods_are_unknown_unless_the_config_says_otherwise() {
 }
 
 #[tokio::test]
+async fn a_method_that_neither_version_has_is_unknown_whether_or_not_a_version_is_named() {
+    let server = older().await;
+    for headers in [&[][..], &[("a2a-version", "0.3")], &[("a2a-version", "1.0")]] {
+        let answer = call(&server, headers, "nonexistent/method", json!({})).await;
+        assert_eq!(answer["error"]["code"], -32_601, "{headers:?} {answer}");
+    }
+    // A method of 1.0 exists in 1.0 only.
+    let answer = call(&server, &[], "GetTask", json!({"id": "nobody"})).await;
+    assert_eq!(answer["error"]["code"], -32_009);
+}
+
+#[tokio::test]
 async fn a_message_a_task_and_its_errors_have_the_old_shapes() {
     let server = older().await;
     let sent = call(&server, &[], "message/send", json!({"message": message("prompt")})).await;
