@@ -27,6 +27,7 @@ use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
 use crate::push::PushNotifications;
+use crate::request_check::{self, check_tenant};
 use crate::task_log::LoggedEvent;
 use crate::task_record::TaskRecord;
 use crate::tasks::Tasks;
@@ -174,7 +175,7 @@ impl RequestHandler {
         operation: &'static str,
         mut request: SendMessageRequest,
     ) -> Result<Accepted, A2aError> {
-        check(&request)?;
+        request_check::check(&request)?;
         let active = activation::negotiate(&self.installed, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
@@ -393,35 +394,6 @@ impl Target {
 fn runs_elsewhere(task_id: &TaskId) -> A2aError {
     let reason = format!("task {task_id} runs in another process of this server; use GetTask to follow it");
     A2aError::UnsupportedOperation { reason }
-}
-
-fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
-    request.validate()?;
-    check_ids(&request.message)?;
-    check_tenant(request.tenant.as_deref())
-}
-
-/// The longest id that a client may choose, in bytes. Ids are repeated in every event and kept with every task.
-pub(crate) const MAX_ID_BYTES: usize = 256;
-
-fn check_ids(message: &Message) -> Result<(), A2aError> {
-    let ids = [
-        ("message.messageId", Some(message.message_id.as_str())),
-        ("message.contextId", message.context_id.as_ref().map(ContextId::as_str)),
-        ("message.taskId", message.task_id.as_ref().map(TaskId::as_str)),
-    ];
-    match ids.into_iter().find(|(_, id)| id.is_some_and(|id| id.len() > MAX_ID_BYTES)) {
-        Some((field, _)) => Err(A2aError::invalid_field(field, format!("is longer than {MAX_ID_BYTES} bytes"))),
-        None => Ok(()),
-    }
-}
-
-/// This server has no tenants, and the card names none.
-pub(crate) fn check_tenant(tenant: Option<&str>) -> Result<(), A2aError> {
-    match tenant {
-        None | Some("") => Ok(()),
-        Some(tenant) => Err(A2aError::invalid_field("tenant", format!("{tenant:?} is not known here; leave it out"))),
-    }
 }
 
 fn hook_request<'a>(

@@ -20,6 +20,7 @@ mod jsonrpc;
 mod list;
 mod listener;
 mod push;
+mod request_check;
 mod rest;
 mod routes;
 mod serve;

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::Call;
 use crate::fault;
-use crate::handler::{MAX_ID_BYTES, RequestHandler, check_tenant};
+use crate::handler::RequestHandler;
+use crate::request_check::{MAX_ID_BYTES, check_tenant};
 use crate::task_log::{LogReader, LoggedEvent};
 
 const DEFAULT_PAGE_SIZE: usize = 50;

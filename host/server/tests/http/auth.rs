@@ -19,10 +19,10 @@ const AUTH: &str = r#"
     principal = "bob"
     key_sha256 = "BOB_DIGEST"
 "#;
-const ADA: &str = "ada-key-0123456789abcdef";
-const BOB: &str = "bob-key-0123456789abcdef";
+pub(crate) const ADA: &str = "ada-key-0123456789abcdef";
+pub(crate) const BOB: &str = "bob-key-0123456789abcdef";
 
-async fn guarded() -> TestServer {
+pub(crate) async fn guarded() -> TestServer {
     guarded_with("").await
 }
 

@@ -13,10 +13,12 @@ mod durable;
 mod faults;
 mod lifecycle;
 mod push;
+mod references;
 mod rest;
 mod state;
 mod streams;
 mod tasks;
+mod three_ways;
 mod v0_3;
 
 use annex_test_support::TestServer;
