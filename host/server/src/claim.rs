@@ -82,7 +82,7 @@ impl Claims {
             })
         });
         let claimed = claiming.await.map_err(|error| fault::internal(&error))?.map_err(fault::of_store)?;
-        let description = "names another message of this context; give each message an id of its own";
+        let description = "names another message that came before; give each message an id of its own";
         claimed.ok_or_else(|| A2aError::invalid_field("message.messageId", description))
     }
 

@@ -202,14 +202,16 @@ impl RequestHandler {
         Ok(Accepted::Started(started))
     }
 
-    /// Whether the message is new. One that names neither context nor task has nothing that it could be found under.
+    /// Whether the message is new. One of an anonymous client that names neither context nor task has nothing that it
+    /// could be found under: ids are all that keeps such clients apart.
     async fn claim(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Claimed>, A2aError> {
         let message = &request.message;
-        if message.context_id.is_none() && message.task_id.is_none() {
-            return Ok(None);
-        }
-        let (context, digest) = (target.context_id.clone(), claim::digest(request)?);
-        let key = MessageKey { context, message: message.message_id.clone(), digest };
+        let context = match (&message.context_id, &message.task_id) {
+            (None, None) if target.owner.principal.is_empty() => return Ok(None),
+            (None, None) => ContextId::default(),
+            _ => target.context_id.clone(),
+        };
+        let key = MessageKey { context, message: message.message_id.clone(), digest: claim::digest(request)? };
         self.claims.claim(&target.owner, key, &target.task_id).await.map(Some)
     }
 

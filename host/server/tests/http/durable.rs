@@ -13,10 +13,10 @@ use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use tokio::sync::Semaphore;
 
 /// Does what the message says, and counts how often it was asked to.
-struct Counting {
-    turns: AtomicUsize,
+pub(crate) struct Counting {
+    pub(crate) turns: AtomicUsize,
     /// What a turn waits for that was told to.
-    go: Semaphore,
+    pub(crate) go: Semaphore,
 }
 
 #[async_trait]
@@ -44,11 +44,12 @@ impl AgentExecutor for Counting {
     }
 }
 
-fn counting() -> Arc<Counting> {
+pub(crate) fn counting() -> Arc<Counting> {
     Arc::new(Counting { turns: AtomicUsize::new(0), go: Semaphore::new(0) })
 }
 
-async fn serve(agent: &Arc<Counting>, tasks: &str) -> TestServer {
+/// `tasks` goes on after the head of the table `[tasks]`.
+pub(crate) async fn serve(agent: &Arc<Counting>, tasks: &str) -> TestServer {
     let config = format!(
         r#"
         [server]

@@ -14,6 +14,7 @@ mod faults;
 mod lifecycle;
 mod push;
 mod references;
+mod repeats;
 mod rest;
 mod state;
 mod streams;
