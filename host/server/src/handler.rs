@@ -69,6 +69,8 @@ enum Accepted {
     Started(Started),
     /// It came before, and went to this task.
     Repeated(Arc<TaskRecord>),
+    /// It came before, and was answered with this message.
+    Answered(Box<Message>),
 }
 
 /// A message whose turn runs.
@@ -118,6 +120,7 @@ impl RequestHandler {
         let shown = |task| Sent::Task(ShownTask::trimmed(task, history_length));
         let Started { active, opening, finished } = match self.accept(call, "SendMessage", request).await? {
             Accepted::Started(started) => started,
+            Accepted::Answered(message) => return Ok(Answer { value: Sent::Message(message), active: Vec::new() }),
             Accepted::Repeated(record) => {
                 if !at_once {
                     record.turn_over().await;
@@ -148,6 +151,7 @@ impl RequestHandler {
                 Opening::Message(message) => (StreamResponse::Message(*message), None, active),
                 Opening::Task { snapshot, reader, .. } => (task(snapshot), reader, active),
             },
+            Accepted::Answered(message) => (StreamResponse::Message(*message), None, Vec::new()),
             Accepted::Repeated(record) => {
                 let (snapshot, reader) = record.subscribe_to_turn();
                 (task(snapshot), reader, Vec::new())
@@ -182,6 +186,7 @@ impl RequestHandler {
         self.input_modes.check(&request.message)?;
         match self.claim(&request, &target).await? {
             Some(Claimed::Repeated(task)) => return self.repeated(&call.owner, &task).await,
+            Some(Claimed::Answered(answer)) => return Ok(Accepted::Answered(answer)),
             Some(Claimed::New(claim)) => target.claim = Some(claim),
             None => {}
         }
@@ -216,7 +221,7 @@ impl RequestHandler {
     }
 
     async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<Accepted, A2aError> {
-        let reason = "the message came before and was answered with a message, which is not kept; send it under a new \
+        let reason = "the message came before, and neither a task nor an answer of it is kept here; send it under a new \
                       messageId to ask again";
         match self.tasks.open(owner, task).await {
             Ok(record) => Ok(Accepted::Repeated(record)),

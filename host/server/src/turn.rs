@@ -169,7 +169,9 @@ impl Turn {
         let responded = self.chain.respond(&mut event).await;
         let answer = match (responded, event) {
             (Ok(()), StreamResponse::Message(message)) => {
-                self.settle_claim();
+                if let Some(claim) = self.claim.take() {
+                    claim.answer(&message).await;
+                }
                 Ok(Opening::Message(Box::new(message)))
             }
             (Ok(()), _) => return Ok(()),

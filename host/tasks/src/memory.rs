@@ -7,7 +7,7 @@ mod table;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 use crate::key;
@@ -24,7 +24,7 @@ use table::{Entry, Table};
 pub struct MemoryBounds {
     /// Tasks. Of messages that were seen, four times as many are remembered.
     pub max_tasks: usize,
-    /// Bytes of all tasks, events and configs as JSON.
+    /// Bytes of all tasks, events and configs as JSON, and of answers to messages, which get a quarter of it at most.
     pub max_bytes: usize,
 }
 
@@ -122,7 +122,12 @@ impl TaskStore for MemoryTaskStore {
         key::check("context id", message.context.as_str())?;
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
-        Ok(self.lock().messages.remember(owner, message, task))
+        self.lock().messages.remember(owner, message, task)
+    }
+
+    async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError> {
+        self.lock().answer(owner, message, serde_json::to_string(answer)?);
+        Ok(())
     }
 
     async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError> {
@@ -148,6 +153,7 @@ impl TaskStore for MemoryTaskStore {
         let now = Timestamp::now().as_millis();
         let mut table = self.lock();
         let swept = table.sweep(retention.finished_before(now), retention.count);
+        table.messages.sweep_answers(retention.finished_before(now), retention.count);
         table.forget_unclaimed(retention.remembered_before(now));
         Ok(swept)
     }

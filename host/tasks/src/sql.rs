@@ -5,7 +5,7 @@ mod recovery;
 mod retention;
 mod statements;
 
-use annex_protocol::{Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 pub use database::Database;
@@ -13,7 +13,7 @@ pub(crate) use database::{Row, Value, bind, embedded};
 
 use crate::key::{self, is_key};
 use crate::page::cut;
-use crate::record::{Kind, Snapshot, encode};
+use crate::record::{Kind, Snapshot, encode, repeated};
 use crate::{
     ConfigPage, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask,
     TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
@@ -179,38 +179,38 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         key::check("context id", message.context.as_str())?;
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
-        let values = [
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(message.context.as_str()),
-            Value::Text(message.message.as_str()),
-            Value::Bytes(&message.digest),
-            Value::Text(task.as_str()),
-            Value::Int(Timestamp::now().as_millis()),
-        ];
+        let [tenant, principal, context, id, digest] = named(owner, message);
+        let (task, now) = (Value::Text(task.as_str()), Value::Int(Timestamp::now().as_millis()));
+        let values = [tenant, principal, context, id, digest, task, now];
         let mut transaction = self.database.begin().await?;
         let rows = D::query(&mut transaction, statements::REMEMBER, &values).await?;
         D::commit(transaction).await?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-        Ok(match (row.int(0)?, row.bytes(1)? == message.digest) {
-            (1, _) => Remembered::New,
-            (_, true) => Remembered::Same(row.text(2)?.into()),
-            (_, false) => Remembered::Different,
-        })
+        match (row.int(0)?, row.bytes(1)? == message.digest) {
+            (1, _) => Ok(Remembered::New),
+            (_, true) => {
+                let answer = row.text(3)?;
+                repeated(&row.text(2)?.into(), Some(answer.as_str()).filter(|answer| !answer.is_empty()))
+            }
+            (_, false) => Ok(Remembered::Different),
+        }
+    }
+
+    async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError> {
+        if !is_named(owner, message) {
+            return Ok(());
+        }
+        let json = serde_json::to_string(answer)?;
+        let [tenant, principal, context, id, digest] = named(owner, message);
+        self.change(statements::ANSWER, &[tenant, principal, context, id, digest, Value::Text(&json)]).await?;
+        Ok(())
     }
 
     async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError> {
-        if !owner.is_key() || !is_key(message.context.as_str()) || !is_key(message.message.as_str()) {
+        if !is_named(owner, message) {
             return Ok(());
         }
-        let values = [
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(message.context.as_str()),
-            Value::Text(message.message.as_str()),
-            Value::Bytes(&message.digest),
-        ];
-        self.change(statements::FORGET, &values).await?;
+        self.change(statements::FORGET, &named(owner, message)).await?;
         Ok(())
     }
 
@@ -275,6 +275,22 @@ fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {
 fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
     let json = row.text(0)?;
     serde_json::from_str(&json).map_err(|source| StoreError::Unreadable { task: task.clone(), source })
+}
+
+/// Whether a message can have been remembered.
+fn is_named(owner: &Owner, message: &MessageKey) -> bool {
+    owner.is_key() && is_key(message.context.as_str()) && is_key(message.message.as_str())
+}
+
+/// What a message is found by.
+fn named<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'a>; 5] {
+    [
+        Value::Text(&owner.tenant),
+        Value::Text(&owner.principal),
+        Value::Text(message.context.as_str()),
+        Value::Text(message.message.as_str()),
+        Value::Bytes(&message.digest),
+    ]
 }
 
 /// Databases count with a sign; no task has so many events that it matters.

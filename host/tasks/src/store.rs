@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_protocol::{ContextId, MessageId, Task, TaskId, TaskPushNotificationConfig};
+use annex_protocol::{ContextId, Message, MessageId, Task, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{ConfigPage, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery};
@@ -31,12 +31,14 @@ pub struct MessageKey {
 }
 
 /// Whether a message was seen before.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Remembered {
     /// Not before: it is the caller's to work on. Of any number of callers at once, one is told this.
     New,
     /// The same message was remembered with this task. The task may not be created yet, or never be.
     Same(TaskId),
+    /// The same message was remembered, and answered with a message.
+    Answered(Box<Message>),
     /// Another message was remembered under this id.
     Different,
 }
@@ -120,8 +122,15 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Claims a message for `task`, unless it was claimed before. The task is created later, if at all.
     ///
     /// # Errors
-    /// [`StoreError::InvalidKey`].
+    /// [`StoreError::InvalidKey`], and [`StoreError::Unreadable`] for an answer.
     async fn remember(&self, owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError>;
+
+    /// Keeps what a remembered message was answered with, when that was a message and no task. The memory store keeps
+    /// no answer that it has no room for.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError>;
 
     /// Takes back what [`remember`](Self::remember) returned [`Remembered::New`] for, because the message was refused.
     ///
@@ -131,7 +140,7 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Makes every task FAILED that a crash left without anybody who works on it, with `reason` as status message, and
     /// returns them in the order of their ids. Tasks that wait for their client stay as they are. Messages whose task
-    /// was never created are forgotten, so that their sender can try again. A task that cannot be decoded is logged and
+    /// was never created and that have no answer are forgotten, so that their sender can try again. A task that cannot be decoded is logged and
     /// left alone.
     ///
     /// To be called at start. It cannot tell a task of a crashed process from one of another process that is well, so
@@ -142,8 +151,9 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError>;
 
     /// Deletes finished tasks that need not stay, oldest first, with their events, configs and remembered messages, and
-    /// returns how many tasks that were. Also forgets messages of which no task came within a day, or within the age if
-    /// that is less. It goes in small transactions, between which others get their turn.
+    /// returns how many tasks that were. Messages that were answered with a message go by the same age and, counted
+    /// apart, by the same count. Also forgets messages of which neither came within a day, or within the age if that is
+    /// less. It goes in small transactions, between which others get their turn.
     ///
     /// # Errors
     /// None but those of the database. What was deleted until then stays deleted.

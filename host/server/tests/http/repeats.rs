@@ -60,3 +60,39 @@ async fn anonymous_clients_that_name_no_context_never_meet_in_a_message_id() {
     }
     assert_eq!(turns(&agent), 4);
 }
+
+#[tokio::test]
+async fn a_message_that_was_answered_with_a_message_gets_the_same_answer_again() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let config = format!("data_dir = {:?}", folder.path().join("data"));
+    let question = Said { text: "answer", id: "m", context: "c", ..Said::default() };
+    let mut server = serve(&agent, &config).await;
+    let first = say(&server, Binding::JsonRpc, question).await;
+    assert!(matches!(&first, Heard::Message(_, text) if text == "hello"), "{first:?}");
+    for binding in ALL {
+        assert_eq!(say(&server, binding, question).await, first, "{binding:?}");
+    }
+    server.begin_shutdown();
+    server.ended().await.expect("a clean end");
+
+    let server = serve(&agent, &config).await;
+    assert_eq!(say(&server, Binding::Grpc, question).await, first);
+    let stream = server.say("answer").context("c").field("messageId", "m").streaming().open().await.expect("a stream");
+    let events = stream.rest().await.expect("events");
+    let Heard::Message(id, _) = &first else { unreachable!("looked at above") };
+    assert_eq!((events.len(), events[0]["result"]["message"]["messageId"].as_str()), (1, Some(id.as_str())));
+    assert_eq!(turns(&agent), 1);
+    let other = Said { text: "work", ..question };
+    assert_eq!(say(&server, Binding::HttpJson, other).await.error(), ("INVALID_PARAMS", "message.messageId"));
+}
+
+#[tokio::test]
+async fn the_same_question_many_times_at_once_is_answered_once() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    let question = Said { text: "answer", id: "m", context: "c", ..Said::default() };
+    let heard = futures::future::join_all((0..20).map(|_| say(&server, Binding::JsonRpc, question))).await;
+    assert!(matches!(&heard[0], Heard::Message(..)), "{:?}", heard[0]);
+    assert!(heard.iter().all(|one| *one == heard[0]), "{heard:?}");
+    assert_eq!(turns(&agent), 1);
+}

@@ -7,7 +7,7 @@ use annex_protocol::{ContextId, TaskId, Timestamp};
 use super::MemoryBounds;
 use super::messages::SeenMessages;
 use crate::record::Snapshot;
-use crate::{MAX_PUSH_CONFIGS, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskQuery};
+use crate::{MAX_PUSH_CONFIGS, MessageKey, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskQuery};
 
 pub(super) struct Entry {
     pub(super) owner: Owner,
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Table {
 
 impl Table {
     pub(super) fn new(bounds: MemoryBounds) -> Self {
-        let messages = SeenMessages::new(bounds.max_tasks.saturating_mul(4));
+        let messages = SeenMessages::new(bounds.max_tasks.saturating_mul(4), bounds.max_bytes / 4);
         Self { bounds, tasks: HashMap::new(), finished: BTreeSet::new(), messages, bytes: 0 }
     }
 
@@ -147,6 +147,13 @@ impl Table {
         swept
     }
 
+    /// Keeps the answer to a message, if there is room for it.
+    pub(super) fn answer(&mut self, owner: &Owner, message: &MessageKey, answer: String) {
+        if self.messages.make_room(answer.len()) && self.make_room(0, answer.len(), &TaskId::default()).is_ok() {
+            self.messages.answer(owner, message, answer);
+        }
+    }
+
     pub(super) fn forget_unclaimed(&mut self, before: i64) {
         let tasks = &self.tasks;
         self.messages.forget_before(before, |task| !tasks.contains_key(task));
@@ -159,7 +166,7 @@ impl Table {
             return Err(StoreError::Full);
         }
         while self.tasks.len() + tasks > self.bounds.max_tasks
-            || self.bytes.saturating_add(bytes) > self.bounds.max_bytes
+            || self.bytes.saturating_add(self.messages.answer_bytes()).saturating_add(bytes) > self.bounds.max_bytes
         {
             let oldest = self.finished.iter().find(|(_, id)| id != kept);
             let Some((_, oldest)) = oldest.cloned() else { return Err(StoreError::Full) };

@@ -63,18 +63,37 @@ pub(super) const REMEMBER: &str = "
     INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times)
     VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
     ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET times = message_seen.times + 1
-    RETURNING times, digest, task_id";
+    RETURNING times, digest, task_id, coalesce(answer, '')";
+
+pub(super) const ANSWER: &str = "
+    UPDATE message_seen SET answer = $6
+    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
 
 pub(super) const FORGET: &str = "
     DELETE FROM message_seen
     WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
 
-/// Messages of which no task came, remembered before a time.
+/// Messages of which neither a task nor an answer came, remembered before a time.
 pub(super) const FORGET_UNCLAIMED: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
         SELECT tenant, principal, context_id, message_id FROM message_seen
-        WHERE seen_at < $1 AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id)
+        WHERE seen_at < $1 AND answer IS NULL AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id)
         LIMIT $2)";
+
+/// Messages that were answered with a message, remembered before a time.
+pub(super) const FORGET_OLD_ANSWERS: &str = "
+    DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
+        SELECT tenant, principal, context_id, message_id FROM message_seen
+        WHERE seen_at < $1 AND answer IS NOT NULL
+        LIMIT $2)";
+
+/// The oldest of those beyond a count.
+pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
+    DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
+        SELECT tenant, principal, context_id, message_id FROM message_seen
+        WHERE answer IS NOT NULL
+        ORDER BY seen_at DESC, tenant, principal, context_id, message_id
+        LIMIT $2 OFFSET $1)";
 
 pub(super) const SELECT_ABANDONED: &str = "
     SELECT id, seq, json FROM task

@@ -1,6 +1,6 @@
 //! The bounds of the memory store.
 
-use annex_protocol::TaskState;
+use annex_protocol::{Message, Part, TaskState};
 use annex_tasks::{MemoryBounds, MemoryTaskStore, MessageKey, Remembered, StoreError, TaskStore};
 
 use crate::fixture::{at, change, owner, task, working};
@@ -71,4 +71,29 @@ async fn the_oldest_message_is_forgotten_when_there_are_too_many() {
     let newest = store.remember(&ada, &message(4), &"t-2".into()).await.unwrap();
     assert_eq!(newest, Remembered::Same("t-1".into()));
     assert_eq!(store.remember(&ada, &message(0), &"t-2".into()).await.unwrap(), Remembered::New);
+}
+
+#[tokio::test]
+async fn answers_share_the_room_with_tasks_and_get_a_quarter_at_most() {
+    let store = store(100, 2_000);
+    let ada = owner("ada");
+    let message = |id: &str| MessageKey { context: "c-1".into(), message: id.into(), digest: [0; 32] };
+    let answer = |length: usize| Message::agent("c-1".into(), None, vec![Part::text("x".repeat(length))]);
+    let ask = async |id: &str, length: usize| {
+        assert_eq!(store.remember(&ada, &message(id), &"t-0".into()).await.unwrap(), Remembered::New);
+        store.answer(&ada, &message(id), &answer(length)).await.unwrap();
+        store.remember(&ada, &message(id), &"t-0".into()).await.unwrap()
+    };
+    for number in 0..20 {
+        let id = format!("t-{number:02}");
+        store.create(&ada, &task(&id, TaskState::Completed, at(number))).await.unwrap();
+    }
+    assert!(matches!(ask("m-1", 200).await, Remembered::Answered(_)));
+    assert!(matches!(ask("m-2", 200).await, Remembered::Answered(_)));
+    // The oldest made room, tasks too, and one that is too long displaces nothing.
+    assert_eq!(ask("m-3", 500).await, Remembered::Same("t-0".into()));
+    let second = store.remember(&ada, &message("m-2"), &"t-0".into()).await.unwrap();
+    assert!(matches!(second, Remembered::Answered(_)));
+    assert_eq!(store.remember(&ada, &message("m-1"), &"t-0".into()).await.unwrap(), Remembered::New);
+    assert!(has(&store, "t-19").await);
 }
