@@ -11,7 +11,7 @@ use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestam
 use async_trait::async_trait;
 
 use crate::key;
-use crate::page::cut;
+use crate::page::{cut, fitting};
 use crate::record::{Kind, Snapshot, encode, fail, is_abandoned_by_crash};
 use crate::{
     ConfigPage, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage,
@@ -84,7 +84,8 @@ impl TaskStore for MemoryTaskStore {
         let total = found.len() as u64;
         found.retain(|(cursor, _)| query.after.as_ref().is_none_or(|after| cursor < after));
         found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
-        let next = cut(&mut found, query.limit, |(cursor, _)| cursor.clone());
+        let fitting = fitting(found.iter().map(|(_, entry)| entry.snapshot.json.len()));
+        let next = cut(&mut found, query.limit.min(fitting), |(cursor, _)| cursor.clone());
         let tasks = found.iter().map(|(cursor, entry)| entry.stored(&cursor.id)).collect();
         Ok(TaskPage { tasks, next, total })
     }

@@ -15,8 +15,8 @@ use crate::key::{self, is_key};
 use crate::page::cut;
 use crate::record::{Kind, Snapshot, encode, repeated};
 use crate::{
-    ConfigPage, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask,
-    TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
+    ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent,
+    StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
 };
 
 /// Tasks in a SQL database.
@@ -108,6 +108,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             Value::Int(after.map_or(i64::MAX, |cursor| cursor.status_at)),
             Value::Text(after.map_or("", |cursor| cursor.id.as_str())),
             limit_value(query.limit.saturating_add(1)),
+            limit_value(MAX_PAGE_BYTES),
         ];
         let [page, count] = match context {
             Some(_) => [statements::PAGE_OF_CONTEXT, statements::COUNT_OF_CONTEXT],
@@ -117,8 +118,11 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let total = self.database.read(count, counted.unwrap_or_default()).await?;
         let total = total.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
         let rows = self.database.read(page, &values).await?;
+        let there = rows.first().map(|row| row.int(4)).transpose()?.unwrap_or_default();
         let mut found = rows.iter().map(listed_task).collect::<Result<Vec<_>, _>>()?;
-        let next = cut(&mut found, query.limit, |(cursor, _)| cursor.clone());
+        found.truncate(query.limit);
+        let last = found.last().filter(|_| from_sql(there) > found.len() as u64);
+        let next = last.map(|(cursor, _)| cursor.clone());
         let tasks = found.into_iter().map(|(_, task)| task).collect();
         Ok(TaskPage { tasks, next, total: from_sql(total) })
     }
@@ -262,7 +266,7 @@ fn stored_task<R: Row>(row: &R) -> Result<StoredTask, sqlx::Error> {
     Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), json: row.text(2)? })
 }
 
-/// From the row of a task with the time of its status behind it.
+/// From the row of a task that goes on with the time of its status.
 fn listed_task<R: Row>(row: &R) -> Result<(TaskCursor, StoredTask), sqlx::Error> {
     let task = stored_task(row)?;
     Ok((TaskCursor { status_at: row.int(3)?, id: task.id.clone() }, task))

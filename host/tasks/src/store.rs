@@ -10,6 +10,10 @@ use crate::{ConfigPage, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage
 /// The most push notification configs that one task may have.
 pub const MAX_PUSH_CONFIGS: usize = 100;
 
+/// A page of tasks ends early when the JSON of its tasks, one after the other, would be more bytes than this. The first
+/// task of a page is on it whatever its size.
+pub const MAX_PAGE_BYTES: usize = 8 << 20;
+
 /// Whose a task is. Nobody else finds it. Both names may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
@@ -87,7 +91,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// One page of the owner's tasks. The total is counted apart from the page, so that a change in between can show.
+    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`]. The total is counted apart from the page, so that a change in between can show.
     ///
     /// # Errors
     /// None but those of the database.

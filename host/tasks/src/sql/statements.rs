@@ -25,21 +25,35 @@ pub(super) const SELECT_EVENTS: &str = "
 // Two pairs, so that each is answered by its index. The owner's pair takes a context, too, and finds it to be empty, so
 // that all pages have the same parameters.
 
-pub(super) const PAGE_OF_OWNER: &str = "
-    SELECT id, seq, json, status_at FROM task
-    WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND $5 = ''
-        AND (status_at, id) < ($6, $7)
-    ORDER BY status_at DESC, id DESC LIMIT $8";
+/// A page as far as its JSON fits into $9 bytes, the first task in any case, and how many rows it would have had. Sizes
+/// are summed up before any JSON is read.
+macro_rules! page {
+    ($context:literal) => {
+        concat!(
+            "
+    WITH page AS (
+        SELECT id, status_at, octet_length(json) AS size FROM task
+        WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND ",
+            $context,
+            " AND (status_at, id) < ($6, $7)
+        ORDER BY status_at DESC, id DESC LIMIT $8),
+    sized AS (
+        SELECT id, sum(size) OVER (ORDER BY status_at DESC, id DESC) AS up_to, size, count(*) OVER () AS found
+        FROM page)
+    SELECT task.id, task.seq, task.json, task.status_at, sized.found FROM sized CROSS JOIN task
+    WHERE task.id = sized.id AND (sized.up_to <= $9 OR sized.up_to = sized.size)
+    ORDER BY task.status_at DESC, task.id DESC"
+        )
+    };
+}
+
+pub(super) const PAGE_OF_OWNER: &str = page!("$5 = ''");
 
 pub(super) const COUNT_OF_OWNER: &str = "
     SELECT count(*) FROM task
     WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4";
 
-pub(super) const PAGE_OF_CONTEXT: &str = "
-    SELECT id, seq, json, status_at FROM task
-    WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND context_id = $5
-        AND (status_at, id) < ($6, $7)
-    ORDER BY status_at DESC, id DESC LIMIT $8";
+pub(super) const PAGE_OF_CONTEXT: &str = page!("context_id = $5");
 
 pub(super) const COUNT_OF_CONTEXT: &str = "
     SELECT count(*) FROM task
