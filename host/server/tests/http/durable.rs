@@ -12,6 +12,9 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use tokio::sync::Semaphore;
 
+/// Bytes of a long answer: more than sockets keep.
+const LONG: usize = 6 << 20;
+
 /// Does what the message says, and counts how often it was asked to.
 pub(crate) struct Counting {
     pub(crate) turns: AtomicUsize,
@@ -32,6 +35,15 @@ impl AgentExecutor for Counting {
         match turn.message.text().as_str() {
             "answer" => return events.send(AgentEvent::Message(message())).await,
             "ask" => return events.send(status(TaskState::InputRequired)).await,
+            "log in" => {
+                let message = Some(Message::agent(turn.context_id.clone(), None, vec![Part::text("Log in first.")]));
+                return events.send(AgentEvent::Status { state: TaskState::AuthRequired, message }).await;
+            }
+            "long" => {
+                let parts = vec![Part::text("x".repeat(LONG))];
+                let artifact = Artifact { artifact_id: ArtifactId::generate(), parts, ..Artifact::default() };
+                return events.send(AgentEvent::Artifact { artifact, append: false, last_chunk: true }).await;
+            }
             "wait" => {
                 events.send(status(TaskState::Working)).await?;
                 self.go.acquire().await.map_err(AgentError::internal)?.forget();
@@ -50,10 +62,16 @@ pub(crate) fn counting() -> Arc<Counting> {
 
 /// `tasks` goes on after the head of the table `[tasks]`.
 pub(crate) async fn serve(agent: &Arc<Counting>, tasks: &str) -> TestServer {
+    serve_with(agent, "", tasks).await
+}
+
+/// The same with more for the table `[server]`.
+pub(crate) async fn serve_with(agent: &Arc<Counting>, server: &str, tasks: &str) -> TestServer {
     let config = format!(
         r#"
         [server]
         drain_seconds = 0
+        {server}
         [card]
         name = "n"
         description = "d"
@@ -80,7 +98,7 @@ async fn restart(mut server: TestServer, agent: &Arc<Counting>, folder: &Path) -
     serve_on(agent, folder).await
 }
 
-fn state(task: &Value) -> &str {
+pub(crate) fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().unwrap_or_default()
 }
 
@@ -88,7 +106,7 @@ async fn get(server: &TestServer, id: &str) -> Reply {
     server.call("GetTask", format!(r#"{{"id":"{id}"}}"#)).send().await.expect("a reply")
 }
 
-fn id_of(reply: &Reply) -> String {
+pub(crate) fn id_of(reply: &Reply) -> String {
     reply.task()["id"].as_str().unwrap_or_else(|| unreachable!("no task: {}", reply.text)).to_owned()
 }
 

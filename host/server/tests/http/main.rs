@@ -11,6 +11,7 @@ mod config;
 mod connections;
 mod durable;
 mod faults;
+mod interrupted;
 mod lifecycle;
 mod push;
 mod references;
