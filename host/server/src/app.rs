@@ -20,6 +20,7 @@ use crate::claim::Claims;
 use crate::config::{AgentConfig, AgentKind, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
+use crate::places::Places;
 use crate::push::PushNotifications;
 use crate::signing::{self, SigningError};
 use crate::task_store::{self, TaskStoreError};
@@ -158,6 +159,7 @@ impl App {
             turns: Turns::new(config.server.max_waiting_turns),
             claims: Claims::new(Arc::clone(&store)),
             tasks: Arc::new(Tasks::new(store)),
+            places: Places::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),

@@ -75,6 +75,10 @@ pub struct ServerConfig {
     pub max_turn_seconds: u64,
     /// Turns that may wait for their turn in one context. Default 64.
     pub max_waiting_turns: usize,
+    /// Turns at once, those that wait included; more are refused. Default 1,000.
+    pub max_running_turns: usize,
+    /// The same for each authenticated caller. Default 100.
+    pub max_running_turns_per_caller: usize,
 }
 
 impl Default for ServerConfig {
@@ -91,6 +95,8 @@ impl Default for ServerConfig {
             drain_seconds: 10,
             max_turn_seconds: 600,
             max_waiting_turns: 64,
+            max_running_turns: 1_000,
+            max_running_turns_per_caller: 100,
         }
     }
 }
@@ -403,6 +409,8 @@ impl Config {
         let bounds = [
             ("server.body_seconds", whole(self.server.body_seconds)),
             ("server.head_seconds", whole(self.server.head_seconds)),
+            ("server.max_running_turns", self.server.max_running_turns),
+            ("server.max_running_turns_per_caller", self.server.max_running_turns_per_caller),
             ("server.max_body_bytes", self.server.max_body_bytes),
             ("server.max_connections", self.server.max_connections),
             ("sessions.max_sessions", self.sessions.max_sessions),

@@ -26,6 +26,7 @@ use crate::claim::{self, Claim, Claimed, Claims};
 use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
+use crate::places::{Place, Places};
 use crate::push::PushNotifications;
 use crate::request_check::{self, check_tenant};
 use crate::task_log::LoggedEvent;
@@ -53,6 +54,8 @@ pub(crate) struct RequestHandler {
     pub(crate) tasks: Arc<Tasks>,
     /// Messages that are being looked at.
     pub(crate) claims: Arc<Claims>,
+    /// How many turns there may be.
+    pub(crate) places: Arc<Places>,
     /// The longest that one turn may take.
     pub(crate) max_turn: Duration,
     /// The running turns.
@@ -191,6 +194,7 @@ impl RequestHandler {
             None => {}
         }
         target.check_open()?;
+        let place = self.places.take(&call.owner)?;
         let session = self.begin_turn(&call.owner, &target).await?;
         // Whoever waited may find the server leaving.
         if self.running.is_closed() {
@@ -203,7 +207,7 @@ impl RequestHandler {
         self.agent.before_turn(&request, &session, &mut delta)?;
         target.place(&mut request.message);
         session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
-        let started = self.start(chain, request, target, session).await?;
+        let started = self.start(chain, request, target, (session, place)).await?;
         Ok(Accepted::Started(started))
     }
 
@@ -271,7 +275,7 @@ impl RequestHandler {
         chain: Chain,
         request: SendMessageRequest,
         target: Target,
-        session: TurnSession,
+        (session, place): (TurnSession, Place),
     ) -> Result<Started, A2aError> {
         let active = chain.active().cloned().collect();
         let cancel = CancellationToken::new();
@@ -292,6 +296,7 @@ impl RequestHandler {
             tasks,
             owner: target.owner,
             claim: target.claim,
+            _place: place,
             chain,
             context,
             record,

@@ -19,6 +19,7 @@ mod input_modes;
 mod jsonrpc;
 mod list;
 mod listener;
+mod places;
 mod push;
 mod request_check;
 mod rest;

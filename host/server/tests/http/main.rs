@@ -9,6 +9,7 @@ mod bindings;
 mod card;
 mod config;
 mod connections;
+mod crowd;
 mod durable;
 mod faults;
 mod interrupted;
