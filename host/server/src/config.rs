@@ -67,6 +67,8 @@ pub struct ServerConfig {
     /// Seconds that a client may take to send a request's head; a connection that is idle for so long is closed.
     /// Default 60.
     pub head_seconds: u64,
+    /// Seconds that a client may leave what is sent to it unread; then it is hung up on. Default 60.
+    pub write_seconds: u64,
     /// Connections at once; more wait. Default 16,384.
     pub max_connections: usize,
     /// Seconds that running turns get to finish after SIGTERM. Default 10.
@@ -91,6 +93,7 @@ impl Default for ServerConfig {
             max_body_bytes: 1 << 20,
             body_seconds: 30,
             head_seconds: 60,
+            write_seconds: 60,
             max_connections: 16_384,
             drain_seconds: 10,
             max_turn_seconds: 600,
@@ -109,6 +112,7 @@ impl ServerConfig {
         ConnectionLimits {
             connections: self.max_connections,
             head: Duration::from_secs(self.head_seconds),
+            write: Duration::from_secs(self.write_seconds),
             streams: MAX_STREAMS,
         }
     }
@@ -409,6 +413,7 @@ impl Config {
         let bounds = [
             ("server.body_seconds", whole(self.server.body_seconds)),
             ("server.head_seconds", whole(self.server.head_seconds)),
+            ("server.write_seconds", whole(self.server.write_seconds)),
             ("server.max_running_turns", self.server.max_running_turns),
             ("server.max_running_turns_per_caller", self.server.max_running_turns_per_caller),
             ("server.max_body_bytes", self.server.max_body_bytes),

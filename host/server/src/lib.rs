@@ -11,6 +11,7 @@ mod call;
 mod card;
 mod claim;
 mod config;
+mod connection;
 mod fault;
 mod front;
 mod grpc;
@@ -33,6 +34,7 @@ mod task_store;
 mod tasks;
 mod turn;
 mod v0_3;
+mod write_limit;
 
 pub use app::{App, AppError, Locations};
 pub use config::{
