@@ -16,6 +16,7 @@ mod fault;
 mod front;
 mod grpc;
 mod handler;
+mod hosts;
 mod input_modes;
 mod jsonrpc;
 mod list;

@@ -14,6 +14,7 @@ mod durable;
 mod faults;
 mod interrupted;
 mod lifecycle;
+mod names;
 mod push;
 mod references;
 mod repeats;
