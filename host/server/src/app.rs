@@ -139,7 +139,7 @@ impl App {
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let speaks_v0_3 = config.server.a2a_0_3;
         let card = card::assemble(config, base_url, &installed, authenticator.as_ref(), speaks_v0_3);
-        let (card, extended_card) = signed(card, &config.card, locations)?;
+        let (card, extended_card) = signed(card, &config.card, locations, speaks_v0_3)?;
         let card_v0_3 = v0_3::AgentCard::of(&card).map(|card| serde_json::to_string(&card)).transpose();
         let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
@@ -186,13 +186,15 @@ fn signed(
     mut card: AgentCard,
     config: &CardConfig,
     locations: &Locations,
+    speaks_v0_3: bool,
 ) -> Result<(AgentCard, Option<AgentCard>), AppError> {
     let mut extended = config.extended.as_ref().map(|extended| card::extend(&card, extended));
     if let Some(signing) = &config.signing {
         let signer = signing::signer(signing, &locations.config)?;
-        for card in extended.iter_mut().chain([&mut card]) {
-            signing::sign(card, &signer)?;
+        if let Some(extended) = &mut extended {
+            signing::sign(extended, &signer)?;
         }
+        if speaks_v0_3 { signing::sign_merged(&mut card, &signer)? } else { signing::sign(&mut card, &signer)? }
     }
     Ok((card, extended))
 }
