@@ -194,6 +194,7 @@ impl RequestHandler {
             None => {}
         }
         target.check_open()?;
+        self.check_room(&request).await?;
         let place = self.places.take(&call.owner)?;
         let session = self.begin_turn(&call.owner, &target).await?;
         // Whoever waited may find the server leaving.

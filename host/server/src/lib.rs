@@ -12,6 +12,7 @@ mod card;
 mod claim;
 mod config;
 mod connection;
+mod doors;
 mod fault;
 mod front;
 mod grpc;

@@ -16,6 +16,7 @@ mod interrupted;
 mod lifecycle;
 mod names;
 mod push;
+mod receivers;
 mod references;
 mod repeats;
 mod rest;
