@@ -303,7 +303,7 @@ pub struct TasksConfig {
     pub keep_days: u64,
     /// Finished tasks kept; the oldest goes first. Default 100,000.
     pub keep_count: u64,
-    /// Tasks kept in memory; the oldest finished one goes first. Default 10,000.
+    /// Tasks kept in memory; the oldest finished one of the caller that has most goes first. Default 10,000.
     pub max_tasks: usize,
     /// Bytes of all tasks in memory and their events as JSON. Default 256 MiB.
     pub max_bytes: usize,

@@ -1,8 +1,9 @@
 //! Tasks in memory, bounded by count and bytes.
 //!
-//! A task that is not finished is never dropped; of the finished ones the oldest goes first.
+//! A task that is not finished is never dropped; of the finished ones the oldest goes first, of the owner that has most.
 
 mod messages;
+mod shares;
 mod table;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,8 +31,9 @@ pub struct MemoryBounds {
 
 /// Tasks in memory: gone with the process.
 ///
-/// A full store makes room by dropping finished tasks, oldest first. When none are left it refuses new tasks and
-/// further events, except for an event that finishes its task.
+/// A full store makes room by dropping finished tasks of the owner that has most, oldest first. When none are left, or
+/// only those of owners that have less than the one that wants room, it refuses new tasks and further events, except for
+/// an event that finishes its task.
 #[derive(Debug)]
 pub struct MemoryTaskStore {
     table: Mutex<Table>,

@@ -1,5 +1,6 @@
-//! The messages that were seen, the oldest forgotten first.
+//! The messages that were seen. When there are too many, whoever has most is forgotten its oldest.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use annex_protocol::{ContextId, MessageId, TaskId, Timestamp};
@@ -28,17 +29,24 @@ pub(super) struct SeenMessages {
     order: BTreeMap<u64, SeenKey>,
     /// The numbers of a task's messages.
     of_task: HashMap<TaskId, BTreeSet<u64>>,
-    /// The numbers of those that have an answer.
-    answered: BTreeSet<u64>,
+    by_owner: HashMap<Owner, OwnMessages>,
     answer_bytes: usize,
     next_number: u64,
+}
+
+/// The messages of one owner, by their numbers.
+#[derive(Debug, Default)]
+struct OwnMessages {
+    all: BTreeSet<u64>,
+    answered: BTreeSet<u64>,
+    answer_bytes: usize,
 }
 
 impl SeenMessages {
     pub(super) fn new(max: usize, max_answer_bytes: usize) -> Self {
         let (seen, order, of_task) = (HashMap::new(), BTreeMap::new(), HashMap::new());
-        let (answered, answer_bytes, next_number) = (BTreeSet::new(), 0, 0);
-        Self { max, max_answer_bytes, seen, order, of_task, answered, answer_bytes, next_number }
+        let (by_owner, answer_bytes, next_number) = (HashMap::new(), 0, 0);
+        Self { max, max_answer_bytes, seen, order, of_task, by_owner, answer_bytes, next_number }
     }
 
     pub(super) fn remember(
@@ -58,35 +66,47 @@ impl SeenMessages {
         let at = Timestamp::now().as_millis();
         let seen = Seen { digest: message.digest, task: task.clone(), at, answer: None, number };
         self.order.insert(number, key.clone());
+        self.by_owner.entry(owner.clone()).or_default().all.insert(number);
         self.of_task.entry(task.clone()).or_default().insert(number);
         self.seen.insert(key, seen);
         while self.seen.len() > self.max
-            && let Some(oldest) = self.order.first_entry().map(|entry| *entry.key())
+            && let Some(oldest) = self.oldest_of_most(|own| (own.all.len(), &own.all))
         {
             self.remove_number(oldest);
         }
         Ok(Remembered::New)
     }
 
-    /// Forgets answered messages, the oldest first, until there is room for so many more bytes of answers; `false` when
+    /// Forgets answered messages until there is room for so many more bytes of answers; `false` when
     /// there never will be.
     pub(super) fn make_room(&mut self, bytes: usize) -> bool {
         if bytes > self.max_answer_bytes {
             return false;
         }
         while self.answer_bytes + bytes > self.max_answer_bytes
-            && let Some(oldest) = self.answered.first().copied()
+            && let Some(oldest) = self.oldest_of_most(|own| (own.answer_bytes, &own.answered))
         {
             self.remove_number(oldest);
         }
         true
     }
 
+    /// The oldest message of the owner that has most of what is measured; of owners that have the same, the oldest.
+    /// Looks at every owner.
+    fn oldest_of_most(&self, measured: impl Fn(&OwnMessages) -> (usize, &BTreeSet<u64>)) -> Option<u64> {
+        let oldest = self.by_owner.values().map(measured);
+        let oldest = oldest.filter_map(|(size, numbers)| Some((size, Reverse(*numbers.first()?))));
+        oldest.max().map(|(_, Reverse(number))| number)
+    }
+
     pub(super) fn answer(&mut self, owner: &Owner, message: &MessageKey, answer: String) {
         let seen = self.seen.get_mut(&key(owner, message));
         let Some(seen) = seen.filter(|seen| seen.digest == message.digest && seen.answer.is_none()) else { return };
         self.answer_bytes += answer.len();
-        self.answered.insert(seen.number);
+        if let Some(own) = self.by_owner.get_mut(owner) {
+            own.answer_bytes += answer.len();
+            own.answered.insert(seen.number);
+        }
         seen.answer = Some(answer);
     }
 
@@ -96,10 +116,13 @@ impl SeenMessages {
 
     /// Forgets answered messages that are older than a time or more than `count`, the oldest first.
     pub(super) fn sweep_answers(&mut self, before: i64, count: u64) {
-        while let Some(oldest) = self.answered.first().copied()
-            && (self.answered.len() as u64 > count || self.at(oldest) < before)
-        {
-            self.remove_number(oldest);
+        let mut answered: Vec<u64> = self.by_owner.values().flat_map(|own| &own.answered).copied().collect();
+        answered.sort_unstable();
+        let surplus = (answered.len() as u64).saturating_sub(count);
+        for (number, place) in answered.into_iter().zip(0..) {
+            if place < surplus || self.at(number) < before {
+                self.remove_number(number);
+            }
         }
     }
 
@@ -140,8 +163,16 @@ impl SeenMessages {
     fn remove(&mut self, key: &SeenKey) {
         let Some(seen) = self.seen.remove(key) else { return };
         self.order.remove(&seen.number);
-        self.answered.remove(&seen.number);
-        self.answer_bytes -= seen.answer.as_ref().map_or(0, String::len);
+        let answer_bytes = seen.answer.as_ref().map_or(0, String::len);
+        self.answer_bytes -= answer_bytes;
+        if let Some(own) = self.by_owner.get_mut(&key.0) {
+            own.all.remove(&seen.number);
+            own.answered.remove(&seen.number);
+            own.answer_bytes -= answer_bytes;
+            if own.all.is_empty() {
+                self.by_owner.remove(&key.0);
+            }
+        }
         if let Some(numbers) = self.of_task.get_mut(&seen.task) {
             numbers.remove(&seen.number);
             if numbers.is_empty() {
