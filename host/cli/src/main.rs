@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use tokio::runtime::Runtime;
 
 mod agent;
 mod card;
@@ -32,17 +34,10 @@ enum Command {
     Inspect(inspect::Inspect),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let result = match Arguments::parse().command {
-        Command::Serve(serve) => serve.run().await,
-        Command::Send(send) => send.run().await,
-        Command::Card(card) => card.run().await,
-        Command::Inspect(inspect) => inspect.run().await,
-    };
-    match result {
+    match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
@@ -50,4 +45,19 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("the asynchronous runtime does not start")?;
+    let result = runtime.block_on(async {
+        match command {
+            Command::Serve(serve) => serve.run().await,
+            Command::Send(send) => send.run().await,
+            Command::Card(card) => card.run().await,
+            Command::Inspect(inspect) => inspect.run().await,
+        }
+    });
+    // A name that resolves slowly, of a receiver for instance, must not keep the process. All else is over by now.
+    runtime.shutdown_background();
+    result
 }

@@ -20,6 +20,7 @@ use crate::claim::Claims;
 use crate::config::{AgentConfig, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
+use crate::places::Places;
 use crate::push::PushNotifications;
 use crate::signing::{self, SigningError};
 use crate::task_store::{self, TaskStoreError};
@@ -138,7 +139,7 @@ impl App {
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let speaks_v0_3 = config.server.a2a_0_3;
         let card = card::assemble(config, base_url, &installed, authenticator.as_ref(), speaks_v0_3);
-        let (card, extended_card) = signed(card, &config.card, locations)?;
+        let (card, extended_card) = signed(card, &config.card, locations, speaks_v0_3)?;
         let card_v0_3 = v0_3::AgentCard::of(&card).map(|card| serde_json::to_string(&card)).transpose();
         let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
@@ -159,6 +160,7 @@ impl App {
             claims: Claims::new(Arc::clone(&store)),
             tasks: Arc::new(Tasks::new(store)),
             lists_all_anonymous: config.tasks.list_all_anonymous,
+            places: Places::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -185,13 +187,15 @@ fn signed(
     mut card: AgentCard,
     config: &CardConfig,
     locations: &Locations,
+    speaks_v0_3: bool,
 ) -> Result<(AgentCard, Option<AgentCard>), AppError> {
     let mut extended = config.extended.as_ref().map(|extended| card::extend(&card, extended));
     if let Some(signing) = &config.signing {
         let signer = signing::signer(signing, &locations.config)?;
-        for card in extended.iter_mut().chain([&mut card]) {
-            signing::sign(card, &signer)?;
+        if let Some(extended) = &mut extended {
+            signing::sign(extended, &signer)?;
         }
+        if speaks_v0_3 { signing::sign_merged(&mut card, &signer)? } else { signing::sign(&mut card, &signer)? }
     }
     Ok((card, extended))
 }

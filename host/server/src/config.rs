@@ -68,6 +68,8 @@ pub struct ServerConfig {
     /// Seconds that a client may take to send a request's head; a connection that is idle for so long is closed.
     /// Default 60.
     pub head_seconds: u64,
+    /// Seconds that a client may leave what is sent to it unread; then it is hung up on. Default 60.
+    pub write_seconds: u64,
     /// Connections at once; more wait. Default 16,384.
     pub max_connections: usize,
     /// Seconds that running turns get to finish after SIGTERM. Default 10.
@@ -76,6 +78,10 @@ pub struct ServerConfig {
     pub max_turn_seconds: u64,
     /// Turns that may wait for their turn in one context. Default 64.
     pub max_waiting_turns: usize,
+    /// Turns at once, those that wait included; more are refused. Default 1,000.
+    pub max_running_turns: usize,
+    /// The same for each authenticated caller. Default 100.
+    pub max_running_turns_per_caller: usize,
 }
 
 impl Default for ServerConfig {
@@ -88,10 +94,13 @@ impl Default for ServerConfig {
             max_body_bytes: 1 << 20,
             body_seconds: 30,
             head_seconds: 60,
+            write_seconds: 60,
             max_connections: 16_384,
             drain_seconds: 10,
             max_turn_seconds: 600,
             max_waiting_turns: 64,
+            max_running_turns: 1_000,
+            max_running_turns_per_caller: 100,
         }
     }
 }
@@ -104,6 +113,7 @@ impl ServerConfig {
         ConnectionLimits {
             connections: self.max_connections,
             head: Duration::from_secs(self.head_seconds),
+            write: Duration::from_secs(self.write_seconds),
             streams: MAX_STREAMS,
         }
     }
@@ -260,7 +270,7 @@ pub struct TasksConfig {
     pub keep_days: u64,
     /// Finished tasks kept; the oldest goes first. Default 100,000.
     pub keep_count: u64,
-    /// Tasks kept in memory; the oldest finished one goes first. Default 10,000.
+    /// Tasks kept in memory; the oldest finished one of the caller that has most goes first. Default 10,000.
     pub max_tasks: usize,
     /// Bytes of all tasks in memory and their events as JSON. Default 256 MiB.
     pub max_bytes: usize,
@@ -374,6 +384,9 @@ impl Config {
         let bounds = [
             ("server.body_seconds", whole(self.server.body_seconds)),
             ("server.head_seconds", whole(self.server.head_seconds)),
+            ("server.write_seconds", whole(self.server.write_seconds)),
+            ("server.max_running_turns", self.server.max_running_turns),
+            ("server.max_running_turns_per_caller", self.server.max_running_turns_per_caller),
             ("server.max_body_bytes", self.server.max_body_bytes),
             ("server.max_connections", self.server.max_connections),
             ("sessions.max_sessions", self.sessions.max_sessions),

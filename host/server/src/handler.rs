@@ -26,7 +26,9 @@ use crate::claim::{self, Claim, Claimed, Claims};
 use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
+use crate::places::{Place, Places};
 use crate::push::PushNotifications;
+use crate::request_check::{self, check_tenant};
 use crate::task_log::LoggedEvent;
 use crate::task_record::TaskRecord;
 use crate::tasks::Tasks;
@@ -54,6 +56,8 @@ pub(crate) struct RequestHandler {
     pub(crate) lists_all_anonymous: bool,
     /// Messages that are being looked at.
     pub(crate) claims: Arc<Claims>,
+    /// How many turns there may be.
+    pub(crate) places: Arc<Places>,
     /// The longest that one turn may take.
     pub(crate) max_turn: Duration,
     /// The running turns.
@@ -70,6 +74,8 @@ enum Accepted {
     Started(Started),
     /// It came before, and went to this task.
     Repeated(Arc<TaskRecord>),
+    /// It came before, and was answered with this message.
+    Answered(Box<Message>),
 }
 
 /// A message whose turn runs.
@@ -119,6 +125,7 @@ impl RequestHandler {
         let shown = |task| Sent::Task(ShownTask::trimmed(task, history_length));
         let Started { active, opening, finished } = match self.accept(call, "SendMessage", request).await? {
             Accepted::Started(started) => started,
+            Accepted::Answered(message) => return Ok(Answer { value: Sent::Message(message), active: Vec::new() }),
             Accepted::Repeated(record) => {
                 if !at_once {
                     record.turn_over().await;
@@ -149,6 +156,7 @@ impl RequestHandler {
                 Opening::Message(message) => (StreamResponse::Message(*message), None, active),
                 Opening::Task { snapshot, reader, .. } => (task(snapshot), reader, active),
             },
+            Accepted::Answered(message) => (StreamResponse::Message(*message), None, Vec::new()),
             Accepted::Repeated(record) => {
                 let (snapshot, reader) = record.subscribe_to_turn();
                 (task(snapshot), reader, Vec::new())
@@ -176,17 +184,20 @@ impl RequestHandler {
         operation: &'static str,
         mut request: SendMessageRequest,
     ) -> Result<Accepted, A2aError> {
-        check(&request)?;
+        request_check::check(&request)?;
         let active = activation::negotiate(&self.installed, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
         self.input_modes.check(&request.message)?;
         match self.claim(&request, &target).await? {
             Some(Claimed::Repeated(task)) => return self.repeated(&call.owner, &task).await,
+            Some(Claimed::Answered(answer)) => return Ok(Accepted::Answered(answer)),
             Some(Claimed::New(claim)) => target.claim = Some(claim),
             None => {}
         }
         target.check_open()?;
+        self.check_room(&request).await?;
+        let place = self.places.take(&call.owner)?;
         let session = self.begin_turn(&call.owner, &target).await?;
         // Whoever waited may find the server leaving.
         if self.running.is_closed() {
@@ -199,23 +210,25 @@ impl RequestHandler {
         self.agent.before_turn(&request, &session, &mut delta)?;
         target.place(&mut request.message);
         session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
-        let started = self.start(chain, request, target, session).await?;
+        let started = self.start(chain, request, target, (session, place)).await?;
         Ok(Accepted::Started(started))
     }
 
-    /// Whether the message is new. One that names neither context nor task has nothing that it could be found under.
+    /// Whether the message is new. One of an anonymous client that names neither context nor task has nothing that it
+    /// could be found under: ids are all that keeps such clients apart.
     async fn claim(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Claimed>, A2aError> {
         let message = &request.message;
-        if message.context_id.is_none() && message.task_id.is_none() {
-            return Ok(None);
-        }
-        let (context, digest) = (target.context_id.clone(), claim::digest(request)?);
-        let key = MessageKey { context, message: message.message_id.clone(), digest };
+        let context = match (&message.context_id, &message.task_id) {
+            (None, None) if target.owner.principal.is_empty() => return Ok(None),
+            (None, None) => ContextId::default(),
+            _ => target.context_id.clone(),
+        };
+        let key = MessageKey { context, message: message.message_id.clone(), digest: claim::digest(request)? };
         self.claims.claim(&target.owner, key, &target.task_id).await.map(Some)
     }
 
     async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<Accepted, A2aError> {
-        let reason = "the message came before and was answered with a message, which is not kept; send it under a new \
+        let reason = "the message came before, and neither a task nor an answer of it is kept here; send it under a new \
                       messageId to ask again";
         match self.tasks.open(owner, task).await {
             Ok(record) => Ok(Accepted::Repeated(record)),
@@ -265,7 +278,7 @@ impl RequestHandler {
         chain: Chain,
         request: SendMessageRequest,
         target: Target,
-        session: TurnSession,
+        (session, place): (TurnSession, Place),
     ) -> Result<Started, A2aError> {
         let active = chain.active().cloned().collect();
         let cancel = CancellationToken::new();
@@ -286,6 +299,7 @@ impl RequestHandler {
             tasks,
             owner: target.owner,
             claim: target.claim,
+            _place: place,
             chain,
             context,
             record,
@@ -398,35 +412,6 @@ impl Target {
 fn runs_elsewhere(task_id: &TaskId) -> A2aError {
     let reason = format!("task {task_id} runs in another process of this server; use GetTask to follow it");
     A2aError::UnsupportedOperation { reason }
-}
-
-fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
-    request.validate()?;
-    check_ids(&request.message)?;
-    check_tenant(request.tenant.as_deref())
-}
-
-/// The longest id that a client may choose, in bytes. Ids are repeated in every event and kept with every task.
-pub(crate) const MAX_ID_BYTES: usize = 256;
-
-fn check_ids(message: &Message) -> Result<(), A2aError> {
-    let ids = [
-        ("message.messageId", Some(message.message_id.as_str())),
-        ("message.contextId", message.context_id.as_ref().map(ContextId::as_str)),
-        ("message.taskId", message.task_id.as_ref().map(TaskId::as_str)),
-    ];
-    match ids.into_iter().find(|(_, id)| id.is_some_and(|id| id.len() > MAX_ID_BYTES)) {
-        Some((field, _)) => Err(A2aError::invalid_field(field, format!("is longer than {MAX_ID_BYTES} bytes"))),
-        None => Ok(()),
-    }
-}
-
-/// This server has no tenants, and the card names none.
-pub(crate) fn check_tenant(tenant: Option<&str>) -> Result<(), A2aError> {
-    match tenant {
-        None | Some("") => Ok(()),
-        Some(tenant) => Err(A2aError::invalid_field("tenant", format!("{tenant:?} is not known here; leave it out"))),
-    }
 }
 
 fn hook_request<'a>(

@@ -11,15 +11,20 @@ mod call;
 mod card;
 mod claim;
 mod config;
+mod connection;
+mod doors;
 mod fault;
 mod front;
 mod grpc;
 mod handler;
+mod hosts;
 mod input_modes;
 mod jsonrpc;
 mod list;
 mod listener;
+mod places;
 mod push;
+mod request_check;
 mod rest;
 mod routes;
 mod serve;
@@ -31,6 +36,7 @@ mod task_store;
 mod tasks;
 mod turn;
 mod v0_3;
+mod write_limit;
 
 pub use app::{App, AppError, Locations};
 pub use config::{

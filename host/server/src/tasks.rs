@@ -1,7 +1,6 @@
 //! All tasks of this server: those that live, in memory, over the store that keeps them all.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,11 +8,10 @@ use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, Task
 use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskStore};
 use tokio_util::sync::CancellationToken;
 
+use crate::doors::Doors;
 use crate::fault;
 use crate::task_record::TaskRecord;
 
-/// Locks that keep two records of one task from being made. Tasks share them.
-const DOORS: usize = 64;
 /// With so many live tasks, those that nobody needs leave memory.
 const CROWD: usize = 1_024;
 /// How often old tasks are swept.
@@ -27,8 +25,8 @@ const UNSTORED: &str = "The server could not store what the agent did; send the 
 pub(crate) struct Tasks {
     store: Arc<dyn TaskStore>,
     live: Mutex<Live>,
-    doors: Vec<tokio::sync::Mutex<()>>,
-    hasher: RandomState,
+    /// Keep two records of one task from being made.
+    doors: Doors,
     /// Tasks whose turn is over although the store does not know it.
     unsettled: Mutex<HashMap<TaskId, Owner>>,
 }
@@ -42,8 +40,7 @@ struct Live {
 impl Tasks {
     pub(crate) fn new(store: Arc<dyn TaskStore>) -> Self {
         let live = Live { records: HashMap::new(), crowd: CROWD };
-        let doors = (0..DOORS).map(|_| tokio::sync::Mutex::default()).collect();
-        Self { store, live: Mutex::new(live), doors, hasher: RandomState::new(), unsettled: Mutex::default() }
+        Self { store, live: Mutex::new(live), doors: Doors::new(), unsettled: Mutex::default() }
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
@@ -57,7 +54,7 @@ impl Tasks {
         task: Task,
         turn: CancellationToken,
     ) -> Result<Arc<TaskRecord>, StoreError> {
-        let _door = self.door(&task.id).lock().await;
+        let _door = self.doors.enter(&task.id).await;
         if let Err(error) = self.store.create(owner, &task).await {
             if matches!(error, StoreError::Database(_)) {
                 // It may be stored all the same.
@@ -98,7 +95,7 @@ impl Tasks {
             }
             return Ok(Some(record));
         }
-        let _door = self.door(id).lock().await;
+        let _door = self.doors.enter(id).await;
         if let Some(record) = self.live_record(owner, id) {
             return Ok(Some(record));
         }
@@ -150,7 +147,7 @@ impl Tasks {
     /// Fails the task if its turn could not store its end.
     async fn settle(&self, id: &TaskId) -> Result<(), StoreError> {
         let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
-        let _door = self.door(id).lock().await;
+        let _door = self.doors.enter(id).await;
         if let Some(stored) = self.store.load(&owner, id).await? {
             let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, Arc::clone(&self.store));
             record.append(failed(&record)).await?;
@@ -182,12 +179,6 @@ impl Tasks {
                 }
             }
         }
-    }
-
-    fn door(&self, id: &TaskId) -> &tokio::sync::Mutex<()> {
-        let number = usize::try_from(self.hasher.hash_one(id) % DOORS as u64).unwrap_or_default();
-        #[expect(clippy::indexing_slicing, reason = "there are as many doors as numbers")]
-        &self.doors[number]
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::claim::Claim;
 use crate::fault;
+use crate::places::Place;
 use crate::task_log::LogReader;
 use crate::task_record::TaskRecord;
 use crate::tasks::Tasks;
@@ -42,6 +43,8 @@ pub(crate) struct Turn {
     pub(crate) owner: Owner,
     /// The message's claim, until it is settled that the message is taken.
     pub(crate) claim: Option<Claim>,
+    /// Kept until the turn is over.
+    pub(crate) _place: Place,
     pub(crate) chain: Chain,
     pub(crate) context: TurnContext,
     /// The task that the message continues.
@@ -169,7 +172,9 @@ impl Turn {
         let responded = self.chain.respond(&mut event).await;
         let answer = match (responded, event) {
             (Ok(()), StreamResponse::Message(message)) => {
-                self.settle_claim();
+                if let Some(claim) = self.claim.take() {
+                    claim.answer(&message).await;
+                }
                 Ok(Opening::Message(Box::new(message)))
             }
             (Ok(()), _) => return Ok(()),

@@ -1,17 +1,18 @@
 //! Tasks in memory, bounded by count and bytes.
 //!
-//! A task that is not finished is never dropped; of the finished ones the oldest goes first.
+//! A task that is not finished is never dropped; of the finished ones the oldest goes first, of the owner that has most.
 
 mod messages;
+mod shares;
 mod table;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 use crate::key;
-use crate::page::cut;
+use crate::page::{cut, fitting};
 use crate::record::{Kind, Snapshot, encode, fail, is_abandoned_by_crash};
 use crate::{
     ConfigPage, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage,
@@ -24,14 +25,15 @@ use table::{Entry, Table};
 pub struct MemoryBounds {
     /// Tasks. Of messages that were seen, four times as many are remembered.
     pub max_tasks: usize,
-    /// Bytes of all tasks, events and configs as JSON.
+    /// Bytes of all tasks, events and configs as JSON, and of answers to messages, which get a quarter of it at most.
     pub max_bytes: usize,
 }
 
 /// Tasks in memory: gone with the process.
 ///
-/// A full store makes room by dropping finished tasks, oldest first. When none are left it refuses new tasks and
-/// further events, except for an event that finishes its task.
+/// A full store makes room by dropping finished tasks of the owner that has most, oldest first. When none are left, or
+/// only those of owners that have less than the one that wants room, it refuses new tasks and further events, except for
+/// an event that finishes its task.
 #[derive(Debug)]
 pub struct MemoryTaskStore {
     table: Mutex<Table>,
@@ -84,7 +86,8 @@ impl TaskStore for MemoryTaskStore {
         let total = found.len() as u64;
         found.retain(|(cursor, _)| query.after.as_ref().is_none_or(|after| cursor < after));
         found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
-        let next = cut(&mut found, query.limit, |(cursor, _)| cursor.clone());
+        let fitting = fitting(found.iter().map(|(_, entry)| entry.snapshot.json.len()));
+        let next = cut(&mut found, query.limit.min(fitting), |(cursor, _)| cursor.clone());
         let tasks = found.iter().map(|(cursor, entry)| entry.stored(&cursor.id)).collect();
         Ok(TaskPage { tasks, next, total })
     }
@@ -122,7 +125,12 @@ impl TaskStore for MemoryTaskStore {
         key::check("context id", message.context.as_str())?;
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
-        Ok(self.lock().messages.remember(owner, message, task))
+        self.lock().messages.remember(owner, message, task)
+    }
+
+    async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError> {
+        self.lock().answer(owner, message, serde_json::to_string(answer)?);
+        Ok(())
     }
 
     async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError> {
@@ -148,6 +156,7 @@ impl TaskStore for MemoryTaskStore {
         let now = Timestamp::now().as_millis();
         let mut table = self.lock();
         let swept = table.sweep(retention.finished_before(now), retention.count);
+        table.messages.sweep_answers(retention.finished_before(now), retention.count);
         table.forget_unclaimed(retention.remembered_before(now));
         Ok(swept)
     }

@@ -5,7 +5,7 @@ use annex_protocol::{
 };
 use serde_json::Error as JsonError;
 
-use crate::StoreError;
+use crate::{Remembered, StoreError};
 
 /// What is appended to a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,6 +142,14 @@ pub(crate) fn encode(event: &TaskEvent) -> Result<(Kind, String), StoreError> {
         TaskEvent::Stream(event) => (Kind::Stream, serde_json::to_string(event)?),
         TaskEvent::Message(message) => (Kind::Message, serde_json::to_string(message)?),
     })
+}
+
+/// What a message is told that came before: its answer as JSON, or the task.
+pub(crate) fn repeated(task: &TaskId, answer: Option<&str>) -> Result<Remembered, StoreError> {
+    let Some(answer) = answer else { return Ok(Remembered::Same(task.clone())) };
+    let message = serde_json::from_str(answer);
+    let message = message.map_err(|source| StoreError::Unreadable { task: task.clone(), source })?;
+    Ok(Remembered::Answered(message))
 }
 
 /// Whether nobody will take the task on after a crash: it was neither finished nor waiting for its client.

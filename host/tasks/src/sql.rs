@@ -5,7 +5,7 @@ mod recovery;
 mod retention;
 mod statements;
 
-use annex_protocol::{Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 pub use database::Database;
@@ -13,10 +13,10 @@ pub(crate) use database::{Row, Value, bind, embedded};
 
 use crate::key::{self, is_key};
 use crate::page::cut;
-use crate::record::{Kind, Snapshot, encode};
+use crate::record::{Kind, Snapshot, encode, repeated};
 use crate::{
-    ConfigPage, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask,
-    TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
+    ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent,
+    StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
 };
 
 /// Tasks in a SQL database.
@@ -108,6 +108,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             Value::Int(after.map_or(i64::MAX, |cursor| cursor.status_at)),
             Value::Text(after.map_or("", |cursor| cursor.id.as_str())),
             limit_value(query.limit.saturating_add(1)),
+            limit_value(MAX_PAGE_BYTES),
         ];
         let [page, count] = match context {
             Some(_) => [statements::PAGE_OF_CONTEXT, statements::COUNT_OF_CONTEXT],
@@ -117,8 +118,11 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let total = self.database.read(count, counted.unwrap_or_default()).await?;
         let total = total.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
         let rows = self.database.read(page, &values).await?;
+        let there = rows.first().map(|row| row.int(4)).transpose()?.unwrap_or_default();
         let mut found = rows.iter().map(listed_task).collect::<Result<Vec<_>, _>>()?;
-        let next = cut(&mut found, query.limit, |(cursor, _)| cursor.clone());
+        found.truncate(query.limit);
+        let last = found.last().filter(|_| from_sql(there) > found.len() as u64);
+        let next = last.map(|(cursor, _)| cursor.clone());
         let tasks = found.into_iter().map(|(_, task)| task).collect();
         Ok(TaskPage { tasks, next, total: from_sql(total) })
     }
@@ -179,38 +183,38 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         key::check("context id", message.context.as_str())?;
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
-        let values = [
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(message.context.as_str()),
-            Value::Text(message.message.as_str()),
-            Value::Bytes(&message.digest),
-            Value::Text(task.as_str()),
-            Value::Int(Timestamp::now().as_millis()),
-        ];
+        let [tenant, principal, context, id, digest] = named(owner, message);
+        let (task, now) = (Value::Text(task.as_str()), Value::Int(Timestamp::now().as_millis()));
+        let values = [tenant, principal, context, id, digest, task, now];
         let mut transaction = self.database.begin().await?;
         let rows = D::query(&mut transaction, statements::REMEMBER, &values).await?;
         D::commit(transaction).await?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-        Ok(match (row.int(0)?, row.bytes(1)? == message.digest) {
-            (1, _) => Remembered::New,
-            (_, true) => Remembered::Same(row.text(2)?.into()),
-            (_, false) => Remembered::Different,
-        })
+        match (row.int(0)?, row.bytes(1)? == message.digest) {
+            (1, _) => Ok(Remembered::New),
+            (_, true) => {
+                let answer = row.text(3)?;
+                repeated(&row.text(2)?.into(), Some(answer.as_str()).filter(|answer| !answer.is_empty()))
+            }
+            (_, false) => Ok(Remembered::Different),
+        }
+    }
+
+    async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError> {
+        if !is_named(owner, message) {
+            return Ok(());
+        }
+        let json = serde_json::to_string(answer)?;
+        let [tenant, principal, context, id, digest] = named(owner, message);
+        self.change(statements::ANSWER, &[tenant, principal, context, id, digest, Value::Text(&json)]).await?;
+        Ok(())
     }
 
     async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError> {
-        if !owner.is_key() || !is_key(message.context.as_str()) || !is_key(message.message.as_str()) {
+        if !is_named(owner, message) {
             return Ok(());
         }
-        let values = [
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(message.context.as_str()),
-            Value::Text(message.message.as_str()),
-            Value::Bytes(&message.digest),
-        ];
-        self.change(statements::FORGET, &values).await?;
+        self.change(statements::FORGET, &named(owner, message)).await?;
         Ok(())
     }
 
@@ -262,7 +266,7 @@ fn stored_task<R: Row>(row: &R) -> Result<StoredTask, sqlx::Error> {
     Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), json: row.text(2)? })
 }
 
-/// From the row of a task with the time of its status behind it.
+/// From the row of a task that goes on with the time of its status.
 fn listed_task<R: Row>(row: &R) -> Result<(TaskCursor, StoredTask), sqlx::Error> {
     let task = stored_task(row)?;
     Ok((TaskCursor { status_at: row.int(3)?, id: task.id.clone() }, task))
@@ -275,6 +279,22 @@ fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {
 fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
     let json = row.text(0)?;
     serde_json::from_str(&json).map_err(|source| StoreError::Unreadable { task: task.clone(), source })
+}
+
+/// Whether a message can have been remembered.
+fn is_named(owner: &Owner, message: &MessageKey) -> bool {
+    owner.is_key() && is_key(message.context.as_str()) && is_key(message.message.as_str())
+}
+
+/// What a message is found by.
+fn named<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'a>; 5] {
+    [
+        Value::Text(&owner.tenant),
+        Value::Text(&owner.principal),
+        Value::Text(message.context.as_str()),
+        Value::Text(message.message.as_str()),
+        Value::Bytes(&message.digest),
+    ]
 }
 
 /// Databases count with a sign; no task has so many events that it matters.

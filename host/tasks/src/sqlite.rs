@@ -29,6 +29,11 @@ pub struct SqliteDatabase {
     readers: SqlitePool,
 }
 
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "tasks", include_str!("../migrations/sqlite/1_tasks.sql")),
+    (2, "answers", include_str!("../migrations/sqlite/2_answers.sql")),
+];
+
 const READERS: u32 = 4;
 /// How long to wait for the lock when another process writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,7 +55,7 @@ impl SqlTaskStore<SqliteDatabase> {
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT);
         let writer = pool(1).connect_with(options.clone()).await?;
-        embedded(&[(1, "tasks", include_str!("../migrations/sqlite/1_tasks.sql"))]).run(&writer).await?;
+        embedded(MIGRATIONS).run(&writer).await?;
         let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
         Ok(Self { database: SqliteDatabase { writer, readers } })
     }

@@ -52,7 +52,7 @@ fn message(rest: &str) -> String {
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn round(server: &ServerProcess, body: &str, requests: usize) -> anyhow::Result<Round> {
     let request = format!(
-        "POST /a2a/jsonrpc HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\na2a-version: 1.0\r\n\
+        "POST /a2a/jsonrpc HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\na2a-version: 1.0\r\n\
          {}content-length: {}\r\n\r\n{body}",
         server.extension_header(),
         body.len(),

@@ -1,13 +1,14 @@
 //! The table of a memory store: what is kept, and what has to go for it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use annex_protocol::{ContextId, TaskId, Timestamp};
 
 use super::MemoryBounds;
 use super::messages::SeenMessages;
+use super::shares::{Measure, Shares, Wanted};
 use crate::record::Snapshot;
-use crate::{MAX_PUSH_CONFIGS, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskQuery};
+use crate::{MAX_PUSH_CONFIGS, MessageKey, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskQuery};
 
 pub(super) struct Entry {
     pub(super) owner: Owner,
@@ -35,7 +36,11 @@ impl Entry {
         self.events.len() as u64
     }
 
-    fn bytes(&self) -> usize {
+    pub(super) fn finished_at(&self) -> Option<i64> {
+        self.snapshot.finished_at
+    }
+
+    pub(super) fn bytes(&self) -> usize {
         self.attached + self.snapshot.json.len()
     }
 
@@ -50,33 +55,30 @@ impl Entry {
 pub(super) struct Table {
     bounds: MemoryBounds,
     pub(super) tasks: HashMap<TaskId, Entry>,
-    /// The finished ones, oldest first.
-    finished: BTreeSet<(i64, TaskId)>,
+    shares: Shares,
     pub(super) messages: SeenMessages,
-    bytes: usize,
 }
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // What clients sent is not for logs.
-        let (tasks, bytes) = (self.tasks.len(), self.bytes);
+        let (tasks, bytes) = (self.tasks.len(), self.shares.bytes());
         formatter.debug_struct("Table").field("tasks", &tasks).field("bytes", &bytes).finish_non_exhaustive()
     }
 }
 
 impl Table {
     pub(super) fn new(bounds: MemoryBounds) -> Self {
-        let messages = SeenMessages::new(bounds.max_tasks.saturating_mul(4));
-        Self { bounds, tasks: HashMap::new(), finished: BTreeSet::new(), messages, bytes: 0 }
+        let messages = SeenMessages::new(bounds.max_tasks.saturating_mul(4), bounds.max_bytes / 4);
+        Self { bounds, tasks: HashMap::new(), shares: Shares::default(), messages }
     }
 
     pub(super) fn insert(&mut self, id: TaskId, entry: Entry) -> Result<(), StoreError> {
         if self.tasks.contains_key(&id) {
             return Err(StoreError::AlreadyExists { task: id });
         }
-        self.make_room(1, entry.bytes(), &id)?;
-        self.bytes += entry.bytes();
-        self.finished.extend(entry.snapshot.finished_at.map(|at| (at, id.clone())));
+        self.make_room(Wanted { owner: &entry.owner, tasks: 1, bytes: entry.bytes(), kept: None })?;
+        self.shares.add(&id, &entry);
         self.tasks.insert(id, entry);
         Ok(())
     }
@@ -88,22 +90,19 @@ impl Table {
             return Err(StoreError::Stale { expected, found });
         }
         let grown = (event.json.len() + snapshot.json.len()).saturating_sub(entry.snapshot.json.len());
-        match self.make_room(0, grown, id) {
+        let owner = entry.owner.clone();
+        match self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) }) {
             // A task must be able to end, and then it can go.
             Err(StoreError::Full) if snapshot.finished_at.is_some() => {}
             other => other?,
         }
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
-        self.bytes -= entry.bytes();
-        if let Some(at) = entry.snapshot.finished_at {
-            self.finished.remove(&(at, id.clone()));
-        }
-        self.finished.extend(snapshot.finished_at.map(|at| (at, id.clone())));
+        self.shares.remove(id, entry);
         let seq = event.seq;
         entry.attached += event.json.len();
         entry.events.push(event);
         entry.snapshot = snapshot;
-        self.bytes += entry.bytes();
+        self.shares.add(id, entry);
         Ok(seq)
     }
 
@@ -113,20 +112,21 @@ impl Table {
         if replaced == 0 && entry.configs.len() >= MAX_PUSH_CONFIGS {
             return Err(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS });
         }
-        self.make_room(0, json.len().saturating_sub(replaced), id)?;
+        let (owner, grown) = (entry.owner.clone(), json.len().saturating_sub(replaced));
+        self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) })?;
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
-        let added = json.len();
+        self.shares.remove(id, entry);
+        entry.attached = entry.attached + json.len() - replaced;
         entry.configs.insert(config.to_owned(), json);
-        entry.attached = entry.attached + added - replaced;
-        self.bytes = self.bytes + added - replaced;
+        self.shares.add(id, entry);
         Ok(())
     }
 
     pub(super) fn delete_config(&mut self, id: &TaskId, config: &str) {
         let Some(entry) = self.tasks.get_mut(id) else { return };
-        let freed = entry.configs.remove(config).map_or(0, |json| json.len());
-        entry.attached -= freed;
-        self.bytes -= freed;
+        self.shares.remove(id, entry);
+        entry.attached -= entry.configs.remove(config).map_or(0, |json| json.len());
+        self.shares.add(id, entry);
     }
 
     /// The owner's tasks that match, apart from the cursor of the query, in no order.
@@ -138,13 +138,22 @@ impl Table {
     /// Deletes tasks that finished before a time or are more than `count`, oldest first.
     pub(super) fn sweep(&mut self, before: i64, count: u64) -> u64 {
         let mut swept = 0;
-        while let Some((at, id)) = self.finished.first().cloned()
-            && (at < before || self.finished.len() as u64 > count)
+        while let (finished, Some((at, id))) = self.shares.finished()
+            && (*at < before || finished as u64 > count)
         {
+            let id = id.clone();
             self.remove(&id);
             swept += 1;
         }
         swept
+    }
+
+    /// Keeps the answer to a message, if there is room for it.
+    pub(super) fn answer(&mut self, owner: &Owner, message: &MessageKey, answer: String) {
+        let wanted = Wanted { owner, tasks: 0, bytes: answer.len(), kept: None };
+        if self.messages.make_room(answer.len()) && self.make_room(wanted).is_ok() {
+            self.messages.answer(owner, message, answer);
+        }
     }
 
     pub(super) fn forget_unclaimed(&mut self, before: i64) {
@@ -152,28 +161,31 @@ impl Table {
         self.messages.forget_before(before, |task| !tasks.contains_key(task));
     }
 
-    /// Drops finished tasks other than `kept` until there is room for so much more.
-    fn make_room(&mut self, tasks: usize, bytes: usize, kept: &TaskId) -> Result<(), StoreError> {
-        if bytes > self.bounds.max_bytes {
+    /// Drops finished tasks until there is room for what is wanted.
+    fn make_room(&mut self, wanted: Wanted<'_>) -> Result<(), StoreError> {
+        if wanted.bytes > self.bounds.max_bytes {
             // Nothing that goes would help.
             return Err(StoreError::Full);
         }
-        while self.tasks.len() + tasks > self.bounds.max_tasks
-            || self.bytes.saturating_add(bytes) > self.bounds.max_bytes
-        {
-            let oldest = self.finished.iter().find(|(_, id)| id != kept);
-            let Some((_, oldest)) = oldest.cloned() else { return Err(StoreError::Full) };
-            self.remove(&oldest);
+        while let Some(measure) = self.excess(wanted) {
+            let victim = self.shares.victim(measure, wanted).ok_or(StoreError::Full)?;
+            self.remove(&victim);
         }
         Ok(())
     }
 
+    /// What there would be too much of.
+    fn excess(&self, wanted: Wanted<'_>) -> Option<Measure> {
+        if self.tasks.len() + wanted.tasks > self.bounds.max_tasks {
+            return Some(Measure::Tasks);
+        }
+        let bytes = self.shares.bytes().saturating_add(self.messages.answer_bytes()).saturating_add(wanted.bytes);
+        (bytes > self.bounds.max_bytes).then_some(Measure::Bytes)
+    }
+
     fn remove(&mut self, id: &TaskId) {
         let Some(entry) = self.tasks.remove(id) else { return };
-        self.bytes -= entry.bytes();
-        if let Some(at) = entry.snapshot.finished_at {
-            self.finished.remove(&(at, id.clone()));
-        }
+        self.shares.remove(id, &entry);
         self.messages.forget_task(id);
     }
 }

@@ -1,7 +1,7 @@
 //! Pages of tasks.
 
-use annex_protocol::TaskState;
-use annex_tasks::{TaskPage, TaskQuery};
+use annex_protocol::{Message, TaskState};
+use annex_tasks::{MAX_PAGE_BYTES, TaskPage, TaskQuery};
 
 use crate::fixture::{Store, at, change, owner, task, working};
 
@@ -12,6 +12,7 @@ on_every_store! {
     an_owner_sees_only_what_is_theirs,
     a_page_says_whether_another_follows,
     a_change_shows_in_the_list,
+    a_page_ends_where_its_bytes_are_too_many,
 }
 
 fn all() -> TaskQuery {
@@ -129,4 +130,26 @@ async fn a_change_shows_in_the_list(store: Store) {
     let page = store.list(&owner("ada"), &all()).await.unwrap();
     assert_eq!(ids(&page), ["t-1", "t-2"]);
     assert_eq!((page.tasks[0].seq, page.tasks[0].decode().unwrap()), (2, changed));
+}
+
+async fn a_page_ends_where_its_bytes_are_too_many(store: Store) {
+    let third = MAX_PAGE_BYTES / 3;
+    let sizes = [("t-0", 10), ("t-1", third), ("t-2", third), ("t-3", third), ("t-4", MAX_PAGE_BYTES)];
+    for (number, (id, bytes)) in (0..).zip(sizes) {
+        let mut large = task(id, TaskState::Completed, at(number));
+        large.history = vec![Message::user_text(&"x".repeat(bytes))];
+        store.create(&owner("ada"), &large).await.unwrap();
+    }
+    for context in [None, Some("c-1".into())] {
+        let mut query = TaskQuery { context, ..all() };
+        let mut pages: Vec<Vec<String>> = Vec::new();
+        loop {
+            let page = store.list(&owner("ada"), &query).await.unwrap();
+            assert_eq!(page.total, 5);
+            pages.push(ids(&page).into_iter().map(ToOwned::to_owned).collect());
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
+        }
+        assert_eq!(pages, [vec!["t-4"], vec!["t-3", "t-2"], vec!["t-1", "t-0"]]);
+    }
 }
