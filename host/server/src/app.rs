@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
+use annex_egress::{Screen, ScreenConfig};
 use annex_protocol::{AgentCard, v0_3};
-use annex_push::{Notifier, NotifierConfig, Screen, ScreenConfig};
+use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
 use annex_tasks::TaskStore;

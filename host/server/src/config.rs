@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use annex_agent::{GenerativeConfig, ScriptConfig};
 use annex_auth::AuthConfig;
-use annex_push::Allowed;
+use annex_egress::Allowed;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
