@@ -1,7 +1,7 @@
 //! The one place where the parts are joined.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::claim::Claims;
 use crate::config::{AgentConfig, AgentKind, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
+use crate::keyvalue_store::{self, KeyValueStoreError};
 use crate::push::PushNotifications;
 use crate::signing::{self, SigningError};
 use crate::task_store::{self, TaskStoreError};
@@ -102,6 +103,9 @@ pub enum AppError {
     /// Tasks cannot be kept.
     #[error("tasks cannot be kept")]
     Tasks(#[from] TaskStoreError),
+    /// Keys of extensions cannot be kept.
+    #[error("keys of extensions cannot be kept")]
+    KeyValue(#[from] KeyValueStoreError),
     /// The card cannot be encoded.
     #[error("the agent card cannot be encoded")]
     Card(#[source] serde_json::Error),
@@ -248,21 +252,22 @@ async fn install(config: &Config, locations: &Locations) -> Result<Installed, Ap
     let runtime = Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
         cache: cache.or_else(|| locations.cache.clone()),
+        keyvalue: keyvalue_store::open(config, &locations.config).await?,
         ..RuntimeConfig::default()
     })?;
     let mut extensions = Vec::with_capacity(config.extensions.len());
     for extension in &config.extensions {
-        extensions.push(load(&runtime, extension, &locations.component(&extension.component)).await?);
+        extensions.push(load(&runtime, extension, locations).await?);
     }
     Installed::new(extensions).map_err(AppError::Set)
 }
 
-async fn load(runtime: &Runtime, config: &ExtensionConfig, path: &Path) -> Result<Extension, AppError> {
-    let component = || config.component.clone();
-    let read = |source| AppError::Component { component: component(), path: path.to_owned(), source };
-    let bytes = fs::read(path).map_err(read)?;
-    let installation =
-        config.installation().map_err(|(key, reason)| AppError::Extension { component: component(), key, reason })?;
+async fn load(runtime: &Runtime, config: &ExtensionConfig, locations: &Locations) -> Result<Extension, AppError> {
+    let (component, path) = (|| config.component.clone(), locations.component(&config.component));
+    let bytes = fs::read(&path).map_err(|source| AppError::Component { component: component(), path, source })?;
+    let installation = config
+        .installation(&locations.config)
+        .map_err(|(key, reason)| AppError::Extension { component: component(), key, reason })?;
     let loaded = runtime.load(bytes, installation).await;
     loaded.map_err(|source| AppError::Load { component: component(), source })
 }

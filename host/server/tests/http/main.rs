@@ -11,6 +11,7 @@ mod config;
 mod connections;
 mod durable;
 mod faults;
+mod grants;
 mod lifecycle;
 mod push;
 mod rest;
