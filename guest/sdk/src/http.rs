@@ -4,9 +4,7 @@
 //! The host sends what the grant covers, and follows no redirect: an answer with status 3xx is an answer.
 
 use wasip2::http::outgoing_handler;
-use wasip2::http::types::{
-    ErrorCode, Fields, IncomingBody, IncomingResponse, OutgoingBody, OutgoingRequest, Scheme,
-};
+use wasip2::http::types::{ErrorCode, Fields, IncomingBody, IncomingResponse, OutgoingBody, OutgoingRequest, Scheme};
 use wasip2::io::streams::StreamError;
 
 pub use wasip2::http::types::Method;
@@ -148,7 +146,8 @@ fn read(response: &IncomingResponse) -> Result<Response, Error> {
             Err(StreamError::Closed) => break,
             Err(StreamError::LastOperationFailed(error)) => {
                 let code = wasip2::http::types::http_error_code(&error);
-                return Err(code.map_or_else(incomplete, Error::Failed));
+                let unnamed = || ErrorCode::InternalError(Some(error.to_debug_string()));
+                return Err(Error::Failed(code.unwrap_or_else(unnamed)));
             }
         }
     }

@@ -4,8 +4,7 @@
 mod command;
 
 use annex_sdk::{
-    Descriptor, Event, EventKinds, Extension, Json, MetadataEntry, Patch, Rejection, Request, Response,
-    State, json,
+    Descriptor, Event, EventKinds, Extension, Json, MetadataEntry, Patch, Rejection, Request, Response, State, json,
 };
 use serde::Deserialize;
 
@@ -51,7 +50,8 @@ impl State for TestCapabilities {
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
         let Some(sent) = metadata.iter().find(|entry| entry.key == COMMAND_KEY) else { return Ok(None) };
-        let results: Vec<Json> = Command::read(&sent.value).into_iter().map(|command| json::string(&command.run())).collect();
+        let results: Vec<Json> =
+            Command::read(&sent.value).into_iter().map(|command| json::string(&command.run())).collect();
         Ok(Some(format!(r#"{{"results":[{}]}}"#, results.join(","))))
     }
 }

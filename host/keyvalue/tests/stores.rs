@@ -2,8 +2,8 @@
 
 #![cfg(test)]
 
-use annex_runtime::{KEYS_PER_PAGE, KeyValueError, KeyValueStore, MemoryKeyValueStore, Quota, Space};
 use annex_keyvalue::{OpenError, SqliteKeyValueStore};
+use annex_runtime::{KEYS_PER_PAGE, KeyValueError, KeyValueStore, MemoryKeyValueStore, Quota, Space};
 
 fn space(tenant: &str, extension: &str) -> Space {
     Space { tenant: tenant.to_owned(), extension: extension.into() }

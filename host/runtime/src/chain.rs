@@ -82,7 +82,8 @@ impl Chain {
                 Self::check_optional(extension)?;
                 continue;
             }
-            let mut member = Member { extension: Arc::clone(extension), instance: Slot::Idle, readers: readers.clone() };
+            let mut member =
+                Member { extension: Arc::clone(extension), instance: Slot::Idle, readers: readers.clone() };
             if !member.activate(&seen).await? {
                 continue;
             }
@@ -215,9 +216,7 @@ impl Member {
             .map_err(|error| self.broke(Hook::State, &format!("the delta is not a JSON object: {error}")))?;
         let forbidden = delta.keys().find(|key| !self.extension.profile.grants.may_write_key(key));
         match forbidden {
-            Some(key) => {
-                Err(self.broke(Hook::State, &format!("the delta writes `{key}` without a grant for it")))
-            }
+            Some(key) => Err(self.broke(Hook::State, &format!("the delta writes `{key}` without a grant for it"))),
             None => Ok(delta),
         }
     }

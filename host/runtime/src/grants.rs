@@ -53,8 +53,7 @@ impl Grants {
     /// Whether the extension may see the session-scope key.
     #[must_use]
     pub fn may_read(&self, key: &str) -> bool {
-        StateScope::of(key) == StateScope::Session
-            && self.session_state.as_ref().is_some_and(|grant| grant.shows(key))
+        StateScope::of(key) == StateScope::Session && self.session_state.as_ref().is_some_and(|grant| grant.shows(key))
     }
 
     pub(crate) fn allow(&self, grant: GrantNeeded) -> bool {
@@ -140,9 +139,8 @@ impl fmt::Display for GrantNeeded {
         match self {
             Self::Clock => formatter.write_str("clock = true"),
             Self::Random => formatter.write_str("random = true"),
-            Self::Http => {
-                formatter.write_str(r#"http = { allow = [{ methods = ["GET"], host = "api.example.com", path = "/" }] }"#)
-            }
+            Self::Http => formatter
+                .write_str(r#"http = { allow = [{ methods = ["GET"], host = "api.example.com", path = "/" }] }"#),
             Self::KeyValue => formatter.write_str("keyvalue = {}"),
             Self::SessionState => formatter.write_str("session-state = { read = true }"),
             Self::Scope(scope) => {

@@ -80,9 +80,7 @@ pub(crate) fn offer(interface: &str) -> Option<&'static Offer> {
 /// Links what the component imports and the grants allow.
 pub(crate) fn linker(engine: &Engine, inspection: &Inspection, grants: &Grants) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
-    let imported = |offer: &&Offer| {
-        inspection.imports.iter().any(|import| split_version(&import.name).0 == offer.name)
-    };
+    let imported = |offer: &&Offer| inspection.imports.iter().any(|import| split_version(&import.name).0 == offer.name);
     for offer in offers().filter(imported) {
         if offer.needs.is_none_or(|grant| grants.allow(grant)) {
             (offer.link)(&mut linker)?;

@@ -265,9 +265,11 @@ async fn install(config: &Config, locations: &Locations) -> Result<Installed, Ap
 async fn load(runtime: &Runtime, config: &ExtensionConfig, locations: &Locations) -> Result<Extension, AppError> {
     let (component, path) = (|| config.component.clone(), locations.component(&config.component));
     let bytes = fs::read(&path).map_err(|source| AppError::Component { component: component(), path, source })?;
-    let installation = config
-        .installation(&locations.config)
-        .map_err(|(key, reason)| AppError::Extension { component: component(), key, reason })?;
+    let installation = config.installation(&locations.config).map_err(|(key, reason)| AppError::Extension {
+        component: component(),
+        key,
+        reason,
+    })?;
     let loaded = runtime.load(bytes, installation).await;
     loaded.map_err(|source| AppError::Load { component: component(), source })
 }

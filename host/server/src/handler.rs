@@ -7,8 +7,8 @@ use annex_agent::{AgentExecutor, TurnContext};
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, ContextId, ExtensionUri, GetExtendedAgentCardRequest, GetTaskRequest,
-    ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse,
-    SubscribeToTaskRequest, Task, TaskId,
+    ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
+    TaskId,
 };
 use annex_runtime::{Chain, Installed, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};

@@ -113,9 +113,9 @@ impl HostPattern {
         match (self, host) {
             (Self::Exactly(Host::Domain(name)), Host::Domain(host)) => without_final_dot(host) == name,
             (Self::Exactly(address), host) => address == host,
-            (Self::Below(name), Host::Domain(host)) => {
-                without_final_dot(host).strip_suffix(name.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
-            }
+            (Self::Below(name), Host::Domain(host)) => without_final_dot(host)
+                .strip_suffix(name.as_str())
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
             (Self::Below(_), Host::Ipv4(_) | Host::Ipv6(_)) => false,
         }
     }
@@ -189,7 +189,11 @@ mod tests {
     fn a_host_is_covered_by_its_own_name_alone() {
         let rule = rule("api.example.com", "/");
         check(&rule, true, &["https://api.example.com/", "https://API.example.com./x", "https://api.example.com:443/"]);
-        check(&rule, false, &["https://example.com/", "https://evil.api.example.com/", "https://api.example.com.evil/"]);
+        check(
+            &rule,
+            false,
+            &["https://example.com/", "https://evil.api.example.com/", "https://api.example.com.evil/"],
+        );
         check(&rule, false, &["http://api.example.com/", "https://api.example.com:8443/", "https://127.0.0.1/"]);
         check(&rule, false, &["https://api.example.com@evil.example/", "https://evil.example#api.example.com"]);
     }

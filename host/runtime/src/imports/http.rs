@@ -61,19 +61,24 @@ impl Sender {
             tracing::debug!(%extension, method = %head.method, origin = origin(&url), "no rule allows the request");
             return Err(Error::HttpRequestDenied);
         }
-        let body = timeout(self.grant.timeout, read(body, max_body)).await.map_err(|_| Error::HttpResponseTimeout)??;
+        let body =
+            timeout(self.grant.timeout, read(body, max_body)).await.map_err(|_| Error::HttpResponseTimeout)??;
         let request = self.client.request(head.method, url).headers(own_fields(head.headers)).body(body);
         let answer = timeout(first_byte, request.send()).await.map_err(|_| Error::HttpResponseTimeout)?;
-        self.bounded(answer.map_err(|error| failure(&error))?.into())
+        self.bounded(answer.map_err(|error| failure(&error))?)
     }
 
-    fn bounded(&self, response: Response<reqwest::Body>) -> Result<Response<WasiBody>, Error> {
-        let (head, body) = response.into_parts();
+    /// What says beforehand that it is too large is refused at once; of the rest no more than the limit is read.
+    fn bounded(&self, response: reqwest::Response) -> Result<Response<WasiBody>, Error> {
+        let limit = self.grant.max_response_bytes;
+        if response.content_length().is_some_and(|length| usize::try_from(length).unwrap_or(usize::MAX) > limit) {
+            return Err(Error::HttpResponseBodySize(u64::try_from(limit).ok()));
+        }
+        let (head, body) = Response::<reqwest::Body>::from(response).into_parts();
         let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         if fields > FIELD_BYTES {
             return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(fields).ok()));
         }
-        let limit = self.grant.max_response_bytes;
         let body = Limited::new(body, limit).map_err(move |error| match error.downcast_ref::<reqwest::Error>() {
             _ if error.is::<LengthLimitError>() => Error::HttpResponseBodySize(u64::try_from(limit).ok()),
             Some(error) if error.is_timeout() => Error::HttpResponseTimeout,

@@ -38,15 +38,11 @@ pub(super) const OFFERS: &[Offer] = &[
     free("wasi:cli/stdin", |linker| cli::stdin::add_to_linker::<_, WasiCli>(linker, HostState::cli)),
     free("wasi:cli/stdout", |linker| cli::stdout::add_to_linker::<_, WasiCli>(linker, HostState::cli)),
     free("wasi:cli/stderr", |linker| cli::stderr::add_to_linker::<_, WasiCli>(linker, HostState::cli)),
-    free("wasi:cli/terminal-input", |linker| {
-        cli::terminal_input::add_to_linker::<_, WasiCli>(linker, HostState::cli)
-    }),
+    free("wasi:cli/terminal-input", |linker| cli::terminal_input::add_to_linker::<_, WasiCli>(linker, HostState::cli)),
     free("wasi:cli/terminal-output", |linker| {
         cli::terminal_output::add_to_linker::<_, WasiCli>(linker, HostState::cli)
     }),
-    free("wasi:cli/terminal-stdin", |linker| {
-        cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, HostState::cli)
-    }),
+    free("wasi:cli/terminal-stdin", |linker| cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, HostState::cli)),
     free("wasi:cli/terminal-stdout", |linker| {
         cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker, HostState::cli)
     }),

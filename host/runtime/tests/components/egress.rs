@@ -207,7 +207,9 @@ async fn a_response_beyond_the_cap_is_an_error_however_it_comes() {
         let peer = Peer::answering(&answer).await;
         let extension = extension_of(&peer).await;
         let result = get(&extension, &format!("http://api.example:{}/v1/", peer.port)).await;
-        assert_eq!(result, failed("HttpResponseBodySize(Some(1000))"));
+        // wasmtime hands the code of a broken stream on as text.
+        let is_told = result.contains("HttpResponseBodySize(Some(1000))") || result.contains("body size exceeds limit");
+        assert!(result.starts_with("error: ") && is_told, "{result}");
     }
     let peer = Peer::answering(&format!("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{}", &long[1..])).await;
     let result = get(&extension_of(&peer).await, &format!("http://api.example:{}/v1/", peer.port)).await;

@@ -1,10 +1,10 @@
 //! What the tests share: runtimes, installed extensions, turns.
 
 use std::cell::RefCell;
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Once};
-use std::fs;
 
 use annex_protocol::{Artifact, ExtensionUri, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent};
 use annex_runtime::{

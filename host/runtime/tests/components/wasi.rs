@@ -66,7 +66,7 @@ async fn a_flood_on_standard_output_is_cut_to_what_the_log_takes() {
     .await;
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("xxx")).collect();
     assert_eq!(lines.len(), 5, "{log}");
-    assert!(lines.iter().all(|line| line.matches('x').count() <= 21), "{log}");
+    assert!(!log.contains(&"x".repeat(21)), "{log}");
     assert!(log.contains("further log lines of this turn are dropped"), "{log}");
 }
 

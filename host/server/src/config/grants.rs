@@ -248,7 +248,8 @@ impl SecretConfig {
             })?,
             Self::File(path) => {
                 let path = folder.join(path);
-                let read = |error| wrong(format!("cannot read {}: {error}; name a file with the value", path.display()));
+                let read =
+                    |error| wrong(format!("cannot read {}: {error}; name a file with the value", path.display()));
                 let text = fs::read_to_string(&path).map_err(read)?;
                 let line = text.strip_suffix('\n').unwrap_or(&text);
                 line.strip_suffix('\r').unwrap_or(line).to_owned()

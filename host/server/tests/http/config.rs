@@ -69,7 +69,10 @@ async fn grants_that_cannot_be_given_are_refused_with_the_key() {
         ("http = { allow = [{ host = \"a.example\", scheme = \"ftp\" }] }", &["`https` or `http`"]),
         ("http = { allow = [{ host = \"a.example\" }], allow_private = [\"*\"] }", &["\"*\" is neither"]),
         ("keyvalue = { max_keys = 0 }", &["grants.keyvalue", "at least 1"]),
-        ("secrets = { KEY = { env = \"ANNEX_TEST_NO_SUCH_VARIABLE\" } }", &["KEY", "ANNEX_TEST_NO_SUCH_VARIABLE", "set it"]),
+        (
+            "secrets = { KEY = { env = \"ANNEX_TEST_NO_SUCH_VARIABLE\" } }",
+            &["KEY", "ANNEX_TEST_NO_SUCH_VARIABLE", "set it"],
+        ),
         ("secrets = { KEY = { file = \"/nowhere/key\" } }", &["KEY", "/nowhere/key", "name a file"]),
         ("secrets = { KEY = { file = \"/dev/null\" } }", &["KEY", "is empty"]),
     ];
