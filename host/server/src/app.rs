@@ -1,14 +1,15 @@
 //! The one place where the parts are joined.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
+use annex_egress::{Screen, ScreenConfig};
 use annex_protocol::{AgentCard, v0_3};
-use annex_push::{Notifier, NotifierConfig, Screen, ScreenConfig};
+use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
 use annex_tasks::TaskStore;
@@ -20,6 +21,7 @@ use crate::claim::Claims;
 use crate::config::{AgentConfig, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
+use crate::keyvalue_store::{self, KeyValueStoreError};
 use crate::places::Places;
 use crate::push::PushNotifications;
 use crate::signing::{self, SigningError};
@@ -102,6 +104,9 @@ pub enum AppError {
     /// Tasks cannot be kept.
     #[error("tasks cannot be kept")]
     Tasks(#[from] TaskStoreError),
+    /// Keys of extensions cannot be kept.
+    #[error("keys of extensions cannot be kept")]
+    KeyValue(#[from] KeyValueStoreError),
     /// The card cannot be encoded.
     #[error("the agent card cannot be encoded")]
     Card(#[source] serde_json::Error),
@@ -257,21 +262,24 @@ async fn install(config: &Config, locations: &Locations) -> Result<Installed, Ap
     let runtime = Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
         cache: cache.or_else(|| locations.cache.clone()),
+        keyvalue: keyvalue_store::open(config, &locations.config).await?,
         ..RuntimeConfig::default()
     })?;
     let mut extensions = Vec::with_capacity(config.extensions.len());
     for extension in &config.extensions {
-        extensions.push(load(&runtime, extension, &locations.component(&extension.component)).await?);
+        extensions.push(load(&runtime, extension, locations).await?);
     }
     Installed::new(extensions).map_err(AppError::Set)
 }
 
-async fn load(runtime: &Runtime, config: &ExtensionConfig, path: &Path) -> Result<Extension, AppError> {
-    let component = || config.component.clone();
-    let read = |source| AppError::Component { component: component(), path: path.to_owned(), source };
-    let bytes = fs::read(path).map_err(read)?;
-    let installation =
-        config.installation().map_err(|(key, reason)| AppError::Extension { component: component(), key, reason })?;
+async fn load(runtime: &Runtime, config: &ExtensionConfig, locations: &Locations) -> Result<Extension, AppError> {
+    let (component, path) = (|| config.component.clone(), locations.component(&config.component));
+    let bytes = fs::read(&path).map_err(|source| AppError::Component { component: component(), path, source })?;
+    let installation = config.installation(&locations.config).map_err(|(key, reason)| AppError::Extension {
+        component: component(),
+        key,
+        reason,
+    })?;
     let loaded = runtime.load(bytes, installation).await;
     loaded.map_err(|source| AppError::Load { component: component(), source })
 }

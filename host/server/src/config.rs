@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use annex_auth::AuthConfig;
-use annex_push::Allowed;
+use annex_egress::Allowed;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -16,9 +16,14 @@ use crate::listener::ConnectionLimits;
 
 mod agent;
 mod extension;
+mod grants;
 
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
-pub use extension::{ExtensionConfig, GrantsConfig, LimitsConfig, SessionStateGrantConfig, StateScopeConfig};
+pub use extension::{ExtensionConfig, LimitsConfig};
+pub use grants::{
+    GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, SecretConfig,
+    SessionStateGrantConfig, StateScopeConfig,
+};
 
 /// Everything that `annex serve` reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,6 +46,9 @@ pub struct Config {
     /// Where tasks are kept, and how many.
     #[serde(default)]
     pub tasks: TasksConfig,
+    /// Where extensions keep keys.
+    #[serde(default)]
+    pub keyvalue: KeyValueConfig,
     /// The component runtime.
     #[serde(default)]
     pub runtime: RuntimeSection,
@@ -306,6 +314,15 @@ impl TasksConfig {
             reason: "has data_dir and postgres_env, and tasks are kept in one place; leave one out".to_owned(),
         })
     }
+}
+
+/// `[keyvalue]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KeyValueConfig {
+    /// Folder of the SQLite file that keeps the keys of extensions; it is made if needed. Default: `tasks.data_dir`, and
+    /// without it they are kept in memory.
+    pub data_dir: Option<PathBuf>,
 }
 
 /// `[runtime]`

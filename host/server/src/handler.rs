@@ -7,10 +7,10 @@ use annex_agent::{AgentExecutor, TurnContext};
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, ContextId, ExtensionUri, GetExtendedAgentCardRequest, GetTaskRequest,
-    JsonObject, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse,
-    SubscribeToTaskRequest, Task, TaskId,
+    ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
+    TaskId,
 };
-use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
+use annex_runtime::{Chain, Installed, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use axum::http::HeaderMap;
@@ -28,6 +28,7 @@ use crate::input_modes::InputModes;
 use crate::list;
 use crate::places::{Place, Places};
 use crate::push::PushNotifications;
+use crate::readers::{TurnState, TurnTask};
 use crate::request_check::{self, check_tenant};
 use crate::task_log::LoggedEvent;
 use crate::task_record::TaskRecord;
@@ -96,6 +97,8 @@ struct Target {
     owner: Owner,
     /// Held until it is settled that the message is taken.
     claim: Option<Claim>,
+    /// What the extensions see of the task.
+    turn_task: TurnTask,
 }
 
 impl RequestHandler {
@@ -242,7 +245,8 @@ impl RequestHandler {
         let Some(task_id) = &message.task_id else {
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
             let (task_id, owner) = (TaskId::generate(), owner.clone());
-            return Ok(Target { context_id, task_id, record: None, owner, claim: None });
+            let turn_task = TurnTask::default();
+            return Ok(Target { context_id, task_id, record: None, owner, claim: None, turn_task });
         };
         let record = self.tasks.open(owner, task_id).await?;
         let context_id = record.context_id().clone();
@@ -251,7 +255,9 @@ impl RequestHandler {
             return Err(A2aError::invalid_field("message.contextId", description));
         }
         let (task_id, owner) = (task_id.clone(), owner.clone());
-        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None })
+        let turn_task = TurnTask::default();
+        turn_task.begin(&record);
+        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None, turn_task })
     }
 
     /// Waits for its turn in the context and opens the session. An anonymous user is as many users as contexts, so that
@@ -303,6 +309,7 @@ impl RequestHandler {
             chain,
             context,
             record,
+            turn_task: target.turn_task,
             state: None,
             opened: Some(opened),
             patience: self.max_turn,
@@ -428,23 +435,11 @@ fn hook_request<'a>(
         requested: &call.requested,
         message: &request.message.metadata,
         request: &request.metadata,
-        session: Arc::new(Reader(session.clone())),
+        session: Arc::new(TurnState(session.clone())),
+        task: Arc::new(target.turn_task.clone()),
     }
 }
 
 fn user_event(message: &Message, target: &Target, delta: StateDelta) -> Event {
     Event::new(USER_AUTHOR, target.task_id.as_str(), message.parts.clone(), delta)
-}
-
-/// Shows the turn's session to the runtime.
-struct Reader(TurnSession);
-
-impl SessionReader for Reader {
-    fn get(&self, key: &str) -> Option<String> {
-        self.0.value(key).map(|value| value.get().to_owned())
-    }
-
-    fn snapshot(&self) -> JsonObject {
-        self.0.snapshot()
-    }
 }

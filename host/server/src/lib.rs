@@ -20,10 +20,12 @@ mod handler;
 mod hosts;
 mod input_modes;
 mod jsonrpc;
+mod keyvalue_store;
 mod list;
 mod listener;
 mod places;
 mod push;
+mod readers;
 mod request_check;
 mod rest;
 mod routes;
@@ -40,9 +42,9 @@ mod write_limit;
 
 pub use app::{App, AppError, Locations};
 pub use config::{
-    AgentConfig, CardConfig, Config, ConfigError, ExtensionConfig, GrantsConfig, LimitsConfig, ModelConfig,
-    ProviderConfig, RuntimeSection, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
-    StateScopeConfig, TasksConfig, TemplateConfig,
+    AgentConfig, CardConfig, Config, ConfigError, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
+    HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig, ProviderConfig, RuntimeSection, SecretConfig,
+    ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig,
 };
 pub use front::Phase;
 pub use serve::{ServeError, Server};

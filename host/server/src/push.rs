@@ -11,7 +11,7 @@ use annex_protocol::{
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, SendMessageRequest,
     StreamResponse, TaskId, TaskPushNotificationConfig,
 };
-use annex_push::{Event, Notifier};
+use annex_push::{Event, InvalidConfig, Notifier};
 use annex_tasks::{MAX_PUSH_CONFIGS, StoreError, TaskStore};
 use tokio_util::sync::CancellationToken;
 
@@ -50,7 +50,7 @@ impl PushNotifications {
         if config.tenant.as_ref().is_some_and(|tenant| !tenant.is_empty()) {
             return Err(A2aError::invalid_field(format!("{at}tenant"), "is not known here; leave it out"));
         }
-        let refused = |refused: annex_push::Refused| A2aError::invalid_field(format!("{at}url"), refused.to_string());
+        let refused = |invalid: InvalidConfig| A2aError::invalid_field(format!("{at}url"), invalid.to_string());
         self.notifier.check(config).await.map_err(refused)
     }
 

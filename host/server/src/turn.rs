@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::claim::Claim;
 use crate::fault;
 use crate::places::Place;
+use crate::readers::TurnTask;
 use crate::task_log::LogReader;
 use crate::task_record::TaskRecord;
 use crate::tasks::Tasks;
@@ -49,6 +50,8 @@ pub(crate) struct Turn {
     pub(crate) context: TurnContext,
     /// The task that the message continues.
     pub(crate) record: Option<Arc<TaskRecord>>,
+    /// What the extensions see of the task.
+    pub(crate) turn_task: TurnTask,
     /// The last state that this turn brought the task into; none yet when it continues a paused one.
     pub(crate) state: Option<TaskState>,
     /// Whoever sent the message waits here; taken by the first event.
@@ -232,6 +235,7 @@ impl Turn {
         };
         match self.tasks.create(&self.owner, task, self.context.cancel.clone()).await {
             Ok(record) => {
+                self.turn_task.begin(&record);
                 self.record = Some(Arc::clone(&record));
                 self.settle_claim();
                 Ok(record)

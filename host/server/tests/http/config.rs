@@ -57,6 +57,31 @@ async fn a_missing_grant_is_named_in_the_configs_own_syntax() {
 }
 
 #[tokio::test]
+async fn grants_that_cannot_be_given_are_refused_with_the_key() {
+    let granted = |grant: &str| format!("[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\n{grant}");
+    let cases: [(&str, &[&str]); 12] = [
+        ("http = { allow = [] }", &["grants.http.allow", "leave http out"]),
+        ("http = {}", &["missing field `allow`"]),
+        ("http = { allow = [{ host = \"https://a.example\" }] }", &["line", "\"https://a.example\" is neither"]),
+        ("http = { allow = [{ host = \"a.example\", methods = [\"get\"] }] }", &["\"get\" is no method"]),
+        ("http = { allow = [{ host = \"a.example\", methods = [] }] }", &["grants.http.allow.methods"]),
+        ("http = { allow = [{ host = \"a.example\", path = \"v1\" }] }", &["grants.http.allow.path", "\"v1\""]),
+        ("http = { allow = [{ host = \"a.example\", scheme = \"ftp\" }] }", &["`https` or `http`"]),
+        ("http = { allow = [{ host = \"a.example\" }], allow_private = [\"*\"] }", &["\"*\" is neither"]),
+        ("keyvalue = { max_keys = 0 }", &["grants.keyvalue", "at least 1"]),
+        (
+            "secrets = { KEY = { env = \"ANNEX_TEST_NO_SUCH_VARIABLE\" } }",
+            &["KEY", "ANNEX_TEST_NO_SUCH_VARIABLE", "set it"],
+        ),
+        ("secrets = { KEY = { file = \"/nowhere/key\" } }", &["KEY", "/nowhere/key", "name a file"]),
+        ("secrets = { KEY = { file = \"/dev/null\" } }", &["KEY", "is empty"]),
+    ];
+    for (grant, expected) in cases {
+        check(&granted(grant), expected).await;
+    }
+}
+
+#[tokio::test]
 async fn unusable_components_are_refused_with_the_step_and_the_reason() {
     check("[[extension]]\ncomponent = \"nosuch\"", &["nosuch.wasm", "No such file"]).await;
     let cases = [

@@ -12,6 +12,7 @@ mod connections;
 mod crowd;
 mod durable;
 mod faults;
+mod grants;
 mod interrupted;
 mod lifecycle;
 mod names;
