@@ -152,7 +152,7 @@ impl RequestHandler {
                 (task(snapshot), reader, Vec::new())
             }
         };
-        let value = answer::events(LoggedEvent::new(first), reader, self.closing.clone(), Until::TurnEnds);
+        let value = answer::events(LoggedEvent::new(Arc::new(first)), reader, self.closing.clone(), Until::TurnEnds);
         Ok(Answer { value, active })
     }
 
@@ -288,6 +288,7 @@ impl RequestHandler {
             context,
             record,
             state: None,
+            pending: Vec::new(),
             opened: Some(opened),
             patience: self.max_turn,
             stop: self.stop.clone(),
@@ -369,7 +370,7 @@ impl RequestHandler {
                 reason: format!("task {} is finished; use GetTask to read it", request.id),
             });
         };
-        let first = LoggedEvent::new(StreamResponse::Task(Arc::unwrap_or_clone(snapshot)));
+        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(Arc::unwrap_or_clone(snapshot))));
         Ok(answer::events(first, Some(reader), self.closing.clone(), until))
     }
 }

@@ -5,6 +5,8 @@ mod recovery;
 mod retention;
 mod statements;
 
+use std::sync::Arc;
+
 use annex_protocol::{Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
@@ -13,7 +15,7 @@ pub(crate) use database::{Row, Value, bind, embedded};
 
 use crate::key::{self, is_key};
 use crate::page::cut;
-use crate::record::{Kind, Snapshot, encode};
+use crate::record::{EventContent, Kind, Standing, TaskContent};
 use crate::{
     ConfigPage, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask,
     TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
@@ -27,50 +29,57 @@ pub struct SqlTaskStore<D> {
 
 #[async_trait]
 impl<D: Database> TaskStore for SqlTaskStore<D> {
-    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError> {
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError> {
         owner.check()?;
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
-        let snapshot = Snapshot::of(task)?;
+        let (standing, json, events) = (Standing::of(task), serde_json::to_string(task.as_ref())?, encode(events)?);
         let mut transaction = self.database.begin().await?;
         let row = [
             Value::Text(task.id.as_str()),
             Value::Text(&owner.tenant),
             Value::Text(&owner.principal),
             Value::Text(task.context_id.as_str()),
-            Value::Text(snapshot.state.name()),
-            Value::Int(snapshot.status_at),
-            Value::MaybeInt(snapshot.finished_at),
-            Value::Text(&snapshot.json),
+            Value::Text(standing.state.name()),
+            Value::Int(standing.status_at),
+            Value::MaybeInt(standing.finished_at),
+            Value::Int(to_sql(events.len() as u64)),
+            Value::Text(&json),
         ];
         if D::execute(&mut transaction, statements::INSERT_TASK, &row).await? == 0 {
             return Err(StoreError::AlreadyExists { task: task.id.clone() });
         }
-        let event = (Kind::Stream, snapshot.as_event());
-        insert_event::<D>(&mut transaction, &task.id, 1, &event).await?;
+        insert_events::<D>(&mut transaction, &task.id, 0, &events).await?;
         Ok(D::commit(transaction).await?)
     }
 
-    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError> {
+    async fn append(
+        &self,
+        id: &TaskId,
+        expected: u64,
+        events: &[TaskEvent],
+        task: &Arc<Task>,
+    ) -> Result<u64, StoreError> {
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });
         }
-        let (snapshot, event) = (Snapshot::of(task)?, encode(event)?);
+        let (standing, json, events) = (Standing::of(task), serde_json::to_string(task.as_ref())?, encode(events)?);
+        let seq = expected.saturating_add(events.len() as u64);
         let mut transaction = self.database.begin().await?;
         // The row stays locked until the end, so that a second writer waits here and then finds another number.
         let change = [
             Value::Text(id.as_str()),
             Value::Int(to_sql(expected)),
-            Value::Text(snapshot.state.name()),
-            Value::Int(snapshot.status_at),
-            Value::MaybeInt(snapshot.finished_at),
-            Value::Text(&snapshot.json),
+            Value::Int(to_sql(seq)),
+            Value::Text(standing.state.name()),
+            Value::Int(standing.status_at),
+            Value::MaybeInt(standing.finished_at),
+            Value::Text(&json),
         ];
         if D::execute(&mut transaction, statements::UPDATE_TASK, &change).await? == 0 {
             return Err(not_appended::<D>(&mut transaction, id, expected).await?);
         }
-        let seq = expected + 1;
-        insert_event::<D>(&mut transaction, id, seq, &event).await?;
+        insert_events::<D>(&mut transaction, id, expected, &events).await?;
         D::commit(transaction).await?;
         Ok(seq)
     }
@@ -233,14 +242,23 @@ impl<D: Database> SqlTaskStore<D> {
     }
 }
 
-async fn insert_event<D: Database>(
+/// The kind of each event and its JSON.
+fn encode(events: &[TaskEvent]) -> Result<Vec<(Kind, String)>, StoreError> {
+    events.iter().map(|event| Ok((event.kind(), event.encode()?))).collect()
+}
+
+/// Inserts events after number `last`.
+async fn insert_events<D: Database>(
     transaction: &mut D::Transaction,
     task: &TaskId,
-    seq: u64,
-    (kind, json): &(Kind, String),
+    last: u64,
+    events: &[(Kind, String)],
 ) -> Result<(), StoreError> {
-    let values = [Value::Text(task.as_str()), Value::Int(to_sql(seq)), Value::Text(kind.name()), Value::Text(json)];
-    D::execute(transaction, statements::INSERT_EVENT, &values).await?;
+    for ((kind, json), number) in events.iter().zip(1..) {
+        let seq = Value::Int(to_sql(last.saturating_add(number)));
+        let values = [Value::Text(task.as_str()), seq, Value::Text(kind.name()), Value::Text(json)];
+        D::execute(transaction, statements::INSERT_EVENT, &values).await?;
+    }
     Ok(())
 }
 
@@ -259,7 +277,8 @@ async fn not_appended<D: Database>(
 
 /// From a row that begins with id, number of the last event and JSON.
 fn stored_task<R: Row>(row: &R) -> Result<StoredTask, sqlx::Error> {
-    Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), json: row.text(2)? })
+    let content = TaskContent::Json(row.text(2)?);
+    Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), content })
 }
 
 /// From the row of a task with the time of its status behind it.
@@ -269,7 +288,8 @@ fn listed_task<R: Row>(row: &R) -> Result<(TaskCursor, StoredTask), sqlx::Error>
 }
 
 fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {
-    Ok(StoredEvent { seq: from_sql(row.int(0)?), kind: Kind::of_name(&row.text(1)?), json: row.text(2)? })
+    let content = EventContent::Json(Kind::of_name(&row.text(1)?), row.text(2)?);
+    Ok(StoredEvent { seq: from_sql(row.int(0)?), content })
 }
 
 fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
