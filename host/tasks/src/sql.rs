@@ -4,6 +4,7 @@ mod database;
 mod recovery;
 mod retention;
 mod statements;
+mod write;
 
 use std::sync::Arc;
 
@@ -13,9 +14,10 @@ use async_trait::async_trait;
 pub use database::Database;
 pub(crate) use database::{Row, Value, bind, embedded};
 
+use self::write::{Queue, Write};
 use crate::key::{self, is_key};
 use crate::page::cut;
-use crate::record::{EventContent, Kind, Standing, TaskContent};
+use crate::record::{EventContent, Kind, TaskContent};
 use crate::{
     ConfigPage, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask,
     TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
@@ -24,7 +26,8 @@ use crate::{
 /// Tasks in a SQL database.
 #[derive(Debug)]
 pub struct SqlTaskStore<D> {
-    pub(crate) database: D,
+    pub(crate) database: Arc<D>,
+    queue: Arc<Queue>,
 }
 
 #[async_trait]
@@ -33,24 +36,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         owner.check()?;
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
-        let (standing, json, events) = (Standing::of(task), serde_json::to_string(task.as_ref())?, encode(events)?);
-        let mut transaction = self.database.begin().await?;
-        let row = [
-            Value::Text(task.id.as_str()),
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(task.context_id.as_str()),
-            Value::Text(standing.state.name()),
-            Value::Int(standing.status_at),
-            Value::MaybeInt(standing.finished_at),
-            Value::Int(to_sql(events.len() as u64)),
-            Value::Text(&json),
-        ];
-        if D::execute(&mut transaction, statements::INSERT_TASK, &row).await? == 0 {
-            return Err(StoreError::AlreadyExists { task: task.id.clone() });
-        }
-        insert_events::<D>(&mut transaction, &task.id, 0, &events).await?;
-        Ok(D::commit(transaction).await?)
+        let write = Write::create(owner, events, task)?;
+        write::store(&self.database, &self.queue, write).await.map(drop)
     }
 
     async fn append(
@@ -63,25 +50,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });
         }
-        let (standing, json, events) = (Standing::of(task), serde_json::to_string(task.as_ref())?, encode(events)?);
-        let seq = expected.saturating_add(events.len() as u64);
-        let mut transaction = self.database.begin().await?;
-        // The row stays locked until the end, so that a second writer waits here and then finds another number.
-        let change = [
-            Value::Text(id.as_str()),
-            Value::Int(to_sql(expected)),
-            Value::Int(to_sql(seq)),
-            Value::Text(standing.state.name()),
-            Value::Int(standing.status_at),
-            Value::MaybeInt(standing.finished_at),
-            Value::Text(&json),
-        ];
-        if D::execute(&mut transaction, statements::UPDATE_TASK, &change).await? == 0 {
-            return Err(not_appended::<D>(&mut transaction, id, expected).await?);
-        }
-        insert_events::<D>(&mut transaction, id, expected, &events).await?;
-        D::commit(transaction).await?;
-        Ok(seq)
+        write::store(&self.database, &self.queue, Write::append(expected, events, task)?).await
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
@@ -228,11 +197,15 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
-        retention::sweep(&self.database, retention).await
+        retention::sweep(self.database.as_ref(), retention).await
     }
 }
 
 impl<D: Database> SqlTaskStore<D> {
+    pub(crate) fn on(database: D) -> Self {
+        Self { database: Arc::new(database), queue: Arc::default() }
+    }
+
     /// One statement as a transaction; returns how many rows it changed.
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         let mut transaction = self.database.begin().await?;
@@ -240,39 +213,6 @@ impl<D: Database> SqlTaskStore<D> {
         D::commit(transaction).await?;
         Ok(changed)
     }
-}
-
-/// The kind of each event and its JSON.
-fn encode(events: &[TaskEvent]) -> Result<Vec<(Kind, String)>, StoreError> {
-    events.iter().map(|event| Ok((event.kind(), event.encode()?))).collect()
-}
-
-/// Inserts events after number `last`.
-async fn insert_events<D: Database>(
-    transaction: &mut D::Transaction,
-    task: &TaskId,
-    last: u64,
-    events: &[(Kind, String)],
-) -> Result<(), StoreError> {
-    for ((kind, json), number) in events.iter().zip(1..) {
-        let seq = Value::Int(to_sql(last.saturating_add(number)));
-        let values = [Value::Text(task.as_str()), seq, Value::Text(kind.name()), Value::Text(json)];
-        D::execute(transaction, statements::INSERT_EVENT, &values).await?;
-    }
-    Ok(())
-}
-
-/// Why an append changed no row.
-async fn not_appended<D: Database>(
-    transaction: &mut D::Transaction,
-    id: &TaskId,
-    expected: u64,
-) -> Result<StoreError, StoreError> {
-    let rows = D::query(transaction, statements::SELECT_SEQ, &[Value::Text(id.as_str())]).await?;
-    Ok(match rows.first() {
-        Some(row) => StoreError::Stale { expected, found: from_sql(row.int(0)?) },
-        None => StoreError::NotFound { task: id.clone() },
-    })
 }
 
 /// From a row that begins with id, number of the last event and JSON.

@@ -19,6 +19,11 @@ pub(super) const SELECT_TASK: &str = "
 
 pub(super) const INSERT_EVENT: &str = "INSERT INTO task_event (task_id, seq, kind, json) VALUES ($1, $2, $3, $4)";
 
+/// As many as a short turn has: made, working, an artifact, done.
+pub(super) const INSERT_FOUR_EVENTS: &str = "
+    INSERT INTO task_event (task_id, seq, kind, json)
+    VALUES ($1, $2, $3, $4), ($1, $5, $6, $7), ($1, $8, $9, $10), ($1, $11, $12, $13)";
+
 pub(super) const SELECT_EVENTS: &str = "
     SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
 
