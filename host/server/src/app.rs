@@ -139,6 +139,7 @@ impl App {
         base_url: &str,
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
+        let store = task_store::open(&config.tasks, &locations.config).await?;
         let installed = install(config, locations).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
@@ -149,7 +150,6 @@ impl App {
         let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
         let card = EncodedCard::new(&card).map_err(AppError::Card)?;
         let closing = CancellationToken::new();
-        let store = task_store::open(&config.tasks, &locations.config).await?;
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
         let handler = RequestHandler {
             installed,

@@ -165,7 +165,7 @@ impl RequestHandler {
                 (task(snapshot), reader, Vec::new())
             }
         };
-        let value = answer::events(LoggedEvent::new(first), reader, self.closing.clone(), Until::TurnEnds);
+        let value = answer::events(LoggedEvent::new(Arc::new(first)), reader, self.closing.clone(), Until::TurnEnds);
         Ok(Answer { value, active })
     }
 
@@ -256,7 +256,7 @@ impl RequestHandler {
         }
         let (task_id, owner) = (task_id.clone(), owner.clone());
         let turn_task = TurnTask::default();
-        turn_task.begin(&record);
+        turn_task.show(&task_id, &context_id, &record.snapshot().status);
         Ok(Target { context_id, task_id, record: Some(record), owner, claim: None, turn_task })
     }
 
@@ -311,6 +311,7 @@ impl RequestHandler {
             record,
             turn_task: target.turn_task,
             state: None,
+            pending: Vec::new(),
             opened: Some(opened),
             patience: self.max_turn,
             stop: self.stop.clone(),
@@ -395,7 +396,7 @@ impl RequestHandler {
                 reason: format!("task {} is finished; use GetTask to read it", request.id),
             });
         };
-        let first = LoggedEvent::new(StreamResponse::Task(Arc::unwrap_or_clone(snapshot)));
+        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(Arc::unwrap_or_clone(snapshot))));
         Ok(answer::events(first, Some(reader), self.closing.clone(), until))
     }
 }

@@ -1,5 +1,7 @@
 //! ListTasks (A2A 1.0 section 3.1.4), and how much of a task is shown.
 
+use std::sync::Arc;
+
 use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Task, TaskState};
 use annex_tasks::{InvalidCursor, Owner, StoreError, StoredTask, TaskCursor, TaskQuery, TaskStore};
 
@@ -49,7 +51,7 @@ pub(crate) fn check_context(owner: &Owner, request: &ListTasksRequest) -> Result
 }
 
 fn shown(stored: &StoredTask, request: &ListTasksRequest) -> Result<Task, StoreError> {
-    let mut task = stored.decode()?;
+    let mut task = Arc::unwrap_or_clone(stored.decode()?);
     trim_history(&mut task, request.history_length);
     if !request.include_artifacts.unwrap_or(false) {
         task.artifacts.clear();

@@ -1,12 +1,10 @@
 //! What the extensions of a turn can read of it.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{Json, JsonObject, TaskStatus};
+use annex_protocol::{ContextId, Json, JsonObject, TaskId, TaskStatus};
 use annex_runtime::{SessionReader, TaskReader};
 use annex_session::TurnSession;
-
-use crate::task_record::TaskRecord;
 
 /// Shows the turn's session to the runtime.
 pub(crate) struct TurnState(pub(crate) TurnSession);
@@ -21,25 +19,36 @@ impl SessionReader for TurnState {
     }
 }
 
-/// Shows the turn's task to the runtime, from when there is one. Clones share it, and none keeps it alive.
+/// Shows the turn's task to the runtime, from when there is one: as the last event that passed the hooks left it. Clones
+/// share it.
 #[derive(Clone, Default)]
-pub(crate) struct TurnTask(Arc<OnceLock<Weak<TaskRecord>>>);
+pub(crate) struct TurnTask(Arc<Mutex<Option<Shown>>>);
+
+struct Shown {
+    id: TaskId,
+    context_id: ContextId,
+    status: TaskStatus,
+}
 
 impl TurnTask {
-    /// The task that the turn works on; the first call counts.
-    pub(crate) fn begin(&self, record: &Arc<TaskRecord>) {
-        self.0.get_or_init(|| Arc::downgrade(record));
+    pub(crate) fn show(&self, id: &TaskId, context_id: &ContextId, status: &TaskStatus) {
+        let (id, context_id) = (id.clone(), context_id.clone());
+        *self.lock() = Some(Shown { id, context_id, status: TaskStatus { message: None, ..status.clone() } });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Shown>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TaskReader for TurnTask {
     fn current(&self) -> Option<String> {
-        let task = self.0.get()?.upgrade()?.snapshot();
-        let status = TaskStatus { message: None, ..task.status.clone() };
+        let task = self.lock();
+        let task = task.as_ref()?;
         let shown = [
             ("id".to_owned(), Json::from_serialize(&task.id).ok()?),
             ("contextId".to_owned(), Json::from_serialize(&task.context_id).ok()?),
-            ("status".to_owned(), Json::from_serialize(&status).ok()?),
+            ("status".to_owned(), Json::from_serialize(&task.status).ok()?),
         ];
         Some(shown.into_iter().collect::<JsonObject>().to_json_string())
     }

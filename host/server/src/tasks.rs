@@ -1,16 +1,17 @@
 //! All tasks of this server: those that live, in memory, over the store that keeps them all.
 
 use std::collections::HashMap;
+use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
-use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskStore};
+use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskEvent, TaskStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::doors::Doors;
 use crate::fault;
-use crate::task_record::TaskRecord;
+use crate::task_record::{Subscription, TaskRecord, applied};
 
 /// With so many live tasks, those that nobody needs leave memory.
 const CROWD: usize = 1_024;
@@ -47,24 +48,34 @@ impl Tasks {
         &self.store
     }
 
-    /// Stores a new task whose first turn is stopped by `turn`.
+    /// Stores a new task and what follows it at once; its first turn is stopped by `turn`. The subscription starts with
+    /// the task as it was made.
     pub(crate) async fn create(
         &self,
         owner: &Owner,
-        task: Task,
+        made: Task,
+        events: Vec<StreamResponse>,
         turn: CancellationToken,
-    ) -> Result<Arc<TaskRecord>, StoreError> {
+    ) -> Result<(Arc<TaskRecord>, Subscription), StoreError> {
+        let made = Arc::new(made);
+        let first = StreamResponse::Task(Task::clone(&made));
+        let events: Vec<TaskEvent> = iter::once(first).chain(events).map(TaskEvent::from).collect();
+        let task = applied(&made, &events);
         let _door = self.doors.enter(&task.id).await;
-        if let Err(error) = self.store.create(owner, &task).await {
+        if let Err(error) = self.store.create(owner, &events, &task).await {
             if matches!(error, StoreError::Database(_)) {
                 // It may be stored all the same.
                 self.unsettled().insert(task.id.clone(), owner.clone());
             }
             return Err(error);
         }
-        let record = Arc::new(TaskRecord::new(owner.clone(), task, turn, Arc::clone(&self.store)));
+        let record = Arc::new(TaskRecord::new(owner.clone(), made, turn, Arc::clone(&self.store)));
+        let subscription = record.subscribe();
+        record.show_first(events.get(1..).unwrap_or_default(), task).await;
+        // From an attempt that failed.
+        self.unsettled().remove(record.id());
         self.insert(&record);
-        Ok(record)
+        Ok((record, subscription))
     }
 
     /// The task as it is stored, without decoding it.
@@ -150,7 +161,7 @@ impl Tasks {
         let _door = self.doors.enter(id).await;
         if let Some(stored) = self.store.load(&owner, id).await? {
             let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, Arc::clone(&self.store));
-            record.append(failed(&record)).await?;
+            record.append([failed(&record)]).await?;
         }
         self.unsettled().remove(id);
         Ok(())

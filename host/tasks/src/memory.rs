@@ -4,16 +4,17 @@
 
 mod messages;
 mod shares;
+mod size;
 mod table;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 use crate::key;
 use crate::page::{cut, fitting};
-use crate::record::{Kind, Snapshot, encode, fail, is_abandoned_by_crash};
+use crate::record::{fail, is_abandoned_by_crash};
 use crate::{
     ConfigPage, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage,
     TaskQuery, TaskStore,
@@ -25,7 +26,8 @@ use table::{Entry, Table};
 pub struct MemoryBounds {
     /// Tasks. Of messages that were seen, four times as many are remembered.
     pub max_tasks: usize,
-    /// Bytes of all tasks, events and configs as JSON, and of answers to messages, which get a quarter of it at most.
+    /// Bytes of all tasks, events and configs, of their texts and of the values that hold them, and of answers to
+    /// messages, which get a quarter of it at most.
     pub max_bytes: usize,
 }
 
@@ -52,32 +54,34 @@ impl MemoryTaskStore {
 
 #[async_trait]
 impl TaskStore for MemoryTaskStore {
-    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError> {
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError> {
         owner.check()?;
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
-        let snapshot = Snapshot::of(task)?;
-        let event = StoredEvent { seq: 1, kind: Kind::Stream, json: snapshot.as_event() };
-        let entry = Entry::new(owner.clone(), task.context_id.clone(), snapshot, event);
-        self.lock().insert(task.id.clone(), entry)
+        self.lock().insert(Entry::new(owner.clone(), events, task))
     }
 
-    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError> {
-        let (snapshot, (kind, json)) = (Snapshot::of(task)?, encode(event)?);
-        self.lock().append(id, StoredEvent { seq: expected.saturating_add(1), kind, json }, snapshot)
+    async fn append(
+        &self,
+        id: &TaskId,
+        expected: u64,
+        events: &[TaskEvent],
+        task: &Arc<Task>,
+    ) -> Result<u64, StoreError> {
+        self.lock().append(id, expected, events, task)
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
         let table = self.lock();
         let entry = table.tasks.get(id).filter(|entry| entry.owner == *owner);
-        Ok(entry.map(|entry| entry.stored(id)))
+        Ok(entry.map(Entry::stored))
     }
 
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
         let table = self.lock();
         let Some(entry) = table.tasks.get(id) else { return Ok(Vec::new()) };
         let seen = usize::try_from(seq).unwrap_or(usize::MAX);
-        Ok(entry.events.iter().skip(seen).take(limit).cloned().collect())
+        Ok(entry.events_after(seen).take(limit).collect())
     }
 
     async fn list(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError> {
@@ -86,9 +90,9 @@ impl TaskStore for MemoryTaskStore {
         let total = found.len() as u64;
         found.retain(|(cursor, _)| query.after.as_ref().is_none_or(|after| cursor < after));
         found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
-        let fitting = fitting(found.iter().map(|(_, entry)| entry.snapshot.json.len()));
+        let fitting = fitting(found.iter().take(query.limit).map(|(_, entry)| entry.task_bytes()));
         let next = cut(&mut found, query.limit.min(fitting), |(cursor, _)| cursor.clone());
-        let tasks = found.iter().map(|(cursor, entry)| entry.stored(&cursor.id)).collect();
+        let tasks = found.iter().map(|(_, entry)| entry.stored()).collect();
         Ok(TaskPage { tasks, next, total })
     }
 
@@ -140,13 +144,13 @@ impl TaskStore for MemoryTaskStore {
 
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError> {
         let mut table = self.lock();
-        let abandoned = table.tasks.iter().filter(|(_, entry)| is_abandoned_by_crash(entry.snapshot.state));
-        let mut abandoned: Vec<StoredTask> = abandoned.map(|(id, entry)| entry.stored(id)).collect();
+        let abandoned = table.tasks.values().filter(|entry| is_abandoned_by_crash(entry.standing.state));
+        let mut abandoned: Vec<StoredTask> = abandoned.map(Entry::stored).collect();
         abandoned.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         for stored in &abandoned {
             let mut task = stored.decode()?;
-            let (kind, json) = encode(&fail(&mut task, reason))?;
-            table.append(&stored.id, StoredEvent { seq: stored.seq + 1, kind, json }, Snapshot::of(&task)?)?;
+            let event = fail(Arc::make_mut(&mut task), reason);
+            table.append(&stored.id, stored.seq, &[event], &task)?;
         }
         table.forget_unclaimed(i64::MAX);
         Ok(abandoned.into_iter().map(|task| task.id).collect())

@@ -47,7 +47,7 @@ impl SqlTaskStore<PostgresDatabase> {
         connection.close().await?;
         let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
         let pool = pool.connect_lazy_with(options);
-        Ok(Self { database: PostgresDatabase { pool } })
+        Ok(Self::on(PostgresDatabase { pool }))
     }
 
     /// Waits for what is under way and closes the connections. Later calls fail.
@@ -61,6 +61,7 @@ impl Database for PostgresDatabase {
     type Transaction = Transaction<'static, Postgres>;
     // The number is an arbitrary one that nothing else locks.
     const LOCK_SWEEP: Option<&'static str> = Some("SELECT pg_advisory_xact_lock(4711240513)");
+    const HAS_ONE_WRITER: bool = false;
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
         self.pool.begin().await

@@ -4,6 +4,9 @@ mod database;
 mod recovery;
 mod retention;
 mod statements;
+mod write;
+
+use std::sync::Arc;
 
 use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
@@ -11,9 +14,10 @@ use async_trait::async_trait;
 pub use database::Database;
 pub(crate) use database::{Row, Value, bind, embedded};
 
+use self::write::{Queue, Write};
 use crate::key::{self, is_key};
 use crate::page::cut;
-use crate::record::{Kind, Snapshot, encode, repeated};
+use crate::record::{EventContent, Kind, TaskContent, repeated};
 use crate::{
     ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent,
     StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
@@ -22,57 +26,31 @@ use crate::{
 /// Tasks in a SQL database.
 #[derive(Debug)]
 pub struct SqlTaskStore<D> {
-    pub(crate) database: D,
+    pub(crate) database: Arc<D>,
+    queue: Arc<Queue>,
 }
 
 #[async_trait]
 impl<D: Database> TaskStore for SqlTaskStore<D> {
-    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError> {
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError> {
         owner.check()?;
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
-        let snapshot = Snapshot::of(task)?;
-        let mut transaction = self.database.begin().await?;
-        let row = [
-            Value::Text(task.id.as_str()),
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(task.context_id.as_str()),
-            Value::Text(snapshot.state.name()),
-            Value::Int(snapshot.status_at),
-            Value::MaybeInt(snapshot.finished_at),
-            Value::Text(&snapshot.json),
-        ];
-        if D::execute(&mut transaction, statements::INSERT_TASK, &row).await? == 0 {
-            return Err(StoreError::AlreadyExists { task: task.id.clone() });
-        }
-        let event = (Kind::Stream, snapshot.as_event());
-        insert_event::<D>(&mut transaction, &task.id, 1, &event).await?;
-        Ok(D::commit(transaction).await?)
+        let write = Write::create(owner, events, task)?;
+        write::store(&self.database, &self.queue, write).await.map(drop)
     }
 
-    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError> {
+    async fn append(
+        &self,
+        id: &TaskId,
+        expected: u64,
+        events: &[TaskEvent],
+        task: &Arc<Task>,
+    ) -> Result<u64, StoreError> {
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });
         }
-        let (snapshot, event) = (Snapshot::of(task)?, encode(event)?);
-        let mut transaction = self.database.begin().await?;
-        // The row stays locked until the end, so that a second writer waits here and then finds another number.
-        let change = [
-            Value::Text(id.as_str()),
-            Value::Int(to_sql(expected)),
-            Value::Text(snapshot.state.name()),
-            Value::Int(snapshot.status_at),
-            Value::MaybeInt(snapshot.finished_at),
-            Value::Text(&snapshot.json),
-        ];
-        if D::execute(&mut transaction, statements::UPDATE_TASK, &change).await? == 0 {
-            return Err(not_appended::<D>(&mut transaction, id, expected).await?);
-        }
-        let seq = expected + 1;
-        insert_event::<D>(&mut transaction, id, seq, &event).await?;
-        D::commit(transaction).await?;
-        Ok(seq)
+        write::store(&self.database, &self.queue, Write::append(expected, events, task)?).await
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
@@ -223,11 +201,15 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
-        retention::sweep(&self.database, retention).await
+        retention::sweep(self.database.as_ref(), retention).await
     }
 }
 
 impl<D: Database> SqlTaskStore<D> {
+    pub(crate) fn on(database: D) -> Self {
+        Self { database: Arc::new(database), queue: Arc::default() }
+    }
+
     /// One statement as a transaction; returns how many rows it changed.
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         let mut transaction = self.database.begin().await?;
@@ -237,33 +219,10 @@ impl<D: Database> SqlTaskStore<D> {
     }
 }
 
-async fn insert_event<D: Database>(
-    transaction: &mut D::Transaction,
-    task: &TaskId,
-    seq: u64,
-    (kind, json): &(Kind, String),
-) -> Result<(), StoreError> {
-    let values = [Value::Text(task.as_str()), Value::Int(to_sql(seq)), Value::Text(kind.name()), Value::Text(json)];
-    D::execute(transaction, statements::INSERT_EVENT, &values).await?;
-    Ok(())
-}
-
-/// Why an append changed no row.
-async fn not_appended<D: Database>(
-    transaction: &mut D::Transaction,
-    id: &TaskId,
-    expected: u64,
-) -> Result<StoreError, StoreError> {
-    let rows = D::query(transaction, statements::SELECT_SEQ, &[Value::Text(id.as_str())]).await?;
-    Ok(match rows.first() {
-        Some(row) => StoreError::Stale { expected, found: from_sql(row.int(0)?) },
-        None => StoreError::NotFound { task: id.clone() },
-    })
-}
-
 /// From a row that begins with id, number of the last event and JSON.
 fn stored_task<R: Row>(row: &R) -> Result<StoredTask, sqlx::Error> {
-    Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), json: row.text(2)? })
+    let content = TaskContent::Json(row.text(2)?);
+    Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), content })
 }
 
 /// From the row of a task that goes on with the time of its status.
@@ -273,7 +232,8 @@ fn listed_task<R: Row>(row: &R) -> Result<(TaskCursor, StoredTask), sqlx::Error>
 }
 
 fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {
-    Ok(StoredEvent { seq: from_sql(row.int(0)?), kind: Kind::of_name(&row.text(1)?), json: row.text(2)? })
+    let content = EventContent::Json(Kind::of_name(&row.text(1)?), row.text(2)?);
+    Ok(StoredEvent { seq: from_sql(row.int(0)?), content })
 }
 
 fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {

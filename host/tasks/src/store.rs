@@ -1,5 +1,6 @@
 //! The contract of a task store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use annex_protocol::{ContextId, Message, MessageId, Task, TaskId, TaskPushNotificationConfig};
@@ -58,26 +59,33 @@ pub struct Retention {
 
 /// Keeps tasks, and what belongs to them.
 ///
-/// A task row and the event that changed it are stored together or not at all. Events of a task are numbered from 1
+/// A task row and the events that changed it are stored together or not at all. Events of a task are numbered from 1
 /// without gaps. Methods that take no [`Owner`] rely on their caller to have loaded the task as its owner. When a call is
 /// dropped before it is ready, its change may be stored or not, but never half of it.
 ///
 /// All return [`StoreError::Database`] when the database fails; that is not repeated below.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
-    /// Stores a new task, and the task as its event 1.
+    /// Stores a new task with its first events: `task` is what it is with all of them. Event 1 is the task as it was
+    /// made, so that the events tell all of it.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`], [`StoreError::InvalidKey`], and [`StoreError::Full`] from the memory store.
-    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError>;
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError>;
 
-    /// Appends `event` after event number `expected`, stores `task` as what it is from then on, and returns the number
-    /// of the new event. Id, owner and context of a task never change.
+    /// Appends `events` after event number `expected`, stores `task` as what it is from then on, and returns the number
+    /// of the last event. All of that or nothing. Id, owner and context of a task never change.
     ///
     /// # Errors
     /// [`StoreError::Stale`] when `expected` is not the last event, [`StoreError::NotFound`], and [`StoreError::Full`]
-    /// from the memory store, which always has room for a final state.
-    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError>;
+    /// from the memory store, which always has room for a single event that finishes its task.
+    async fn append(
+        &self,
+        id: &TaskId,
+        expected: u64,
+        events: &[TaskEvent],
+        task: &Arc<Task>,
+    ) -> Result<u64, StoreError>;
 
     /// The task and the number of its last event. `None` also when it is another owner's.
     ///

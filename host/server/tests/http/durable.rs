@@ -272,8 +272,8 @@ async fn an_event_that_cannot_be_stored_fails_the_turn_and_is_not_shown() {
     let server = serve_on(&agent, folder.path()).await;
     fail_events(folder.path(), "NEW.json LIKE '%artifactUpdate%'").await;
     let events = server.say("work").streaming().open().await.expect("a stream").rest().await.expect("events");
-    assert_eq!(events.len(), 3, "task, working, failed: {events:?}");
-    let status = &events[2]["result"]["statusUpdate"]["status"];
+    assert_eq!(events.len(), 2, "task, failed: {events:?}");
+    let status = &events[1]["result"]["statusUpdate"]["status"];
     assert_eq!(status["state"], "TASK_STATE_FAILED");
     let text = status["message"]["parts"][0]["text"].as_str().expect("a text");
     assert!(text.contains("error id") && !text.contains("secret"), "{text}");
@@ -290,6 +290,8 @@ async fn a_turn_whose_end_cannot_be_stored_ends_its_streams_and_is_failed_later(
     let id = first["result"]["task"]["id"].as_str().expect("an id");
     agent.go.add_permits(1);
     assert_eq!(stream.rest().await.expect("a clean end"), Vec::<Value>::new());
+    sql(folder.path(), "DROP TRIGGER broken").await;
+    fail_events(folder.path(), "NEW.seq > 1").await;
     let reply = server.say("work").send().await.expect("a reply");
     assert_eq!(reply.code(), -32_603, "{}", reply.text);
     assert!(reply.text.contains("error id") && !reply.text.contains("secret"), "{}", reply.text);

@@ -52,8 +52,9 @@ async fn keys_outlive_the_server_when_there_is_a_folder_for_data() {
     let folder = tempfile::tempdir().expect("a folder");
     for section in ["tasks", "keyvalue"] {
         let config = format!("[{section}]\ndata_dir = {:?}", folder.path().join(section));
-        let first = capable(&config).await;
+        let mut first = capable(&config).await;
         assert!(results(&first, r#"[{"set": ["key", "kept"]}]"#).await.contains("ok"));
+        first.begin_shutdown();
         first.ended().await.expect("the server ends");
         let second = capable(&config).await;
         let answer = results(&second, r#"[{"get": "key"}]"#).await;

@@ -1,35 +1,45 @@
 //! The table of a memory store: what is kept, and what has to go for it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use annex_protocol::{ContextId, TaskId, Timestamp};
+use annex_protocol::{Task, TaskId, Timestamp};
 
-use super::MemoryBounds;
 use super::messages::SeenMessages;
 use super::shares::{Measure, Shares, Wanted};
-use crate::record::Snapshot;
-use crate::{MAX_PUSH_CONFIGS, MessageKey, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskQuery};
+use super::{MemoryBounds, size};
+use crate::record::{EventContent, Standing, TaskContent};
+use crate::{
+    MAX_PUSH_CONFIGS, MessageKey, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskQuery,
+};
 
 pub(super) struct Entry {
     pub(super) owner: Owner,
-    context: ContextId,
-    pub(super) snapshot: Snapshot,
+    task: Arc<Task>,
+    pub(super) standing: Standing,
     /// Never empty; the number of an event is its index and one.
-    pub(super) events: Vec<StoredEvent>,
+    events: Vec<TaskEvent>,
     /// Configs as JSON, by their ids.
     pub(super) configs: BTreeMap<String, String>,
-    /// Bytes of events and configs; those of the snapshot change as a whole.
-    attached: usize,
+    /// Bytes of task, events and configs.
+    bytes: usize,
 }
 
 impl Entry {
-    pub(super) fn new(owner: Owner, context: ContextId, snapshot: Snapshot, event: StoredEvent) -> Self {
-        let attached = event.json.len();
-        Self { owner, context, snapshot, events: vec![event], configs: BTreeMap::new(), attached }
+    pub(super) fn new(owner: Owner, events: &[TaskEvent], task: &Arc<Task>) -> Self {
+        let standing = Standing::of(task);
+        let (task, events, bytes) = (Arc::clone(task), events.to_vec(), size::of_events(events));
+        Self { owner, task, standing, events, configs: BTreeMap::new(), bytes }
     }
 
-    pub(super) fn stored(&self, id: &TaskId) -> StoredTask {
-        StoredTask { id: id.clone(), seq: self.last_seq(), json: self.snapshot.json.clone() }
+    pub(super) fn stored(&self) -> StoredTask {
+        let content = TaskContent::Value(Arc::clone(&self.task));
+        StoredTask { id: self.task.id.clone(), seq: self.last_seq(), content }
+    }
+
+    pub(super) fn events_after(&self, seen: usize) -> impl Iterator<Item = StoredEvent> {
+        let unseen = self.events.iter().zip(1..).skip(seen);
+        unseen.map(|(event, seq)| StoredEvent { seq, content: EventContent::Value(event.clone()) })
     }
 
     fn last_seq(&self) -> u64 {
@@ -37,18 +47,24 @@ impl Entry {
     }
 
     pub(super) fn finished_at(&self) -> Option<i64> {
-        self.snapshot.finished_at
+        self.standing.finished_at
     }
 
+    /// Bytes of task, events and configs.
     pub(super) fn bytes(&self) -> usize {
-        self.attached + self.snapshot.json.len()
+        self.bytes
+    }
+
+    /// Bytes of the task as it is now.
+    pub(super) fn task_bytes(&self) -> usize {
+        size::of_task(&self.task)
     }
 
     fn matches(&self, owner: &Owner, query: &TaskQuery) -> bool {
         self.owner == *owner
-            && query.context.as_ref().is_none_or(|context| self.context == *context)
-            && query.state.is_none_or(|state| self.snapshot.state == state)
-            && query.status_after.map(Timestamp::as_millis).is_none_or(|after| self.snapshot.status_at >= after)
+            && query.context.as_ref().is_none_or(|context| self.task.context_id == *context)
+            && query.state.is_none_or(|state| self.standing.state == state)
+            && query.status_after.map(Timestamp::as_millis).is_none_or(|after| self.standing.status_at >= after)
     }
 }
 
@@ -73,37 +89,42 @@ impl Table {
         Self { bounds, tasks: HashMap::new(), shares: Shares::default(), messages }
     }
 
-    pub(super) fn insert(&mut self, id: TaskId, entry: Entry) -> Result<(), StoreError> {
+    pub(super) fn insert(&mut self, entry: Entry) -> Result<(), StoreError> {
+        let id = entry.task.id.clone();
         if self.tasks.contains_key(&id) {
             return Err(StoreError::AlreadyExists { task: id });
         }
-        self.make_room(Wanted { owner: &entry.owner, tasks: 1, bytes: entry.bytes(), kept: None })?;
+        self.make_room(Wanted { owner: &entry.owner, tasks: 1, bytes: entry.bytes, kept: None })?;
         self.shares.add(&id, &entry);
         self.tasks.insert(id, entry);
         Ok(())
     }
 
-    pub(super) fn append(&mut self, id: &TaskId, event: StoredEvent, snapshot: Snapshot) -> Result<u64, StoreError> {
+    pub(super) fn append(
+        &mut self,
+        id: &TaskId,
+        expected: u64,
+        events: &[TaskEvent],
+        task: &Arc<Task>,
+    ) -> Result<u64, StoreError> {
         let entry = self.tasks.get(id).ok_or_else(|| StoreError::NotFound { task: id.clone() })?;
-        let (expected, found) = (event.seq.saturating_sub(1), entry.last_seq());
+        let found = entry.last_seq();
         if expected != found {
             return Err(StoreError::Stale { expected, found });
         }
-        let grown = (event.json.len() + snapshot.json.len()).saturating_sub(entry.snapshot.json.len());
-        let owner = entry.owner.clone();
-        match self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) }) {
+        let (owner, standing, added) = (entry.owner.clone(), Standing::of(task), size::of_events(events));
+        match self.make_room(Wanted { owner: &owner, tasks: 0, bytes: added, kept: Some(id) }) {
             // A task must be able to end, and then it can go.
-            Err(StoreError::Full) if snapshot.finished_at.is_some() => {}
+            Err(StoreError::Full) if standing.finished_at.is_some() && events.len() == 1 => {}
             other => other?,
         }
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
         self.shares.remove(id, entry);
-        let seq = event.seq;
-        entry.attached += event.json.len();
-        entry.events.push(event);
-        entry.snapshot = snapshot;
+        entry.events.extend_from_slice(events);
+        (entry.task, entry.standing) = (Arc::clone(task), standing);
+        entry.bytes += added;
         self.shares.add(id, entry);
-        Ok(seq)
+        Ok(entry.last_seq())
     }
 
     pub(super) fn put_config(&mut self, id: &TaskId, config: &str, json: String) -> Result<(), StoreError> {
@@ -116,7 +137,7 @@ impl Table {
         self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) })?;
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
         self.shares.remove(id, entry);
-        entry.attached = entry.attached + json.len() - replaced;
+        entry.bytes = entry.bytes + json.len() - replaced;
         entry.configs.insert(config.to_owned(), json);
         self.shares.add(id, entry);
         Ok(())
@@ -125,14 +146,14 @@ impl Table {
     pub(super) fn delete_config(&mut self, id: &TaskId, config: &str) {
         let Some(entry) = self.tasks.get_mut(id) else { return };
         self.shares.remove(id, entry);
-        entry.attached -= entry.configs.remove(config).map_or(0, |json| json.len());
+        entry.bytes -= entry.configs.remove(config).map_or(0, |json| json.len());
         self.shares.add(id, entry);
     }
 
     /// The owner's tasks that match, apart from the cursor of the query, in no order.
     pub(super) fn matching(&self, owner: &Owner, query: &TaskQuery) -> impl Iterator<Item = (TaskCursor, &Entry)> {
         let found = self.tasks.iter().filter(move |(_, entry)| entry.matches(owner, query));
-        found.map(|(id, entry)| (TaskCursor { status_at: entry.snapshot.status_at, id: id.clone() }, entry))
+        found.map(|(id, entry)| (TaskCursor { status_at: entry.standing.status_at, id: id.clone() }, entry))
     }
 
     /// Deletes tasks that finished before a time or are more than `count`, oldest first.

@@ -2,11 +2,11 @@
 
 pub(super) const INSERT_TASK: &str = "
     INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, 1, $8)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (id) DO NOTHING";
 
 pub(super) const UPDATE_TASK: &str = "
-    UPDATE task SET seq = seq + 1, state = $3, status_at = $4, finished_at = $5, json = $6
+    UPDATE task SET seq = $3, state = $4, status_at = $5, finished_at = $6, json = $7
     WHERE id = $1 AND seq = $2";
 
 /// Keeps other writers off the task until the end of the transaction.
@@ -18,6 +18,11 @@ pub(super) const SELECT_TASK: &str = "
     SELECT id, seq, json FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
 
 pub(super) const INSERT_EVENT: &str = "INSERT INTO task_event (task_id, seq, kind, json) VALUES ($1, $2, $3, $4)";
+
+/// As many as a short turn has: made, working, an artifact, done.
+pub(super) const INSERT_FOUR_EVENTS: &str = "
+    INSERT INTO task_event (task_id, seq, kind, json)
+    VALUES ($1, $2, $3, $4), ($1, $5, $6, $7), ($1, $8, $9, $10), ($1, $11, $12, $13)";
 
 pub(super) const SELECT_EVENTS: &str = "
     SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";

@@ -1,9 +1,14 @@
 //! The bounds of the memory store.
 
-use annex_protocol::{Message, Part, TaskState};
-use annex_tasks::{MemoryBounds, MemoryTaskStore, MessageKey, Remembered, StoreError, TaskQuery, TaskStore};
+use std::sync::Arc;
 
-use crate::fixture::{at, change, owner, task, working};
+use annex_protocol::{
+    Artifact, Json, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    TaskStatusUpdateEvent,
+};
+use annex_tasks::{MemoryBounds, MemoryTaskStore, MessageKey, Remembered, StoreError, TaskEvent, TaskQuery, TaskStore};
+
+use crate::fixture::{OneByOne, at, change, owner, task, working};
 
 fn store(max_tasks: usize, max_bytes: usize) -> MemoryTaskStore {
     MemoryTaskStore::new(MemoryBounds { max_tasks, max_bytes })
@@ -16,48 +21,78 @@ async fn has(store: &MemoryTaskStore, id: &str) -> bool {
 #[tokio::test]
 async fn a_full_store_drops_the_finished_task_that_is_oldest() {
     let store = store(3, 1 << 20);
-    store.create(&owner("ada"), &task("live", TaskState::InputRequired, at(1))).await.unwrap();
-    store.create(&owner("ada"), &task("new", TaskState::Completed, at(3))).await.unwrap();
-    store.create(&owner("ada"), &task("old", TaskState::Completed, at(2))).await.unwrap();
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("ada"), &task("live", TaskState::InputRequired, at(1))).await.unwrap();
+    store.begin(&owner("ada"), &task("new", TaskState::Completed, at(3))).await.unwrap();
+    store.begin(&owner("ada"), &task("old", TaskState::Completed, at(2))).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
     assert!(has(&store, "live").await && has(&store, "new").await && !has(&store, "old").await);
-    store.create(&owner("ada"), &working("t-2")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-2")).await.unwrap();
     assert!(has(&store, "live").await && !has(&store, "new").await);
-    let refused = store.create(&owner("ada"), &working("t-3")).await.unwrap_err();
+    let refused = store.begin(&owner("ada"), &working("t-3")).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full), "{refused}");
 }
 
 #[tokio::test]
 async fn a_store_without_room_lets_tasks_end_but_not_grow() {
-    let store = store(10, 2_000);
+    let store = store(10, 4_000);
     let mut growing = working("t-1");
-    store.create(&owner("ada"), &growing).await.unwrap();
+    store.begin(&owner("ada"), &growing).await.unwrap();
     let mut seq = 1;
     let refused = loop {
         let event = change(&mut growing, TaskState::Working, at(2_000));
-        match store.append(&growing.id, seq, &event, &growing).await {
+        match store.add(&growing.id, seq, &event, &growing).await {
             Ok(next) => seq = next,
             Err(refused) => break refused,
         }
     };
     assert!(matches!(refused, StoreError::Full), "{refused}");
     assert!(seq > 2, "the store had room");
+    let events = [TaskState::Working, TaskState::Completed].map(|state| change(&mut growing, state, at(4_000)));
+    let refused = store.append(&growing.id, seq, &events, &Arc::new(growing.clone())).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Full), "more than the end found room: {refused}");
     let event = change(&mut growing, TaskState::Completed, at(4_000));
-    assert_eq!(store.append(&growing.id, seq, &event, &growing).await.unwrap(), seq + 1);
+    assert_eq!(store.add(&growing.id, seq, &event, &growing).await.unwrap(), seq + 1);
     // And then it makes room.
-    store.create(&owner("ada"), &working("t-2")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-2")).await.unwrap();
     assert!(!has(&store, "t-1").await && has(&store, "t-2").await);
 }
 
 #[tokio::test]
 async fn a_task_larger_than_the_store_displaces_nothing() {
     let store = store(10, 1_000);
-    store.create(&owner("ada"), &task("old", TaskState::Completed, at(2))).await.unwrap();
+    store.begin(&owner("ada"), &task("old", TaskState::Completed, at(2))).await.unwrap();
     let mut large = working("large");
     large.context_id = "c".repeat(500).into();
-    let refused = store.create(&owner("ada"), &large).await.unwrap_err();
+    let refused = store.begin(&owner("ada"), &large).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full), "{refused}");
     assert!(has(&store, "old").await);
+}
+
+#[tokio::test]
+async fn what_an_event_brings_counts_wherever_it_is() {
+    let text = "x".repeat(10_000);
+    let part = || vec![Part::text(text.clone())];
+    let metadata = || Metadata::from_iter([("k".to_owned(), Json::string(&text))]);
+    let task_id = || "t-1".into();
+    let message = || Message { parts: part(), ..Message::default() };
+    let artifact = |parts, metadata| {
+        let artifact = Artifact { parts, metadata, ..Artifact::default() };
+        StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent { task_id: task_id(), artifact, ..Default::default() })
+    };
+    let status = TaskStatus { message: Some(message()), ..TaskStatus::default() };
+    let events: [TaskEvent; 4] = [
+        artifact(part(), Metadata::new()).into(),
+        artifact(Vec::new(), metadata()).into(),
+        StreamResponse::StatusUpdate(TaskStatusUpdateEvent { task_id: task_id(), status, ..Default::default() }).into(),
+        message().into(),
+    ];
+    for event in events {
+        let store = store(10, 10_000);
+        let task = working("t-1");
+        store.begin(&owner("ada"), &task).await.unwrap();
+        let refused = store.add(&task.id, 1, &event, &task).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Full), "{event:?}: {refused}");
+    }
 }
 
 #[tokio::test]
@@ -86,7 +121,7 @@ async fn answers_share_the_room_with_tasks_and_get_a_quarter_at_most() {
     };
     for number in 0..20 {
         let id = format!("t-{number:02}");
-        store.create(&ada, &task(&id, TaskState::Completed, at(number))).await.unwrap();
+        store.begin(&ada, &task(&id, TaskState::Completed, at(number))).await.unwrap();
     }
     assert!(matches!(ask("m-1", 200).await, Remembered::Answered(_)));
     assert!(matches!(ask("m-2", 200).await, Remembered::Answered(_)));
@@ -101,9 +136,8 @@ async fn answers_share_the_room_with_tasks_and_get_a_quarter_at_most() {
 #[tokio::test]
 async fn room_is_made_by_the_owner_that_has_most() {
     let store = store(6, 1 << 20);
-    let create = async |principal: &str, id: &str, state, time| {
-        store.create(&owner(principal), &task(id, state, at(time))).await
-    };
+    let create =
+        async |principal: &str, id: &str, state, time| store.begin(&owner(principal), &task(id, state, at(time))).await;
     let ids = async || {
         let mut found = Vec::new();
         for principal in ["ada", "bob"] {
@@ -141,13 +175,13 @@ async fn the_owner_with_most_bytes_loses_tasks_when_bytes_are_short() {
     let store = store(100, 20_000);
     let mut large = task("large", TaskState::Completed, at(50));
     large.history = vec![Message::user_text(&"x".repeat(6_000))];
-    store.create(&owner("ada"), &large).await.unwrap();
+    store.begin(&owner("ada"), &large).await.unwrap();
     for number in 0..20 {
-        store.create(&owner("bob"), &task(&format!("b-{number}"), TaskState::Completed, at(number))).await.unwrap();
+        store.begin(&owner("bob"), &task(&format!("b-{number}"), TaskState::Completed, at(number))).await.unwrap();
     }
     let mut wanted = task("wanted", TaskState::Completed, at(60));
     wanted.history = vec![Message::user_text(&"x".repeat(3_000))];
-    store.create(&owner("eve"), &wanted).await.unwrap();
+    store.begin(&owner("eve"), &wanted).await.unwrap();
     assert!(!has(&store, "large").await);
     assert!(store.load(&owner("bob"), &"b-0".into()).await.unwrap().is_some());
 }
