@@ -172,15 +172,15 @@ async fn room_is_made_by_the_owner_that_has_most() {
 
 #[tokio::test]
 async fn the_owner_with_most_bytes_loses_tasks_when_bytes_are_short() {
-    let store = store(100, 20_000);
+    let store = store(100, 200_000);
     let mut large = task("large", TaskState::Completed, at(50));
-    large.history = vec![Message::user_text(&"x".repeat(6_000))];
+    large.history = vec![Message::user_text(&"x".repeat(60_000))];
     store.begin(&owner("ada"), &large).await.unwrap();
     for number in 0..20 {
         store.begin(&owner("bob"), &task(&format!("b-{number}"), TaskState::Completed, at(number))).await.unwrap();
     }
     let mut wanted = task("wanted", TaskState::Completed, at(60));
-    wanted.history = vec![Message::user_text(&"x".repeat(3_000))];
+    wanted.history = vec![Message::user_text(&"x".repeat(30_000))];
     store.begin(&owner("eve"), &wanted).await.unwrap();
     assert!(!has(&store, "large").await);
     assert!(store.load(&owner("bob"), &"b-0".into()).await.unwrap().is_some());
