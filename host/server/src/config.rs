@@ -280,7 +280,7 @@ pub struct TasksConfig {
     pub keep_count: u64,
     /// Tasks kept in memory; the oldest finished one of the caller that has most goes first. Default 10,000.
     pub max_tasks: usize,
-    /// Bytes of all tasks in memory and their events as JSON. Default 256 MiB.
+    /// Bytes of all tasks in memory and their events, of their texts and of the values that hold them. Default 256 MiB.
     pub max_bytes: usize,
     /// Whether everybody may list everybody's tasks where nobody is authenticated. For servers that clients are tested
     /// with. Default: no.

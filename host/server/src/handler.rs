@@ -245,7 +245,7 @@ impl RequestHandler {
         let Some(task_id) = &message.task_id else {
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
             let (task_id, owner) = (TaskId::generate(), owner.clone());
-            let turn_task = TurnTask::default();
+            let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
             return Ok(Target { context_id, task_id, record: None, owner, claim: None, turn_task });
         };
         let record = self.tasks.open(owner, task_id).await?;
@@ -255,8 +255,8 @@ impl RequestHandler {
             return Err(A2aError::invalid_field("message.contextId", description));
         }
         let (task_id, owner) = (task_id.clone(), owner.clone());
-        let turn_task = TurnTask::default();
-        turn_task.show(&task_id, &context_id, &record.snapshot().status);
+        let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
+        turn_task.show(&record.snapshot().status);
         Ok(Target { context_id, task_id, record: Some(record), owner, claim: None, turn_task })
     }
 

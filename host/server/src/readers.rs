@@ -21,34 +21,38 @@ impl SessionReader for TurnState {
 
 /// Shows the turn's task to the runtime, from when there is one: as the last event that passed the hooks left it. Clones
 /// share it.
-#[derive(Clone, Default)]
-pub(crate) struct TurnTask(Arc<Mutex<Option<Shown>>>);
+#[derive(Clone)]
+pub(crate) struct TurnTask(Arc<Shown>);
 
 struct Shown {
     id: TaskId,
     context_id: ContextId,
-    status: TaskStatus,
+    /// Without its message.
+    status: Mutex<Option<TaskStatus>>,
 }
 
 impl TurnTask {
-    pub(crate) fn show(&self, id: &TaskId, context_id: &ContextId, status: &TaskStatus) {
-        let (id, context_id) = (id.clone(), context_id.clone());
-        *self.lock() = Some(Shown { id, context_id, status: TaskStatus { message: None, ..status.clone() } });
+    pub(crate) fn new(id: TaskId, context_id: ContextId) -> Self {
+        Self(Arc::new(Shown { id, context_id, status: Mutex::default() }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Shown>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn show(&self, status: &TaskStatus) {
+        let TaskStatus { state, timestamp, .. } = *status;
+        *self.lock() = Some(TaskStatus { state, message: None, timestamp });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<TaskStatus>> {
+        self.0.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TaskReader for TurnTask {
     fn current(&self) -> Option<String> {
-        let task = self.lock();
-        let task = task.as_ref()?;
+        let status = self.lock().clone()?;
         let shown = [
-            ("id".to_owned(), Json::from_serialize(&task.id).ok()?),
-            ("contextId".to_owned(), Json::from_serialize(&task.context_id).ok()?),
-            ("status".to_owned(), Json::from_serialize(&task.status).ok()?),
+            ("id".to_owned(), Json::from_serialize(&self.0.id).ok()?),
+            ("contextId".to_owned(), Json::from_serialize(&self.0.context_id).ok()?),
+            ("status".to_owned(), Json::from_serialize(&status).ok()?),
         ];
         Some(shown.into_iter().collect::<JsonObject>().to_json_string())
     }

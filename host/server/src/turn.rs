@@ -243,19 +243,14 @@ impl Turn {
     /// Lets the extensions respond to the event, which is then ready to be stored.
     async fn respond(&mut self, mut event: StreamResponse) -> Result<(), A2aError> {
         if self.record.is_none() && self.pending.is_empty() {
-            self.show_task(&self.task_status(TaskState::Submitted, None));
+            self.turn_task.show(&self.task_status(TaskState::Submitted, None));
         }
         self.chain.respond(&mut event).await.map_err(|fault| fault::internal(&fault))?;
         if let StreamResponse::StatusUpdate(update) = &event {
-            self.show_task(&update.status);
+            self.turn_task.show(&update.status);
         }
         self.pending.push(event);
         Ok(())
-    }
-
-    /// Lets the extensions see the task as it is now.
-    fn show_task(&self, status: &TaskStatus) {
-        self.turn_task.show(&self.context.task_id, &self.context.context_id, status);
     }
 
     /// Stores what is ready; the first call tells whoever waits, and creates the task of a new turn.
