@@ -17,9 +17,10 @@ lint:
 serve config="examples/specialist/annex.toml":
     cargo run --release -- serve {{ config }}
 
-# Measure the runtime: load, fresh instance, hooks, chain
+# Measure the runtime (load, fresh instance, hooks, chain) and the server under load
 bench:
     cargo bench --package annex-runtime
+    cargo bench --package annex-bench
 
 # Build the extensions only; the shipped ones are in target/debug/components
 guests:

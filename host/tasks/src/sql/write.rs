@@ -96,24 +96,32 @@ async fn serve<D: Database>(database: Arc<D>, queue: Arc<Queue>) {
 }
 
 async fn store_together<D: Database>(database: &D, writes: &[Write]) -> Vec<Result<u64, StoreError>> {
-    if let [_, _, ..] = writes
-        && let Ok(results) = in_one_transaction(database, writes).await
-    {
-        return results;
+    let transaction = match database.begin().await {
+        Ok(transaction) => transaction,
+        // The writer is not to be had, for none of them.
+        Err(error) => {
+            let same = |_| Err(sqlx::Error::Protocol(error.to_string()).into());
+            return writes.iter().map(same).collect();
+        }
+    };
+    match in_one_transaction::<D>(transaction, writes).await {
+        Ok(results) => results,
+        Err(error) if writes.len() == 1 => vec![Err(error)],
+        // One of them is what cannot be stored: each for itself.
+        Err(_) => {
+            let mut results = Vec::with_capacity(writes.len());
+            for write in writes {
+                results.push(write.store_alone(database).await);
+            }
+            results
+        }
     }
-    // One of them may be what cannot be stored: each for itself.
-    let mut results = Vec::with_capacity(writes.len());
-    for write in writes {
-        results.push(write.store_alone(database).await);
-    }
-    results
 }
 
 async fn in_one_transaction<D: Database>(
-    database: &D,
+    mut transaction: D::Transaction,
     writes: &[Write],
 ) -> Result<Vec<Result<u64, StoreError>>, StoreError> {
-    let mut transaction = database.begin().await?;
     let mut results = Vec::with_capacity(writes.len());
     for write in writes {
         results.push(match write.apply::<D>(&mut transaction).await {

@@ -15,6 +15,7 @@ on_every_store! {
     events_that_come_together_are_stored_together,
     a_stale_writer_changes_nothing,
     of_concurrent_writers_one_gets_each_number,
+    tasks_that_come_at_the_same_time_are_each_answered_for_themselves,
     a_task_is_created_once,
     nothing_is_appended_to_an_unknown_task,
     a_task_is_found_by_its_owner_only,
@@ -145,6 +146,31 @@ async fn of_concurrent_writers_one_gets_each_number(store: Store) {
     contents.dedup();
     assert_eq!(contents.len(), events.len(), "an event was stored twice");
     assert_eq!(store.load(&owner("ada"), &task.id).await.unwrap().unwrap().seq, events.len() as u64);
+}
+
+async fn tasks_that_come_at_the_same_time_are_each_answered_for_themselves(store: Store) {
+    let ada = owner("ada");
+    let tasks: Vec<Task> = (0..30).map(|number| working(&format!("t-{number}"))).collect();
+    let twice = tasks.iter().chain(&tasks);
+    let created = futures::future::join_all(twice.map(|task| store.begin(&ada, task))).await;
+    let refused = created.iter().filter(|result| matches!(result, Err(StoreError::AlreadyExists { .. }))).count();
+    assert_eq!((created.iter().filter(|result| result.is_ok()).count(), refused), (30, 30));
+    let changes = (0_i64..).zip(&tasks).map(async |(number, task)| {
+        let mut task = task.clone();
+        let event = change(&mut task, TaskState::Completed, at(number));
+        // Every third writer is late.
+        store.add(&task.id, u64::from(number % 3 != 0), &event, &task).await
+    });
+    for (number, changed) in futures::future::join_all(changes).await.into_iter().enumerate() {
+        let stored = store.load(&ada, &tasks[number].id).await.unwrap().unwrap();
+        match number % 3 {
+            0 => assert!(matches!(changed, Err(StoreError::Stale { found: 1, .. })) && stored.seq == 1, "{changed:?}"),
+            _ => {
+                assert_eq!((changed.unwrap(), stored.seq), (2, 2));
+                assert_eq!(stored.decode().unwrap().status.timestamp, at(i64::try_from(number).unwrap()));
+            }
+        }
+    }
 }
 
 async fn a_task_is_created_once(store: Store) {

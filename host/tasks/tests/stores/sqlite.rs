@@ -60,6 +60,24 @@ async fn a_task_does_not_change_when_its_event_cannot_be_stored() {
     assert_eq!(store.add(&task.id, 1, &event, &task).await.unwrap(), 2);
 }
 
+#[tokio::test]
+async fn what_cannot_be_stored_does_not_keep_from_it_what_came_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    let store = SqliteTaskStore::open(&file).await.unwrap();
+    let broken = "CREATE TRIGGER broken BEFORE INSERT ON task_event WHEN NEW.task_id = 't-7' \
+                  BEGIN SELECT RAISE(ABORT, 'broken'); END";
+    execute(&file, broken).await;
+    let tasks: Vec<Task> = (0..20).map(|number| working(&format!("t-{number}"))).collect();
+    let ada = owner("ada");
+    let stored = futures::future::join_all(tasks.iter().map(|task| store.begin(&ada, task))).await;
+    for (task, stored) in tasks.iter().zip(stored) {
+        let expected = task.id.as_str() != "t-7";
+        assert_eq!(stored.is_ok(), expected, "{}: {stored:?}", task.id);
+        assert_eq!(store.load(&ada, &task.id).await.unwrap().is_some(), expected, "{}", task.id);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_stores_on_one_file_do_not_interleave() {
     let folder = tempfile::tempdir().unwrap();
