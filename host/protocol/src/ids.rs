@@ -84,12 +84,20 @@ macro_rules! string_ids {
 macro_rules! generated_ids {
     ($($name:ident),+) => {$(
         impl $name {
-            /// A new random id (UUID version 4).
+            /// A new id: the time in milliseconds and 74 random bits (UUID version 7), so that nobody guesses it, and
+            /// what is stored under new ids lies together.
             pub fn generate() -> Self {
-                Self(uuid::Uuid::new_v4().to_string())
+                Self(generated())
             }
         }
     )+};
+}
+
+fn generated() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    // Without a counter, which would take the place of random bits.
+    let time = uuid::Timestamp::from_unix(uuid::NoContext, now.as_secs(), now.subsec_nanos());
+    uuid::Uuid::new_v7(time).to_string()
 }
 
 string_ids! {
