@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
-use annex_protocol::{AgentCard, v0_3};
 use annex_push::{Notifier, NotifierConfig, Screen, ScreenConfig};
 use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
@@ -15,13 +14,14 @@ use annex_tasks::TaskStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::card::{self, EncodedCard};
 use crate::claim::Claims;
-use crate::config::{AgentConfig, AgentKind, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
+use crate::config::{AgentConfig, AgentKind, Config, ExtensionConfig, ModelConfig, PushConfig};
+use crate::edition::Editions;
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
+use crate::issuer::Issuer;
 use crate::push::PushNotifications;
-use crate::signing::{self, SigningError};
+use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
 use crate::tasks::Tasks;
 
@@ -109,7 +109,6 @@ pub enum AppError {
 /// Everything that serves requests.
 pub struct App {
     pub(crate) handler: RequestHandler,
-    pub(crate) card: Arc<EncodedCard>,
     base_url: String,
 }
 
@@ -136,23 +135,17 @@ impl App {
         let installed = install(config, locations).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
-        let speaks_v0_3 = config.server.a2a_0_3;
-        let card = card::assemble(config, base_url, &installed, authenticator.as_ref(), speaks_v0_3);
-        let (card, extended_card) = signed(card, &config.card, locations)?;
-        let card_v0_3 = v0_3::AgentCard::of(&card).map(|card| serde_json::to_string(&card)).transpose();
-        let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
-        let card = EncodedCard::new(&card).map_err(AppError::Card)?;
+        let issuer = Issuer::new(config, base_url, authenticator.as_ref(), locations)?;
+        let editions = Arc::new(Editions::new(issuer.issue(installed, None)?));
         let closing = CancellationToken::new();
         let store = task_store::open(&config.tasks, &locations.config).await?;
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
         let handler = RequestHandler {
-            installed,
+            editions,
             agent,
-            speaks_v0_3,
-            card_v0_3,
+            speaks_v0_3: config.server.a2a_0_3,
             authenticator,
             push,
-            extended_card,
             input_modes: InputModes::new(&config.card.input_modes),
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
@@ -163,13 +156,13 @@ impl App {
             stop: CancellationToken::new(),
             closing,
         };
-        Ok(Self { handler, card, base_url: base_url.to_owned() })
+        Ok(Self { handler, base_url: base_url.to_owned() })
     }
 
-    /// What is installed.
+    /// What is installed now.
     #[must_use]
-    pub fn installed(&self) -> &Installed {
-        &self.handler.installed
+    pub fn installed(&self) -> Installed {
+        self.handler.editions.current().installed.clone()
     }
 
     /// Where clients reach the server.
@@ -177,22 +170,6 @@ impl App {
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
-}
-
-/// The public card and the one for authenticated callers, signed when there is a key.
-fn signed(
-    mut card: AgentCard,
-    config: &CardConfig,
-    locations: &Locations,
-) -> Result<(AgentCard, Option<AgentCard>), AppError> {
-    let mut extended = config.extended.as_ref().map(|extended| card::extend(&card, extended));
-    if let Some(signing) = &config.signing {
-        let signer = signing::signer(signing, &locations.config)?;
-        for card in extended.iter_mut().chain([&mut card]) {
-            signing::sign(card, &signer)?;
-        }
-    }
-    Ok((card, extended))
 }
 
 fn notifications(

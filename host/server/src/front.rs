@@ -83,7 +83,7 @@ impl Front {
         Ok((handler, handler.identify(headers).await?))
     }
 
-    pub(crate) fn card(&self) -> Option<&Arc<EncodedCard>> {
-        self.app.get().map(|app| &app.card)
+    pub(crate) fn card(&self) -> Option<Arc<EncodedCard>> {
+        self.app.get().map(|app| Arc::clone(&app.handler.editions.current().card))
     }
 }

@@ -10,7 +10,7 @@ use annex_protocol::{
     JsonObject, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse,
     SubscribeToTaskRequest, Task, TaskId,
 };
-use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
+use annex_runtime::{Chain, SessionReader, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use axum::http::HeaderMap;
@@ -23,6 +23,7 @@ use crate::activation;
 use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
 use crate::call::Call;
 use crate::claim::{self, Claim, Claimed, Claims};
+use crate::edition::Editions;
 use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
@@ -34,19 +35,15 @@ use crate::turn::{self, Opening, Turn};
 
 /// The A2A operations over the agent, its sessions and its tasks.
 pub(crate) struct RequestHandler {
-    pub(crate) installed: Installed,
+    pub(crate) editions: Arc<Editions>,
     pub(crate) agent: Arc<dyn AgentExecutor>,
     /// Says who calls; `None` lets everybody in.
     pub(crate) authenticator: Option<Authenticator>,
     pub(crate) input_modes: InputModes,
-    /// The card for authenticated callers.
-    pub(crate) extended_card: Option<AgentCard>,
     /// `None` when the config has no `[push]`.
     pub(crate) push: Option<Arc<PushNotifications>>,
     /// Whether clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
-    /// The card as 0.3 has it, encoded; empty when 0.3 is not spoken.
-    pub(crate) card_v0_3: String,
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<Tasks>,
@@ -160,10 +157,11 @@ impl RequestHandler {
     pub(crate) fn get_extended_agent_card(
         &self,
         request: &GetExtendedAgentCardRequest,
-    ) -> Result<&AgentCard, A2aError> {
+    ) -> Result<Arc<AgentCard>, A2aError> {
         check_tenant(request.tenant.as_deref())?;
         let reason = "this agent has no extended card; the public one is all there is".to_owned();
-        self.extended_card.as_ref().ok_or(A2aError::UnsupportedOperation { reason })
+        let edition = self.editions.current();
+        edition.extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })
     }
 
     /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
@@ -175,7 +173,8 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<Accepted, A2aError> {
         check(&request)?;
-        let active = activation::negotiate(&self.installed, &call.requested)?;
+        let edition = self.editions.current();
+        let active = activation::negotiate(&edition.installed, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
         self.input_modes.check(&request.message)?;

@@ -1,0 +1,60 @@
+//! Makes editions: the cards of a set of extensions, signed after everything is on them.
+
+use std::sync::Arc;
+
+use annex_auth::Authenticator;
+use annex_auth::signature::Signer;
+use annex_protocol::{AgentCard, v0_3};
+use annex_runtime::Installed;
+
+use crate::app::{AppError, Locations};
+use crate::card::{self, EncodedCard};
+use crate::config::{Config, ExtendedCardConfig};
+use crate::edition::Edition;
+use crate::signing;
+
+/// What all cards of this process have in common.
+pub(crate) struct Issuer {
+    /// The public card without its extensions and signatures.
+    card: AgentCard,
+    extended: Option<ExtendedCardConfig>,
+    signer: Option<Signer>,
+}
+
+impl Issuer {
+    /// Reads the signing key, if the config names one.
+    pub(crate) fn new(
+        config: &Config,
+        base_url: &str,
+        authenticator: Option<&Authenticator>,
+        locations: &Locations,
+    ) -> Result<Self, AppError> {
+        let signing = config.card.signing.as_ref();
+        Ok(Self {
+            card: card::assemble(config, base_url, authenticator),
+            extended: config.card.extended.clone(),
+            signer: signing.map(|signing| signing::signer(signing, &locations.config)).transpose()?,
+        })
+    }
+
+    /// The edition after `previous`.
+    pub(crate) fn issue(&self, installed: Installed, previous: Option<&Edition>) -> Result<Edition, AppError> {
+        let mut public = self.card.clone();
+        public.capabilities.extensions = installed.iter().map(|extension| extension.card().clone()).collect();
+        let mut extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
+        if let Some(signer) = &self.signer {
+            for card in extended.iter_mut().chain([&mut public]) {
+                signing::sign(card, signer)?;
+            }
+        }
+        let card_v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose();
+        let previous_card = previous.map(|edition| &edition.card);
+        Ok(Edition {
+            number: previous.map_or(1, |edition| edition.number.saturating_add(1)),
+            installed,
+            card: EncodedCard::new(&public, previous_card).map_err(AppError::Card)?,
+            extended_card: extended.map(Arc::new),
+            card_v0_3: card_v0_3.map_err(AppError::Card)?.unwrap_or_default(),
+        })
+    }
+}
