@@ -44,6 +44,7 @@ impl logging::Host for HostState {
         self.log_lines_left = left;
         let extension = &self.profile.uri;
         let (context, message) = (self.printable(&context), self.printable(&message));
+        self.profile.log.push(level_name(level), context.clone(), message.clone());
         match level {
             logging::Level::Trace => tracing::trace!(%extension, context, "{message}"),
             logging::Level::Debug => tracing::debug!(%extension, context, "{message}"),
@@ -55,6 +56,17 @@ impl logging::Host for HostState {
             tracing::warn!(%extension, "further log lines of this turn are dropped");
         }
         Ok(())
+    }
+}
+
+/// As the process's log has it, which has no level beyond errors.
+fn level_name(level: logging::Level) -> &'static str {
+    match level {
+        logging::Level::Trace => "trace",
+        logging::Level::Debug => "debug",
+        logging::Level::Info => "info",
+        logging::Level::Warn => "warn",
+        logging::Level::Error | logging::Level::Critical => "error",
     }
 }
 
