@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod agent;
 mod card;
+mod extension;
 mod inspect;
 mod log;
 mod output;
@@ -30,6 +31,7 @@ enum Command {
     Send(send::Send),
     Card(card::Card),
     Inspect(inspect::Inspect),
+    Extension(extension::Extension),
 }
 
 #[tokio::main]
@@ -41,6 +43,7 @@ async fn main() -> ExitCode {
         Command::Send(send) => send.run().await,
         Command::Card(card) => card.run().await,
         Command::Inspect(inspect) => inspect.run().await,
+        Command::Extension(extension) => extension.run().await,
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,25 +1,26 @@
 //! The one place where the parts are joined.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_push::{Notifier, NotifierConfig, Screen, ScreenConfig};
-use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
+use annex_runtime::{Installed, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
 use annex_tasks::TaskStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admin::{Admin, TokenError};
 use crate::claim::Claims;
-use crate::config::{AgentConfig, AgentKind, Config, ExtensionConfig, ModelConfig, PushConfig};
-use crate::edition::Editions;
+use crate::config::{AgentConfig, AgentKind, Config, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
+use crate::installer::{Folder, InstallError, Installer, Parts};
 use crate::issuer::Issuer;
+use crate::pins::Pins;
 use crate::push::PushNotifications;
 use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
@@ -53,39 +54,9 @@ pub enum AppError {
     /// The component runtime does not start.
     #[error("cannot start the component runtime")]
     Runtime(#[from] RuntimeError),
-    /// A component file cannot be read.
-    #[error("extension.component = {component:?}: cannot read {}", path.display())]
-    Component {
-        /// As in the config.
-        component: String,
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A value of an extension's table is unusable.
-    #[error("extension.component = {component:?}: {key}: {reason}")]
-    Extension {
-        /// Which extension.
-        component: String,
-        /// The key.
-        key: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A component is refused.
-    #[error("extension.component = {component:?} is refused")]
-    Load {
-        /// As in the config.
-        component: String,
-        /// Why.
-        #[source]
-        source: LoadError,
-    },
-    /// The extensions do not fit together.
-    #[error("the installed extensions do not fit together")]
-    Set(#[source] LoadError),
+    /// An extension cannot be installed.
+    #[error(transparent)]
+    Install(#[from] InstallError),
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
@@ -98,17 +69,19 @@ pub enum AppError {
     /// Nobody could be authenticated.
     #[error("[auth] cannot be used")]
     Auth(#[from] annex_auth::ConfigError),
+    /// Nobody could use the admin API.
+    #[error("[admin] cannot be used")]
+    Admin(#[from] TokenError),
     /// Tasks cannot be kept.
     #[error("tasks cannot be kept")]
     Tasks(#[from] TaskStoreError),
-    /// The card cannot be encoded.
-    #[error("the agent card cannot be encoded")]
-    Card(#[source] serde_json::Error),
 }
 
 /// Everything that serves requests.
 pub struct App {
     pub(crate) handler: RequestHandler,
+    installer: Arc<Installer>,
+    pub(crate) admin: Option<Arc<Admin>>,
     base_url: String,
 }
 
@@ -132,16 +105,16 @@ impl App {
         base_url: &str,
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
-        let installed = install(config, locations).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let issuer = Issuer::new(config, base_url, authenticator.as_ref(), locations)?;
-        let editions = Arc::new(Editions::new(issuer.issue(installed, None)?));
+        let pins = Arc::new(Pins::default());
+        let installer = Installer::start(config, parts(config, locations, issuer, &pins)?).await?;
         let closing = CancellationToken::new();
         let store = task_store::open(&config.tasks, &locations.config).await?;
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
         let handler = RequestHandler {
-            editions,
+            editions: Arc::clone(installer.editions()),
             agent,
             speaks_v0_3: config.server.a2a_0_3,
             authenticator,
@@ -150,19 +123,28 @@ impl App {
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
             claims: Claims::new(Arc::clone(&store)),
-            tasks: Arc::new(Tasks::new(store)),
+            tasks: Arc::new(Tasks::new(store, pins)),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),
             closing,
         };
-        Ok(Self { handler, base_url: base_url.to_owned() })
+        let (installer, running) = (Arc::new(installer), handler.running.clone());
+        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installer), running);
+        let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
+        Ok(Self { handler, installer, admin, base_url: base_url.to_owned() })
     }
 
     /// What is installed now.
     #[must_use]
     pub fn installed(&self) -> Installed {
         self.handler.editions.current().installed.clone()
+    }
+
+    /// Who changes what is installed.
+    #[must_use]
+    pub fn installer(&self) -> &Arc<Installer> {
+        &self.installer
     }
 
     /// Where clients reach the server.
@@ -219,26 +201,15 @@ fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
     }))
 }
 
-async fn install(config: &Config, locations: &Locations) -> Result<Installed, AppError> {
+fn parts(config: &Config, locations: &Locations, issuer: Issuer, pins: &Arc<Pins>) -> Result<Parts, AppError> {
     let cache = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
     let runtime = Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
         cache: cache.or_else(|| locations.cache.clone()),
         ..RuntimeConfig::default()
     })?;
-    let mut extensions = Vec::with_capacity(config.extensions.len());
-    for extension in &config.extensions {
-        extensions.push(load(&runtime, extension, &locations.component(&extension.component)).await?);
-    }
-    Installed::new(extensions).map_err(AppError::Set)
-}
-
-async fn load(runtime: &Runtime, config: &ExtensionConfig, path: &Path) -> Result<Extension, AppError> {
-    let component = || config.component.clone();
-    let read = |source| AppError::Component { component: component(), path: path.to_owned(), source };
-    let bytes = fs::read(path).map_err(read)?;
-    let installation =
-        config.installation().map_err(|(key, reason)| AppError::Extension { component: component(), key, reason })?;
-    let loaded = runtime.load(bytes, installation).await;
-    loaded.map_err(|source| AppError::Load { component: component(), source })
+    let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
+    let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
+    let folder = folder.map(open).transpose()?;
+    Ok(Parts { runtime, issuer, locations: locations.clone(), folder, pins: Arc::clone(pins) })
 }

@@ -31,6 +31,11 @@ impl Editions {
         Self { current: RwLock::new(Arc::new(first)) }
     }
 
+    /// From now on requests get this one.
+    pub(crate) fn replace(&self, edition: Edition) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(edition);
+    }
+
     pub(crate) fn current(&self) -> Arc<Edition> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }

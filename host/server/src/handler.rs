@@ -1,5 +1,6 @@
 //! What the operations do, whichever binding they came by.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use annex_protocol::{
     JsonObject, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse,
     SubscribeToTaskRequest, Task, TaskId,
 };
-use annex_runtime::{Chain, SessionReader, TurnRequest};
+use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use axum::http::HeaderMap;
@@ -23,7 +24,7 @@ use crate::activation;
 use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
 use crate::call::Call;
 use crate::claim::{self, Claim, Claimed, Claims};
-use crate::edition::Editions;
+use crate::edition::{Edition, Editions};
 use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
@@ -174,7 +175,8 @@ impl RequestHandler {
     ) -> Result<Accepted, A2aError> {
         check(&request)?;
         let edition = self.editions.current();
-        let active = activation::negotiate(&edition.installed, &call.requested)?;
+        let installed = self.installed_for(call, &request.message, &edition);
+        let active = activation::negotiate(&installed, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
         self.input_modes.check(&request.message)?;
@@ -198,6 +200,15 @@ impl RequestHandler {
         session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
         let started = self.start(chain, request, target, session).await?;
         Ok(Accepted::Started(started))
+    }
+
+    /// What is installed, with the versions that the message's task was accepted by.
+    fn installed_for<'a>(&self, call: &Call, message: &Message, edition: &'a Edition) -> Cow<'a, Installed> {
+        let pinned = message.task_id.as_ref().map(|task| self.tasks.pins().of(&call.owner, task)).unwrap_or_default();
+        match pinned.is_empty() {
+            true => Cow::Borrowed(&edition.installed),
+            false => Cow::Owned(edition.installed.with_versions(&pinned)),
+        }
     }
 
     /// Whether the message is new. One that names neither context nor task has nothing that it could be found under.

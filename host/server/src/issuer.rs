@@ -7,11 +7,11 @@ use annex_auth::signature::Signer;
 use annex_protocol::{AgentCard, v0_3};
 use annex_runtime::Installed;
 
-use crate::app::{AppError, Locations};
+use crate::app::Locations;
 use crate::card::{self, EncodedCard};
 use crate::config::{Config, ExtendedCardConfig};
 use crate::edition::Edition;
-use crate::signing;
+use crate::signing::{self, SigningError};
 
 /// What all cards of this process have in common.
 pub(crate) struct Issuer {
@@ -21,6 +21,15 @@ pub(crate) struct Issuer {
     signer: Option<Signer>,
 }
 
+/// Why the cards of an edition cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IssueError {
+    #[error("a card cannot be signed")]
+    Sign(#[from] SigningError),
+    #[error("a card cannot be encoded")]
+    Encode(#[from] serde_json::Error),
+}
+
 impl Issuer {
     /// Reads the signing key, if the config names one.
     pub(crate) fn new(
@@ -28,7 +37,7 @@ impl Issuer {
         base_url: &str,
         authenticator: Option<&Authenticator>,
         locations: &Locations,
-    ) -> Result<Self, AppError> {
+    ) -> Result<Self, SigningError> {
         let signing = config.card.signing.as_ref();
         Ok(Self {
             card: card::assemble(config, base_url, authenticator),
@@ -38,7 +47,7 @@ impl Issuer {
     }
 
     /// The edition after `previous`.
-    pub(crate) fn issue(&self, installed: Installed, previous: Option<&Edition>) -> Result<Edition, AppError> {
+    pub(crate) fn issue(&self, installed: Installed, previous: Option<&Edition>) -> Result<Edition, IssueError> {
         let mut public = self.card.clone();
         public.capabilities.extensions = installed.iter().map(|extension| extension.card().clone()).collect();
         let mut extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
@@ -52,9 +61,9 @@ impl Issuer {
         Ok(Edition {
             number: previous.map_or(1, |edition| edition.number.saturating_add(1)),
             installed,
-            card: EncodedCard::new(&public, previous_card).map_err(AppError::Card)?,
+            card: EncodedCard::new(&public, previous_card)?,
             extended_card: extended.map(Arc::new),
-            card_v0_3: card_v0_3.map_err(AppError::Card)?.unwrap_or_default(),
+            card_v0_3: card_v0_3?.unwrap_or_default(),
         })
     }
 }

@@ -5,6 +5,7 @@
 //! joined.
 
 mod activation;
+mod admin;
 mod answer;
 mod app;
 mod call;
@@ -17,10 +18,12 @@ mod front;
 mod grpc;
 mod handler;
 mod input_modes;
+mod installer;
 mod issuer;
 mod jsonrpc;
 mod list;
 mod listener;
+mod pins;
 mod push;
 mod rest;
 mod routes;
@@ -33,13 +36,16 @@ mod task_store;
 mod tasks;
 mod turn;
 mod v0_3;
+mod watch;
 
+pub use admin::TokenError;
 pub use app::{App, AppError, Locations};
 pub use config::{
-    AgentConfig, AgentKind, CardConfig, Config, ConfigError, ExtensionConfig, GrantsConfig, LimitsConfig, ModelConfig,
-    ProviderConfig, RuntimeSection, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
-    StateScopeConfig, TasksConfig,
+    AdminConfig, AgentConfig, AgentKind, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, GrantsConfig,
+    LimitsConfig, ModelConfig, ProviderConfig, RuntimeSection, ServerConfig, SessionStateGrantConfig, SessionsConfig,
+    SkillConfig, StateScopeConfig, TasksConfig,
 };
 pub use front::Phase;
+pub use installer::{InstallError, Installer, Origin, Reloaded};
 pub use serve::{ServeError, Server};
 pub use task_store::TaskStoreError;

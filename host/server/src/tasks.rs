@@ -10,6 +10,7 @@ use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::fault;
+use crate::pins::Pins;
 use crate::task_record::TaskRecord;
 
 /// Locks that keep two records of one task from being made. Tasks share them.
@@ -31,6 +32,7 @@ pub(crate) struct Tasks {
     hasher: RandomState,
     /// Tasks whose turn is over although the store does not know it.
     unsettled: Mutex<HashMap<TaskId, Owner>>,
+    pins: Arc<Pins>,
 }
 
 struct Live {
@@ -40,14 +42,19 @@ struct Live {
 }
 
 impl Tasks {
-    pub(crate) fn new(store: Arc<dyn TaskStore>) -> Self {
+    pub(crate) fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>) -> Self {
         let live = Live { records: HashMap::new(), crowd: CROWD };
         let doors = (0..DOORS).map(|_| tokio::sync::Mutex::default()).collect();
-        Self { store, live: Mutex::new(live), doors, hasher: RandomState::new(), unsettled: Mutex::default() }
+        Self { store, live: Mutex::new(live), doors, hasher: RandomState::new(), unsettled: Mutex::default(), pins }
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
         &self.store
+    }
+
+    /// The versions of extensions that waiting tasks go on with.
+    pub(crate) fn pins(&self) -> &Pins {
+        &self.pins
     }
 
     /// Stores a new task whose first turn is stopped by `turn`.
@@ -128,6 +135,7 @@ impl Tasks {
     /// A task that is finished is read from the store from now on.
     pub(crate) fn leave_if_finished(&self, record: &Arc<TaskRecord>) {
         if record.is_finished() {
+            self.pins.release(record.id());
             self.remove(record);
         }
     }
@@ -143,6 +151,7 @@ impl Tasks {
     /// again.
     pub(crate) fn abandon(&self, record: &Arc<TaskRecord>) {
         self.unsettled().insert(record.id().clone(), record.owner().clone());
+        self.pins.release(record.id());
         self.remove(record);
         record.break_off();
     }

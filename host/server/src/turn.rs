@@ -182,6 +182,10 @@ impl Turn {
 
     async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<(), A2aError> {
         let record = self.task().await?;
+        if state.is_interrupted() {
+            // Before anybody sees that it waits, and answers.
+            self.tasks.pins().hold(&self.owner, record.id(), self.chain.extensions());
+        }
         let event = StreamResponse::StatusUpdate(record.status_event(self.task_status(state, message)));
         self.publish(&record, event).await?;
         self.state = Some(state);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use annex_protocol::{Json, JsonObject};
 use annex_runtime::{Grants, Installation, Limits, MEMORY_CEILING, SessionStateGrant, StateScope};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// One installed extension.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtensionConfig {
     /// A path, relative to the config, or the bare name of a component that ships with Annex.
@@ -27,7 +27,7 @@ pub struct ExtensionConfig {
 }
 
 /// `[extension.grants]`
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrantsConfig {
     /// The time of day and timers.
@@ -40,7 +40,7 @@ pub struct GrantsConfig {
 }
 
 /// `session-state = { read = …, scopes = […] }`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionStateGrantConfig {
     /// See the session-scope keys: all, or those listed in `keys`.
@@ -53,7 +53,7 @@ pub struct SessionStateGrantConfig {
 }
 
 /// A state scope that a delta may write by grant.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateScopeConfig {
     /// `user:` keys.
@@ -65,7 +65,7 @@ pub enum StateScopeConfig {
 }
 
 /// `[extension.limits]`; what is absent has the value of [`Limits::standard`].
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// Linear memory in MiB, at most 64.
