@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,12 +31,12 @@ impl Serve {
         log::start()?;
         let config = Config::read(&self.config)?;
         let server = Server::bind(config).await?;
-        let locations = locations(&self.config);
+        let (locations, admin) = (locations(&self.config), server.admin_address());
         let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
         // From now on, so that a hang-up while components are compiled does not end the process.
         let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
         let ready = |app: &App| {
-            announce(app, &mut io::stdout().lock());
+            announce(app, admin, &mut io::stdout().lock());
             tokio::spawn(reload_at(hangup, Arc::clone(app.installer())));
         };
         server.run(load, ready, shutdown()).await?;
@@ -63,9 +64,13 @@ fn cache() -> Option<PathBuf> {
 }
 
 /// Says where the agent is, what it runs and what to try. A closed standard output is no reason to stop.
-fn announce(app: &App, out: &mut impl Write) {
+fn announce(app: &App, admin: Option<SocketAddr>, out: &mut impl Write) {
     let url = app.base_url();
-    let mut text = format!("Agent card  {url}/.well-known/agent-card.json\nExtensions");
+    let mut text = format!("Agent card  {url}/.well-known/agent-card.json\n");
+    if let Some(admin) = admin {
+        text.push_str(&format!("Admin API   http://{admin}\n"));
+    }
+    text.push_str("Extensions");
     for extension in app.installed().iter() {
         text.push_str(&format!("\n  {}", line(extension)));
     }

@@ -138,7 +138,7 @@ impl App {
     /// What is installed now.
     #[must_use]
     pub fn installed(&self) -> Installed {
-        self.handler.editions.current().installed.clone()
+        self.installer.installed()
     }
 
     /// Who changes what is installed.

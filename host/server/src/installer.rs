@@ -96,7 +96,8 @@ impl Installer {
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;
         let edition = issuer.issue(installed, None).map_err(|error| InstallError::Cards(error.into()))?;
-        let history = History::new(config.runtime.keep_versions);
+        let mut history = History::new(config.runtime.keep_versions);
+        history.record(edition.number, Action::Loaded, Vec::new(), &versions);
         let config_file = config.file.clone();
         let state = State { config: config.extensions.clone(), versions, overruled: Vec::new(), failures, history };
         Ok(Self {
@@ -316,7 +317,13 @@ impl Installer {
         &self.pins
     }
 
-    /// What is installed, in order.
+    /// What is installed now.
+    #[must_use]
+    pub fn installed(&self) -> Installed {
+        self.editions.current().installed.clone()
+    }
+
+    /// The versions in force, in order.
     pub(crate) fn versions(&self) -> Vec<Version> {
         self.lock().versions.clone()
     }

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod activation;
+mod admin;
 mod agents;
 mod auth;
 mod bad_input;
@@ -11,6 +12,8 @@ mod config;
 mod connections;
 mod durable;
 mod faults;
+mod installation;
+mod life;
 mod lifecycle;
 mod push;
 mod rest;
