@@ -79,13 +79,15 @@ impl Installed {
     }
 
     /// The same extensions in the same order, those with the URI of one of `others` replaced by it.
-    #[must_use]
-    pub fn with_versions(&self, others: &[Arc<Extension>]) -> Self {
+    ///
+    /// # Errors
+    /// As [`Installed::new`]: an older version may need what is gone, or own a key that another owns now.
+    pub fn with_versions(&self, others: &[Arc<Extension>]) -> Result<Self, LoadError> {
         let version = |extension: &Arc<Extension>| {
             let other = others.iter().find(|other| other.uri() == extension.uri());
             Arc::clone(other.unwrap_or(extension))
         };
-        Self { extensions: self.iter().map(version).collect() }
+        Self::new(self.iter().map(version))
     }
 
     /// What is under a key is its owner's to read and write, and nobody else's. Only the same component under another

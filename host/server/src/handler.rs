@@ -205,10 +205,16 @@ impl RequestHandler {
     /// What is installed, with the versions that the message's task was accepted by.
     fn installed_for<'a>(&self, call: &Call, message: &Message, edition: &'a Edition) -> Cow<'a, Installed> {
         let pinned = message.task_id.as_ref().map(|task| self.tasks.pins().of(&call.owner, task)).unwrap_or_default();
-        match pinned.is_empty() {
-            true => Cow::Borrowed(&edition.installed),
-            false => Cow::Owned(edition.installed.with_versions(&pinned)),
+        if pinned.is_empty() {
+            return Cow::Borrowed(&edition.installed);
         }
+        edition.installed.with_versions(&pinned).map_or_else(
+            |error| {
+                tracing::warn!(%error, "a waiting task goes on with what is installed, because its versions do not fit");
+                Cow::Borrowed(&edition.installed)
+            },
+            Cow::Owned,
+        )
     }
 
     /// Whether the message is new. One that names neither context nor task has nothing that it could be found under.

@@ -4,13 +4,11 @@
 //! make and sign the cards → swap. Whatever fails, the last good edition stays. Changes come one after the other, and
 //! no request waits for one.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::ExtensionUri;
-use annex_runtime::{Installed, Runtime};
+use annex_runtime::{Digest, Installed, Runtime};
 use tokio::sync::Notify;
 
 use crate::app::Locations;
@@ -18,6 +16,7 @@ use crate::config::{Config, ConfigFile, ExtensionConfig};
 use crate::edition::{Edition, Editions};
 use crate::issuer::Issuer;
 use crate::pins::Pins;
+use crate::watch::Watched;
 
 mod arrange;
 mod error;
@@ -34,6 +33,9 @@ pub use version::Origin;
 pub(crate) use version::Version;
 
 use loader::{Loader, Occasion, Overruled, Plan, Present};
+
+/// Failures that are remembered, each of another source.
+const MAX_FAILURES: usize = 100;
 
 /// What the installer is made of.
 pub(crate) struct Parts {
@@ -199,15 +201,20 @@ impl Installer {
         };
         let mut versions = self.lock().versions.clone();
         let place = versions.iter().position(|version| version.origin == origin);
-        let there = place.and_then(|place| versions.get(place)).map(|version| version.settings.clone());
-        let read = match (settings, folder, there) {
+        let there = place.and_then(|place| versions.get(place)).cloned();
+        let read = match (settings, folder, &there) {
             (Some(text), _, _) => folder::settings(name, text),
             (None, Some(folder), _) => folder.settings(name),
-            (None, None, Some(there)) => Ok(there),
+            (None, None, Some(there)) => Ok(there.settings.clone()),
             (None, None, None) => folder::settings(name, ""),
         };
         let wrong = |reason| InstallError::Setting { origin: origin.clone(), key: "settings", reason };
-        let version = self.loader.load(origin.clone(), read.map_err(wrong)?, component.clone()).await?;
+        let read = read.map_err(wrong)?;
+        let digest = Digest::of(&component);
+        let version = match there.filter(|there| there.is_of(&origin, &read, digest)) {
+            Some(same) => same,
+            None => self.loader.load(origin.clone(), read, component.clone()).await?,
+        };
         match place {
             Some(place) => drop(versions.splice(place..=place, [version.clone()])),
             None => versions.push(version.clone()),
@@ -360,13 +367,11 @@ impl Installer {
         })
     }
 
-    /// The folders with the files that matter.
-    pub(crate) fn watched(&self) -> BTreeSet<PathBuf> {
+    /// The files that matter.
+    pub(crate) fn watched(&self) -> Watched {
         let state = self.lock();
-        let files = state.config.iter().map(|extension| self.loader.locations.component(&extension.component));
-        let folders = files.filter_map(|file| file.parent().map(Path::to_owned));
-        let folders = folders.map(|folder| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder });
-        folders.chain(self.loader.folder.as_ref().map(|folder| folder.path().to_owned())).collect()
+        let named = state.config.iter().map(|extension| self.loader.locations.component(&extension.component));
+        Watched::new(named, self.loader.folder.as_ref().map(Folder::path))
     }
 
     /// What could not be installed and why.
@@ -379,6 +384,9 @@ impl Installer {
         let mut state = self.lock();
         state.failures.retain(|earlier| earlier.source != failure.source);
         state.failures.push(failure);
+        if state.failures.len() > MAX_FAILURES {
+            state.failures.remove(0);
+        }
     }
 
     /// What failed there before is of the past.

@@ -119,6 +119,9 @@ async fn an_added_component_is_kept_in_the_folder_and_removed_from_it() {
     assert!(!server.installer().reload().await.expect("a reload").changed, "the folder has what is in force");
     assert_eq!(server.say("hi").send().await.expect("a reply").code(), -32_008, "the settings stay beside it");
 
+    let (_, same) = admin(&server, "POST", "extensions", addition("test", &marked("2"), None)).await;
+    assert_eq!((&same["version"], &same["edition"]), (&json!(2), &json!(3)), "nothing is new: {same}");
+
     admin(&server, "DELETE", &format!("extensions/{}", segment(TEST_EXTENSION)), Value::Null).await;
     assert_eq!(fs::read_dir(files.path("extensions")).expect("a folder").count(), 0);
     assert_eq!(server.say("hi").send().await.expect("a reply").code(), 0);

@@ -7,7 +7,7 @@ use annex_protocol::ExtensionUri;
 use annex_test_support::{TEST_EXTENSION, TestServer};
 use serde_json::{Value, json};
 
-use crate::installation::{Installation, admin, etag, extension, on_card, ready, replace, say, segment, written};
+use crate::installation::{CARD, Installation, admin, etag, extension, on_card, ready, replace, say, segment, written};
 
 fn test_uri() -> ExtensionUri {
     ExtensionUri::from(TEST_EXTENSION)
@@ -42,6 +42,21 @@ async fn a_reload_swaps_extension_and_card_together() {
 
     let again = server.installer().reload().await.expect("a reload");
     assert_eq!((again.changed, again.edition), (false, reloaded.edition));
+}
+
+#[tokio::test]
+async fn no_validator_of_the_card_before_a_swap_counts_after_it() {
+    let installation = Installation::new();
+    let server = one(&installation, false).await;
+    let first = server.get(CARD).await.expect("a card");
+    let header = |name: &str| first.headers()[name].to_str().expect("text").to_owned();
+    let validators = [("if-none-match", header("etag")), ("if-modified-since", header("last-modified"))];
+    installation.config(UNWATCHED);
+    server.installer().reload().await.expect("a reload");
+    for (name, value) in validators {
+        let request = server.client().get(format!("{}{CARD}", server.url())).header(name, &value);
+        assert_eq!(request.send().await.expect("a reply").status().as_u16(), 200, "{name}: {value}");
+    }
 }
 
 #[tokio::test]
@@ -181,6 +196,22 @@ async fn a_waiting_task_that_is_cancelled_lets_its_version_go() {
     let params = format!(r#"{{"id":{}}}"#, paused.task()["id"]);
     assert_eq!(server.call("CancelTask", params).send().await.expect("a reply").code(), 0);
     assert!(old.upgrade().is_none());
+}
+
+#[tokio::test]
+async fn a_waiting_task_whose_versions_do_not_fit_any_more_goes_on_with_what_is_installed() {
+    let installation = Installation::new();
+    let base = "[[extension]]\ncomponent = \"./test.wasm\"\n[extension.parameters]\nuri = \"urn:base\"";
+    let dependent = extension("test.wasm", "[extension.parameters]\ndepends_on = [\"urn:base\"]", "ok");
+    let server = serve(&installation, &format!("{base}\n{dependent}")).await;
+    let ask = server.say("ask").extensions("urn:base").extensions(TEST_EXTENSION);
+    let paused = ask.send().await.expect("a reply");
+    assert_eq!(written(&paused), "artifact", "{}", paused.text);
+    installation.config(&format!("{UNWATCHED}{}", extension("test.wasm", "", "none")));
+    server.installer().reload().await.expect("a reload");
+    let id = paused.task()["id"].as_str().expect("an id");
+    let last = server.say("go on").field("taskId", id).extensions(TEST_EXTENSION).send().await.expect("a reply");
+    assert_eq!((last.extensions.as_deref(), written(&last)), (Some(TEST_EXTENSION), Value::Null), "{}", last.text);
 }
 
 #[tokio::test]
