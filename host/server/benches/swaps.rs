@@ -68,6 +68,11 @@ fn write_config(file: &Path, payload: bool) -> anyhow::Result<()> {
         instruction = "i"
         [agent.model.scripted]
         fallback = "f"
+        # What requests leave is bounded, so that growth is of swaps alone.
+        [sessions]
+        max_sessions = 100
+        [tasks]
+        max_tasks = 100
         [runtime]
         watch = false
         [[extension]]
