@@ -17,18 +17,22 @@ lint:
 serve config="examples/specialist/annex.toml":
     cargo run --release -- serve {{ config }}
 
-# Measure the runtime: load, fresh instance, hooks, chain
+# Measure the runtime (load, fresh instance, hooks, chain) and the server under load
 bench:
     cargo bench --package annex-runtime
+    cargo bench --package annex-bench
 
 # Build the extensions only; the shipped ones are in target/debug/components
 guests:
     cargo build --package annex-components
 
-# Run the official Python and JavaScript clients against a running agent
+# Run the official clients against a running agent, over every binding
 clients url="http://127.0.0.1:9999":
     python3 -m venv examples/clients/python/.venv
     examples/clients/python/.venv/bin/pip install --quiet -r examples/clients/python/requirements.txt
     examples/clients/python/.venv/bin/python examples/clients/python/client.py {{ url }}
     npm ci --prefix examples/clients/js
     node examples/clients/js/client.mjs {{ url }}
+    python3 -m venv examples/clients/python-0.3/.venv
+    examples/clients/python-0.3/.venv/bin/pip install --quiet -r examples/clients/python-0.3/requirements.txt
+    examples/clients/python-0.3/.venv/bin/python examples/clients/python-0.3/client.py {{ url }}

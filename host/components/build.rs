@@ -8,7 +8,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-const TARGET: &str = "wasm32-unknown-unknown";
+/// Nothing is imported but what the code calls.
+const BARE: &str = "wasm32-unknown-unknown";
+/// With a standard library that imports WASI.
+const WASI: &str = "wasm32-wasip2";
+const TARGETS: [&str; 2] = [BARE, WASI];
 const PROFILE: &str = "guest";
 
 /// 128 KiB instead of 1 MiB: the stack lies at the start of a guest's memory, and all that is before its data has to
@@ -16,12 +20,13 @@ const PROFILE: &str = "guest";
 const STACK_SIZE: &str = "-Clink-arg=-zstack-size=131072";
 
 /// Settings of the outer build that must not reach the guests: flags for another target, clippy's wrapper, coverage.
-const NOT_INHERITED: [&str; 10] = [
+const NOT_INHERITED: [&str; 11] = [
     "CARGO_BUILD_RUSTFLAGS",
     "CARGO_BUILD_TARGET",
     "CARGO_BUILD_TARGET_DIR",
     "CARGO_TARGET_DIR",
     "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS",
+    "CARGO_TARGET_WASM32_WASIP2_RUSTFLAGS",
     "RUSTC_WORKSPACE_WRAPPER",
     "RUSTC_WRAPPER",
     "CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER",
@@ -33,15 +38,17 @@ struct Guest {
     package: &'static str,
     /// The component's name without `.wasm`.
     name: &'static str,
+    target: &'static str,
     /// Whether it is copied beside the `annex` executable.
     shipped: bool,
 }
 
-const GUESTS: [Guest; 4] = [
-    Guest { package: "annex-state-injection", name: "state-injection", shipped: true },
-    Guest { package: "annex-timestamp", name: "timestamp", shipped: true },
-    Guest { package: "annex-test-extension", name: "test-extension", shipped: false },
-    Guest { package: "hello-extension", name: "hello-extension", shipped: false },
+const GUESTS: [Guest; 5] = [
+    Guest { package: "annex-state-injection", name: "state-injection", target: BARE, shipped: true },
+    Guest { package: "annex-timestamp", name: "timestamp", target: BARE, shipped: true },
+    Guest { package: "annex-test-extension", name: "test-extension", target: BARE, shipped: false },
+    Guest { package: "annex-test-capabilities", name: "test-capabilities", target: WASI, shipped: false },
+    Guest { package: "hello-extension", name: "hello-extension", target: BARE, shipped: false },
 ];
 
 fn main() -> Result<()> {
@@ -52,11 +59,13 @@ fn main() -> Result<()> {
     let guests_dir = out_dir.ancestors().nth(4).context("OUT_DIR is too short")?.join("guests");
 
     watch(&workspace)?;
-    install_target()?;
-    build(&workspace, &guests_dir)?;
+    for target in TARGETS {
+        install(target)?;
+        build(target, &workspace, &guests_dir)?;
+    }
     for guest in &GUESTS {
         let file = format!("{}.wasm", guest.package.replace('-', "_"));
-        let component = guests_dir.join(TARGET).join(PROFILE).join(file);
+        let component = guests_dir.join(guest.target).join(PROFILE).join(file);
         place(&component, &out_dir, guest.name)?;
         if guest.shipped {
             place(&component, &profile_dir.join("components"), guest.name)?;
@@ -81,29 +90,29 @@ fn watch(workspace: &Path) -> Result<()> {
 }
 
 /// Adds the target to the toolchain when it is not there.
-fn install_target() -> Result<()> {
+fn install(target: &str) -> Result<()> {
     let output = Command::new(tool("RUSTC", "rustc"))
-        .args(["--print", "target-libdir", "--target", TARGET])
+        .args(["--print", "target-libdir", "--target", target])
         .output()
         .context("run rustc")?;
-    ensure!(output.status.success(), "rustc does not know {TARGET}: {}", String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "rustc does not know {target}: {}", String::from_utf8_lossy(&output.stderr));
     if Path::new(String::from_utf8(output.stdout)?.trim_end()).is_dir() {
         return Ok(());
     }
-    tell(&format!("warning=adding the Rust target {TARGET}: rustup target add {TARGET}"));
-    let status = Command::new("rustup").args(["target", "add", TARGET]).status().with_context(|| {
-        format!("the extensions need the Rust target {TARGET}, and there is no rustup to add it: install it by hand")
+    tell(&format!("warning=adding the Rust target {target}: rustup target add {target}"));
+    let status = Command::new("rustup").args(["target", "add", target]).status().with_context(|| {
+        format!("the extensions need the Rust target {target}, and there is no rustup to add it: install it by hand")
     })?;
-    ensure!(status.success(), "`rustup target add {TARGET}` failed");
+    ensure!(status.success(), "`rustup target add {target}` failed");
     Ok(())
 }
 
-/// Builds all guests. Its own target folder, because the outer cargo holds the lock of the other.
-fn build(workspace: &Path, guests_dir: &Path) -> Result<()> {
+/// Builds the guests of a target. Its own target folder, because the outer cargo holds the lock of the other.
+fn build(target: &str, workspace: &Path, guests_dir: &Path) -> Result<()> {
     let mut cargo = Command::new(tool("CARGO", "cargo"));
-    cargo.current_dir(workspace).args(["build", "--locked", "--profile", PROFILE, "--target", TARGET, "--target-dir"]);
+    cargo.current_dir(workspace).args(["build", "--locked", "--profile", PROFILE, "--target", target, "--target-dir"]);
     cargo.arg(guests_dir);
-    for guest in &GUESTS {
+    for guest in GUESTS.iter().filter(|guest| guest.target == target) {
         cargo.args(["--package", guest.package]);
     }
     for name in NOT_INHERITED {

@@ -2,24 +2,27 @@
 //
 //     node client.mjs [URL]        # default: http://127.0.0.1:9999
 //
-// Six short programs, to be read in this order. Each checks what the agent answered.
+// Short programs, to be read in this order. Each checks what the agent answered, over JSON-RPC and over HTTP+JSON.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 
-import { Extensions, HTTP_EXTENSION_HEADER, SendMessageRequest, TaskState, taskStateToJSON } from "@a2a-js/sdk";
+import { Extensions, HTTP_EXTENSION_HEADER, ListTasksRequest, SendMessageRequest } from "@a2a-js/sdk";
+import { TaskState, taskStateToJSON } from "@a2a-js/sdk";
 import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver } from "@a2a-js/sdk/client";
 import { ServiceParameters, withA2AExtensions } from "@a2a-js/sdk/client";
-import { ExtensionSupportRequiredError, RequestMalformedError } from "@a2a-js/sdk/errors";
+import { ExtensionSupportRequiredError, RequestMalformedError, TaskNotCancelableError } from "@a2a-js/sdk/errors";
+import { TaskNotFoundError, UnsupportedOperationError } from "@a2a-js/sdk/errors";
 
 // The URI names the extension. The key, which has no scheme, says where in the metadata the state lies.
 const URI = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
 const STATE_FIELD = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
 const TIMESTAMP = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
 
-const INVALID_PARAMS = -32602;
+const BINDINGS = ["JSONRPC", "HTTP+JSON"];
 const STATE = { user_info: { name: "Ada Lovelace", role: "AI Specialist", email: "ada@example.com" } };
 const QUESTION = "Who am I and what is my email?";
+const SLOW_QUESTION = "Tell me a story";
 
 /** Activates the extension and adds the state in every call of a client that sends a message. */
 class StateInjection {
@@ -53,9 +56,24 @@ function request(text, { state, contextId } = {}) {
   return SendMessageRequest.fromJSON({ message });
 }
 
-function clientOf(card, ...interceptors) {
-  const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, { clientConfig: { interceptors } });
-  return new ClientFactory(options).createFromAgentCard(card);
+async function clientOf({ card, binding }, ...interceptors) {
+  const overrides = { clientConfig: { interceptors }, preferredTransports: [binding] };
+  const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, overrides);
+  const client = await new ClientFactory(options).createFromAgentCard(card);
+  assert.equal(client.transport.protocolName, binding);
+  return client;
+}
+
+/** What an event of a stream is: a task, an artifact, or the state that the task is in now. */
+function nameOf({ payload }) {
+  if (payload.$case !== "statusUpdate") return payload.$case.replace("Update", "");
+  return taskStateToJSON(payload.value.status.state).replace("TASK_STATE_", "");
+}
+
+async function namesOf(stream) {
+  const names = [];
+  for await (const event of stream) names.push(nameOf(event));
+  return names;
 }
 
 function textOf(artifact) {
@@ -71,9 +89,9 @@ function checkAnswer(artifact, extensions = [URI]) {
 }
 
 /** The error that a call must end with. */
-async function refusalOf(call) {
+async function refusalOf(call, kind) {
   const answer = await call.catch((error) => error);
-  assert.ok(answer instanceof Error, `accepted: ${JSON.stringify(answer)}`);
+  assert.ok(answer instanceof kind, `no ${kind.name}: ${answer instanceof Error ? answer : JSON.stringify(answer)}`);
   return answer;
 }
 
@@ -88,18 +106,20 @@ async function discovery(card) {
 }
 
 /** State in the metadata activates nothing, and a required extension that is not active is an error. */
-async function naiveCall(card) {
-  const client = await clientOf(card);
-  const error = await refusalOf(client.sendMessage(request(QUESTION, { state: STATE })));
-  assert.ok(error instanceof ExtensionSupportRequiredError, error);
-  const info = error.data.find((detail) => detail.reason === "EXTENSION_SUPPORT_REQUIRED");
-  assert.ok(info.metadata.extensions.includes(URI), error.data);
+async function naiveCall(agent) {
+  const client = await clientOf(agent);
+  await refusalOf(client.sendMessageStream(request(QUESTION, { state: STATE })).next(), ExtensionSupportRequiredError);
+  const call = client.sendMessage(request(QUESTION, { state: STATE }));
+  const error = await refusalOf(call, ExtensionSupportRequiredError);
+  // The details are a list over JSON-RPC; over HTTP+JSON the error itself has the fields of the first.
+  const info = error.data?.find((detail) => detail.reason === "EXTENSION_SUPPORT_REQUIRED") ?? error;
+  assert.ok(info.metadata.extensions.includes(URI), error);
   return `refused: ${error.message}`;
 }
 
 /** One call: the URI in the service parameters, the state in the metadata of the message. */
-async function explicitActivation(card) {
-  const client = await clientOf(card);
+async function explicitActivation(agent) {
+  const client = await clientOf(agent);
   const task = await client.sendMessage(request(QUESTION, { state: STATE }), activating(URI));
   assert.equal(task.status.state, TaskState.TASK_STATE_COMPLETED);
   const [artifact] = task.artifacts;
@@ -108,8 +128,8 @@ async function explicitActivation(card) {
 }
 
 /** Every call: the caller sends text only, and may activate other extensions beside this one. */
-async function interceptor(card) {
-  const client = await clientOf(card, new StateInjection(STATE));
+async function interceptor(agent) {
+  const client = await clientOf(agent, new StateInjection(STATE));
   const first = await client.sendMessage(request(QUESTION));
   checkAnswer(first.artifacts[0]);
 
@@ -121,48 +141,85 @@ async function interceptor(card) {
 }
 
 /** The same as a stream: the task, its states, the artifact as soon as there is one. */
-async function streaming(card) {
-  const client = await clientOf(card, new StateInjection(STATE));
+async function streaming(agent) {
+  const client = await clientOf(agent, new StateInjection(STATE));
   const seen = [];
-  for await (const { payload } of client.sendMessageStream(request(QUESTION))) {
-    if (payload.$case === "task") {
-      seen.push("task");
-    } else if (payload.$case === "statusUpdate") {
-      seen.push(taskStateToJSON(payload.value.status.state).replace("TASK_STATE_", ""));
-    } else if (payload.$case === "artifactUpdate") {
-      seen.push("artifact");
-      checkAnswer(payload.value.artifact);
-    }
+  for await (const event of client.sendMessageStream(request(QUESTION), activating(TIMESTAMP))) {
+    seen.push(nameOf(event));
+    if (event.payload.$case === "artifactUpdate") checkAnswer(event.payload.value.artifact, [URI, TIMESTAMP]);
   }
   assert.deepEqual(seen, ["task", "WORKING", "artifact", "COMPLETED"]);
   return seen.join(" → ");
 }
 
 /** State that violates the schema is refused before a task exists. The error says where it is wrong. */
-async function invalidState(card) {
-  const client = await clientOf(card);
+async function invalidState(agent) {
+  const client = await clientOf(agent);
   const state = { user_info: { ...STATE.user_info, email: "not an address" } };
-  const error = await refusalOf(client.sendMessage(request(QUESTION, { state }), activating(URI)));
-  assert.ok(error instanceof RequestMalformedError, error);
-  assert.equal(error.envelopeCode, INVALID_PARAMS);
-  const { fieldViolations } = error.data.find((detail) => detail.fieldViolations);
-  assert.equal(fieldViolations.length, 1);
-  assert.ok(fieldViolations[0].field.endsWith("/user_info/email"), fieldViolations[0].field);
-  return `refused: ${fieldViolations[0].field}: ${fieldViolations[0].description}`;
+  const call = client.sendMessage(request(QUESTION, { state }), activating(URI));
+  const error = await refusalOf(call, RequestMalformedError);
+  assert.ok(error.message.includes("/user_info/email"), error.message);
+  if (agent.binding === "JSONRPC") {
+    // Over HTTP+JSON the answer has the violations one by one too, but this SDK keeps only the message.
+    const { fieldViolations } = error.data.find((detail) => detail.fieldViolations);
+    assert.equal(fieldViolations.length, 1);
+    assert.ok(fieldViolations[0].field.endsWith("/user_info/email"), fieldViolations[0].field);
+  }
+  return `refused: ${error.message}`;
+}
+
+/** A task that is over can be read and listed, and neither cancelled nor subscribed to. */
+async function finishedTask(agent) {
+  const client = await clientOf(agent, new StateInjection(STATE));
+  const { id, contextId } = await client.sendMessage(request(QUESTION));
+  const read = await client.getTask({ id });
+  assert.equal(read.status.state, TaskState.TASK_STATE_COMPLETED);
+  checkAnswer(read.artifacts[0]);
+  const { tasks } = await client.listTasks(ListTasksRequest.fromJSON({ contextId, includeArtifacts: true }));
+  assert.equal(tasks.length, 1);
+  assert.deepEqual([tasks[0].id, tasks[0].artifacts], [id, read.artifacts]);
+
+  await refusalOf(client.cancelTask({ id }), TaskNotCancelableError);
+  await refusalOf(client.resubscribeTask({ id }).next(), UnsupportedOperationError);
+  await refusalOf(client.getTask({ id: randomUUID() }), TaskNotFoundError);
+  return `task ${id} read, ${tasks.length} listed`;
+}
+
+/** A task that runs can be followed by a second reader, and cancelled: both streams end with that. */
+async function runningTask(agent) {
+  const client = await clientOf(agent, new StateInjection(STATE));
+  const firstReader = client.sendMessageStream(request(SLOW_QUESTION));
+  const { id } = (await firstReader.next()).value.payload.value;
+  const secondReader = client.resubscribeTask({ id });
+  const seen = [nameOf((await secondReader.next()).value)];
+  await client.cancelTask({ id });
+  seen.push(...(await namesOf(secondReader)));
+  const rest = await namesOf(firstReader);
+  assert.deepEqual([seen[0], seen.at(-1), rest.at(-1)], ["task", "CANCELED", "CANCELED"]);
+  return seen.join(" → ");
+}
+
+/** Runs one step and says what it saw. False when it failed. */
+async function report(name, step) {
+  try {
+    console.log(`ok    ${name}: ${await step}`);
+    return true;
+  } catch (error) {
+    console.log(`FAIL  ${name}`);
+    console.error(error);
+    return false;
+  }
 }
 
 const url = process.argv[2] ?? "http://127.0.0.1:9999";
 const card = await new DefaultAgentCardResolver().resolve(url);
-const steps = [discovery, naiveCall, explicitActivation, interceptor, streaming, invalidState];
-let failed = 0;
-for (const step of steps) {
-  try {
-    console.log(`ok    ${step.name}: ${await step(card)}`);
-  } catch (error) {
-    failed += 1;
-    console.log(`FAIL  ${step.name}`);
-    console.error(error);
+const steps = [naiveCall, explicitActivation, interceptor, streaming, invalidState, finishedTask, runningTask];
+const outcomes = [await report("discovery", discovery(card))];
+for (const binding of BINDINGS) {
+  for (const step of steps) {
+    outcomes.push(await report(`${step.name} over ${binding}`, step({ card, binding })));
   }
 }
-console.log(`${steps.length - failed} passed, ${failed} failed`);
+const failed = outcomes.filter((passed) => !passed).length;
+console.log(`${outcomes.length - failed} passed, ${failed} failed`);
 process.exitCode = failed ? 1 : 0;

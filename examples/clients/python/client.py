@@ -2,24 +2,48 @@
 
     python client.py [URL]        # default: http://127.0.0.1:9999
 
-Six short programs, to be read in this order. Each checks what the agent answered.
+Short programs, to be read in this order. Each checks what the agent answered, over every binding that A2A has.
 """
 
 import asyncio
 import json
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
+import grpc
 import httpx
 from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientCallInterceptor, ClientConfig, ClientFactory
 from a2a.client.interceptors import AfterArgs, BeforeArgs
 from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
 from a2a.extensions.common import find_extension_by_uri
 from a2a.helpers import get_artifact_text
-from a2a.types import AgentCard, Artifact, Message, Part, Role, SendMessageRequest, Task, TaskState
-from a2a.utils.errors import ExtensionSupportRequiredError, InvalidParamsError
+from a2a.types import (
+    AgentCard,
+    Artifact,
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+)
+from a2a.utils.constants import TransportProtocol
+from a2a.utils.errors import (
+    A2AError,
+    ExtensionSupportRequiredError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
 from google.protobuf.json_format import MessageToDict
 
 # The URI names the extension. The key, which has no scheme, says where in the metadata the state lies.
@@ -27,8 +51,10 @@ URI = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_inject
 STATE_FIELD = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state"
 TIMESTAMP = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1"
 
+BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportProtocol.GRPC]
 STATE = {"user_info": {"name": "Ada Lovelace", "role": "AI Specialist", "email": "ada@example.com"}}
 QUESTION = "Who am I and what is my email?"
+SLOW_QUESTION = "Tell me a story"
 
 
 class StateInjection(ClientCallInterceptor):
@@ -62,11 +88,32 @@ def request(text: str, state: dict | None = None, context_id: str = "") -> SendM
     return SendMessageRequest(message=message)
 
 
+def events(client: Client, request: SendMessageRequest, *extensions: str) -> AsyncIterator[StreamResponse]:
+    """Sends one message. A client that streams gets events, one that does not gets the finished task."""
+    context = ClientCallContext(service_parameters=activating(extensions))
+    return client.send_message(request, context=context)
+
+
 async def send(client: Client, request: SendMessageRequest, *extensions: str) -> Task:
     """Sends one message without streaming and returns the finished task."""
-    context = ClientCallContext(service_parameters=activating(extensions))
-    [response] = [event async for event in client.send_message(request, context=context)]
+    [response] = [event async for event in events(client, request, *extensions)]
     return response.task
+
+
+async def refusal(call: Awaitable, kind: type[A2AError]) -> A2AError:
+    """The error that a call must end with."""
+    try:
+        answer = await call
+    except kind as error:
+        return error
+    raise AssertionError(f"accepted: {answer}")
+
+
+def name_of(event: StreamResponse) -> str:
+    """What an event of a stream is: a task, an artifact, or the state that the task is in now."""
+    if event.HasField("status_update"):
+        return TaskState.Name(event.status_update.status.state).removeprefix("TASK_STATE_")
+    return event.WhichOneof("payload").removesuffix("_update")
 
 
 def state_of(artifact: Artifact) -> dict:
@@ -74,10 +121,9 @@ def state_of(artifact: Artifact) -> dict:
 
 
 def client_of(
-    card: AgentCard, http: httpx.AsyncClient, *interceptors: ClientCallInterceptor, streaming: bool = False
+    card: AgentCard, config: ClientConfig, *interceptors: ClientCallInterceptor, streaming: bool = False
 ) -> Client:
-    config = ClientConfig(httpx_client=http, streaming=streaming)
-    return ClientFactory(config).create(card, list(interceptors))
+    return ClientFactory(replace(config, streaming=streaming)).create(card, list(interceptors))
 
 
 def check_answer(artifact: Artifact, extensions: Sequence[str] = (URI,)) -> None:
@@ -88,7 +134,7 @@ def check_answer(artifact: Artifact, extensions: Sequence[str] = (URI,)) -> None
     assert state_of(artifact) == {**STATE, "last_answer": text}, state_of(artifact)
 
 
-async def discovery(card: AgentCard, http: httpx.AsyncClient) -> str:
+async def discovery(card: AgentCard) -> str:
     """The card says whether the agent has the extension, insists on it, and what the state must look like."""
     extension = find_extension_by_uri(card, URI)
     assert extension is not None, "the agent does not have the extension"
@@ -98,82 +144,116 @@ async def discovery(card: AgentCard, http: httpx.AsyncClient) -> str:
     return json.dumps(schema["properties"]["user_info"]["properties"])
 
 
-async def naive_call(card: AgentCard, http: httpx.AsyncClient) -> str:
+async def naive_call(card: AgentCard, config: ClientConfig) -> str:
     """State in the metadata activates nothing, and a required extension that is not active is an error."""
-    client = client_of(card, http)
-    try:
-        task = await send(client, request(QUESTION, STATE))
-    except ExtensionSupportRequiredError as error:
-        assert URI in error.data["extensions"], error.data
-        return f"refused: {error.message}"
-    raise AssertionError(f"accepted: {task}")
+    for streaming in (False, True):
+        async with client_of(card, config, streaming=streaming) as client:
+            call = anext(events(client, request(QUESTION, STATE)))
+            error = await refusal(call, ExtensionSupportRequiredError)
+            assert URI in error.message, error.message
+    return f"refused: {error.message}"
 
 
-async def explicit_activation(card: AgentCard, http: httpx.AsyncClient) -> str:
+async def explicit_activation(card: AgentCard, config: ClientConfig) -> str:
     """One call: the URI in the service parameters, the state in the metadata of the message."""
-    client = client_of(card, http)
-    task = await send(client, request(QUESTION, STATE), URI)
+    async with client_of(card, config) as client:
+        task = await send(client, request(QUESTION, STATE), URI)
     assert task.status.state == TaskState.TASK_STATE_COMPLETED, task.status
     check_answer(task.artifacts[0])
     return f"{get_artifact_text(task.artifacts[0])} State returned: {', '.join(state_of(task.artifacts[0]))}"
 
 
-async def interceptor(card: AgentCard, http: httpx.AsyncClient) -> str:
+async def interceptor(card: AgentCard, config: ClientConfig) -> str:
     """Every call: the caller sends text only, and may activate other extensions beside this one."""
-    client = client_of(card, http, StateInjection(STATE))
-    first = await send(client, request(QUESTION))
+    async with client_of(card, config, StateInjection(STATE)) as client:
+        first = await send(client, request(QUESTION))
+        second = await send(client, request(QUESTION, context_id=first.context_id), TIMESTAMP)
     check_answer(first.artifacts[0])
-
-    second = await send(client, request(QUESTION, context_id=first.context_id), TIMESTAMP)
     assert second.context_id == first.context_id, second.context_id
     check_answer(second.artifacts[0], [URI, TIMESTAMP])
     return f"two turns in context {first.context_id}, the second with {len(second.artifacts[0].extensions)} extensions"
 
 
-async def streaming(card: AgentCard, http: httpx.AsyncClient) -> str:
+async def streaming(card: AgentCard, config: ClientConfig) -> str:
     """The same as a stream: the task, its states, the artifact as soon as there is one."""
-    client = client_of(card, http, StateInjection(STATE), streaming=True)
     seen = []
-    async for event in client.send_message(request(QUESTION)):
-        kind = event.WhichOneof("payload")
-        if kind == "task":
-            seen.append("task")
-        elif kind == "status_update":
-            seen.append(TaskState.Name(event.status_update.status.state).removeprefix("TASK_STATE_"))
-        elif kind == "artifact_update":
-            seen.append("artifact")
-            check_answer(event.artifact_update.artifact)
+    async with client_of(card, config, StateInjection(STATE), streaming=True) as client:
+        async for event in events(client, request(QUESTION), TIMESTAMP):
+            seen.append(name_of(event))
+            if event.HasField("artifact_update"):
+                check_answer(event.artifact_update.artifact, [URI, TIMESTAMP])
     assert seen == ["task", "WORKING", "artifact", "COMPLETED"], seen
     return " → ".join(seen)
 
 
-async def invalid_state(card: AgentCard, http: httpx.AsyncClient) -> str:
+async def invalid_state(card: AgentCard, config: ClientConfig) -> str:
     """State that violates the schema is refused before a task exists. The error says where it is wrong."""
-    client = client_of(card, http)
     wrong = {"user_info": {**STATE["user_info"], "email": "not an address"}}
+    async with client_of(card, config) as client:
+        error = await refusal(send(client, request(QUESTION, wrong), URI), InvalidParamsError)
+    # The answer has a google.rpc.BadRequest with field and description; this SDK keeps it over gRPC only.
+    assert "/user_info/email" in error.message, error.message
+    return f"refused: {error.message}"
+
+
+async def finished_task(card: AgentCard, config: ClientConfig) -> str:
+    """A task that is over can be read and listed, and neither cancelled nor subscribed to."""
+    async with client_of(card, config, StateInjection(STATE), streaming=True) as client:
+        sent = [event async for event in events(client, request(QUESTION))][0].task
+        read = await client.get_task(GetTaskRequest(id=sent.id))
+        assert read.status.state == TaskState.TASK_STATE_COMPLETED, read.status
+        check_answer(read.artifacts[0])
+        listed = await client.list_tasks(ListTasksRequest(context_id=sent.context_id, include_artifacts=True))
+        assert [(task.id, task.artifacts) for task in listed.tasks] == [(read.id, read.artifacts)], listed
+
+        await refusal(client.cancel_task(CancelTaskRequest(id=sent.id)), TaskNotCancelableError)
+        await refusal(anext(client.subscribe(SubscribeToTaskRequest(id=sent.id))), UnsupportedOperationError)
+        await refusal(client.get_task(GetTaskRequest(id=str(uuid4()))), TaskNotFoundError)
+    return f"task {read.id} read, {listed.total_size} listed"
+
+
+async def running_task(card: AgentCard, config: ClientConfig) -> str:
+    """A task that runs can be followed by a second reader, and cancelled: both streams end with that."""
+    async with client_of(card, config, StateInjection(STATE), streaming=True) as client:
+        first_reader = events(client, request(SLOW_QUESTION))
+        task = (await anext(first_reader)).task
+        second_reader = client.subscribe(SubscribeToTaskRequest(id=task.id))
+        seen = [name_of(await anext(second_reader))]
+        await client.cancel_task(CancelTaskRequest(id=task.id))
+        seen += [name_of(event) async for event in second_reader]
+        rest = [name_of(event) async for event in first_reader]
+    assert (seen[0], seen[-1], rest[-1]) == ("task", "CANCELED", "CANCELED"), (seen, rest)
+    return " → ".join(seen)
+
+
+STEPS = [naive_call, explicit_activation, interceptor, streaming, invalid_state, finished_task, running_task]
+
+
+async def report(name: str, step: Awaitable[str]) -> bool:
+    """Runs one step and says what it saw. False when it failed."""
     try:
-        task = await send(client, request(QUESTION, wrong), URI)
-    except InvalidParamsError as error:
-        # The answer has a google.rpc.BadRequest with field and description; this SDK keeps only the message.
-        assert "/user_info/email" in error.message, error.message
-        return f"refused: {error.message}"
-    raise AssertionError(f"accepted: {task}")
+        print(f"ok    {name}: {await step}", flush=True)
+    except Exception:
+        print(f"FAIL  {name}", flush=True)
+        traceback.print_exc()
+        return False
+    return True
 
 
 async def main(url: str) -> int:
-    steps = [discovery, naive_call, explicit_activation, interceptor, streaming, invalid_state]
-    failed = 0
     async with httpx.AsyncClient(timeout=30) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
-        for step in steps:
-            try:
-                print(f"ok    {step.__name__}: {await step(card, http)}", flush=True)
-            except Exception:
-                failed += 1
-                print(f"FAIL  {step.__name__}", flush=True)
-                traceback.print_exc()
-    print(f"{len(steps) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+        outcomes = [await report("discovery", discovery(card))]
+        for binding in BINDINGS:
+            config = ClientConfig(
+                httpx_client=http,
+                grpc_channel_factory=grpc.aio.insecure_channel,
+                supported_protocol_bindings=[binding],
+            )
+            for step in STEPS:
+                outcomes.append(await report(f"{step.__name__} over {binding.value}", step(card, config)))
+    print(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")
+    return 0 if all(outcomes) else 1
 
 
 if __name__ == "__main__":

@@ -9,18 +9,24 @@
 //! ```
 //!
 //! JSON crosses the boundary as text. Hand on what you were given instead of parsing and printing it, and numbers and
-//! key order survive. Everything that calls the host ([`clock::now`], [`log`], [`schema`], [`session`]) works only
-//! inside a component: keep the logic in functions that take values, and test those natively.
+//! key order survive. Everything that calls the host ([`clock::now`], `http`, [`keyvalue`], [`log`], [`schema`],
+//! [`secrets`], [`session`], [`task`]) works only inside a component: keep the logic in functions that take values, and
+//! test those natively.
 
 #![warn(missing_docs)]
 
 pub mod clock;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod json;
+pub mod keyvalue;
 pub mod log;
 pub mod members;
 pub mod pointer;
 pub mod schema;
+pub mod secrets;
 pub mod session;
+pub mod task;
 
 #[doc(hidden)]
 pub mod bindings;

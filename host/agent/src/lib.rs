@@ -1,7 +1,8 @@
 //! What answers a message: the agent, and the model behind it.
 //!
 //! The server calls an [`AgentExecutor`] once per turn and turns the [`AgentEvent`]s that it sends into A2A events.
-//! [`TemplateAgent`] is the one that ships: an instruction with variables from the session state, given to a [`Model`].
+//! [`TemplateAgent`] is the one for use: an instruction with variables from the session state, given to a [`Model`].
+//! [`ScriptAgent`] is the one for tests of clients: it plays events.
 //! This crate knows no HTTP binding, no task store and no extension.
 
 #![warn(missing_docs)]
@@ -9,6 +10,7 @@
 mod executor;
 mod generative;
 mod model;
+mod script_agent;
 mod scripted;
 mod template;
 mod template_agent;
@@ -16,6 +18,8 @@ mod template_agent;
 pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 pub use generative::{Adapter, GenerativeConfig, GenerativeError, GenerativeModel};
 pub use model::{Model, ModelError, Prompt, Speaker, TextStream, Turn};
+pub use script_agent::ScriptAgent;
+pub use script_agent::script::EventScript;
 pub use scripted::{RuleConfig, ScriptConfig, ScriptError, ScriptedModel};
 pub use template::{TemplateError, render};
 pub use template_agent::TemplateAgent;

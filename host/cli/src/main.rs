@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use tokio::runtime::Runtime;
 
 mod agent;
 mod card;
@@ -34,18 +36,10 @@ enum Command {
     Extension(extension::Extension),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let result = match Arguments::parse().command {
-        Command::Serve(serve) => serve.run().await,
-        Command::Send(send) => send.run().await,
-        Command::Card(card) => card.run().await,
-        Command::Inspect(inspect) => inspect.run().await,
-        Command::Extension(extension) => extension.run().await,
-    };
-    match result {
+    match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
@@ -53,4 +47,20 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("the asynchronous runtime does not start")?;
+    let result = runtime.block_on(async {
+        match command {
+            Command::Serve(serve) => serve.run().await,
+            Command::Send(send) => send.run().await,
+            Command::Card(card) => card.run().await,
+            Command::Inspect(inspect) => inspect.run().await,
+            Command::Extension(extension) => extension.run().await,
+        }
+    });
+    // A name that resolves slowly, of a receiver for instance, must not keep the process. All else is over by now.
+    runtime.shutdown_background();
+    result
 }

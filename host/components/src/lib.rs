@@ -10,6 +10,8 @@ pub const STATE_INJECTION: &str = concat!(env!("OUT_DIR"), "/state-injection.was
 pub const TIMESTAMP: &str = concat!(env!("OUT_DIR"), "/timestamp.wasm");
 /// Misbehaves on command: `guest/test-extension/README.md`.
 pub const TEST_EXTENSION: &str = concat!(env!("OUT_DIR"), "/test-extension.wasm");
+/// Uses what it is granted, on command, and is built for WASI: `guest/test-capabilities/README.md`.
+pub const TEST_CAPABILITIES: &str = concat!(env!("OUT_DIR"), "/test-capabilities.wasm");
 /// The smallest extension: `examples/hello-extension`.
 pub const HELLO_EXTENSION: &str = concat!(env!("OUT_DIR"), "/hello-extension.wasm");
 

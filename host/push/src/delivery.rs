@@ -3,14 +3,15 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
+use annex_egress::{Refused, Screen};
 use annex_protocol::TaskPushNotificationConfig;
 use bytes::Bytes;
 use reqwest::{Client, Response, StatusCode};
 use tokio::time::sleep;
 
 use crate::backoff::{Backoff, retry_after};
+use crate::invalid::InvalidConfig;
 use crate::notifier::NotifierConfig;
-use crate::screen::{Refused, Screen};
 use crate::slots::Slots;
 use crate::target::Target;
 
@@ -35,7 +36,7 @@ pub(crate) struct GivenUp {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("the config may not be used")]
-    Refused(#[source] Refused),
+    Refused(#[source] InvalidConfig),
     #[error("the receiver answered {status}")]
     Status { status: StatusCode, retry_after: Option<Duration> },
     #[error("the receiver did not answer")]
@@ -65,9 +66,9 @@ impl Delivery {
         })
     }
 
-    pub(crate) async fn check(&self, config: &TaskPushNotificationConfig) -> Result<(), Refused> {
+    pub(crate) async fn check(&self, config: &TaskPushNotificationConfig) -> Result<(), InvalidConfig> {
         Target::of(config, &self.screen)?;
-        self.screen.check(&config.url).await
+        Ok(self.screen.check(&config.url).await?)
     }
 
     pub(crate) async fn deliver(&self, config: &TaskPushNotificationConfig, body: &Bytes) -> Result<(), GivenUp> {
@@ -113,13 +114,13 @@ impl Failure {
     /// The screen refuses from within the client, at the bottom of its error.
     fn of_transport(error: reqwest::Error) -> Self {
         let refused = causes(&error).find_map(|cause| cause.downcast_ref::<Refused>()).cloned();
-        refused.map_or_else(|| Self::Transport(error.without_url()), Self::Refused)
+        refused.map_or_else(|| Self::Transport(error.without_url()), |refused| Self::Refused(refused.into()))
     }
 
     /// Whether the next attempt may end otherwise.
     fn is_transient(&self) -> bool {
         match self {
-            Self::Refused(refused) => matches!(refused, Refused::UnknownName { .. }),
+            Self::Refused(refused) => matches!(refused, InvalidConfig::Url(Refused::UnknownName { .. })),
             Self::Status { status, .. } => {
                 status.is_server_error()
                     || matches!(

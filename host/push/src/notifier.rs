@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use annex_egress::Screen;
 use annex_protocol::{TaskId, TaskPushNotificationConfig};
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -13,8 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
 use crate::delivery::{Delivery, GivenUp};
+use crate::invalid::InvalidConfig;
 use crate::queues::{GivenUpEvent, Key, Next, Pushed, Queues, Ticket};
-use crate::screen::{Refused, Screen};
 
 /// How events are sent. [`NotifierConfig::new`] has the defaults.
 #[derive(Clone, Debug)]
@@ -157,7 +158,7 @@ impl Notifier {
     ///
     /// # Errors
     /// What is wrong with it, in words that its author may read.
-    pub async fn check(&self, config: &TaskPushNotificationConfig) -> Result<(), Refused> {
+    pub async fn check(&self, config: &TaskPushNotificationConfig) -> Result<(), InvalidConfig> {
         self.shared.delivery.check(config).await
     }
 

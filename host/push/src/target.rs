@@ -1,10 +1,11 @@
 //! One config as an HTTP request: its URL and the headers that it asks for.
 
+use annex_egress::Screen;
 use annex_protocol::{AuthenticationInfo, Secret, TaskPushNotificationConfig};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use crate::screen::{Refused, Screen};
+use crate::invalid::InvalidConfig;
 
 /// The most bytes of a token, and of an authentication.
 const MAX_SECRET: usize = 8 * 1024;
@@ -17,13 +18,13 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn of(config: &TaskPushNotificationConfig, screen: &Screen) -> Result<Self, Refused> {
+    pub(crate) fn of(config: &TaskPushNotificationConfig, screen: &Screen) -> Result<Self, InvalidConfig> {
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, MEDIA_TYPE)]);
         if let Some(token) = &config.token {
-            headers.insert(TOKEN, sensitive(token.expose()).ok_or(Refused::Token { limit: MAX_SECRET })?);
+            headers.insert(TOKEN, sensitive(token.expose()).ok_or(InvalidConfig::Token { limit: MAX_SECRET })?);
         }
         if let Some(authentication) = &config.authentication {
-            let value = authorization(authentication).ok_or(Refused::Authentication { limit: MAX_SECRET })?;
+            let value = authorization(authentication).ok_or(InvalidConfig::Authentication { limit: MAX_SECRET })?;
             headers.insert(AUTHORIZATION, value);
         }
         Ok(Self { url: screen.parse(&config.url)?, headers })

@@ -14,7 +14,7 @@ use annex_protocol::{
 };
 use annex_runtime::{
     Chain, Extension, Grants, Installation, Limits, Runtime, RuntimeConfig, SessionReader, SessionStateGrant,
-    TurnRequest,
+    TaskReader, TurnRequest,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
@@ -177,7 +177,7 @@ impl Turn {
     }
 
     async fn start(&self, extensions: &[Arc<Extension>]) -> Chain {
-        let session = Arc::clone(&self.session);
+        let (session, task) = (Arc::clone(&self.session), Arc::clone(&self.session));
         let request = TurnRequest {
             operation: "SendMessage",
             context_id: Some(&self.context_id),
@@ -186,6 +186,7 @@ impl Turn {
             message: &self.message,
             request: &self.request,
             session,
+            task,
         };
         let (chain, delta) = Chain::start(extensions, &request).await.expect("nothing refuses the request");
         black_box(delta);
@@ -219,6 +220,12 @@ impl SessionReader for Session {
 
     fn snapshot(&self) -> JsonObject {
         self.state.clone()
+    }
+}
+
+impl TaskReader for Session {
+    fn current(&self) -> Option<String> {
+        None
     }
 }
 

@@ -13,11 +13,10 @@ use crate::bindings::v0_1::annex::extension::types;
 use crate::bindings::v0_1::exports::annex::extension::activation::Decision;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
-use crate::grants::StateScope;
 use crate::hook::Hook;
 use crate::instance::Instance;
 use crate::outgoing;
-use crate::store::{HostState, SessionReader};
+use crate::store::{HostState, SessionReader, TaskReader, TurnReaders};
 
 /// The request as the hooks may see it.
 pub struct TurnRequest<'a> {
@@ -35,6 +34,8 @@ pub struct TurnRequest<'a> {
     pub request: &'a Metadata,
     /// The session, for extensions with the grant.
     pub session: Arc<dyn SessionReader>,
+    /// The task, for extensions with the grant.
+    pub task: Arc<dyn TaskReader>,
 }
 
 /// The extensions that are active in one turn. Dropping it frees their instances.
@@ -46,7 +47,7 @@ pub struct Chain {
 struct Member {
     extension: Arc<Extension>,
     instance: Slot,
-    session: Arc<dyn SessionReader>,
+    readers: TurnReaders,
 }
 
 /// A member's instance.
@@ -75,13 +76,14 @@ impl Chain {
             return Ok((chain, delta));
         }
         let seen = seen_request(request);
+        let readers = TurnReaders { session: Arc::clone(&request.session), task: Arc::clone(&request.task) };
         for extension in extensions {
-            let session = Arc::clone(&request.session);
             if !chain.has_all(&extension.descriptor.depends_on) {
                 Self::check_optional(extension)?;
                 continue;
             }
-            let mut member = Member { extension: Arc::clone(extension), instance: Slot::Idle, session };
+            let mut member =
+                Member { extension: Arc::clone(extension), instance: Slot::Idle, readers: readers.clone() };
             if !member.activate(&seen).await? {
                 continue;
             }
@@ -137,8 +139,8 @@ impl Member {
         let mut instance = match std::mem::replace(&mut self.instance, Slot::Failed) {
             Slot::Running(instance) => instance,
             Slot::Idle | Slot::Failed => {
-                let session = Some(Arc::clone(&self.session));
-                Instance::start(&self.extension.program, &self.extension.profile, session, hook).await?
+                let readers = Some(self.readers.clone());
+                Instance::start(&self.extension.program, &self.extension.profile, readers, hook).await?
             }
         };
         let value = instance.call(hook, body).await?;
@@ -217,11 +219,9 @@ impl Member {
     fn check_delta(&self, delta: &str) -> Result<JsonObject, Fault> {
         let delta = JsonObject::parse(delta)
             .map_err(|error| self.broke(Hook::State, &format!("the delta is not a JSON object: {error}")))?;
-        let forbidden = delta.keys().find(|key| !self.extension.profile.grants.may_write(StateScope::of(key)));
+        let forbidden = delta.keys().find(|key| !self.extension.profile.grants.may_write_key(key));
         match forbidden {
-            Some(key) => {
-                Err(self.broke(Hook::State, &format!("the delta writes `{key}` without a grant for its scope")))
-            }
+            Some(key) => Err(self.broke(Hook::State, &format!("the delta writes `{key}` without a grant for it"))),
             None => Ok(delta),
         }
     }

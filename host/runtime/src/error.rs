@@ -80,6 +80,15 @@ pub enum LoadError {
         /// The grant in the config's syntax.
         grant: GrantNeeded,
     },
+    /// A secret has the name of a parameter.
+    #[error("the secret {name} has the name of a parameter; rename one of them")]
+    SharedName {
+        /// The name.
+        name: String,
+    },
+    /// Its requests could not be sent.
+    #[error("cannot set up the client for its HTTP requests")]
+    HttpClient(#[source] Source),
     /// The engine refused to compile it.
     #[error("cannot compile the component {digest}")]
     Compile {

@@ -13,6 +13,8 @@ use crate::digest::Digest;
 use crate::engine::Slots;
 use crate::grants::Grants;
 use crate::hook::Hook;
+use crate::imports::http::Sender;
+use crate::keyvalue::{KeyValueStore, Space};
 use crate::limits::Limits;
 use crate::log_tail::{LogLine, LogTail};
 use crate::schema::Schemas;
@@ -41,6 +43,17 @@ pub(crate) struct Profile {
     pub(crate) schemas: Schemas,
     /// The last lines that the component wrote.
     pub(crate) log: LogTail,
+    /// Its keys in the store of the host.
+    pub(crate) space: Space,
+    pub(crate) services: Services,
+}
+
+/// What the host does for an extension outside of its store.
+#[derive(Clone)]
+pub(crate) struct Services {
+    pub(crate) keyvalue: Arc<dyn KeyValueStore>,
+    /// `None` without the grant.
+    pub(crate) http: Option<Arc<Sender>>,
 }
 
 /// The parameters in the forms that a guest can ask for.
@@ -60,8 +73,10 @@ impl ParameterTexts {
 }
 
 impl Profile {
-    pub(crate) fn new(uri: ExtensionUri, installation: &Installation) -> Self {
+    pub(crate) fn new(uri: ExtensionUri, installation: &Installation, services: Services) -> Self {
         Self {
+            space: Space { tenant: String::new(), extension: uri.clone() },
+            services,
             uri,
             grants: installation.grants.clone(),
             limits: installation.limits,

@@ -1,46 +1,21 @@
 //! What the operator lets one installed extension do. Deny by default.
 //!
 //! An import is either free (it can neither observe nor affect anything outside of its own turn) or needs a grant; the
-//! table in [`GrantNeeded::of_import`] is the only place that says which.
+//! table in `imports.rs` says which, and [`GrantNeeded::of_import`] is how everybody else learns of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-/// State scopes by key prefix, as in ADK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StateScope {
-    /// No prefix: this conversation.
-    Session,
-    /// `user:`, every conversation of the user.
-    User,
-    /// `app:`, every conversation of the agent.
-    App,
-    /// `temp:`, this turn only.
-    Temp,
-}
+use annex_protocol::Secret;
 
-impl StateScope {
-    /// The scope that `key` belongs to.
-    #[must_use]
-    pub fn of(key: &str) -> Self {
-        match key.split_once(':') {
-            Some(("user", _)) => Self::User,
-            Some(("app", _)) => Self::App,
-            Some(("temp", _)) => Self::Temp,
-            _ => Self::Session,
-        }
-    }
+use crate::imports;
+use crate::keyvalue::Quota;
 
-    /// The name in the config.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::User => "user",
-            Self::App => "app",
-            Self::Temp => "temp",
-        }
-    }
-}
+mod http;
+mod session_state;
+
+pub use http::{HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost};
+pub use session_state::{SessionStateGrant, StateScope};
 
 /// The grants of one installed extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,41 +24,47 @@ pub struct Grants {
     pub clock: bool,
     /// `wasi:random`.
     pub random: bool,
+    /// `wasi:http`: requests to others; `None` refuses it.
+    pub http: Option<HttpGrant>,
+    /// `wasi:keyvalue`: keys of its own that outlive a turn; `None` refuses it.
+    pub keyvalue: Option<Quota>,
+    /// Values for `wasi:config/store`, by name, that are shown nowhere else.
+    pub secrets: BTreeMap<String, Secret>,
     /// Reading the session; `None` refuses it.
     pub session_state: Option<SessionStateGrant>,
-}
-
-/// The grant `session-state`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SessionStateGrant {
-    /// The session-scope keys that the extension can see; `None` shows all of them.
-    pub keys: Option<Vec<String>>,
-    /// Scopes besides `session` that its deltas may write.
-    pub scopes: Vec<StateScope>,
+    /// Reading the task's state.
+    pub task: bool,
 }
 
 impl Grants {
-    /// Whether a delta may write `scope`. Session scope needs no grant: validating what the client sent is what the
-    /// state hook is for.
+    /// Whether a delta may write keys of `scope`. Session scope needs no grant: validating what the client sent is what
+    /// the state hook is for.
     #[must_use]
     pub fn may_write(&self, scope: StateScope) -> bool {
         scope == StateScope::Session || self.session_state.as_ref().is_some_and(|grant| grant.scopes.contains(&scope))
     }
 
+    /// Whether a delta may write this key.
+    #[must_use]
+    pub fn may_write_key(&self, key: &str) -> bool {
+        self.may_write(StateScope::of(key)) && self.session_state.as_ref().is_none_or(|grant| grant.lets_write(key))
+    }
+
     /// Whether the extension may see the session-scope key.
     #[must_use]
     pub fn may_read(&self, key: &str) -> bool {
-        let Some(grant) = &self.session_state else { return false };
-        StateScope::of(key) == StateScope::Session
-            && grant.keys.as_ref().is_none_or(|keys| keys.iter().any(|shown| shown == key))
+        StateScope::of(key) == StateScope::Session && self.session_state.as_ref().is_some_and(|grant| grant.shows(key))
     }
 
     pub(crate) fn allow(&self, grant: GrantNeeded) -> bool {
         match grant {
             GrantNeeded::Clock => self.clock,
             GrantNeeded::Random => self.random,
+            GrantNeeded::Http => self.http.is_some(),
+            GrantNeeded::KeyValue => self.keyvalue.is_some(),
             GrantNeeded::SessionState => self.session_state.is_some(),
             GrantNeeded::Scope(scope) => self.may_write(scope),
+            GrantNeeded::Task => self.task,
         }
     }
 }
@@ -95,62 +76,86 @@ pub enum GrantNeeded {
     Clock,
     /// Random numbers.
     Random,
+    /// Requests to others.
+    Http,
+    /// Keys of its own.
+    KeyValue,
     /// Reading session state.
     SessionState,
     /// Writing another scope than the session's.
     Scope(StateScope),
+    /// Reading the task's state.
+    Task,
 }
 
 impl GrantNeeded {
+    /// Every grant.
+    pub const ALL: [Self; 9] = [
+        Self::Clock,
+        Self::Random,
+        Self::Http,
+        Self::KeyValue,
+        Self::SessionState,
+        Self::Scope(StateScope::User),
+        Self::Scope(StateScope::App),
+        Self::Scope(StateScope::Temp),
+        Self::Task,
+    ];
+
     /// What importing `interface` (`package:name/interface`, no version) takes: `None` when the host has no such
     /// interface, `Some(None)` when it is free.
     #[must_use]
     pub fn of_import(interface: &str) -> Option<Option<Self>> {
-        let (package, _) = interface.split_once('/')?;
-        match (package, interface) {
-            ("wasi:clocks", _) => Some(Some(Self::Clock)),
-            ("wasi:random", _) => Some(Some(Self::Random)),
-            // A WASI context with nothing in it: no files, no environment, no network.
-            ("wasi:io" | "wasi:cli" | "wasi:filesystem" | "wasi:sockets", _) => Some(None),
-            (_, "wasi:logging/logging" | "wasi:config/store") => Some(None),
-            (_, "annex:extension/types" | "annex:extension/json-schema") => Some(None),
-            (_, "annex:extension/session-state") => Some(Some(Self::SessionState)),
-            _ => None,
+        imports::offer(interface).map(|offer| offer.needs)
+    }
+
+    /// The name that a descriptor uses for the grant.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+            Self::Random => "random",
+            Self::Http => "http",
+            Self::KeyValue => "keyvalue",
+            Self::SessionState => "session-state",
+            Self::Scope(StateScope::Session) => "session-state.scopes.session",
+            Self::Scope(StateScope::User) => "session-state.scopes.user",
+            Self::Scope(StateScope::App) => "session-state.scopes.app",
+            Self::Scope(StateScope::Temp) => "session-state.scopes.temp",
+            Self::Task => "task",
         }
     }
 
     /// Reads the name that a descriptor uses for a grant.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "clock" => Self::Clock,
-            "random" => Self::Random,
-            "session-state" => Self::SessionState,
-            "session-state.scopes.user" => Self::Scope(StateScope::User),
-            "session-state.scopes.app" => Self::Scope(StateScope::App),
-            "session-state.scopes.temp" => Self::Scope(StateScope::Temp),
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|grant| grant.name() == name)
     }
 }
 
-/// The grant as a line for the config's `[extension.grants]` table.
+/// The grant as a line for the config's `[extension.grants]` table. The operator fills in what only it can know.
 impl fmt::Display for GrantNeeded {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Clock => formatter.write_str("clock = true"),
             Self::Random => formatter.write_str("random = true"),
+            Self::Http => formatter
+                .write_str(r#"http = { allow = [{ methods = ["GET"], host = "api.example.com", path = "/" }] }"#),
+            Self::KeyValue => formatter.write_str("keyvalue = {}"),
             Self::SessionState => formatter.write_str("session-state = { read = true }"),
             Self::Scope(scope) => {
                 write!(formatter, "session-state = {{ read = true, scopes = [\"{}\"] }}", scope.name())
             }
+            Self::Task => formatter.write_str("task = true"),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Grants, SessionStateGrant, StateScope};
+    use annex_protocol::Secret;
+
+    use super::{GrantNeeded, Grants, SessionStateGrant, StateScope};
 
     #[test]
     fn scopes_follow_the_first_prefix_and_its_case() {
@@ -174,14 +179,40 @@ mod tests {
         assert!(!none.may_read("name"));
         assert!(none.may_write(StateScope::Session));
         assert!(!none.may_write(StateScope::App));
+        assert!(GrantNeeded::ALL.into_iter().all(|grant| !none.allow(grant)));
     }
 
     #[test]
     fn a_key_list_narrows_what_is_shown_and_never_widens_it_to_other_scopes() {
-        let grant = SessionStateGrant { keys: Some(vec!["name".into(), "app:secret".into()]), scopes: vec![] };
+        let grant = SessionStateGrant { keys: Some(vec!["name".into(), "app:secret".into()]), ..Default::default() };
         let grants = Grants { session_state: Some(grant), ..Grants::default() };
         assert!(grants.may_read("name"));
         assert!(!grants.may_read("email"));
         assert!(!grants.may_read("app:secret"));
+    }
+
+    #[test]
+    fn a_list_of_keys_to_write_narrows_the_scopes_and_never_widens_them() {
+        let write_keys = Some(vec!["name".into(), "user:name".into(), "app:name".into()]);
+        let grant = SessionStateGrant { scopes: vec![StateScope::User], write_keys, ..Default::default() };
+        let grants = Grants { session_state: Some(grant), ..Grants::default() };
+        assert!(grants.may_write_key("name") && grants.may_write_key("user:name"));
+        assert!(!grants.may_write_key("email") && !grants.may_write_key("user:email"));
+        assert!(!grants.may_write_key("app:name"));
+    }
+
+    #[test]
+    fn grants_keep_their_secrets_when_they_are_shown() {
+        let secrets = [("KEY".to_owned(), Secret::new("s3cret"))].into();
+        let shown = format!("{:?}", Grants { secrets, ..Grants::default() });
+        assert!(shown.contains("KEY") && !shown.contains("s3cret"), "{shown}");
+    }
+
+    #[test]
+    fn names_of_grants_are_read_back() {
+        for grant in GrantNeeded::ALL {
+            assert_eq!(GrantNeeded::from_name(grant.name()), Some(grant));
+        }
+        assert_eq!(GrantNeeded::from_name("session-state.scopes.session"), None);
     }
 }

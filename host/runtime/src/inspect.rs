@@ -77,19 +77,10 @@ impl Inspection {
         }
         Ok(())
     }
-
-    /// Whether it needs more of WASI than the interfaces that this crate implements itself.
-    pub(crate) fn needs_wasi(&self) -> bool {
-        self.imports.iter().any(|import| {
-            let (interface, _) = split_version(&import.name);
-            interface.starts_with("wasi:")
-                && !matches!(interface, "wasi:logging/logging" | "wasi:config/store" | "wasi:clocks/wall-clock")
-        })
-    }
 }
 
 impl Import {
-    fn of(name: String) -> Self {
+    pub(crate) fn of(name: String) -> Self {
         let access = match GrantNeeded::of_import(split_version(&name).0) {
             None => Access::Unknown,
             Some(None) => Access::Free,
@@ -150,6 +141,6 @@ fn hooks(exports: &[String]) -> Result<(String, Vec<Hook>), LoadError> {
     }
 }
 
-fn split_version(name: &str) -> (&str, &str) {
+pub(crate) fn split_version(name: &str) -> (&str, &str) {
     name.split_once('@').unwrap_or((name, ""))
 }

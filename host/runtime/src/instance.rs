@@ -18,7 +18,7 @@ use crate::error::Fault;
 use crate::extension::{Profile, Program};
 use crate::hook::Hook;
 use crate::limits::LimitReached;
-use crate::store::{self, HostState, SessionReader};
+use crate::store::{self, HostState, TurnReaders};
 
 pub(crate) struct Instance {
     store: Store<HostState>,
@@ -32,12 +32,12 @@ impl Instance {
     pub(crate) async fn start(
         program: &Program,
         profile: &Arc<Profile>,
-        session: Option<Arc<dyn SessionReader>>,
+        turn: Option<TurnReaders>,
         hook: Hook,
     ) -> Result<Self, Fault> {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
         let slot = program.slots.take().await.ok_or_else(overloaded)?;
-        let mut store = store::new(program.component.engine(), Arc::clone(profile), session);
+        let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
         store::rearm(&mut store);
         let component = bounded(profile, hook, program.component.instantiate_async(&mut store)).await?;
         Ok(Self { store, component, profile: Arc::clone(profile), _slot: slot })

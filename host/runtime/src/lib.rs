@@ -1,8 +1,8 @@
 //! Loads, checks, confines and calls WebAssembly components that implement A2A extensions.
 //!
 //! [`Runtime::load`] turns a component's bytes into an [`Extension`]; [`Installed`] holds those that work together;
-//! a [`Chain`] runs the active ones for one turn. The crate knows A2A's data model and nothing of HTTP or of how
-//! sessions are kept.
+//! a [`Chain`] runs the active ones for one turn. The crate knows A2A's data model and nothing of how it is served or
+//! how sessions and tasks are kept.
 //!
 //! What holds for every call into a guest: a fresh instance per extension and turn, a memory limit, a CPU deadline, an
 //! outer deadline, a budget of host calls, and caps on what crosses the boundary ([`Limits`]).
@@ -20,9 +20,11 @@ mod imports;
 mod inspect;
 mod installed;
 mod instance;
+mod keyvalue;
 mod limits;
 mod load;
 mod log_tail;
+mod log;
 mod outgoing;
 mod schema;
 mod store;
@@ -32,11 +34,16 @@ pub use digest::Digest;
 pub use engine::{MEMORY_CEILING, TICK};
 pub use error::{Fault, HookError, LoadError, RuntimeError, Source};
 pub use extension::{Descriptor, Events, Extension, Installation};
-pub use grants::{GrantNeeded, Grants, SessionStateGrant, StateScope};
+pub use grants::{
+    GrantNeeded, Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost, SessionStateGrant, StateScope,
+};
 pub use hook::Hook;
 pub use inspect::{Access, Import, Inspection, MAX_COMPONENT_BYTES};
 pub use installed::Installed;
+pub use keyvalue::{
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, Space, Usage, incremented,
+};
 pub use limits::{LimitReached, Limits};
 pub use load::{Runtime, RuntimeConfig};
 pub use log_tail::LogLine;
-pub use store::SessionReader;
+pub use store::{SessionReader, TaskReader};

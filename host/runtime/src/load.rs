@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use annex_egress::{Resolver, SystemResolver};
 use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
 use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
@@ -11,16 +12,17 @@ use crate::bindings::v0_1::exports::annex::extension::descriptor;
 use crate::cache::CompileCache;
 use crate::engine::{self, Slots};
 use crate::error::{Fault, LoadError, RuntimeError};
-use crate::extension::{Descriptor, Events, Extension, Hooks, Installation, Profile, Program};
-use crate::grants::GrantNeeded;
+use crate::extension::{Descriptor, Events, Extension, Hooks, Installation, Profile, Program, Services};
+use crate::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::hook::Hook;
-use crate::imports;
+use crate::imports::{self, http::Sender};
 use crate::inspect::Inspection;
 use crate::instance::Instance;
+use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
 use crate::store::HostState;
 
 /// How the runtime is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RuntimeConfig {
     /// Instances that can be alive at once, over all extensions and tenants.
     pub instances: u32,
@@ -28,12 +30,22 @@ pub struct RuntimeConfig {
     pub patience: Duration,
     /// Folder for compiled components; `None` compiles at every start.
     pub cache: Option<std::path::PathBuf>,
+    /// Where extensions with the grant keep keys.
+    pub keyvalue: Arc<dyn KeyValueStore>,
+    /// Where requests of extensions with the grant get addresses from.
+    pub resolver: Arc<dyn Resolver>,
 }
 
 impl Default for RuntimeConfig {
-    /// 1,000 instances, one second of patience, no cache.
+    /// 1,000 instances, one second of patience, no cache, keys in memory, the resolver of the operating system.
     fn default() -> Self {
-        Self { instances: 1_000, patience: Duration::from_secs(1), cache: None }
+        Self {
+            instances: 1_000,
+            patience: Duration::from_secs(1),
+            cache: None,
+            keyvalue: Arc::new(MemoryKeyValueStore::default()),
+            resolver: Arc::new(SystemResolver::default()),
+        }
     }
 }
 
@@ -42,6 +54,8 @@ pub struct Runtime {
     engine: Engine,
     slots: Slots,
     cache: Option<Arc<CompileCache>>,
+    keyvalue: Arc<dyn KeyValueStore>,
+    resolver: Arc<dyn Resolver>,
 }
 
 impl Runtime {
@@ -52,7 +66,13 @@ impl Runtime {
     pub fn new(config: &RuntimeConfig) -> Result<Self, RuntimeError> {
         let engine = engine::start(config.instances)?;
         let cache = config.cache.as_deref().map(|folder| CompileCache::open(folder, &engine)).transpose()?;
-        Ok(Self { engine, slots: Slots::new(config.instances, config.patience), cache: cache.map(Arc::new) })
+        Ok(Self {
+            engine,
+            slots: Slots::new(config.instances, config.patience),
+            cache: cache.map(Arc::new),
+            keyvalue: Arc::clone(&config.keyvalue),
+            resolver: Arc::clone(&config.resolver),
+        })
     }
 
     /// Loads one component for one installation.
@@ -63,9 +83,11 @@ impl Runtime {
         let started = Instant::now();
         let inspection = Inspection::of(&bytes)?;
         inspection.check_grants(&installation.grants)?;
+        check_secrets(&installation)?;
+        let services = self.services(&installation.grants)?;
         let (component, compiled) = self.compile(bytes, &inspection).await?;
         let program = self.link(&component, &inspection, &installation)?;
-        let (profile, descriptor) = describe(&program, &installation).await?;
+        let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
         let Inspection { digest, size, hooks: exported, .. } = inspection;
         let load_time = started.elapsed();
@@ -91,6 +113,12 @@ impl Runtime {
         }
     }
 
+    fn services(&self, grants: &Grants) -> Result<Services, LoadError> {
+        let sender = |grant: &HttpGrant| Sender::new(grant.clone(), Arc::clone(&self.resolver)).map(Arc::new);
+        let http = grants.http.as_ref().map(sender).transpose().map_err(LoadError::HttpClient)?;
+        Ok(Services { keyvalue: Arc::clone(&self.keyvalue), http })
+    }
+
     fn link(
         &self,
         component: &Component,
@@ -108,9 +136,23 @@ impl Runtime {
     }
 }
 
+/// A secret stands where a parameter could stand, and neither may hide the other.
+fn check_secrets(installation: &Installation) -> Result<(), LoadError> {
+    let shared = installation.grants.secrets.keys().find(|name| installation.parameters.contains_key(name));
+    match shared {
+        Some(name) => Err(LoadError::SharedName { name: name.clone() }),
+        None => Ok(()),
+    }
+}
+
 /// Asks the component what it is. Its URI is not known before, so faults here name a stand-in.
-async fn describe(program: &Program, installation: &Installation) -> Result<(Arc<Profile>, Descriptor), LoadError> {
-    let unnamed = Arc::new(Profile::new(ExtensionUri::from("(not yet described)"), installation));
+async fn describe(
+    program: &Program,
+    installation: &Installation,
+    services: Services,
+) -> Result<(Arc<Profile>, Descriptor), LoadError> {
+    let unnamed = ExtensionUri::from("(not yet described)");
+    let unnamed = Arc::new(Profile::new(unnamed, installation, services.clone()));
     let mut instance = start(program, &unnamed, Hook::Descriptor).await?;
     let indices = &program.hooks.descriptor;
     let described = instance
@@ -120,7 +162,7 @@ async fn describe(program: &Program, installation: &Installation) -> Result<(Arc
         .await
         .map_err(LoadError::SelfTest)?;
     let described = described.map_err(|reason| LoadError::Description { reason })?;
-    let profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation);
+    let profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation, services);
     // A wrong parameter may be why the rest is wrong, so it is named first.
     check_parameters(&profile, described.parameter_schema.as_deref())?;
     let descriptor = check_descriptor(described, installation)?;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use annex_protocol::{Json, JsonObject};
-use wasmtime::component::ResourceTable;
-use wasmtime::{Engine, ResourceLimiter, Store, UpdateDeadline};
-use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 
 use crate::engine::TICK;
 use crate::extension::Profile;
+use crate::imports::wasi::Wasi;
 use crate::limits::{LimitReached, Limits};
+use crate::log::Log;
 
 /// Reads the session that the running turn belongs to. Implemented by whoever owns sessions; called while a guest
 /// waits, so it must not block.
@@ -20,35 +20,44 @@ pub trait SessionReader: Send + Sync {
     fn snapshot(&self) -> JsonObject;
 }
 
+/// Reads the task that the running turn works on. Implemented by whoever owns tasks; called while a guest waits, so it
+/// must not block.
+pub trait TaskReader: Send + Sync {
+    /// The task as it is now, as JSON: `id`, `contextId` and `status` without its message. `None` while there is none.
+    fn current(&self) -> Option<String>;
+}
+
+/// What a guest can read of the turn that it serves.
+#[derive(Clone)]
+pub(crate) struct TurnReaders {
+    pub(crate) session: Arc<dyn SessionReader>,
+    pub(crate) task: Arc<dyn TaskReader>,
+}
+
 /// Core instances, tables and memories that one component may be made of.
 const MAX_PARTS: usize = 100;
 
 pub(crate) struct HostState {
     pub(crate) profile: Arc<Profile>,
-    pub(crate) session: Option<Arc<dyn SessionReader>>,
-    pub(crate) host_calls_left: u32,
-    pub(crate) log_lines_left: u32,
+    /// `None` when the extension is being loaded.
+    pub(crate) turn: Option<TurnReaders>,
+    pub(crate) log: Log,
+    host_calls_left: u32,
     ticks_left: u64,
     memory: usize,
     table_elements: usize,
     /// The last snapshot of the session that the guest was shown.
     pub(crate) shown: Option<Json>,
-    wasi: Option<Box<Wasi>>,
+    pub(crate) wasi: Option<Box<Wasi>>,
 }
 
-/// A WASI context with nothing in it, for components of toolchains that cannot do without one.
-struct Wasi {
-    context: WasiCtx,
-    table: ResourceTable,
-}
-
-pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, session: Option<Arc<dyn SessionReader>>) -> Store<HostState> {
+pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<TurnReaders>) -> Store<HostState> {
     let limits = profile.limits;
     let state = HostState {
+        log: Log::new(Arc::clone(&profile)),
         profile,
-        session,
+        turn,
         host_calls_left: limits.host_calls,
-        log_lines_left: limits.log_lines,
         ticks_left: 0,
         memory: 0,
         table_elements: 0,
@@ -58,8 +67,13 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, session: Option<Arc<dy
     let mut store = Store::new(engine, state);
     store.limiter(|state| state);
     store.set_hostcall_fuel(limits.output);
+    store.call_hook(|mut context, transition| match transition {
+        CallHook::CallingHost => context.data_mut().count_host_call(),
+        CallHook::CallingWasm | CallHook::ReturningFromWasm | CallHook::ReturningFromHost => Ok(()),
+    });
     store.epoch_deadline_callback(|mut context| {
         let state = context.data_mut();
+        state.give_back_host_call();
         state.ticks_left = state.ticks_left.saturating_sub(1);
         if state.ticks_left == 0 {
             return Err(LimitReached::Cpu.into());
@@ -83,21 +97,29 @@ fn ticks(limits: &Limits) -> u64 {
 }
 
 impl HostState {
-    /// Counts one call to an import.
-    pub(crate) fn count_host_call(&mut self) -> wasmtime::Result<()> {
+    /// Counts each way out of the guest, so that no import can forget to.
+    fn count_host_call(&mut self) -> wasmtime::Result<()> {
         self.host_calls_left = self.host_calls_left.checked_sub(1).ok_or(LimitReached::HostCalls)?;
         Ok(())
+    }
+
+    /// Ticks and the growth of memories and tables leave the guest too and are counted, but they are no calls of an
+    /// import and have limits of their own.
+    fn give_back_host_call(&mut self) {
+        self.host_calls_left = self.host_calls_left.saturating_add(1).min(self.profile.limits.host_calls);
     }
 }
 
 impl ResourceLimiter for HostState {
     /// Counts all memories of the instance together.
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        self.give_back_host_call();
         self.memory = self.memory.saturating_add(desired.saturating_sub(current));
         if self.memory > self.profile.limits.memory { Err(LimitReached::Memory.into()) } else { Ok(true) }
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        self.give_back_host_call();
         self.table_elements = self.table_elements.saturating_add(desired.saturating_sub(current));
         if self.table_elements > self.profile.limits.table_elements {
             return Err(LimitReached::TableElements.into());
@@ -115,16 +137,5 @@ impl ResourceLimiter for HostState {
 
     fn memories(&self) -> usize {
         MAX_PARTS
-    }
-}
-
-impl WasiView for HostState {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        let wasi = self.wasi.get_or_insert_with(|| {
-            let mut table = ResourceTable::new();
-            table.set_max_capacity(MAX_PARTS);
-            Box::new(Wasi { context: WasiCtx::builder().build(), table })
-        });
-        WasiCtxView { ctx: &mut wasi.context, table: &mut wasi.table }
     }
 }

@@ -37,7 +37,7 @@ impl Sent {
 
 /// A task as a client may see it.
 pub(crate) enum ShownTask {
-    /// Shown in full, as it was encoded when it was stored.
+    /// Shown in full, as it is stored.
     Stored(StoredTask),
     Snapshot(Arc<Task>),
 }
@@ -49,7 +49,7 @@ impl ShownTask {
             return Ok(Self::Stored(stored));
         }
         let task = stored.decode().map_err(fault::of_store)?;
-        Ok(Self::trimmed(Arc::new(task), history_length))
+        Ok(Self::trimmed(task, history_length))
     }
 
     pub(crate) fn trimmed(mut task: Arc<Task>, history_length: Option<i32>) -> Self {
@@ -62,14 +62,14 @@ impl ShownTask {
     /// The task as JSON.
     pub(crate) fn json(&self) -> Result<Cow<'_, str>, A2aError> {
         match self {
-            Self::Stored(stored) => Ok(Cow::Borrowed(stored.json())),
+            Self::Stored(stored) => stored.json().map_err(fault::of_store),
             Self::Snapshot(task) => encode(task.as_ref()).map(Cow::Owned),
         }
     }
 
     pub(crate) fn into_task(self) -> Result<Task, A2aError> {
         match self {
-            Self::Stored(stored) => stored.decode().map_err(fault::of_store),
+            Self::Stored(stored) => stored.decode().map(Arc::unwrap_or_clone).map_err(fault::of_store),
             Self::Snapshot(task) => Ok(Arc::unwrap_or_clone(task)),
         }
     }

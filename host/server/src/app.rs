@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptedModel, TemplateAgent};
+use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
-use annex_push::{Notifier, NotifierConfig, Screen, ScreenConfig};
+use annex_egress::{Screen, ScreenConfig};
+use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
 use annex_tasks::TaskStore;
@@ -15,12 +16,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
 use crate::claim::Claims;
-use crate::config::{AgentConfig, AgentKind, Config, ModelConfig, PushConfig};
+use crate::config::{AgentConfig, Config, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
 use crate::installer::{Folder, InstallError, Installer, Parts};
 use crate::issuer::Issuer;
+use crate::keyvalue_store::{self, KeyValueStoreError};
 use crate::pins::Pins;
+use crate::places::Places;
 use crate::push::PushNotifications;
 use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
@@ -75,6 +78,9 @@ pub enum AppError {
     /// Tasks cannot be kept.
     #[error("tasks cannot be kept")]
     Tasks(#[from] TaskStoreError),
+    /// Keys of extensions cannot be kept.
+    #[error("keys of extensions cannot be kept")]
+    KeyValue(#[from] KeyValueStoreError),
 }
 
 /// Everything that serves requests.
@@ -105,13 +111,13 @@ impl App {
         base_url: &str,
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
+        let store = task_store::open(&config.tasks, &locations.config).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let issuer = Issuer::new(config, base_url, authenticator.as_ref(), locations)?;
         let pins = Arc::new(Pins::default());
-        let installer = Installer::start(config, parts(config, locations, issuer, &pins)?).await?;
+        let installer = Installer::start(config, parts(config, locations, issuer, &pins).await?).await?;
         let closing = CancellationToken::new();
-        let store = task_store::open(&config.tasks, &locations.config).await?;
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
         let handler = RequestHandler {
             editions: Arc::clone(installer.editions()),
@@ -124,6 +130,8 @@ impl App {
             turns: Turns::new(config.server.max_waiting_turns),
             claims: Claims::new(Arc::clone(&store)),
             tasks: Arc::new(Tasks::new(store, pins)),
+            lists_all_anonymous: config.tasks.list_all_anonymous,
+            places: Places::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -184,28 +192,39 @@ fn bounds(config: &Config) -> Bounds {
 }
 
 fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
-    let model: Arc<dyn Model> = match &config.model {
+    Ok(match config {
+        AgentConfig::Template(template) => Arc::new(TemplateAgent {
+            name: template.name.clone(),
+            instruction: template.instruction.clone(),
+            output_key: template.output_key.clone(),
+            model: model(&template.model)?,
+        }),
+        AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
+    })
+}
+
+fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
+    Ok(match config {
         ModelConfig::Scripted(script) => {
             Arc::new(ScriptedModel::new(script.clone()).map_err(|error| AppError::Model(error.into()))?)
         }
         ModelConfig::Generative(generative) => {
             Arc::new(GenerativeModel::new(generative.clone()).map_err(|error| AppError::Model(error.into()))?)
         }
-    };
-    let AgentKind::Template = config.kind;
-    Ok(Arc::new(TemplateAgent {
-        name: config.name.clone(),
-        instruction: config.instruction.clone(),
-        output_key: config.output_key.clone(),
-        model,
-    }))
+    })
 }
 
-fn parts(config: &Config, locations: &Locations, issuer: Issuer, pins: &Arc<Pins>) -> Result<Parts, AppError> {
+async fn parts(
+    config: &Config,
+    locations: &Locations,
+    issuer: Issuer,
+    pins: &Arc<Pins>,
+) -> Result<Parts, AppError> {
     let cache = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
     let runtime = Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
         cache: cache.or_else(|| locations.cache.clone()),
+        keyvalue: keyvalue_store::open(config, &locations.config).await?,
         ..RuntimeConfig::default()
     })?;
     let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));

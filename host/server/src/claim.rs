@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{A2aError, ContextId, MessageId, SendMessageRequest, TaskId};
+use annex_protocol::{A2aError, ContextId, Message, MessageId, SendMessageRequest, TaskId};
 use annex_tasks::{MessageKey, Owner, Remembered, StoreError, TaskStore};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
@@ -30,6 +30,8 @@ pub(crate) enum Claimed {
     New(Claim),
     /// It came before and went to this task.
     Repeated(TaskId),
+    /// It came before and was answered with this message.
+    Answered(Box<Message>),
 }
 
 /// A message that is being looked at. Dropped before it is [settled](Self::settle), it is as if it had never come.
@@ -78,11 +80,12 @@ impl Claims {
             Ok(match open.claims.store.remember(&open.owner, &open.key, &task).await? {
                 Remembered::New => Some(Claimed::New(Claim { open: Some(open) })),
                 Remembered::Same(task) => Some(Claimed::Repeated(task)),
+                Remembered::Answered(answer) => Some(Claimed::Answered(answer)),
                 Remembered::Different => None,
             })
         });
         let claimed = claiming.await.map_err(|error| fault::internal(&error))?.map_err(fault::of_store)?;
-        let description = "names another message of this context; give each message an id of its own";
+        let description = "names another message that came before; give each message an id of its own";
         claimed.ok_or_else(|| A2aError::invalid_field("message.messageId", description))
     }
 
@@ -106,6 +109,16 @@ impl Claim {
     /// The message is taken: it stays remembered.
     pub(crate) fn settle(&mut self) {
         drop(self.open.take());
+    }
+
+    /// The message is taken, and whoever repeats it gets this answer.
+    pub(crate) async fn answer(mut self, answer: &Message) {
+        let Some(open) = &self.open else { return };
+        if let Err(error) = open.claims.store.answer(&open.owner, &open.key, answer).await {
+            // The client gets its answer all the same.
+            drop(fault::logged(&error));
+        }
+        self.settle();
     }
 }
 

@@ -7,21 +7,27 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use annex_agent::{GenerativeConfig, ScriptConfig};
 use annex_auth::AuthConfig;
-use annex_push::Allowed;
+use annex_egress::Allowed;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::listener::ConnectionLimits;
 
 mod admin;
+mod agent;
 mod extension;
 mod file;
+mod grants;
 
 pub use admin::AdminConfig;
-pub use extension::{ExtensionConfig, GrantsConfig, LimitsConfig, SessionStateGrantConfig, StateScopeConfig};
+pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
+pub use extension::{ExtensionConfig, LimitsConfig};
 pub use file::ConfigFile;
+pub use grants::{
+    GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, SecretConfig,
+    SessionStateGrantConfig, StateScopeConfig,
+};
 
 /// Everything that `annex serve` reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -44,6 +50,9 @@ pub struct Config {
     /// Where tasks are kept, and how many.
     #[serde(default)]
     pub tasks: TasksConfig,
+    /// Where extensions keep keys.
+    #[serde(default)]
+    pub keyvalue: KeyValueConfig,
     /// The component runtime.
     #[serde(default)]
     pub runtime: RuntimeSection,
@@ -76,6 +85,8 @@ pub struct ServerConfig {
     /// Seconds that a client may take to send a request's head; a connection that is idle for so long is closed.
     /// Default 60.
     pub head_seconds: u64,
+    /// Seconds that a client may leave what is sent to it unread; then it is hung up on. Default 60.
+    pub write_seconds: u64,
     /// Connections at once; more wait. Default 16,384.
     pub max_connections: usize,
     /// Seconds that running turns get to finish after SIGTERM. Default 10.
@@ -84,6 +95,10 @@ pub struct ServerConfig {
     pub max_turn_seconds: u64,
     /// Turns that may wait for their turn in one context. Default 64.
     pub max_waiting_turns: usize,
+    /// Turns at once, those that wait included; more are refused. Default 1,000.
+    pub max_running_turns: usize,
+    /// The same for each authenticated caller. Default 100.
+    pub max_running_turns_per_caller: usize,
 }
 
 impl Default for ServerConfig {
@@ -96,10 +111,13 @@ impl Default for ServerConfig {
             max_body_bytes: 1 << 20,
             body_seconds: 30,
             head_seconds: 60,
+            write_seconds: 60,
             max_connections: 16_384,
             drain_seconds: 10,
             max_turn_seconds: 600,
             max_waiting_turns: 64,
+            max_running_turns: 1_000,
+            max_running_turns_per_caller: 100,
         }
     }
 }
@@ -112,6 +130,7 @@ impl ServerConfig {
         ConnectionLimits {
             connections: self.max_connections,
             head: Duration::from_secs(self.head_seconds),
+            write: Duration::from_secs(self.write_seconds),
             streams: MAX_STREAMS,
         }
     }
@@ -211,40 +230,6 @@ pub struct SkillConfig {
     pub examples: Vec<String>,
 }
 
-/// `[agent]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentConfig {
-    /// Which agent answers.
-    pub kind: AgentKind,
-    /// The agent's name: author of its events and app of its sessions.
-    pub name: String,
-    /// The instruction, with `{variable}`, `{user:variable}` and `{optional?}` from the session state.
-    pub instruction: String,
-    /// The state key that keeps the last answer.
-    pub output_key: Option<String>,
-    /// The model behind it.
-    pub model: ModelConfig,
-}
-
-/// Kinds of agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AgentKind {
-    /// An instruction template in front of a model.
-    Template,
-}
-
-/// `[agent.model.scripted]` or `[agent.model.generative]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ModelConfig {
-    /// Answers by rules, offline.
-    Scripted(ScriptConfig),
-    /// A model service.
-    Generative(GenerativeConfig),
-}
-
 /// `[push]`
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -302,10 +287,13 @@ pub struct TasksConfig {
     pub keep_days: u64,
     /// Finished tasks kept; the oldest goes first. Default 100,000.
     pub keep_count: u64,
-    /// Tasks kept in memory; the oldest finished one goes first. Default 10,000.
+    /// Tasks kept in memory; the oldest finished one of the caller that has most goes first. Default 10,000.
     pub max_tasks: usize,
     /// Bytes of all tasks in memory and their events as JSON. Default 256 MiB.
     pub max_bytes: usize,
+    /// Whether everybody may list everybody's tasks where nobody is authenticated. For servers that clients are tested
+    /// with. Default: no.
+    pub list_all_anonymous: bool,
 }
 
 impl Default for TasksConfig {
@@ -318,6 +306,7 @@ impl Default for TasksConfig {
             keep_count: 100_000,
             max_tasks: 10_000,
             max_bytes: 256 << 20,
+            list_all_anonymous: false,
         }
     }
 }
@@ -334,6 +323,15 @@ impl TasksConfig {
             reason: "has data_dir and postgres_env, and tasks are kept in one place; leave one out".to_owned(),
         })
     }
+}
+
+/// `[keyvalue]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KeyValueConfig {
+    /// Folder of the SQLite file that keeps the keys of extensions; it is made if needed. Default: `tasks.data_dir`, and
+    /// without it they are kept in memory.
+    pub data_dir: Option<PathBuf>,
 }
 
 /// `[runtime]`
@@ -419,6 +417,9 @@ impl Config {
         let bounds = [
             ("server.body_seconds", whole(self.server.body_seconds)),
             ("server.head_seconds", whole(self.server.head_seconds)),
+            ("server.write_seconds", whole(self.server.write_seconds)),
+            ("server.max_running_turns", self.server.max_running_turns),
+            ("server.max_running_turns_per_caller", self.server.max_running_turns_per_caller),
             ("server.max_body_bytes", self.server.max_body_bytes),
             ("server.max_connections", self.server.max_connections),
             ("sessions.max_sessions", self.sessions.max_sessions),
@@ -441,6 +442,9 @@ impl Config {
         }
         if let Some(Err((key, reason))) = self.admin.as_ref().map(AdminConfig::check) {
             return wrong(key, reason);
+        }
+        if self.tasks.list_all_anonymous && self.auth.is_some() {
+            return wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");
         }
         let is_open = self.auth.is_none() && !self.server.allow_anonymous;
         if is_open && !self.server.listen.ip().is_loopback() {

@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::card::EncodedCard;
-use crate::config::ServerConfig;
+use crate::config::Config;
 use crate::handler::RequestHandler;
+use crate::hosts::Hosts;
 
 /// Where the server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +54,21 @@ pub(crate) struct Front {
     pub(crate) max_body_bytes: usize,
     /// The longest that a client may take to send a body.
     pub(crate) body_patience: Duration,
+    /// The names under which the server may be called; `None` for any.
+    pub(crate) hosts: Option<Arc<Hosts>>,
     app: OnceLock<App>,
     draining: AtomicBool,
 }
 
 impl Front {
-    pub(crate) fn new(config: &ServerConfig) -> Self {
-        let (max_body_bytes, body_patience) = (config.max_body_bytes, Duration::from_secs(config.body_seconds));
-        Self { max_body_bytes, body_patience, app: OnceLock::new(), draining: AtomicBool::new(false) }
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            max_body_bytes: config.server.max_body_bytes,
+            body_patience: Duration::from_secs(config.server.body_seconds),
+            hosts: Hosts::of(config),
+            app: OnceLock::new(),
+            draining: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn phase(&self) -> Phase {

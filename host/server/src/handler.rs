@@ -8,10 +8,10 @@ use annex_agent::{AgentExecutor, TurnContext};
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, ContextId, ExtensionUri, GetExtendedAgentCardRequest, GetTaskRequest,
-    JsonObject, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse,
-    SubscribeToTaskRequest, Task, TaskId,
+    ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
+    TaskId,
 };
-use annex_runtime::{Chain, Installed, SessionReader, TurnRequest};
+use annex_runtime::{Chain, Installed, TurnRequest};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use axum::http::HeaderMap;
@@ -28,7 +28,10 @@ use crate::edition::{Edition, Editions};
 use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
+use crate::places::{Place, Places};
 use crate::push::PushNotifications;
+use crate::readers::{TurnState, TurnTask};
+use crate::request_check::{self, check_tenant};
 use crate::task_log::LoggedEvent;
 use crate::task_record::TaskRecord;
 use crate::tasks::Tasks;
@@ -48,8 +51,12 @@ pub(crate) struct RequestHandler {
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<Tasks>,
+    /// Whether ListTasks shows anonymous callers the tasks of all of them.
+    pub(crate) lists_all_anonymous: bool,
     /// Messages that are being looked at.
     pub(crate) claims: Arc<Claims>,
+    /// How many turns there may be.
+    pub(crate) places: Arc<Places>,
     /// The longest that one turn may take.
     pub(crate) max_turn: Duration,
     /// The running turns.
@@ -66,6 +73,8 @@ enum Accepted {
     Started(Started),
     /// It came before, and went to this task.
     Repeated(Arc<TaskRecord>),
+    /// It came before, and was answered with this message.
+    Answered(Box<Message>),
 }
 
 /// A message whose turn runs.
@@ -86,6 +95,8 @@ struct Target {
     owner: Owner,
     /// Held until it is settled that the message is taken.
     claim: Option<Claim>,
+    /// What the extensions see of the task.
+    turn_task: TurnTask,
 }
 
 impl RequestHandler {
@@ -115,6 +126,7 @@ impl RequestHandler {
         let shown = |task| Sent::Task(ShownTask::trimmed(task, history_length));
         let Started { active, opening, finished } = match self.accept(call, "SendMessage", request).await? {
             Accepted::Started(started) => started,
+            Accepted::Answered(message) => return Ok(Answer { value: Sent::Message(message), active: Vec::new() }),
             Accepted::Repeated(record) => {
                 if !at_once {
                     record.turn_over().await;
@@ -145,12 +157,13 @@ impl RequestHandler {
                 Opening::Message(message) => (StreamResponse::Message(*message), None, active),
                 Opening::Task { snapshot, reader, .. } => (task(snapshot), reader, active),
             },
+            Accepted::Answered(message) => (StreamResponse::Message(*message), None, Vec::new()),
             Accepted::Repeated(record) => {
                 let (snapshot, reader) = record.subscribe_to_turn();
                 (task(snapshot), reader, Vec::new())
             }
         };
-        let value = answer::events(LoggedEvent::new(first), reader, self.closing.clone(), Until::TurnEnds);
+        let value = answer::events(LoggedEvent::new(Arc::new(first)), reader, self.closing.clone(), Until::TurnEnds);
         Ok(Answer { value, active })
     }
 
@@ -173,7 +186,7 @@ impl RequestHandler {
         operation: &'static str,
         mut request: SendMessageRequest,
     ) -> Result<Accepted, A2aError> {
-        check(&request)?;
+        request_check::check(&request)?;
         let edition = self.editions.current();
         let installed = self.installed_for(call, &request.message, &edition);
         let active = activation::negotiate(&installed, &call.requested)?;
@@ -182,10 +195,13 @@ impl RequestHandler {
         self.input_modes.check(&request.message)?;
         match self.claim(&request, &target).await? {
             Some(Claimed::Repeated(task)) => return self.repeated(&call.owner, &task).await,
+            Some(Claimed::Answered(answer)) => return Ok(Accepted::Answered(answer)),
             Some(Claimed::New(claim)) => target.claim = Some(claim),
             None => {}
         }
         target.check_open()?;
+        self.check_room(&request).await?;
+        let place = self.places.take(&call.owner)?;
         let session = self.begin_turn(&call.owner, &target).await?;
         // Whoever waited may find the server leaving.
         if self.running.is_closed() {
@@ -198,7 +214,7 @@ impl RequestHandler {
         self.agent.before_turn(&request, &session, &mut delta)?;
         target.place(&mut request.message);
         session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
-        let started = self.start(chain, request, target, session).await?;
+        let started = self.start(chain, request, target, (session, place)).await?;
         Ok(Accepted::Started(started))
     }
 
@@ -217,19 +233,21 @@ impl RequestHandler {
         )
     }
 
-    /// Whether the message is new. One that names neither context nor task has nothing that it could be found under.
+    /// Whether the message is new. One of an anonymous client that names neither context nor task has nothing that it
+    /// could be found under: ids are all that keeps such clients apart.
     async fn claim(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Claimed>, A2aError> {
         let message = &request.message;
-        if message.context_id.is_none() && message.task_id.is_none() {
-            return Ok(None);
-        }
-        let (context, digest) = (target.context_id.clone(), claim::digest(request)?);
-        let key = MessageKey { context, message: message.message_id.clone(), digest };
+        let context = match (&message.context_id, &message.task_id) {
+            (None, None) if target.owner.principal.is_empty() => return Ok(None),
+            (None, None) => ContextId::default(),
+            _ => target.context_id.clone(),
+        };
+        let key = MessageKey { context, message: message.message_id.clone(), digest: claim::digest(request)? };
         self.claims.claim(&target.owner, key, &target.task_id).await.map(Some)
     }
 
     async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<Accepted, A2aError> {
-        let reason = "the message came before and was answered with a message, which is not kept; send it under a new \
+        let reason = "the message came before, and neither a task nor an answer of it is kept here; send it under a new \
                       messageId to ask again";
         match self.tasks.open(owner, task).await {
             Ok(record) => Ok(Accepted::Repeated(record)),
@@ -243,7 +261,8 @@ impl RequestHandler {
         let Some(task_id) = &message.task_id else {
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
             let (task_id, owner) = (TaskId::generate(), owner.clone());
-            return Ok(Target { context_id, task_id, record: None, owner, claim: None });
+            let turn_task = TurnTask::default();
+            return Ok(Target { context_id, task_id, record: None, owner, claim: None, turn_task });
         };
         let record = self.tasks.open(owner, task_id).await?;
         let context_id = record.context_id().clone();
@@ -252,7 +271,9 @@ impl RequestHandler {
             return Err(A2aError::invalid_field("message.contextId", description));
         }
         let (task_id, owner) = (task_id.clone(), owner.clone());
-        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None })
+        let turn_task = TurnTask::default();
+        turn_task.show(&task_id, &context_id, &record.snapshot().status);
+        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None, turn_task })
     }
 
     /// Waits for its turn in the context and opens the session. An anonymous user is as many users as contexts, so that
@@ -279,7 +300,7 @@ impl RequestHandler {
         chain: Chain,
         request: SendMessageRequest,
         target: Target,
-        session: TurnSession,
+        (session, place): (TurnSession, Place),
     ) -> Result<Started, A2aError> {
         let active = chain.active().cloned().collect();
         let cancel = CancellationToken::new();
@@ -300,10 +321,13 @@ impl RequestHandler {
             tasks,
             owner: target.owner,
             claim: target.claim,
+            _place: place,
             chain,
             context,
             record,
+            turn_task: target.turn_task,
             state: None,
+            pending: Vec::new(),
             opened: Some(opened),
             patience: self.max_turn,
             stop: self.stop.clone(),
@@ -333,6 +357,9 @@ impl RequestHandler {
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
         check_tenant(request.tenant.as_deref())?;
+        if !self.lists_all_anonymous {
+            list::check_context(&call.owner, request)?;
+        }
         list::page(self.tasks.store().as_ref(), &call.owner, request).await
     }
 
@@ -385,7 +412,7 @@ impl RequestHandler {
                 reason: format!("task {} is finished; use GetTask to read it", request.id),
             });
         };
-        let first = LoggedEvent::new(StreamResponse::Task(Arc::unwrap_or_clone(snapshot)));
+        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(Arc::unwrap_or_clone(snapshot))));
         Ok(answer::events(first, Some(reader), self.closing.clone(), until))
     }
 }
@@ -411,35 +438,6 @@ fn runs_elsewhere(task_id: &TaskId) -> A2aError {
     A2aError::UnsupportedOperation { reason }
 }
 
-fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
-    request.validate()?;
-    check_ids(&request.message)?;
-    check_tenant(request.tenant.as_deref())
-}
-
-/// The longest id that a client may choose, in bytes. Ids are repeated in every event and kept with every task.
-pub(crate) const MAX_ID_BYTES: usize = 256;
-
-fn check_ids(message: &Message) -> Result<(), A2aError> {
-    let ids = [
-        ("message.messageId", Some(message.message_id.as_str())),
-        ("message.contextId", message.context_id.as_ref().map(ContextId::as_str)),
-        ("message.taskId", message.task_id.as_ref().map(TaskId::as_str)),
-    ];
-    match ids.into_iter().find(|(_, id)| id.is_some_and(|id| id.len() > MAX_ID_BYTES)) {
-        Some((field, _)) => Err(A2aError::invalid_field(field, format!("is longer than {MAX_ID_BYTES} bytes"))),
-        None => Ok(()),
-    }
-}
-
-/// This server has no tenants, and the card names none.
-pub(crate) fn check_tenant(tenant: Option<&str>) -> Result<(), A2aError> {
-    match tenant {
-        None | Some("") => Ok(()),
-        Some(tenant) => Err(A2aError::invalid_field("tenant", format!("{tenant:?} is not known here; leave it out"))),
-    }
-}
-
 fn hook_request<'a>(
     call: &'a Call,
     operation: &'static str,
@@ -454,23 +452,11 @@ fn hook_request<'a>(
         requested: &call.requested,
         message: &request.message.metadata,
         request: &request.metadata,
-        session: Arc::new(Reader(session.clone())),
+        session: Arc::new(TurnState(session.clone())),
+        task: Arc::new(target.turn_task.clone()),
     }
 }
 
 fn user_event(message: &Message, target: &Target, delta: StateDelta) -> Event {
     Event::new(USER_AUTHOR, target.task_id.as_str(), message.parts.clone(), delta)
-}
-
-/// Shows the turn's session to the runtime.
-struct Reader(TurnSession);
-
-impl SessionReader for Reader {
-    fn get(&self, key: &str) -> Option<String> {
-        self.0.value(key).map(|value| value.get().to_owned())
-    }
-
-    fn snapshot(&self) -> JsonObject {
-        self.0.snapshot()
-    }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Issuer {
     card: AgentCard,
     extended: Option<ExtendedCardConfig>,
     signer: Option<Signer>,
+    /// Whether the public card is shown with the fields of 0.3 too.
+    speaks_v0_3: bool,
 }
 
 /// Why the cards of an edition cannot be made.
@@ -43,6 +45,7 @@ impl Issuer {
             card: card::assemble(config, base_url, authenticator),
             extended: config.card.extended.clone(),
             signer: signing.map(|signing| signing::signer(signing, &locations.config)).transpose()?,
+            speaks_v0_3: config.server.a2a_0_3,
         })
     }
 
@@ -52,8 +55,12 @@ impl Issuer {
         public.capabilities.extensions = installed.iter().map(|extension| extension.card().clone()).collect();
         let mut extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
         if let Some(signer) = &self.signer {
-            for card in extended.iter_mut().chain([&mut public]) {
-                signing::sign(card, signer)?;
+            if let Some(extended) = &mut extended {
+                signing::sign(extended, signer)?;
+            }
+            match self.speaks_v0_3 {
+                true => signing::sign_merged(&mut public, signer)?,
+                false => signing::sign(&mut public, signer)?,
             }
         }
         let card_v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose();

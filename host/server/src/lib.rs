@@ -12,19 +12,26 @@ mod call;
 mod card;
 mod claim;
 mod config;
+mod connection;
+mod doors;
 mod edition;
 mod fault;
 mod front;
 mod grpc;
 mod handler;
+mod hosts;
 mod input_modes;
 mod installer;
 mod issuer;
 mod jsonrpc;
+mod keyvalue_store;
 mod list;
 mod listener;
 mod pins;
+mod places;
 mod push;
+mod readers;
+mod request_check;
 mod rest;
 mod routes;
 mod serve;
@@ -37,13 +44,15 @@ mod tasks;
 mod turn;
 mod v0_3;
 mod watch;
+mod write_limit;
 
 pub use admin::TokenError;
 pub use app::{App, AppError, Locations};
 pub use config::{
-    AdminConfig, AgentConfig, AgentKind, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, GrantsConfig,
-    LimitsConfig, ModelConfig, ProviderConfig, RuntimeSection, ServerConfig, SessionStateGrantConfig, SessionsConfig,
-    SkillConfig, StateScopeConfig, TasksConfig,
+    AdminConfig, AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, GrantsConfig,
+    HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig, ProviderConfig,
+    RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
+    TasksConfig, TemplateConfig,
 };
 pub use front::Phase;
 pub use installer::{InstallError, Installer, Origin, Reloaded};

@@ -1,5 +1,7 @@
 //! ListTasks (A2A 1.0 section 3.1.4), and how much of a task is shown.
 
+use std::sync::Arc;
+
 use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Task, TaskState};
 use annex_tasks::{InvalidCursor, Owner, StoreError, StoredTask, TaskCursor, TaskQuery, TaskStore};
 
@@ -16,9 +18,6 @@ pub(crate) async fn page(
 ) -> Result<ListTasksResponse, A2aError> {
     check_history_length(request.history_length)?;
     let size = page_size(request.page_size)?;
-    if request.context_id.is_none() && *owner == Owner::default() {
-        return Err(context_needed());
-    }
     let query = TaskQuery {
         context: request.context_id.clone(),
         state: Some(request.status).filter(|state| *state != TaskState::Unspecified),
@@ -43,13 +42,16 @@ fn cursor(token: Option<&str>) -> Result<Option<TaskCursor>, A2aError> {
 }
 
 /// Ids are all that keeps one anonymous client from another's tasks, so they are not given out.
-fn context_needed() -> A2aError {
+pub(crate) fn check_context(owner: &Owner, request: &ListTasksRequest) -> Result<(), A2aError> {
+    if request.context_id.is_some() || *owner != Owner::default() {
+        return Ok(());
+    }
     let description = "is required, because this server does not authenticate its clients";
-    A2aError::invalid_field("contextId", description)
+    Err(A2aError::invalid_field("contextId", description))
 }
 
 fn shown(stored: &StoredTask, request: &ListTasksRequest) -> Result<Task, StoreError> {
-    let mut task = stored.decode()?;
+    let mut task = Arc::unwrap_or_clone(stored.decode()?);
     trim_history(&mut task, request.history_length);
     if !request.include_artifacts.unwrap_or(false) {
         task.artifacts.clear();

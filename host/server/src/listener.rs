@@ -1,22 +1,17 @@
-//! Connections: how many there may be, and how long a client may take to send.
+//! The listener: how many connections there may be, and how they end with the server.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
+use tokio_util::task::TaskTracker;
+
+use crate::connection::Connections;
 
 /// How long to wait after the machine refused a connection, for instance because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -30,6 +25,8 @@ pub(crate) struct ConnectionLimits {
     pub(crate) connections: usize,
     /// The longest that a client may take to send the head of a request. Connections idle for so long are closed.
     pub(crate) head: Duration,
+    /// The longest that a client may leave unread what is sent to it.
+    pub(crate) write: Duration,
     /// Requests at once on one HTTP/2 connection.
     pub(crate) streams: u32,
 }
@@ -42,8 +39,8 @@ pub(crate) async fn serve(
     closed: CancellationToken,
 ) -> io::Result<()> {
     let slots = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
-    let graceful = GracefulShutdown::new();
-    let builders = Arc::new(Builders::new(limits));
+    let connections = Arc::new(Connections::new(limits, router));
+    let open = TaskTracker::new();
     loop {
         let slot = tokio::select! {
             // The semaphore is never closed, so a slot comes.
@@ -62,78 +59,15 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let watcher = graceful.watcher();
-        let (builders, router) = (Arc::clone(&builders), router.clone());
-        tokio::spawn(async move {
-            connection(&builders, stream, router, watcher).await;
+        let (connections, closed) = (Arc::clone(&connections), closed.clone());
+        open.spawn(async move {
+            connections.serve(stream, closed).await;
             drop(slot);
         });
     }
     drop(listener);
+    open.close();
     // A client that neither reads nor hangs up does not keep the process alive.
-    let _ = timeout(GOODBYE, graceful.shutdown()).await;
+    let _ = timeout(GOODBYE, open.wait()).await;
     Ok(())
-}
-
-/// One builder per version of HTTP: telling them apart by the first bytes is done here, where it has a time limit.
-struct Builders {
-    http1: auto::Builder<TokioExecutor>,
-    http2: auto::Builder<TokioExecutor>,
-    head: Duration,
-}
-
-impl Builders {
-    fn new(limits: ConnectionLimits) -> Self {
-        let mut http1 = auto::Builder::new(TokioExecutor::new()).http1_only();
-        http1.http1().timer(TokioTimer::new()).header_read_timeout(limits.head);
-        let mut http2 = auto::Builder::new(TokioExecutor::new()).http2_only();
-        http2
-            .http2()
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(limits.streams)
-            // A peer that is gone without a word is noticed.
-            .keep_alive_interval(Some(limits.head))
-            .keep_alive_timeout(limits.head);
-        Self { http1, http2, head: limits.head }
-    }
-
-    /// The builder for what the client speaks; `None` when it says nothing in time.
-    async fn for_client(&self, stream: &TcpStream) -> Option<&auto::Builder<TokioExecutor>> {
-        match timeout(self.head, speaks_http2(stream)).await {
-            Ok(Ok(true)) => Some(&self.http2),
-            Ok(Ok(false)) => Some(&self.http1),
-            Ok(Err(_)) | Err(_) => None,
-        }
-    }
-}
-
-/// How a client begins that speaks HTTP/2 without having asked (RFC 9113 section 3.4).
-const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Between looks at a client that has sent only the beginning of the preface.
-const PREFACE_PAUSE: Duration = Duration::from_millis(10);
-
-async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
-    let mut seen = [0; HTTP2_PREFACE.len()];
-    loop {
-        let count = stream.peek(&mut seen).await?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        match HTTP2_PREFACE.strip_prefix(seen.get(..count).unwrap_or_default()) {
-            None => return Ok(false),
-            Some([]) => return Ok(true),
-            Some(_) => tokio::time::sleep(PREFACE_PAUSE).await,
-        }
-    }
-}
-
-async fn connection(builders: &Builders, stream: TcpStream, router: Router, watcher: Watcher) {
-    // Small answers go out at once.
-    let _ = stream.set_nodelay(true);
-    let Some(builder) = builders.for_client(&stream).await else { return };
-    let service = TowerToHyperService::new(router.map_request(|request: Request<Incoming>| request.map(Body::new)));
-    let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(serving).await {
-        tracing::debug!(%error, "a connection broke");
-    }
 }

@@ -11,13 +11,15 @@ use annex_protocol::{
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, SendMessageRequest,
     StreamResponse, TaskId, TaskPushNotificationConfig,
 };
-use annex_push::{Event, Notifier};
+use annex_push::{Event, InvalidConfig, Notifier};
 use annex_tasks::{MAX_PUSH_CONFIGS, StoreError, TaskStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::Call;
+use crate::doors::Doors;
 use crate::fault;
-use crate::handler::{MAX_ID_BYTES, RequestHandler, check_tenant};
+use crate::handler::RequestHandler;
+use crate::request_check::{MAX_ID_BYTES, check_tenant};
 use crate::task_log::{LogReader, LoggedEvent};
 
 const DEFAULT_PAGE_SIZE: usize = 50;
@@ -28,12 +30,15 @@ pub(crate) struct PushNotifications {
     store: Arc<dyn TaskStore>,
     /// The configs of the tasks whose events are being forwarded.
     live: Mutex<HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>>,
+    /// Held while the configs of a task are read for its turn or changed, so that what was deleted is not read once
+    /// more.
+    doors: Doors,
     closing: CancellationToken,
 }
 
 impl PushNotifications {
     pub(crate) fn new(notifier: Notifier, store: Arc<dyn TaskStore>, closing: CancellationToken) -> Self {
-        Self { notifier, store, live: Mutex::default(), closing }
+        Self { notifier, store, live: Mutex::default(), doors: Doors::new(), closing }
     }
 
     /// Checks what a client wants to register; `at` is the path of the config in its request.
@@ -45,8 +50,22 @@ impl PushNotifications {
         if config.tenant.as_ref().is_some_and(|tenant| !tenant.is_empty()) {
             return Err(A2aError::invalid_field(format!("{at}tenant"), "is not known here; leave it out"));
         }
-        let refused = |refused: annex_push::Refused| A2aError::invalid_field(format!("{at}url"), refused.to_string());
+        let refused = |invalid: InvalidConfig| A2aError::invalid_field(format!("{at}url"), invalid.to_string());
         self.notifier.check(config).await.map_err(refused)
+    }
+
+    /// Whether the task has room for the config.
+    pub(crate) async fn check_room(
+        &self,
+        task_id: &TaskId,
+        config: &TaskPushNotificationConfig,
+    ) -> Result<(), A2aError> {
+        let configs = self.store.configs(task_id, "", MAX_PUSH_CONFIGS).await.map_err(fault::of_store)?.configs;
+        let replaces = config.id.is_some() && configs.iter().any(|known| known.id == config.id);
+        if replaces || configs.len() < MAX_PUSH_CONFIGS {
+            return Ok(());
+        }
+        Err(not_kept(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS }))
     }
 
     /// Registers a config that was checked; one with its id is replaced. `reader` reads the task from now on, if it
@@ -61,19 +80,23 @@ impl PushNotifications {
         let id = id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         config.id = Some(id.clone());
         config.task_id = Some(task_id.clone());
-        self.store.put_config(task_id, &config).await.map_err(|error| match error {
-            StoreError::TooManyConfigs { .. } => A2aError::invalid_params(format!("{error}; delete one")),
-            error => fault::of_store(error),
-        })?;
+        let _door = self.doors.enter(task_id).await;
+        self.store.put_config(task_id, &config).await.map_err(not_kept)?;
         self.notifier.remove(task_id, &id);
         if let Some(reader) = reader {
-            self.forward(task_id, reader).await?;
+            self.start(task_id, reader).await?;
         }
         Ok(config)
     }
 
     /// From now on the task's events go to whoever is registered.
     pub(crate) async fn forward(self: &Arc<Self>, task_id: &TaskId, reader: LogReader) -> Result<(), A2aError> {
+        let _door = self.doors.enter(task_id).await;
+        self.start(task_id, reader).await
+    }
+
+    /// The same, inside the task's door.
+    async fn start(self: &Arc<Self>, task_id: &TaskId, reader: LogReader) -> Result<(), A2aError> {
         let configs = self.store.configs(task_id, "", MAX_PUSH_CONFIGS).await.map_err(fault::of_store)?.configs;
         let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
         if configs.is_empty() {
@@ -94,8 +117,10 @@ impl PushNotifications {
                 () = self.closing.cancelled() => None,
             };
             let Some(event) = event else { break };
-            let configs = self.live().get(&task_id).cloned().unwrap_or_default();
-            self.notifier.send(&task_id, &configs, &outgoing(&event));
+            // Queued under the lock, so that a config which is deleted meanwhile is not sent to any more.
+            if let Some(configs) = self.live().get(&task_id) {
+                self.notifier.send(&task_id, configs, &outgoing(&event));
+            }
         }
         self.live().remove(&task_id);
     }
@@ -128,6 +153,7 @@ impl PushNotifications {
 
     /// Deleting what is not there is no error.
     pub(crate) async fn delete(&self, task_id: &TaskId, id: &str) -> Result<(), A2aError> {
+        let _door = self.doors.enter(task_id).await;
         self.store.delete_config(task_id, id).await.map_err(fault::of_store)?;
         if let Some(configs) = self.live().get_mut(task_id) {
             configs.retain(|config| config.id.as_deref() != Some(id));
@@ -151,6 +177,14 @@ impl RequestHandler {
     pub(crate) async fn check_push(&self, request: &SendMessageRequest) -> Result<(), A2aError> {
         let Some(config) = &request.configuration.task_push_notification_config else { return Ok(()) };
         self.push()?.check(config, "configuration.taskPushNotificationConfig.").await
+    }
+
+    /// What only the task can tell of a message's config.
+    pub(crate) async fn check_room(&self, request: &SendMessageRequest) -> Result<(), A2aError> {
+        match (&request.message.task_id, &request.configuration.task_push_notification_config) {
+            (Some(task_id), Some(config)) => self.push()?.check_room(task_id, config).await,
+            _ => Ok(()),
+        }
     }
 
     fn push(&self) -> Result<&Arc<PushNotifications>, A2aError> {
@@ -204,6 +238,14 @@ impl RequestHandler {
         check_tenant(request.tenant.as_deref())?;
         self.tasks.load(&call.owner, &request.task_id).await?;
         push.delete(&request.task_id, &request.id).await
+    }
+}
+
+/// What the client hears when its config could not be stored.
+fn not_kept(error: StoreError) -> A2aError {
+    match error {
+        StoreError::TooManyConfigs { .. } => A2aError::invalid_params(format!("{error}; delete one")),
+        error => fault::of_store(error),
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use crate::front::{Front, Phase};
 use crate::grpc::{self, GrpcOperations};
 use crate::handler::RequestHandler;
+use crate::hosts;
 use crate::jsonrpc;
 use crate::rest::{self, HttpRequest};
 
@@ -34,15 +35,22 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
     let limits = annex_grpc::Limits { max_message_bytes: front.max_body_bytes };
     let grpc = annex_grpc::routes(Arc::new(GrpcOperations(Arc::clone(&front))), limits)
         .layer(from_fn_with_state(Arc::clone(&front), grpc::admit));
-    Router::new()
+    let hosts = front.hosts.clone();
+    let router = Router::new()
         .route(JSONRPC_PATH, post(json_rpc))
+        // Clients that keep a base URL and post to `/` end up here.
+        .route(&format!("{JSONRPC_PATH}/"), post(json_rpc))
         .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
         .route(CARD_PATH, get(agent_card))
         .route("/livez", get(live))
         .route("/readyz", get(ready))
         .fallback(not_found)
         .with_state(front)
-        .merge(grpc)
+        .merge(grpc);
+    match hosts {
+        Some(hosts) => router.layer(from_fn_with_state(hosts, hosts::check)),
+        None => router,
+    }
 }
 
 async fn json_rpc(State(front): State<Arc<Front>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {

@@ -89,7 +89,7 @@ impl Server {
         ready: impl FnOnce(&App),
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        let front = Arc::new(Front::new(&self.config.server));
+        let front = Arc::new(Front::new(&self.config));
         let closed = CancellationToken::new();
         let router = routes::router(Arc::clone(&front));
         let limits = self.config.server.connections();

@@ -5,6 +5,7 @@ use std::{env, fs};
 
 use annex_auth::signature::{CanonicalForm, SignError, Signer};
 use annex_protocol::AgentCard;
+use annex_protocol::v0_3::MergedAgentCard;
 
 use crate::config::SigningConfig;
 
@@ -50,10 +51,24 @@ pub(crate) fn signer(config: &SigningConfig, folder: &Path) -> Result<Signer, Si
     Signer::from_pem(&pem, &config.kid, None).map_err(SigningError::Key)
 }
 
-/// Two signatures: one as the specification has it, one as the official SDKs do, which leave out empty values.
+/// The forms in which cards are signed: as the specification has it, and as the official SDKs do, which leave out empty
+/// values.
+const FORMS: [CanonicalForm; 2] = [CanonicalForm::Specification, CanonicalForm::WithoutEmptyValues];
+
+/// Signs the card in each form.
 pub(crate) fn sign(card: &mut AgentCard, signer: &Signer) -> Result<(), SigningError> {
-    let exact = signer.sign(card)?;
-    let lenient = signer.sign_in_form(card, CanonicalForm::WithoutEmptyValues)?;
-    card.signatures = vec![exact, lenient];
+    let signatures = FORMS.map(|form| signer.sign_in_form(card, form));
+    card.signatures = signatures.into_iter().collect::<Result<_, _>>()?;
+    Ok(())
+}
+
+/// Signs the card as it is shown with the fields of 0.3 beside those of 1.0, too: some clients verify what they know of
+/// a card, others all that they got.
+pub(crate) fn sign_merged(card: &mut AgentCard, signer: &Signer) -> Result<(), SigningError> {
+    sign(card, signer)?;
+    let merged = serde_json::to_string(&MergedAgentCard::from(&*card)).map_err(SignError::Encoding)?;
+    for form in FORMS {
+        card.signatures.push(signer.sign_json(&merged, form)?);
+    }
     Ok(())
 }

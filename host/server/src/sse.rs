@@ -18,3 +18,9 @@ pub(crate) fn respond(events: EventStream, data: impl Fn(&LoggedEvent) -> String
     let events = events.map(move |event| Ok::<_, Infallible>(Event::default().data(data(&event))));
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
+
+/// A stream of one event.
+pub(crate) fn respond_once(data: &str) -> Response {
+    let event = Event::default().data(data);
+    Sse::new(futures::stream::once(std::future::ready(Ok::<_, Infallible>(event)))).into_response()
+}

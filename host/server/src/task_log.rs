@@ -10,19 +10,19 @@ use tokio::sync::watch;
 
 /// One event as it was stored.
 pub(crate) struct LoggedEvent {
-    event: StreamResponse,
+    event: Arc<StreamResponse>,
     encoded: OnceLock<Arc<str>>,
 }
 
 impl LoggedEvent {
-    pub(crate) fn new(event: StreamResponse) -> Self {
+    pub(crate) fn new(event: Arc<StreamResponse>) -> Self {
         Self { event, encoded: OnceLock::new() }
     }
 
     /// The event as one line of JSON, a StreamResponse.
     pub(crate) fn json(&self) -> &Arc<str> {
         // The data model has string keys only, so encoding cannot fail.
-        self.encoded.get_or_init(|| serde_json::to_string(&self.event).unwrap_or_default().into())
+        self.encoded.get_or_init(|| serde_json::to_string(self.event.as_ref()).unwrap_or_default().into())
     }
 
     pub(crate) fn event(&self) -> &StreamResponse {
@@ -31,7 +31,7 @@ impl LoggedEvent {
 
     /// Whether the task now waits for somebody else.
     pub(crate) fn interrupts(&self) -> bool {
-        matches!(&self.event, StreamResponse::StatusUpdate(update) if update.status.state.is_interrupted())
+        matches!(self.event(), StreamResponse::StatusUpdate(update) if update.status.state.is_interrupted())
     }
 }
 
@@ -52,9 +52,9 @@ impl TaskLog {
         Self { events: Mutex::default(), progress: watch::Sender::default() }
     }
 
-    pub(crate) fn append(&self, event: StreamResponse) {
+    pub(crate) fn append(&self, added: impl IntoIterator<Item = Arc<StreamResponse>>) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.push(Arc::new(LoggedEvent::new(event)));
+        events.extend(added.into_iter().map(|event| Arc::new(LoggedEvent::new(event))));
         self.progress.send_modify(|progress| progress.written = events.len());
     }
 
@@ -113,13 +113,14 @@ mod tests {
     #[tokio::test]
     async fn a_reader_gets_what_came_after_it_started_and_then_the_end() {
         let log = Arc::new(TaskLog::new());
-        let event = |text| StreamResponse::Message(Message::user_text(text));
-        log.append(event("before"));
+        let event = |text| Arc::new(StreamResponse::Message(Message::user_text(text)));
+        log.append([event("before")]);
         let mut reader = log.tail();
-        log.append(event("after"));
+        log.append([event("after"), event("last")]);
         log.close();
-        let read = reader.next().await.expect("an event");
-        assert!(read.json().contains("after"));
+        for text in ["after", "last"] {
+            assert!(reader.next().await.expect("an event").json().contains(text));
+        }
         assert!(reader.next().await.is_none());
     }
 }

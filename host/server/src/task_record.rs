@@ -13,6 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::task_log::{LogReader, TaskLog};
 
+/// The task as it is, and a reader of what follows without gap; no reader when nothing will.
+pub(crate) type Subscription = (Arc<Task>, Option<LogReader>);
+
 /// Events that are read at once when a record catches up.
 const CATCH_UP: usize = 100;
 
@@ -52,17 +55,17 @@ impl RunningTurn {
 
 impl TaskRecord {
     /// A new task, stored as its event 1, whose first turn is stopped by `turn`.
-    pub(crate) fn new(owner: Owner, task: Task, turn: CancellationToken, store: Arc<dyn TaskStore>) -> Self {
+    pub(crate) fn new(owner: Owner, task: Arc<Task>, turn: CancellationToken, store: Arc<dyn TaskStore>) -> Self {
         let record = Self::stored(owner, task, 1, store);
         record.lock().turn = Some(RunningTurn::new(turn));
         record
     }
 
     /// A task as it is stored, `last` being its last event. Nobody works on it here.
-    pub(crate) fn stored(owner: Owner, task: Task, last: u64, store: Arc<dyn TaskStore>) -> Self {
+    pub(crate) fn stored(owner: Owner, task: Arc<Task>, last: u64, store: Arc<dyn TaskStore>) -> Self {
         let (id, context_id) = (task.id.clone(), task.context_id.clone());
         let log = (!task.status.state.is_terminal()).then(|| Arc::new(TaskLog::new()));
-        let state = RecordState { task: Arc::new(task), log, turn: None };
+        let state = RecordState { task, log, turn: None };
         Self { id, context_id, owner, store, last: last.into(), state: Mutex::new(state) }
     }
 
@@ -109,13 +112,13 @@ impl TaskRecord {
     }
 
     /// The task as it is now and a reader of everything after; no reader when nothing more will come.
-    pub(crate) fn subscribe(&self) -> (Arc<Task>, Option<LogReader>) {
+    pub(crate) fn subscribe(&self) -> Subscription {
         let state = self.lock();
         (Arc::clone(&state.task), state.log.as_ref().map(TaskLog::tail))
     }
 
     /// The same, but without a reader when no turn runs.
-    pub(crate) fn subscribe_to_turn(&self) -> (Arc<Task>, Option<LogReader>) {
+    pub(crate) fn subscribe_to_turn(&self) -> Subscription {
         let state = self.lock();
         let log = state.log.as_ref().filter(|_| state.turn.is_some());
         (Arc::clone(&state.task), log.map(TaskLog::tail))
@@ -124,7 +127,7 @@ impl TaskRecord {
     /// A further message starts another turn of the task; `false` when the task takes none.
     pub(crate) async fn resume(&self, message: Message, turn: CancellationToken) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
-        self.store(&mut last, message.into()).await?;
+        self.store(&mut last, &[message.into()]).await?;
         let mut state = self.lock();
         let is_open = state.log.is_some();
         if is_open {
@@ -137,7 +140,7 @@ impl TaskRecord {
     pub(crate) async fn end_turn(&self) -> Result<(), StoreError> {
         let Some(turn) = self.lock().turn.take() else { return Ok(()) };
         let ended = match turn.cancel.is_cancelled() {
-            true => self.append(self.canceled()).await,
+            true => self.append([self.canceled()]).await,
             false => Ok(()),
         };
         turn.over.cancel();
@@ -152,10 +155,19 @@ impl TaskRecord {
         }
     }
 
-    /// Stores an event, applies it and hands it to every reader. Events after the final state are dropped.
-    pub(crate) async fn append(&self, event: StreamResponse) -> Result<(), StoreError> {
+    /// Stores events together, applies them and hands them to every reader. What comes after the final state is
+    /// dropped.
+    pub(crate) async fn append(&self, events: impl IntoIterator<Item = StreamResponse>) -> Result<(), StoreError> {
+        let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
         let mut last = self.last.lock().await;
-        self.store(&mut last, event.into()).await
+        self.store(&mut last, &events).await
+    }
+
+    /// Shows what was stored together with the task itself.
+    pub(crate) async fn show_first(&self, events: &[TaskEvent], task: Arc<Task>) {
+        let mut last = self.last.lock().await;
+        *last += events.len() as u64;
+        self.show(events, task);
     }
 
     /// Learns what others stored since.
@@ -164,25 +176,25 @@ impl TaskRecord {
         self.catch_up(&mut last).await
     }
 
-    async fn store(&self, last: &mut u64, event: TaskEvent) -> Result<(), StoreError> {
-        let stored = self.try_store(*last, &event).await;
+    async fn store(&self, last: &mut u64, events: &[TaskEvent]) -> Result<(), StoreError> {
+        let stored = self.try_store(*last, events).await;
         // An append that seemed to fail was stored, or another process wrote.
         let stored = match stored {
             Err(StoreError::Stale { .. }) => {
                 self.catch_up(last).await?;
-                self.try_store(*last, &event).await?
+                self.try_store(*last, events).await?
             }
             other => other?,
         };
         if let Some((number, task)) = stored {
             *last = number;
-            self.show(event, task);
+            self.show(events, task);
         }
         Ok(())
     }
 
-    /// The event's number and the task with it; `None` when the task takes no more events.
-    async fn try_store(&self, last: u64, event: &TaskEvent) -> Result<Option<(u64, Task)>, StoreError> {
+    /// The last event's number and the task with all of them; `None` when the task takes no more events.
+    async fn try_store(&self, last: u64, events: &[TaskEvent]) -> Result<Option<(u64, Arc<Task>)>, StoreError> {
         let task = {
             let state = self.lock();
             if state.log.is_none() {
@@ -190,9 +202,8 @@ impl TaskRecord {
             }
             Arc::clone(&state.task)
         };
-        let mut task = Arc::unwrap_or_clone(task);
-        apply(&mut task, event);
-        let number = self.store.append(&self.id, last, event, &task).await?;
+        let task = applied(&task, events);
+        let number = self.store.append(&self.id, last, events, &task).await?;
         Ok(Some((number, task)))
     }
 
@@ -202,26 +213,24 @@ impl TaskRecord {
             if events.is_empty() {
                 return Ok(());
             }
-            for stored in events {
-                let event =
-                    stored.decode().map_err(|source| StoreError::Unreadable { task: self.id.clone(), source })?;
-                let mut task = Task::clone(&self.snapshot());
-                apply(&mut task, &event);
-                *last = stored.seq;
-                self.show(event, task);
-            }
+            let unreadable = |source| StoreError::Unreadable { task: self.id.clone(), source };
+            let decoded = events.iter().map(|stored| stored.decode().map_err(unreadable));
+            let decoded: Vec<TaskEvent> = decoded.collect::<Result<_, _>>()?;
+            *last += decoded.len() as u64;
+            self.show(&decoded, applied(&self.snapshot(), &decoded));
         }
     }
 
-    /// Lets everybody see an event that is stored, and the task as it is with it.
-    fn show(&self, event: TaskEvent, task: Task) {
+    /// Lets everybody see events that are stored, and the task as it is with them.
+    fn show(&self, events: &[TaskEvent], task: Arc<Task>) {
         let mut state = self.lock();
         let is_final = task.status.state.is_terminal();
-        state.task = Arc::new(task);
+        state.task = task;
         let Some(log) = state.log.clone() else { return };
-        if let TaskEvent::Stream(event) = event {
-            log.append(*event);
-        }
+        log.append(events.iter().filter_map(|event| match event {
+            TaskEvent::Stream(event) => Some(Arc::clone(event)),
+            TaskEvent::Message(_) => None,
+        }));
         if is_final {
             state.log = None;
             log.close();
@@ -245,7 +254,7 @@ impl TaskRecord {
             (stopping, state.log.as_ref().map(TaskLog::tail))
         };
         if stopping.is_none() {
-            return self.append(self.canceled()).await;
+            return self.append([self.canceled()]).await;
         }
         let Some(mut log) = log else { return Ok(()) };
         while log.next().await.is_some() {}
@@ -267,10 +276,17 @@ impl TaskRecord {
     }
 }
 
+/// The task with the events.
+pub(crate) fn applied(task: &Task, events: &[TaskEvent]) -> Arc<Task> {
+    let mut task = task.clone();
+    events.iter().for_each(|event| apply(&mut task, event));
+    Arc::new(task)
+}
+
 fn apply(task: &mut Task, event: &TaskEvent) {
     match event {
-        TaskEvent::Message(message) => task.history.push((**message).clone()),
-        TaskEvent::Stream(event) => match &**event {
+        TaskEvent::Message(message) => task.history.push(Message::clone(message)),
+        TaskEvent::Stream(event) => match event.as_ref() {
             StreamResponse::StatusUpdate(update) => task.apply_status(update),
             StreamResponse::ArtifactUpdate(update) => task.apply_artifact(update),
             StreamResponse::Task(_) | StreamResponse::Message(_) => {}

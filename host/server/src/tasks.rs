@@ -1,20 +1,19 @@
 //! All tasks of this server: those that live, in memory, over the store that keeps them all.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
-use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskStore};
+use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskEvent, TaskStore};
 use tokio_util::sync::CancellationToken;
 
+use crate::doors::Doors;
 use crate::fault;
 use crate::pins::Pins;
-use crate::task_record::TaskRecord;
+use crate::task_record::{Subscription, TaskRecord, applied};
 
-/// Locks that keep two records of one task from being made. Tasks share them.
-const DOORS: usize = 64;
 /// With so many live tasks, those that nobody needs leave memory.
 const CROWD: usize = 1_024;
 /// How often old tasks are swept.
@@ -28,8 +27,8 @@ const UNSTORED: &str = "The server could not store what the agent did; send the 
 pub(crate) struct Tasks {
     store: Arc<dyn TaskStore>,
     live: Mutex<Live>,
-    doors: Vec<tokio::sync::Mutex<()>>,
-    hasher: RandomState,
+    /// Keep two records of one task from being made.
+    doors: Doors,
     /// Tasks whose turn is over although the store does not know it.
     unsettled: Mutex<HashMap<TaskId, Owner>>,
     pins: Arc<Pins>,
@@ -44,8 +43,7 @@ struct Live {
 impl Tasks {
     pub(crate) fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>) -> Self {
         let live = Live { records: HashMap::new(), crowd: CROWD };
-        let doors = (0..DOORS).map(|_| tokio::sync::Mutex::default()).collect();
-        Self { store, live: Mutex::new(live), doors, hasher: RandomState::new(), unsettled: Mutex::default(), pins }
+        Self { store, live: Mutex::new(live), doors: Doors::new(), unsettled: Mutex::default(), pins }
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
@@ -57,24 +55,34 @@ impl Tasks {
         &self.pins
     }
 
-    /// Stores a new task whose first turn is stopped by `turn`.
+    /// Stores a new task and what follows it at once; its first turn is stopped by `turn`. The subscription starts with
+    /// the task as it was made.
     pub(crate) async fn create(
         &self,
         owner: &Owner,
-        task: Task,
+        made: Task,
+        events: Vec<StreamResponse>,
         turn: CancellationToken,
-    ) -> Result<Arc<TaskRecord>, StoreError> {
-        let _door = self.door(&task.id).lock().await;
-        if let Err(error) = self.store.create(owner, &task).await {
+    ) -> Result<(Arc<TaskRecord>, Subscription), StoreError> {
+        let made = Arc::new(made);
+        let first = StreamResponse::Task(Task::clone(&made));
+        let events: Vec<TaskEvent> = iter::once(first).chain(events).map(TaskEvent::from).collect();
+        let task = applied(&made, &events);
+        let _door = self.doors.enter(&task.id).await;
+        if let Err(error) = self.store.create(owner, &events, &task).await {
             if matches!(error, StoreError::Database(_)) {
                 // It may be stored all the same.
                 self.unsettled().insert(task.id.clone(), owner.clone());
             }
             return Err(error);
         }
-        let record = Arc::new(TaskRecord::new(owner.clone(), task, turn, Arc::clone(&self.store)));
+        let record = Arc::new(TaskRecord::new(owner.clone(), made, turn, Arc::clone(&self.store)));
+        let subscription = record.subscribe();
+        record.show_first(events.get(1..).unwrap_or_default(), task).await;
+        // From an attempt that failed.
+        self.unsettled().remove(record.id());
         self.insert(&record);
-        Ok(record)
+        Ok((record, subscription))
     }
 
     /// The task as it is stored, without decoding it.
@@ -105,7 +113,7 @@ impl Tasks {
             }
             return Ok(Some(record));
         }
-        let _door = self.door(id).lock().await;
+        let _door = self.doors.enter(id).await;
         if let Some(record) = self.live_record(owner, id) {
             return Ok(Some(record));
         }
@@ -159,10 +167,10 @@ impl Tasks {
     /// Fails the task if its turn could not store its end.
     async fn settle(&self, id: &TaskId) -> Result<(), StoreError> {
         let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
-        let _door = self.door(id).lock().await;
+        let _door = self.doors.enter(id).await;
         if let Some(stored) = self.store.load(&owner, id).await? {
             let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, Arc::clone(&self.store));
-            record.append(failed(&record)).await?;
+            record.append([failed(&record)]).await?;
         }
         self.unsettled().remove(id);
         Ok(())
@@ -191,12 +199,6 @@ impl Tasks {
                 }
             }
         }
-    }
-
-    fn door(&self, id: &TaskId) -> &tokio::sync::Mutex<()> {
-        let number = usize::try_from(self.hasher.hash_one(id) % DOORS as u64).unwrap_or_default();
-        #[expect(clippy::indexing_slicing, reason = "there are as many doors as numbers")]
-        &self.doors[number]
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {

@@ -1,17 +1,20 @@
 //! One turn of an agent, from the accepted message to the end of its events.
 //!
 //! A turn runs in a task of its own: neither a client that goes away nor a slow reader holds it up. What the agent
-//! sends passes the extensions' response hooks, is stored, and only then reaches the readers.
+//! sends passes the extensions' response hooks, is stored, and only then reaches the readers. Events that the agent
+//! sends without waiting in between are stored together, the task itself with the first of them.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{
-    A2aError, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, Timestamp,
+    A2aError, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    TaskStatusUpdateEvent, Timestamp,
 };
 use annex_runtime::Chain;
-use annex_tasks::Owner;
+use annex_tasks::{Owner, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -19,11 +22,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::claim::Claim;
 use crate::fault;
+use crate::places::Place;
+use crate::readers::TurnTask;
 use crate::task_log::LogReader;
-use crate::task_record::TaskRecord;
+use crate::task_record::{Subscription, TaskRecord};
 use crate::tasks::Tasks;
 
-/// Agent events that wait for the hooks and the store.
+/// Agent events that wait for the hooks and the store; also the most that are stored together.
 const EVENTS_IN_FLIGHT: usize = 16;
 
 /// How a turn announced itself: the agent's first event decides.
@@ -42,13 +47,19 @@ pub(crate) struct Turn {
     pub(crate) owner: Owner,
     /// The message's claim, until it is settled that the message is taken.
     pub(crate) claim: Option<Claim>,
+    /// Kept until the turn is over.
+    pub(crate) _place: Place,
     pub(crate) chain: Chain,
     pub(crate) context: TurnContext,
     /// The task that the message continues.
     pub(crate) record: Option<Arc<TaskRecord>>,
+    /// What the extensions see of the task.
+    pub(crate) turn_task: TurnTask,
     /// The last state that this turn brought the task into; none yet when it continues a paused one.
     pub(crate) state: Option<TaskState>,
-    /// Whoever sent the message waits here; taken by the first event.
+    /// Events that have passed the hooks and are not stored.
+    pub(crate) pending: Vec<StreamResponse>,
+    /// Whoever sent the message waits here; taken once the first events are stored.
     pub(crate) opened: Option<oneshot::Sender<Result<Opening, A2aError>>>,
     /// The longest that the turn may take.
     pub(crate) patience: Duration,
@@ -89,13 +100,14 @@ impl Turn {
                 () = cancel.cancelled() => break Ending::Canceled,
                 () = stop.cancelled() => break Ending::Stopped,
                 () = &mut deadline => break Ending::TookTooLong,
-                Some(event) = events.recv() => match self.deliver(event).await {
+                // Before its events are read, so that all that it sends without waiting is there.
+                result = &mut execution => break Ending::Returned(result),
+                Some(event) = events.recv() => match self.deliver(event, &mut events).await {
                     // What an agent does after a final state is nobody's business.
                     Ok(()) if self.is_settled() || self.was_finished() => break Ending::Returned(Ok(())),
                     Ok(()) => {}
                     Err(error) => break Ending::Broken(error),
                 },
-                result = &mut execution => break Ending::Returned(result),
             }
         };
         // Whatever the agent is still doing stops here.
@@ -138,13 +150,34 @@ impl Turn {
         self.state.is_some_and(|state| state.is_terminal() || state.is_interrupted())
     }
 
-    async fn deliver(&mut self, mut event: AgentEvent) -> Result<(), A2aError> {
+    /// Stores the event and what waits behind it.
+    async fn deliver(&mut self, event: AgentEvent, waiting: &mut mpsc::Receiver<AgentEvent>) -> Result<(), A2aError> {
+        let taken = self.take(Some(event), waiting).await;
+        // What came before a fault is stored all the same.
+        let stored = self.store().await;
+        taken.and(stored)
+    }
+
+    /// Takes `next` and the events that wait behind it, up to one that settles the task.
+    async fn take(
+        &mut self,
+        mut next: Option<AgentEvent>,
+        waiting: &mut mpsc::Receiver<AgentEvent>,
+    ) -> Result<(), A2aError> {
+        while let Some(event) = next {
+            self.take_one(event).await?;
+            let is_full = self.is_settled() || self.pending.len() >= EVENTS_IN_FLIGHT;
+            next = if is_full { None } else { waiting.try_recv().ok() };
+        }
+        Ok(())
+    }
+
+    async fn take_one(&mut self, mut event: AgentEvent) -> Result<(), A2aError> {
         self.agent.before_event(&self.context.session, &mut event);
         match event {
             AgentEvent::Message(message) => self.answer(message).await,
             AgentEvent::Status { state, message } => self.status(state, message).await,
             AgentEvent::Artifact { artifact, append, last_chunk } => {
-                let record = self.task().await?;
                 let update = TaskArtifactUpdateEvent {
                     task_id: self.context.task_id.clone(),
                     context_id: self.context.context_id.clone(),
@@ -153,14 +186,14 @@ impl Turn {
                     last_chunk,
                     ..TaskArtifactUpdateEvent::default()
                 };
-                self.publish(&record, StreamResponse::ArtifactUpdate(update)).await
+                self.respond(StreamResponse::ArtifactUpdate(update)).await
             }
         }
     }
 
     /// The agent answers with a message instead of a task; it can do so only first.
     async fn answer(&mut self, mut message: Message) -> Result<(), A2aError> {
-        let Some(opened) = self.opened.take() else {
+        let Some(opened) = self.opened.take_if(|_| self.pending.is_empty()) else {
             let reason = "the agent sent a message after its task had begun".to_owned();
             return Err(A2aError::InvalidAgentResponse { reason });
         };
@@ -169,7 +202,9 @@ impl Turn {
         let responded = self.chain.respond(&mut event).await;
         let answer = match (responded, event) {
             (Ok(()), StreamResponse::Message(message)) => {
-                self.settle_claim();
+                if let Some(claim) = self.claim.take() {
+                    claim.answer(&message).await;
+                }
                 Ok(Opening::Message(Box::new(message)))
             }
             (Ok(()), _) => return Ok(()),
@@ -181,15 +216,23 @@ impl Turn {
     }
 
     async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<(), A2aError> {
-        let record = self.task().await?;
         if state.is_interrupted() {
             // Before anybody sees that it waits, and answers.
-            self.tasks.pins().hold(&self.owner, record.id(), self.chain.extensions());
+            self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions());
         }
-        let event = StreamResponse::StatusUpdate(record.status_event(self.task_status(state, message)));
-        self.publish(&record, event).await?;
+        let event = self.status_event(state, message);
+        self.respond(event).await?;
         self.state = Some(state);
         Ok(())
+    }
+
+    fn status_event(&self, state: TaskState, message: Option<Message>) -> StreamResponse {
+        StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
+            task_id: self.context.task_id.clone(),
+            context_id: self.context.context_id.clone(),
+            status: self.task_status(state, message),
+            ..TaskStatusUpdateEvent::default()
+        })
     }
 
     fn task_status(&self, state: TaskState, message: Option<Message>) -> TaskStatus {
@@ -201,27 +244,54 @@ impl Turn {
         TaskStatus { state, message, timestamp: Some(Timestamp::now()) }
     }
 
-    async fn publish(&mut self, record: &TaskRecord, mut event: StreamResponse) -> Result<(), A2aError> {
-        self.chain.respond(&mut event).await.map_err(|fault| fault::internal(&fault))?;
-        record.append(event).await.map_err(fault::of_store)
-    }
-
-    /// The turn's task; the first call creates it and tells whoever waits.
-    async fn task(&mut self) -> Result<Arc<TaskRecord>, A2aError> {
-        let record = match &self.record {
-            Some(record) => Arc::clone(record),
-            None => self.create().await?,
-        };
-        if let Some(opened) = self.opened.take() {
-            let (snapshot, reader) = record.subscribe();
-            let opening = Opening::Task { record: Arc::clone(&record), snapshot, reader };
-            // A client that has gone away does not stop the task.
-            let _ = opened.send(Ok(opening));
+    /// Lets the extensions respond to the event, which is then ready to be stored.
+    async fn respond(&mut self, mut event: StreamResponse) -> Result<(), A2aError> {
+        if self.record.is_none() && self.pending.is_empty() {
+            self.show_task(&self.task_status(TaskState::Submitted, None));
         }
-        Ok(record)
+        self.chain.respond(&mut event).await.map_err(|fault| fault::internal(&fault))?;
+        if let StreamResponse::StatusUpdate(update) = &event {
+            self.show_task(&update.status);
+        }
+        self.pending.push(event);
+        Ok(())
     }
 
-    async fn create(&mut self) -> Result<Arc<TaskRecord>, A2aError> {
+    /// Lets the extensions see the task as it is now.
+    fn show_task(&self, status: &TaskStatus) {
+        self.turn_task.show(&self.context.task_id, &self.context.context_id, status);
+    }
+
+    /// Stores what is ready; the first call tells whoever waits, and creates the task of a new turn.
+    async fn store(&mut self) -> Result<(), A2aError> {
+        let events = mem::take(&mut self.pending);
+        if events.is_empty() {
+            return Ok(());
+        }
+        let Some(record) = self.record.clone() else { return self.create(events).await };
+        let subscription = record.subscribe();
+        self.open(&record, subscription);
+        record.append(events).await.map_err(fault::of_store)
+    }
+
+    fn open(&mut self, record: &Arc<TaskRecord>, (snapshot, reader): Subscription) {
+        if let Some(opened) = self.opened.take() {
+            // A client that has gone away does not stop the task.
+            let _ = opened.send(Ok(Opening::Task { record: Arc::clone(record), snapshot, reader }));
+        }
+    }
+
+    async fn create(&mut self, events: Vec<StreamResponse>) -> Result<(), A2aError> {
+        let Err(error) = self.try_create(events).await else { return Ok(()) };
+        let error = fault::of_store(error);
+        // One of the events may be what cannot be stored. Then there is a task that can say so.
+        if self.try_create(Vec::new()).await.is_err() {
+            self.refuse(error.clone());
+        }
+        Err(error)
+    }
+
+    async fn try_create(&mut self, events: Vec<StreamResponse>) -> Result<(), StoreError> {
         let task = Task {
             id: self.context.task_id.clone(),
             context_id: self.context.context_id.clone(),
@@ -229,18 +299,12 @@ impl Turn {
             history: vec![(*self.context.message).clone()],
             ..Task::default()
         };
-        match self.tasks.create(&self.owner, task, self.context.cancel.clone()).await {
-            Ok(record) => {
-                self.record = Some(Arc::clone(&record));
-                self.settle_claim();
-                Ok(record)
-            }
-            Err(error) => {
-                let error = fault::of_store(error);
-                self.refuse(error.clone());
-                Err(error)
-            }
-        }
+        let cancel = self.context.cancel.clone();
+        let (record, subscription) = self.tasks.create(&self.owner, task, events, cancel).await?;
+        self.open(&record, subscription);
+        self.record = Some(record);
+        self.settle_claim();
+        Ok(())
     }
 
     async fn end(mut self, ending: Ending, mut events: mpsc::Receiver<AgentEvent>) -> Result<(), A2aError> {
@@ -248,37 +312,54 @@ impl Turn {
             Ending::Returned(result) => self.drain(result, &mut events).await,
             other => other,
         };
-        // It answered with a message, or the task could not be created.
-        let has_no_task = self.record.is_none() && self.opened.is_none();
-        let concluded = if has_no_task { Ok(()) } else { self.conclude(ending).await };
+        let concluded = if self.has_no_task() { Ok(()) } else { self.conclude(ending).await };
         match self.record.take() {
             Some(record) => close(&self.tasks, &record, concluded).await,
             None => concluded,
         }
     }
 
-    /// Delivers what the agent had sent before it returned.
+    /// Takes what the agent had sent before it returned.
     async fn drain(&mut self, result: Result<(), AgentError>, events: &mut mpsc::Receiver<AgentEvent>) -> Ending {
-        while let Ok(event) = events.try_recv() {
-            if let Err(error) = self.deliver(event).await {
-                return Ending::Broken(error);
-            }
+        if self.is_settled() {
+            return Ending::Returned(result);
         }
-        Ending::Returned(result)
+        match self.take(events.try_recv().ok(), events).await {
+            Ok(()) => Ending::Returned(result),
+            Err(error) => Ending::Broken(error),
+        }
     }
 
     /// Brings the task into the state that the ending calls for, unless the agent has done so itself.
     async fn conclude(&mut self, ending: Ending) -> Result<(), A2aError> {
-        let (state, text) = match ending {
-            Ending::Returned(Ok(()) | Err(AgentError::Closed)) if self.is_settled() => return Ok(()),
+        let announced = match self.conclusion(ending) {
+            Some((state, text)) => self.status(state, text.map(|text| self.message(text))).await,
+            None => Ok(()),
+        };
+        let concluded = match announced {
+            Ok(()) => self.store().await,
+            Err(error) => Err(error),
+        };
+        let Err(error) = concluded else { return Ok(()) };
+        if self.has_no_task() {
+            return Err(error);
+        }
+        // The final state must be reached even when an extension fails on the way to it.
+        let failed = self.status_event(TaskState::Failed, Some(self.message(error.to_string())));
+        self.pending.push(failed);
+        self.store().await
+    }
+
+    /// The last state, and what to say about it; `None` when the agent has brought the task there.
+    fn conclusion(&self, ending: Ending) -> Option<(TaskState, Option<String>)> {
+        Some(match ending {
+            Ending::Returned(Ok(()) | Err(AgentError::Closed)) if self.is_settled() => return None,
             Ending::Returned(Ok(()) | Err(AgentError::Closed)) => (TaskState::Completed, None),
             Ending::Returned(Err(AgentError::Failed { message })) => (TaskState::Failed, Some(message)),
             Ending::Returned(Err(error @ AgentError::Internal { .. })) => {
                 let error_id = fault::logged(&error);
-                (
-                    TaskState::Failed,
-                    Some(format!("The agent failed; the server's log has the details under {error_id}.")),
-                )
+                let text = format!("The agent failed; the server's log has the details under {error_id}.");
+                (TaskState::Failed, Some(text))
             }
             Ending::Canceled => (TaskState::Canceled, None),
             Ending::Stopped => {
@@ -286,13 +367,12 @@ impl Turn {
             }
             Ending::TookTooLong => (TaskState::Failed, Some("The agent took too long.".to_owned())),
             Ending::Broken(error) => (TaskState::Failed, Some(error.to_string())),
-        };
-        let message = text.map(|text| self.message(text));
-        let Err(error) = self.status(state, message).await else { return Ok(()) };
-        let Some(record) = &self.record else { return Err(error) };
-        // The final state must be reached even when an extension fails on the way to it.
-        let status = self.task_status(TaskState::Failed, Some(self.message(error.to_string())));
-        record.append(StreamResponse::StatusUpdate(record.status_event(status))).await.map_err(fault::of_store)
+        })
+    }
+
+    /// Whether it was answered with a message, or the task could not be created.
+    fn has_no_task(&self) -> bool {
+        self.record.is_none() && self.opened.is_none()
     }
 
     fn message(&self, text: String) -> Message {
@@ -331,13 +411,12 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let Some(record) = self.record.take() else { return };
         tracing::error!(task = %self.context.task_id, "the turn broke off");
-        let status = self.task_status(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
-        let event = StreamResponse::StatusUpdate(record.status_event(status));
+        let event = self.status_event(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
         let tasks = Arc::clone(&self.tasks);
         let Ok(runtime) = Handle::try_current() else { return };
         self.running.spawn_on(
             async move {
-                let failed = record.append(event).await.map_err(fault::of_store);
+                let failed = record.append([event]).await.map_err(fault::of_store);
                 // The cause is in the log.
                 let _ = close(&tasks, &record, failed).await;
             },

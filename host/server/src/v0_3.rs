@@ -50,9 +50,11 @@ pub(crate) async fn json_rpc(
     method: Method,
     request: &Request,
 ) -> Response {
-    dispatch(handler, owner, headers, method, request)
-        .await
-        .unwrap_or_else(|error| json(v0_3::failure(&request.id, &error)))
+    dispatch(handler, owner, headers, method, request).await.unwrap_or_else(|error| {
+        let failure = v0_3::failure(&request.id, &error);
+        // A stream's client reads events only; anything else costs it the reason.
+        if method.streams() { sse::respond_once(&failure) } else { json(failure) }
+    })
 }
 
 async fn dispatch(

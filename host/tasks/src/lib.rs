@@ -26,4 +26,4 @@ pub use postgres::{PostgresDatabase, PostgresTaskStore};
 pub use record::{StoredEvent, StoredTask, TaskEvent};
 pub use sql::{Database, SqlTaskStore};
 pub use sqlite::{SqliteDatabase, SqliteTaskStore};
-pub use store::{MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, TaskStore};
+pub use store::{MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, TaskStore};

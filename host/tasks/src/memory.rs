@@ -1,18 +1,20 @@
 //! Tasks in memory, bounded by count and bytes.
 //!
-//! A task that is not finished is never dropped; of the finished ones the oldest goes first.
+//! A task that is not finished is never dropped; of the finished ones the oldest goes first, of the owner that has most.
 
 mod messages;
+mod shares;
+mod size;
 mod table;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 use crate::key;
-use crate::page::cut;
-use crate::record::{Kind, Snapshot, encode, fail, is_abandoned_by_crash};
+use crate::page::{cut, fitting};
+use crate::record::{fail, is_abandoned_by_crash};
 use crate::{
     ConfigPage, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage,
     TaskQuery, TaskStore,
@@ -24,14 +26,16 @@ use table::{Entry, Table};
 pub struct MemoryBounds {
     /// Tasks. Of messages that were seen, four times as many are remembered.
     pub max_tasks: usize,
-    /// Bytes of all tasks, events and configs as JSON.
+    /// Bytes of all tasks, events and configs, of their texts and of the values that hold them, and of answers to
+    /// messages, which get a quarter of it at most.
     pub max_bytes: usize,
 }
 
 /// Tasks in memory: gone with the process.
 ///
-/// A full store makes room by dropping finished tasks, oldest first. When none are left it refuses new tasks and
-/// further events, except for an event that finishes its task.
+/// A full store makes room by dropping finished tasks of the owner that has most, oldest first. When none are left, or
+/// only those of owners that have less than the one that wants room, it refuses new tasks and further events, except for
+/// an event that finishes its task.
 #[derive(Debug)]
 pub struct MemoryTaskStore {
     table: Mutex<Table>,
@@ -50,32 +54,34 @@ impl MemoryTaskStore {
 
 #[async_trait]
 impl TaskStore for MemoryTaskStore {
-    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError> {
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError> {
         owner.check()?;
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
-        let snapshot = Snapshot::of(task)?;
-        let event = StoredEvent { seq: 1, kind: Kind::Stream, json: snapshot.as_event() };
-        let entry = Entry::new(owner.clone(), task.context_id.clone(), snapshot, event);
-        self.lock().insert(task.id.clone(), entry)
+        self.lock().insert(Entry::new(owner.clone(), events, task))
     }
 
-    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError> {
-        let (snapshot, (kind, json)) = (Snapshot::of(task)?, encode(event)?);
-        self.lock().append(id, StoredEvent { seq: expected.saturating_add(1), kind, json }, snapshot)
+    async fn append(
+        &self,
+        id: &TaskId,
+        expected: u64,
+        events: &[TaskEvent],
+        task: &Arc<Task>,
+    ) -> Result<u64, StoreError> {
+        self.lock().append(id, expected, events, task)
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
         let table = self.lock();
         let entry = table.tasks.get(id).filter(|entry| entry.owner == *owner);
-        Ok(entry.map(|entry| entry.stored(id)))
+        Ok(entry.map(Entry::stored))
     }
 
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
         let table = self.lock();
         let Some(entry) = table.tasks.get(id) else { return Ok(Vec::new()) };
         let seen = usize::try_from(seq).unwrap_or(usize::MAX);
-        Ok(entry.events.iter().skip(seen).take(limit).cloned().collect())
+        Ok(entry.events_after(seen).take(limit).collect())
     }
 
     async fn list(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError> {
@@ -84,8 +90,9 @@ impl TaskStore for MemoryTaskStore {
         let total = found.len() as u64;
         found.retain(|(cursor, _)| query.after.as_ref().is_none_or(|after| cursor < after));
         found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
-        let next = cut(&mut found, query.limit, |(cursor, _)| cursor.clone());
-        let tasks = found.iter().map(|(cursor, entry)| entry.stored(&cursor.id)).collect();
+        let fitting = fitting(found.iter().take(query.limit).map(|(_, entry)| entry.task_bytes()));
+        let next = cut(&mut found, query.limit.min(fitting), |(cursor, _)| cursor.clone());
+        let tasks = found.iter().map(|(_, entry)| entry.stored()).collect();
         Ok(TaskPage { tasks, next, total })
     }
 
@@ -122,7 +129,12 @@ impl TaskStore for MemoryTaskStore {
         key::check("context id", message.context.as_str())?;
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
-        Ok(self.lock().messages.remember(owner, message, task))
+        self.lock().messages.remember(owner, message, task)
+    }
+
+    async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError> {
+        self.lock().answer(owner, message, serde_json::to_string(answer)?);
+        Ok(())
     }
 
     async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError> {
@@ -132,13 +144,13 @@ impl TaskStore for MemoryTaskStore {
 
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError> {
         let mut table = self.lock();
-        let abandoned = table.tasks.iter().filter(|(_, entry)| is_abandoned_by_crash(entry.snapshot.state));
-        let mut abandoned: Vec<StoredTask> = abandoned.map(|(id, entry)| entry.stored(id)).collect();
+        let abandoned = table.tasks.values().filter(|entry| is_abandoned_by_crash(entry.standing.state));
+        let mut abandoned: Vec<StoredTask> = abandoned.map(Entry::stored).collect();
         abandoned.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         for stored in &abandoned {
             let mut task = stored.decode()?;
-            let (kind, json) = encode(&fail(&mut task, reason))?;
-            table.append(&stored.id, StoredEvent { seq: stored.seq + 1, kind, json }, Snapshot::of(&task)?)?;
+            let event = fail(Arc::make_mut(&mut task), reason);
+            table.append(&stored.id, stored.seq, &[event], &task)?;
         }
         table.forget_unclaimed(i64::MAX);
         Ok(abandoned.into_iter().map(|task| task.id).collect())
@@ -148,6 +160,7 @@ impl TaskStore for MemoryTaskStore {
         let now = Timestamp::now().as_millis();
         let mut table = self.lock();
         let swept = table.sweep(retention.finished_before(now), retention.count);
+        table.messages.sweep_answers(retention.finished_before(now), retention.count);
         table.forget_unclaimed(retention.remembered_before(now));
         Ok(swept)
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use annex_protocol::{ContextId, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
 
-use crate::StoredTask;
+use crate::{MAX_PAGE_BYTES, StoredTask};
 
 /// Which tasks to list (specification section 3.1.4). All conditions apply; a default lists nothing, as its limit is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,6 +81,15 @@ impl fmt::Display for TaskCursor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}", self.status_at, self.id)
     }
+}
+
+/// How many tasks of these sizes fit on one page; at least 1.
+pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
+    let sums = sizes.scan(0_usize, |sum, size| {
+        *sum = sum.saturating_add(size);
+        Some(*sum)
+    });
+    sums.take_while(|sum| *sum <= MAX_PAGE_BYTES).count().max(1)
 }
 
 /// Takes away what was read beyond `limit` to see whether there is more, and names the last one left if there is.

@@ -20,6 +20,11 @@ pub struct PostgresDatabase {
     pool: PgPool,
 }
 
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "tasks", include_str!("../migrations/postgres/1_tasks.sql")),
+    (2, "answers", include_str!("../migrations/postgres/2_answers.sql")),
+];
+
 /// How long to wait for a connection, be it for others to finish or for the database to answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -38,11 +43,11 @@ impl SqlTaskStore<PostgresDatabase> {
         // Not from the pool, which would try again until its time is up and then hide the cause.
         let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&options)).await;
         let mut connection = connected.map_err(|_| sqlx::Error::PoolTimedOut)??;
-        embedded(&[(1, "tasks", include_str!("../migrations/postgres/1_tasks.sql"))]).run(&mut connection).await?;
+        embedded(MIGRATIONS).run(&mut connection).await?;
         connection.close().await?;
         let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
         let pool = pool.connect_lazy_with(options);
-        Ok(Self { database: PostgresDatabase { pool } })
+        Ok(Self::on(PostgresDatabase { pool }))
     }
 
     /// Waits for what is under way and closes the connections. Later calls fail.
@@ -56,6 +61,7 @@ impl Database for PostgresDatabase {
     type Transaction = Transaction<'static, Postgres>;
     // The number is an arbitrary one that nothing else locks.
     const LOCK_SWEEP: Option<&'static str> = Some("SELECT pg_advisory_xact_lock(4711240513)");
+    const HAS_ONE_WRITER: bool = false;
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
         self.pool.begin().await

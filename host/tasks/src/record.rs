@@ -1,30 +1,57 @@
-//! Tasks and events as they are stored: JSON texts, exactly as they were encoded.
+//! Tasks and events as they are stored: in a database JSON texts, exactly as they were encoded; in memory the values.
+
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use annex_protocol::{
     Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
 use serde_json::Error as JsonError;
 
-use crate::StoreError;
+use crate::{Remembered, StoreError};
 
-/// What is appended to a task.
+/// What is appended to a task. Shared by whoever keeps it and whoever reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskEvent {
     /// An event that readers of the task are shown.
-    Stream(Box<StreamResponse>),
+    Stream(Arc<StreamResponse>),
     /// A message joins the history, as when a client's message starts a further turn. Readers are not shown it.
-    Message(Box<Message>),
+    Message(Arc<Message>),
 }
 
 impl From<StreamResponse> for TaskEvent {
     fn from(event: StreamResponse) -> Self {
-        Self::Stream(Box::new(event))
+        Self::Stream(Arc::new(event))
     }
 }
 
 impl From<Message> for TaskEvent {
     fn from(message: Message) -> Self {
-        Self::Message(Box::new(message))
+        Self::Message(Arc::new(message))
+    }
+}
+
+impl TaskEvent {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Stream(_) => Kind::Stream,
+            Self::Message(_) => Kind::Message,
+        }
+    }
+
+    /// The event as JSON on one line.
+    pub(crate) fn encode(&self) -> Result<String, JsonError> {
+        match self {
+            Self::Stream(event) => serde_json::to_string(event.as_ref()),
+            Self::Message(message) => serde_json::to_string(message.as_ref()),
+        }
+    }
+
+    fn decode(kind: Kind, json: &str) -> Result<Self, JsonError> {
+        match kind {
+            Kind::Stream => serde_json::from_str::<StreamResponse>(json).map(Self::from),
+            Kind::Message => serde_json::from_str::<Message>(json).map(Self::from),
+        }
     }
 }
 
@@ -53,24 +80,36 @@ impl Kind {
 pub struct StoredEvent {
     /// Its place in the log of its task; the first is 1.
     pub seq: u64,
-    pub(crate) kind: Kind,
-    pub(crate) json: String,
+    pub(crate) content: EventContent,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum EventContent {
+    Json(Kind, String),
+    Value(TaskEvent),
 }
 
 impl StoredEvent {
     /// The event as JSON, a StreamResponse on one line; `None` when readers are not shown it.
-    pub fn stream_json(&self) -> Option<&str> {
-        (self.kind == Kind::Stream).then_some(&self.json)
+    ///
+    /// # Errors
+    /// When the event cannot be encoded.
+    pub fn stream_json(&self) -> Result<Option<Cow<'_, str>>, JsonError> {
+        match &self.content {
+            EventContent::Json(Kind::Stream, json) => Ok(Some(Cow::Borrowed(json))),
+            EventContent::Value(event @ TaskEvent::Stream(_)) => event.encode().map(Cow::Owned).map(Some),
+            EventContent::Json(Kind::Message, _) | EventContent::Value(TaskEvent::Message(_)) => Ok(None),
+        }
     }
 
-    /// Decodes the event.
+    /// Decodes the event, where it is not a value already.
     ///
     /// # Errors
     /// When it was stored by a version of the software that wrote something else.
     pub fn decode(&self) -> Result<TaskEvent, JsonError> {
-        match self.kind {
-            Kind::Stream => serde_json::from_str::<StreamResponse>(&self.json).map(TaskEvent::from),
-            Kind::Message => serde_json::from_str::<Message>(&self.json).map(TaskEvent::from),
+        match &self.content {
+            EventContent::Json(kind, json) => TaskEvent::decode(*kind, json),
+            EventContent::Value(event) => Ok(event.clone()),
         }
     }
 }
@@ -82,66 +121,68 @@ pub struct StoredTask {
     pub id: TaskId,
     /// The number of its last event, which the next append expects.
     pub seq: u64,
-    pub(crate) json: String,
+    pub(crate) content: TaskContent,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TaskContent {
+    Json(String),
+    Value(Arc<Task>),
 }
 
 impl StoredTask {
     /// The task as JSON on one line.
-    pub fn json(&self) -> &str {
-        &self.json
+    ///
+    /// # Errors
+    /// [`StoreError::Encoding`].
+    pub fn json(&self) -> Result<Cow<'_, str>, StoreError> {
+        match &self.content {
+            TaskContent::Json(json) => Ok(Cow::Borrowed(json)),
+            TaskContent::Value(task) => Ok(Cow::Owned(serde_json::to_string(task.as_ref())?)),
+        }
     }
 
-    /// The task as JSON on one line.
-    pub fn into_json(self) -> String {
-        self.json
-    }
-
-    /// Decodes the task.
+    /// Decodes the task, where it is not a value already.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] when it was stored by a version of the software that wrote something else.
-    pub fn decode(&self) -> Result<Task, StoreError> {
-        serde_json::from_str(&self.json).map_err(|source| StoreError::Unreadable { task: self.id.clone(), source })
+    pub fn decode(&self) -> Result<Arc<Task>, StoreError> {
+        match &self.content {
+            TaskContent::Json(json) => serde_json::from_str(json)
+                .map(Arc::new)
+                .map_err(|source| StoreError::Unreadable { task: self.id.clone(), source }),
+            TaskContent::Value(task) => Ok(Arc::clone(task)),
+        }
     }
 }
 
 /// A status without a timestamp is older than all others.
 const NO_TIMESTAMP: i64 = i64::MIN;
 
-/// What a store keeps of a task beside its ids.
-pub(crate) struct Snapshot {
+/// What tasks are sorted and swept by.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing {
     pub(crate) state: TaskState,
     pub(crate) status_at: i64,
     /// When the task reached its final state; `None` while it can go on.
     pub(crate) finished_at: Option<i64>,
-    pub(crate) json: String,
 }
 
-impl Snapshot {
-    pub(crate) fn of(task: &Task) -> Result<Self, StoreError> {
+impl Standing {
+    pub(crate) fn of(task: &Task) -> Self {
         let TaskStatus { state, timestamp, .. } = task.status;
         let finished = state.is_terminal().then(|| timestamp.unwrap_or_else(Timestamp::now).as_millis());
-        Ok(Self {
-            state,
-            status_at: timestamp.map_or(NO_TIMESTAMP, Timestamp::as_millis),
-            finished_at: finished,
-            json: serde_json::to_string(task)?,
-        })
-    }
-
-    /// The first event of a task: the task itself.
-    pub(crate) fn as_event(&self) -> String {
-        // What serde makes of `StreamResponse::Task`, without encoding the task once more.
-        format!(r#"{{"task":{}}}"#, self.json)
+        let status_at = timestamp.map_or(NO_TIMESTAMP, Timestamp::as_millis);
+        Self { state, status_at, finished_at: finished }
     }
 }
 
-/// The kind of an event and its JSON.
-pub(crate) fn encode(event: &TaskEvent) -> Result<(Kind, String), StoreError> {
-    Ok(match event {
-        TaskEvent::Stream(event) => (Kind::Stream, serde_json::to_string(event)?),
-        TaskEvent::Message(message) => (Kind::Message, serde_json::to_string(message)?),
-    })
+/// What a message is told that came before: its answer as JSON, or the task.
+pub(crate) fn repeated(task: &TaskId, answer: Option<&str>) -> Result<Remembered, StoreError> {
+    let Some(answer) = answer else { return Ok(Remembered::Same(task.clone())) };
+    let message = serde_json::from_str(answer);
+    let message = message.map_err(|source| StoreError::Unreadable { task: task.clone(), source })?;
+    Ok(Remembered::Answered(message))
 }
 
 /// Whether nobody will take the task on after a crash: it was neither finished nor waiting for its client.

@@ -4,75 +4,53 @@ mod database;
 mod recovery;
 mod retention;
 mod statements;
+mod write;
 
-use annex_protocol::{Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use std::sync::Arc;
+
+use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 pub use database::Database;
 pub(crate) use database::{Row, Value, bind, embedded};
 
+use self::write::{Queue, Write};
 use crate::key::{self, is_key};
 use crate::page::cut;
-use crate::record::{Kind, Snapshot, encode};
+use crate::record::{EventContent, Kind, TaskContent, repeated};
 use crate::{
-    ConfigPage, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask,
-    TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
+    ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent,
+    StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
 };
 
 /// Tasks in a SQL database.
 #[derive(Debug)]
 pub struct SqlTaskStore<D> {
-    pub(crate) database: D,
+    pub(crate) database: Arc<D>,
+    queue: Arc<Queue>,
 }
 
 #[async_trait]
 impl<D: Database> TaskStore for SqlTaskStore<D> {
-    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError> {
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError> {
         owner.check()?;
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
-        let snapshot = Snapshot::of(task)?;
-        let mut transaction = self.database.begin().await?;
-        let row = [
-            Value::Text(task.id.as_str()),
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(task.context_id.as_str()),
-            Value::Text(snapshot.state.name()),
-            Value::Int(snapshot.status_at),
-            Value::MaybeInt(snapshot.finished_at),
-            Value::Text(&snapshot.json),
-        ];
-        if D::execute(&mut transaction, statements::INSERT_TASK, &row).await? == 0 {
-            return Err(StoreError::AlreadyExists { task: task.id.clone() });
-        }
-        let event = (Kind::Stream, snapshot.as_event());
-        insert_event::<D>(&mut transaction, &task.id, 1, &event).await?;
-        Ok(D::commit(transaction).await?)
+        let write = Write::create(owner, events, task)?;
+        write::store(&self.database, &self.queue, write).await.map(drop)
     }
 
-    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError> {
+    async fn append(
+        &self,
+        id: &TaskId,
+        expected: u64,
+        events: &[TaskEvent],
+        task: &Arc<Task>,
+    ) -> Result<u64, StoreError> {
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });
         }
-        let (snapshot, event) = (Snapshot::of(task)?, encode(event)?);
-        let mut transaction = self.database.begin().await?;
-        // The row stays locked until the end, so that a second writer waits here and then finds another number.
-        let change = [
-            Value::Text(id.as_str()),
-            Value::Int(to_sql(expected)),
-            Value::Text(snapshot.state.name()),
-            Value::Int(snapshot.status_at),
-            Value::MaybeInt(snapshot.finished_at),
-            Value::Text(&snapshot.json),
-        ];
-        if D::execute(&mut transaction, statements::UPDATE_TASK, &change).await? == 0 {
-            return Err(not_appended::<D>(&mut transaction, id, expected).await?);
-        }
-        let seq = expected + 1;
-        insert_event::<D>(&mut transaction, id, seq, &event).await?;
-        D::commit(transaction).await?;
-        Ok(seq)
+        write::store(&self.database, &self.queue, Write::append(expected, events, task)?).await
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
@@ -108,6 +86,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             Value::Int(after.map_or(i64::MAX, |cursor| cursor.status_at)),
             Value::Text(after.map_or("", |cursor| cursor.id.as_str())),
             limit_value(query.limit.saturating_add(1)),
+            limit_value(MAX_PAGE_BYTES),
         ];
         let [page, count] = match context {
             Some(_) => [statements::PAGE_OF_CONTEXT, statements::COUNT_OF_CONTEXT],
@@ -117,8 +96,11 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let total = self.database.read(count, counted.unwrap_or_default()).await?;
         let total = total.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
         let rows = self.database.read(page, &values).await?;
+        let there = rows.first().map(|row| row.int(4)).transpose()?.unwrap_or_default();
         let mut found = rows.iter().map(listed_task).collect::<Result<Vec<_>, _>>()?;
-        let next = cut(&mut found, query.limit, |(cursor, _)| cursor.clone());
+        found.truncate(query.limit);
+        let last = found.last().filter(|_| from_sql(there) > found.len() as u64);
+        let next = last.map(|(cursor, _)| cursor.clone());
         let tasks = found.into_iter().map(|(_, task)| task).collect();
         Ok(TaskPage { tasks, next, total: from_sql(total) })
     }
@@ -179,38 +161,38 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         key::check("context id", message.context.as_str())?;
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
-        let values = [
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(message.context.as_str()),
-            Value::Text(message.message.as_str()),
-            Value::Bytes(&message.digest),
-            Value::Text(task.as_str()),
-            Value::Int(Timestamp::now().as_millis()),
-        ];
+        let [tenant, principal, context, id, digest] = named(owner, message);
+        let (task, now) = (Value::Text(task.as_str()), Value::Int(Timestamp::now().as_millis()));
+        let values = [tenant, principal, context, id, digest, task, now];
         let mut transaction = self.database.begin().await?;
         let rows = D::query(&mut transaction, statements::REMEMBER, &values).await?;
         D::commit(transaction).await?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-        Ok(match (row.int(0)?, row.bytes(1)? == message.digest) {
-            (1, _) => Remembered::New,
-            (_, true) => Remembered::Same(row.text(2)?.into()),
-            (_, false) => Remembered::Different,
-        })
+        match (row.int(0)?, row.bytes(1)? == message.digest) {
+            (1, _) => Ok(Remembered::New),
+            (_, true) => {
+                let answer = row.text(3)?;
+                repeated(&row.text(2)?.into(), Some(answer.as_str()).filter(|answer| !answer.is_empty()))
+            }
+            (_, false) => Ok(Remembered::Different),
+        }
+    }
+
+    async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError> {
+        if !is_named(owner, message) {
+            return Ok(());
+        }
+        let json = serde_json::to_string(answer)?;
+        let [tenant, principal, context, id, digest] = named(owner, message);
+        self.change(statements::ANSWER, &[tenant, principal, context, id, digest, Value::Text(&json)]).await?;
+        Ok(())
     }
 
     async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError> {
-        if !owner.is_key() || !is_key(message.context.as_str()) || !is_key(message.message.as_str()) {
+        if !is_named(owner, message) {
             return Ok(());
         }
-        let values = [
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(message.context.as_str()),
-            Value::Text(message.message.as_str()),
-            Value::Bytes(&message.digest),
-        ];
-        self.change(statements::FORGET, &values).await?;
+        self.change(statements::FORGET, &named(owner, message)).await?;
         Ok(())
     }
 
@@ -219,11 +201,15 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
-        retention::sweep(&self.database, retention).await
+        retention::sweep(self.database.as_ref(), retention).await
     }
 }
 
 impl<D: Database> SqlTaskStore<D> {
+    pub(crate) fn on(database: D) -> Self {
+        Self { database: Arc::new(database), queue: Arc::default() }
+    }
+
     /// One statement as a transaction; returns how many rows it changed.
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         let mut transaction = self.database.begin().await?;
@@ -233,48 +219,42 @@ impl<D: Database> SqlTaskStore<D> {
     }
 }
 
-async fn insert_event<D: Database>(
-    transaction: &mut D::Transaction,
-    task: &TaskId,
-    seq: u64,
-    (kind, json): &(Kind, String),
-) -> Result<(), StoreError> {
-    let values = [Value::Text(task.as_str()), Value::Int(to_sql(seq)), Value::Text(kind.name()), Value::Text(json)];
-    D::execute(transaction, statements::INSERT_EVENT, &values).await?;
-    Ok(())
-}
-
-/// Why an append changed no row.
-async fn not_appended<D: Database>(
-    transaction: &mut D::Transaction,
-    id: &TaskId,
-    expected: u64,
-) -> Result<StoreError, StoreError> {
-    let rows = D::query(transaction, statements::SELECT_SEQ, &[Value::Text(id.as_str())]).await?;
-    Ok(match rows.first() {
-        Some(row) => StoreError::Stale { expected, found: from_sql(row.int(0)?) },
-        None => StoreError::NotFound { task: id.clone() },
-    })
-}
-
 /// From a row that begins with id, number of the last event and JSON.
 fn stored_task<R: Row>(row: &R) -> Result<StoredTask, sqlx::Error> {
-    Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), json: row.text(2)? })
+    let content = TaskContent::Json(row.text(2)?);
+    Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), content })
 }
 
-/// From the row of a task with the time of its status behind it.
+/// From the row of a task that goes on with the time of its status.
 fn listed_task<R: Row>(row: &R) -> Result<(TaskCursor, StoredTask), sqlx::Error> {
     let task = stored_task(row)?;
     Ok((TaskCursor { status_at: row.int(3)?, id: task.id.clone() }, task))
 }
 
 fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {
-    Ok(StoredEvent { seq: from_sql(row.int(0)?), kind: Kind::of_name(&row.text(1)?), json: row.text(2)? })
+    let content = EventContent::Json(Kind::of_name(&row.text(1)?), row.text(2)?);
+    Ok(StoredEvent { seq: from_sql(row.int(0)?), content })
 }
 
 fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
     let json = row.text(0)?;
     serde_json::from_str(&json).map_err(|source| StoreError::Unreadable { task: task.clone(), source })
+}
+
+/// Whether a message can have been remembered.
+fn is_named(owner: &Owner, message: &MessageKey) -> bool {
+    owner.is_key() && is_key(message.context.as_str()) && is_key(message.message.as_str())
+}
+
+/// What a message is found by.
+fn named<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'a>; 5] {
+    [
+        Value::Text(&owner.tenant),
+        Value::Text(&owner.principal),
+        Value::Text(message.context.as_str()),
+        Value::Text(message.message.as_str()),
+        Value::Bytes(&message.digest),
+    ]
 }
 
 /// Databases count with a sign; no task has so many events that it matters.

@@ -14,7 +14,7 @@ use crate::sql::{Database, Row, SqlTaskStore, Value, bind, embedded};
 /// Tasks in one SQLite file, in write-ahead mode with `synchronous = NORMAL`.
 ///
 /// What was stored survives any end of the process, `kill -9` included. A power cut or a crash of the operating system
-/// can take the latest changes with it, those since the last checkpoint (about 4 MB of log); what is left is whole and
+/// can take the latest changes with it, those since the last checkpoint (about 16 MB of log); what is left is whole and
 /// consistent, a task as it was some changes before. Waiting for the disk at each event would close that gap, and cost
 /// milliseconds per event.
 ///
@@ -29,7 +29,17 @@ pub struct SqliteDatabase {
     readers: SqlitePool,
 }
 
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "tasks", include_str!("../migrations/sqlite/1_tasks.sql")),
+    (2, "answers", include_str!("../migrations/sqlite/2_answers.sql")),
+];
+
 const READERS: u32 = 4;
+/// What a connection may keep of the file: less than no pages is KiB.
+const CACHE: &str = "-16384";
+/// Pages of log after which it is brought into the file. Pages that many tasks share are in the log again and again, and
+/// go into the file once.
+const CHECKPOINT: &str = "4000";
 /// How long to wait for the lock when another process writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for a connection when others of this process use them.
@@ -48,11 +58,13 @@ impl SqlTaskStore<SqliteDatabase> {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .foreign_keys(true)
+            .pragma("cache_size", CACHE)
+            .pragma("wal_autocheckpoint", CHECKPOINT)
             .busy_timeout(BUSY_TIMEOUT);
         let writer = pool(1).connect_with(options.clone()).await?;
-        embedded(&[(1, "tasks", include_str!("../migrations/sqlite/1_tasks.sql"))]).run(&writer).await?;
+        embedded(MIGRATIONS).run(&writer).await?;
         let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
-        Ok(Self { database: SqliteDatabase { writer, readers } })
+        Ok(Self::on(SqliteDatabase { writer, readers }))
     }
 
     /// Waits for what is under way, empties the write-ahead log and closes the file. Later calls fail.
@@ -80,6 +92,7 @@ impl Database for SqliteDatabase {
     type Row = SqliteRow;
     type Transaction = Transaction<'static, Sqlite>;
     const LOCK_SWEEP: Option<&'static str> = None;
+    const HAS_ONE_WRITER: bool = true;
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
         // Takes the lock at once: a transaction that begins with reading cannot wait for it later.

@@ -1,14 +1,19 @@
 //! The contract of a task store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use annex_protocol::{ContextId, MessageId, Task, TaskId, TaskPushNotificationConfig};
+use annex_protocol::{ContextId, Message, MessageId, Task, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{ConfigPage, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery};
 
 /// The most push notification configs that one task may have.
 pub const MAX_PUSH_CONFIGS: usize = 100;
+
+/// A page of tasks ends early when the JSON of its tasks, one after the other, would be more bytes than this. The first
+/// task of a page is on it whatever its size.
+pub const MAX_PAGE_BYTES: usize = 8 << 20;
 
 /// Whose a task is. Nobody else finds it. Both names may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,12 +36,14 @@ pub struct MessageKey {
 }
 
 /// Whether a message was seen before.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Remembered {
     /// Not before: it is the caller's to work on. Of any number of callers at once, one is told this.
     New,
     /// The same message was remembered with this task. The task may not be created yet, or never be.
     Same(TaskId),
+    /// The same message was remembered, and answered with a message.
+    Answered(Box<Message>),
     /// Another message was remembered under this id.
     Different,
 }
@@ -52,26 +59,33 @@ pub struct Retention {
 
 /// Keeps tasks, and what belongs to them.
 ///
-/// A task row and the event that changed it are stored together or not at all. Events of a task are numbered from 1
+/// A task row and the events that changed it are stored together or not at all. Events of a task are numbered from 1
 /// without gaps. Methods that take no [`Owner`] rely on their caller to have loaded the task as its owner. When a call is
 /// dropped before it is ready, its change may be stored or not, but never half of it.
 ///
 /// All return [`StoreError::Database`] when the database fails; that is not repeated below.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
-    /// Stores a new task, and the task as its event 1.
+    /// Stores a new task with its first events: `task` is what it is with all of them. Event 1 is the task as it was
+    /// made, so that the events tell all of it.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`], [`StoreError::InvalidKey`], and [`StoreError::Full`] from the memory store.
-    async fn create(&self, owner: &Owner, task: &Task) -> Result<(), StoreError>;
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError>;
 
-    /// Appends `event` after event number `expected`, stores `task` as what it is from then on, and returns the number
-    /// of the new event. Id, owner and context of a task never change.
+    /// Appends `events` after event number `expected`, stores `task` as what it is from then on, and returns the number
+    /// of the last event. All of that or nothing. Id, owner and context of a task never change.
     ///
     /// # Errors
     /// [`StoreError::Stale`] when `expected` is not the last event, [`StoreError::NotFound`], and [`StoreError::Full`]
-    /// from the memory store, which always has room for a final state.
-    async fn append(&self, id: &TaskId, expected: u64, event: &TaskEvent, task: &Task) -> Result<u64, StoreError>;
+    /// from the memory store, which always has room for a single event that finishes its task.
+    async fn append(
+        &self,
+        id: &TaskId,
+        expected: u64,
+        events: &[TaskEvent],
+        task: &Arc<Task>,
+    ) -> Result<u64, StoreError>;
 
     /// The task and the number of its last event. `None` also when it is another owner's.
     ///
@@ -85,7 +99,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// One page of the owner's tasks. The total is counted apart from the page, so that a change in between can show.
+    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`]. The total is counted apart from the page, so that a change in between can show.
     ///
     /// # Errors
     /// None but those of the database.
@@ -120,8 +134,15 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Claims a message for `task`, unless it was claimed before. The task is created later, if at all.
     ///
     /// # Errors
-    /// [`StoreError::InvalidKey`].
+    /// [`StoreError::InvalidKey`], and [`StoreError::Unreadable`] for an answer.
     async fn remember(&self, owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError>;
+
+    /// Keeps what a remembered message was answered with, when that was a message and no task. The memory store keeps
+    /// no answer that it has no room for.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError>;
 
     /// Takes back what [`remember`](Self::remember) returned [`Remembered::New`] for, because the message was refused.
     ///
@@ -131,7 +152,7 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Makes every task FAILED that a crash left without anybody who works on it, with `reason` as status message, and
     /// returns them in the order of their ids. Tasks that wait for their client stay as they are. Messages whose task
-    /// was never created are forgotten, so that their sender can try again. A task that cannot be decoded is logged and
+    /// was never created and that have no answer are forgotten, so that their sender can try again. A task that cannot be decoded is logged and
     /// left alone.
     ///
     /// To be called at start. It cannot tell a task of a crashed process from one of another process that is well, so
@@ -142,8 +163,9 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError>;
 
     /// Deletes finished tasks that need not stay, oldest first, with their events, configs and remembered messages, and
-    /// returns how many tasks that were. Also forgets messages of which no task came within a day, or within the age if
-    /// that is less. It goes in small transactions, between which others get their turn.
+    /// returns how many tasks that were. Messages that were answered with a message go by the same age and, counted
+    /// apart, by the same count. Also forgets messages of which neither came within a day, or within the age if that is
+    /// less. It goes in small transactions, between which others get their turn.
     ///
     /// # Errors
     /// None but those of the database. What was deleted until then stays deleted.

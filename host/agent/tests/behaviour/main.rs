@@ -8,6 +8,7 @@
 )]
 
 mod generative;
+mod script_agent;
 mod scripted;
 mod template_agent;
 mod templating;

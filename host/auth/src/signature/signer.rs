@@ -92,7 +92,15 @@ impl Signer {
     /// Those of [`Signer::sign`].
     pub fn sign_in_form(&self, card: &AgentCard, form: CanonicalForm) -> Result<AgentCardSignature, SignError> {
         let json = serde_json::to_string(card).map_err(SignError::Encoding)?;
-        let payload = canonical_bytes(read_card(&json)?, form)?;
+        self.sign_json(&json, form)
+    }
+
+    /// Signs a card that has more fields than the model knows, as JSON text.
+    ///
+    /// # Errors
+    /// Those of [`Signer::sign`], and when the text is no JSON object.
+    pub fn sign_json(&self, card_json: &str, form: CanonicalForm) -> Result<AgentCardSignature, SignError> {
+        let payload = canonical_bytes(read_card(card_json)?, form)?;
         let header = ProtectedHeader { alg: self.algorithm().name(), typ: "JOSE", kid: &self.kid };
         let protected = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header).map_err(SignError::Encoding)?);
         let message = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));

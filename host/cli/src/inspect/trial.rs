@@ -2,7 +2,8 @@
 
 use annex_protocol::JsonObject;
 use annex_runtime::{
-    Extension, GrantNeeded, Grants, Installation, Limits, LoadError, Runtime, RuntimeConfig, RuntimeError, StateScope,
+    Extension, GrantNeeded, Grants, HttpGrant, Installation, Limits, LoadError, Quota, Runtime, RuntimeConfig,
+    RuntimeError, StateScope,
 };
 
 /// What came of it.
@@ -48,17 +49,29 @@ fn grants(granted: &[GrantNeeded]) -> Grants {
         match grant {
             GrantNeeded::Clock => grants.clock = true,
             GrantNeeded::Random => grants.random = true,
+            GrantNeeded::Http => grants.http = Some(no_requests()),
+            GrantNeeded::KeyValue => grants.keyvalue = Some(Quota::default()),
             GrantNeeded::SessionState => drop(grants.session_state.get_or_insert_default()),
             GrantNeeded::Scope(scope) => grants.session_state.get_or_insert_default().scopes.push(*scope),
+            GrantNeeded::Task => grants.task = true,
         }
     }
     grants
 }
 
+/// Lets the component link. A trial sends nothing for it.
+fn no_requests() -> HttpGrant {
+    HttpGrant {
+        allow: Vec::new(),
+        max_response_bytes: HttpGrant::MAX_RESPONSE_BYTES,
+        timeout: HttpGrant::TIMEOUT,
+        allow_private: Vec::new(),
+    }
+}
+
 /// The lines of a config's `[extension.grants]` table.
 pub(super) fn in_config(grants: &Grants) -> Vec<String> {
-    let clock = grants.clock.then(|| GrantNeeded::Clock.to_string());
-    let random = grants.random.then(|| GrantNeeded::Random.to_string());
+    let line = |grant: GrantNeeded, is_granted: bool| is_granted.then(|| grant.to_string());
     let session_state = grants.session_state.as_ref().map(|grant| match grant.scopes.as_slice() {
         [] => GrantNeeded::SessionState.to_string(),
         [scope] => GrantNeeded::Scope(*scope).to_string(),
@@ -67,7 +80,15 @@ pub(super) fn in_config(grants: &Grants) -> Vec<String> {
             format!("session-state = {{ read = true, scopes = {scopes:?} }}")
         }
     });
-    clock.into_iter().chain(random).chain(session_state).collect()
+    let lines = [
+        line(GrantNeeded::Clock, grants.clock),
+        line(GrantNeeded::Random, grants.random),
+        line(GrantNeeded::Http, grants.http.is_some()),
+        line(GrantNeeded::KeyValue, grants.keyvalue.is_some()),
+        session_state,
+        line(GrantNeeded::Task, grants.task),
+    ];
+    lines.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -87,6 +108,14 @@ mod tests {
         check(&[GrantNeeded::Random, GrantNeeded::Clock], &["clock = true", "random = true"]);
         check(&[GrantNeeded::SessionState], &["session-state = { read = true }"]);
         check(&[GrantNeeded::SessionState, user], &[r#"session-state = { read = true, scopes = ["user"] }"#]);
+        check(
+            &[GrantNeeded::Task, GrantNeeded::KeyValue, GrantNeeded::Http],
+            &[
+                r#"http = { allow = [{ methods = ["GET"], host = "api.example.com", path = "/" }] }"#,
+                "keyvalue = {}",
+                "task = true",
+            ],
+        );
         check(&[user, app], &[r#"session-state = { read = true, scopes = ["user", "app"] }"#]);
     }
 }

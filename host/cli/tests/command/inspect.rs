@@ -55,6 +55,21 @@ fn json_output_is_one_object_with_the_schema_as_json() -> Result<()> {
 }
 
 #[test]
+fn each_grant_that_a_component_needs_stands_in_the_block_for_the_config() -> Result<()> {
+    let run = run(["inspect", annex_components::TEST_CAPABILITIES])?;
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    let expected = [
+        "wasi:http/outgoing-handler@0.2.12",
+        "\n[extension.grants]\nclock = true\nrandom = true\nhttp = { allow = [{ methods = [\"GET\"], host = ",
+        "\nkeyvalue = {}\ntask = true\n",
+    ];
+    for expected in expected {
+        assert!(run.out.contains(expected), "{expected}: {}", run.out);
+    }
+    Ok(())
+}
+
+#[test]
 fn a_component_of_ones_own_is_named_by_its_absolute_path() -> Result<()> {
     let component = Path::new(annex_components::HELLO_EXTENSION);
     let folder = tempfile::tempdir()?;

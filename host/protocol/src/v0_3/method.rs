@@ -70,6 +70,11 @@ impl Method {
         }
     }
 
+    /// Whether it is answered with a stream of events.
+    pub fn streams(self) -> bool {
+        matches!(self, Self::SendStreamingMessage | Self::SubscribeToTask)
+    }
+
     /// The name of the operation in 1.0.
     pub fn operation(self) -> &'static str {
         match self {

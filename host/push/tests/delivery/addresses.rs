@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use annex_push::{Counts, Notifier, NotifierConfig, Refused};
+use annex_egress::Refused;
+use annex_push::{Counts, Notifier, NotifierConfig};
 use reqwest::dns::Resolve;
 
 use crate::support::{

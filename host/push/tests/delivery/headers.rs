@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use annex_protocol::{AuthenticationInfo, Secret, TaskPushNotificationConfig};
-use annex_push::{Counts, Refused};
+use annex_push::{Counts, InvalidConfig};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::support::{DeadReceiver, Receiver, notifier, send, settled, update};
@@ -55,7 +55,7 @@ async fn secrets_that_do_not_fit_into_a_header_are_refused_and_never_sent() {
     let mut receiver = Receiver::start().await;
     let plain = receiver.config("c");
     let long = "x".repeat(8193);
-    let (token, authentication) = (Refused::Token { limit: 8192 }, Refused::Authentication { limit: 8192 });
+    let (token, authentication) = (InvalidConfig::Token { limit: 8192 }, InvalidConfig::Authentication { limit: 8192 });
     for (secrets, expected) in [
         ((Some("a\r\nx-evil: 1"), "Bearer", None), &token),
         ((Some("caf\u{e9}"), "Bearer", None), &token),

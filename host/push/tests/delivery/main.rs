@@ -8,5 +8,4 @@ mod close;
 mod headers;
 mod order;
 mod retries;
-mod screen;
 mod support;

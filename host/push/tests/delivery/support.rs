@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use annex_egress::{Resolver, Screen, ScreenConfig};
 use annex_protocol::TaskPushNotificationConfig;
-use annex_push::{Backoff, Event, Notifier, NotifierConfig, Resolver, Screen, ScreenConfig};
+use annex_push::{Backoff, Event, Notifier, NotifierConfig};
 use async_trait::async_trait;
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};

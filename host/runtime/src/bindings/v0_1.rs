@@ -3,6 +3,18 @@
 wasmtime::component::bindgen!({
     path: "../../wit/annex-extension@0.1.0",
     world: "extension",
-    imports: { default: trappable },
+    imports: {
+        // Only what waits for somebody outside of the process.
+        "wasi:keyvalue/store.[method]bucket.get": async | trappable,
+        "wasi:keyvalue/store.[method]bucket.set": async | trappable,
+        "wasi:keyvalue/store.[method]bucket.delete": async | trappable,
+        "wasi:keyvalue/store.[method]bucket.exists": async | trappable,
+        "wasi:keyvalue/store.[method]bucket.list-keys": async | trappable,
+        "wasi:keyvalue/atomics.increment": async | trappable,
+        default: trappable,
+    },
     exports: { default: async },
+    with: {
+        "wasi:keyvalue/store.bucket": crate::imports::keyvalue::Bucket,
+    },
 });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_protocol::ExtensionUri;
-use annex_runtime::{Extension, Fault, Hook, HookError, Installation, Runtime};
+use annex_runtime::{Extension, Fault, Hook, HookError, Installation, Runtime, SessionStateGrant};
 
 use crate::support::{Turn, component, reading_the_session, respond, runtime, test_extension, with_parameters};
 
@@ -88,6 +88,24 @@ async fn what_an_extension_may_not_write_breaks_the_contract() {
         let fault = respond(&mut chain).await.expect_err("the patch is refused");
         assert!(matches!(fault, Fault::BrokeContract { hook: Hook::Response, .. }), "{command}: {fault:?}");
     }
+}
+
+#[tokio::test]
+async fn a_delta_keeps_to_the_keys_that_it_may_write() {
+    let installation = |write_keys: &[&str]| {
+        let mut installation = reading_the_session();
+        let write_keys = write_keys.iter().map(|key| (*key).to_owned()).collect();
+        installation.grants.session_state =
+            Some(SessionStateGrant { write_keys: Some(write_keys), ..SessionStateGrant::default() });
+        installation
+    };
+    let allowed = [test_extension(&runtime(), installation(&["other", "test"])).await];
+    let (_, delta) = Turn::commanding("\"delta\"").start(&allowed).await.expect("the turn starts");
+    assert_eq!(delta.to_json_string(), r#"{"test":"delta"}"#);
+    let refused = [test_extension(&runtime(), installation(&["other"])).await];
+    let fault = Turn::commanding("\"delta\"").fault(&refused).await;
+    let Fault::BrokeContract { hook: Hook::State, reason, .. } = fault else { unreachable!("{fault:?}") };
+    assert!(reason.contains("`test`"), "{reason}");
 }
 
 /// The command came with the request, so only the instance that validated it can know of it.

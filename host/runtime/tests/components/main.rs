@@ -2,10 +2,16 @@
 #![cfg(test)]
 
 mod cache;
+mod capabilities;
 mod chain;
+mod egress;
 mod inspection;
 mod installing;
+mod keyvalue;
 mod limits;
+mod peer;
 mod pool;
 mod refusals;
+mod secrets;
 mod support;
+mod wasi;

@@ -1,13 +1,15 @@
 //! What the tests share: runtimes, installed extensions, turns.
 
+use std::cell::RefCell;
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use annex_protocol::{Artifact, ExtensionUri, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent};
 use annex_runtime::{
     Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, Runtime, RuntimeConfig, SessionReader,
-    SessionStateGrant, TurnRequest,
+    SessionStateGrant, TaskReader, TurnRequest,
 };
 
 /// The key under which the test extension answers.
@@ -86,6 +88,7 @@ impl Turn {
             message: &self.message,
             request: &Metadata::new(),
             session: Arc::new(EmptySession),
+            task: Arc::new(NoTask),
         };
         Chain::start(extensions, &request).await
     }
@@ -121,6 +124,14 @@ impl SessionReader for EmptySession {
     }
 }
 
+struct NoTask;
+
+impl TaskReader for NoTask {
+    fn current(&self) -> Option<String> {
+        None
+    }
+}
+
 /// The last piece of an artifact.
 pub(crate) fn artifact() -> TaskArtifactUpdateEvent {
     TaskArtifactUpdateEvent {
@@ -139,5 +150,35 @@ pub(crate) async fn respond(chain: &mut Chain) -> Result<Artifact, Fault> {
     match event {
         StreamResponse::ArtifactUpdate(update) => Ok(update.artifact),
         other => unreachable!("the event became another: {other:?}"),
+    }
+}
+
+/// What is logged while `running` runs, on this test's thread.
+pub(crate) async fn log_of(running: impl Future<Output = ()>) -> String {
+    static SUBSCRIBER: Once = Once::new();
+    SUBSCRIBER.call_once(|| {
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| LogOfThread).finish();
+        tracing::subscriber::set_global_default(subscriber).expect("the only subscriber");
+    });
+    LOG.take();
+    running.await;
+    String::from_utf8(LOG.take()).expect("text")
+}
+
+thread_local! {
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps the log of each test apart: a test has a thread, and its runtime no other. A subscriber per thread would not
+/// do, because `tracing` remembers for all threads that one of them does not want an event.
+struct LogOfThread;
+
+impl Write for LogOfThread {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

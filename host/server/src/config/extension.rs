@@ -1,10 +1,13 @@
 //! `[[extension]]`: one installed extension.
 
+use std::path::Path;
 use std::time::Duration;
 
 use annex_protocol::{Json, JsonObject};
-use annex_runtime::{Grants, Installation, Limits, MEMORY_CEILING, SessionStateGrant, StateScope};
-use serde::{Deserialize, Serialize};
+use annex_runtime::{Installation, Limits, MEMORY_CEILING};
+use serde::Deserialize;
+
+use super::grants::GrantsConfig;
 
 /// One installed extension.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -24,44 +27,6 @@ pub struct ExtensionConfig {
     /// Its own parameters.
     #[serde(default)]
     pub parameters: toml::Table,
-}
-
-/// `[extension.grants]`
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GrantsConfig {
-    /// The time of day and timers.
-    pub clock: bool,
-    /// Random numbers.
-    pub random: bool,
-    /// The session's state.
-    #[serde(rename = "session-state")]
-    pub session_state: Option<SessionStateGrantConfig>,
-}
-
-/// `session-state = { read = …, scopes = […] }`
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct SessionStateGrantConfig {
-    /// See the session-scope keys: all, or those listed in `keys`.
-    pub read: bool,
-    /// Narrows what it sees, and so what it can return to a client.
-    pub keys: Option<Vec<String>>,
-    /// Scopes besides the session's own that its deltas may write.
-    #[serde(default)]
-    pub scopes: Vec<StateScopeConfig>,
-}
-
-/// A state scope that a delta may write by grant.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StateScopeConfig {
-    /// `user:` keys.
-    User,
-    /// `app:` keys.
-    App,
-    /// `temp:` keys.
-    Temp,
 }
 
 /// `[extension.limits]`; what is absent has the value of [`Limits::standard`].
@@ -85,46 +50,19 @@ pub struct LimitsConfig {
 }
 
 impl ExtensionConfig {
-    /// What the runtime is told.
+    /// What the runtime is told; files are looked for in `folder`.
     ///
     /// # Errors
     /// The key and what is wrong with its value.
-    pub(crate) fn installation(&self) -> Result<Installation, (&'static str, String)> {
+    pub(crate) fn installation(&self, folder: &Path) -> Result<Installation, (&'static str, String)> {
         let parameters = self.parameters.iter().map(|(key, value)| Ok((key.clone(), json(value)?)));
         let parameters = parameters.collect::<Result<JsonObject, String>>().map_err(|reason| ("parameters", reason))?;
         Ok(Installation {
-            grants: self.grants.to_grants()?,
+            grants: self.grants.to_grants(folder)?,
             limits: self.limits.to_limits()?,
             parameters,
             required: self.required,
         })
-    }
-}
-
-impl GrantsConfig {
-    fn to_grants(&self) -> Result<Grants, (&'static str, String)> {
-        let session_state = match &self.session_state {
-            Some(grant) if !grant.read => {
-                let reason = "session-state without read = true grants nothing; leave it out".to_owned();
-                return Err(("grants.session-state", reason));
-            }
-            Some(grant) => Some(SessionStateGrant {
-                keys: grant.keys.clone(),
-                scopes: grant.scopes.iter().map(|scope| scope.to_scope()).collect(),
-            }),
-            None => None,
-        };
-        Ok(Grants { clock: self.clock, random: self.random, session_state })
-    }
-}
-
-impl StateScopeConfig {
-    fn to_scope(self) -> StateScope {
-        match self {
-            Self::User => StateScope::User,
-            Self::App => StateScope::App,
-            Self::Temp => StateScope::Temp,
-        }
     }
 }
 

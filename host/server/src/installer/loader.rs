@@ -162,7 +162,7 @@ impl Loader {
         component: Vec<u8>,
     ) -> Result<Version, InstallError> {
         let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        let installation = settings.installation().map_err(wrong)?;
+        let installation = settings.installation(&self.locations.config).map_err(wrong)?;
         let refused = |source: LoadError| InstallError::Load { origin: origin.clone(), source };
         let extension = Arc::new(self.runtime.load(component, installation).await.map_err(refused)?);
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);

@@ -19,18 +19,22 @@ const AUTH: &str = r#"
     principal = "bob"
     key_sha256 = "BOB_DIGEST"
 "#;
-const ADA: &str = "ada-key-0123456789abcdef";
-const BOB: &str = "bob-key-0123456789abcdef";
+pub(crate) const ADA: &str = "ada-key-0123456789abcdef";
+pub(crate) const BOB: &str = "bob-key-0123456789abcdef";
 
-async fn guarded() -> TestServer {
+pub(crate) async fn guarded() -> TestServer {
     guarded_with("").await
 }
 
 async fn guarded_with(more: &str) -> TestServer {
+    agent("seen={last_answer?}", &format!("{}\n{more}", api_keys())).await
+}
+
+/// The config of the two keys.
+pub(crate) fn api_keys() -> String {
     use sha2::{Digest, Sha256};
     let digest = |key: &str| Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let auth = AUTH.replace("ADA_DIGEST", &digest(ADA)).replace("BOB_DIGEST", &digest(BOB));
-    agent("seen={last_answer?}", &format!("{auth}\n{more}")).await
+    AUTH.replace("ADA_DIGEST", &digest(ADA)).replace("BOB_DIGEST", &digest(BOB))
 }
 
 async fn call(server: &TestServer, key: Option<&str>, method: &str, params: Value) -> (u16, Option<String>, Value) {

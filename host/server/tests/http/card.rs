@@ -7,6 +7,7 @@ use crate::specialist;
 use crate::{agent, state_injection};
 use annex_auth::Jwks;
 use annex_auth::signature;
+use annex_protocol::AgentCard;
 
 const CARD: &str = "/.well-known/agent-card.json";
 
@@ -60,4 +61,38 @@ async fn the_signature_covers_the_card_with_its_extensions() {
     let tampered = card.replace("extensions/state_injection/v1", "extensions/state_injection/v2");
     assert_ne!(tampered, card);
     assert!(signature::verify(&tampered, &keys).is_err());
+}
+
+#[tokio::test]
+async fn clients_that_post_to_a_slash_below_the_json_rpc_url_are_served() {
+    let server = specialist("").await;
+    let card: serde_json::Value =
+        server.get("/.well-known/agent-card.json").await.expect("a card").json().await.unwrap();
+    let url = format!("{}/", card["supportedInterfaces"][0]["url"].as_str().expect("a URL"));
+    let body = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobody"}});
+    let answer = server.client().post(url).header("A2A-Version", "1.0").json(&body).send().await.expect("an answer");
+    let answer: serde_json::Value = answer.json().await.expect("JSON");
+    assert_eq!(answer["error"]["code"], -32_001);
+}
+
+#[tokio::test]
+async fn a_signed_card_with_the_fields_of_0_3_verifies_as_it_is_and_without_them() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures");
+    let keys = std::fs::read_to_string(format!("{fixtures}/p256.pub.pem")).expect("a fixture");
+    let keys = Jwks::from_pem(&keys).expect("a key");
+    for (older, count) in [(true, 4), (false, 2)] {
+        let signing =
+            format!("[card.signing]\nkid = \"k1\"\nkey_file = \"{fixtures}/p256.pem\"\n[server]\na2a_0_3 = {older}");
+        let server = agent("Say something.", &signing).await;
+        let served = server.get(CARD).await.expect("a card").text().await.expect("a body");
+        assert_eq!(served.contains("preferredTransport"), older);
+        assert_eq!(signature::verify(&served, &keys).expect("it holds over all").kid, "k1");
+        let known: AgentCard = serde_json::from_str(&served).expect("a card");
+        assert_eq!(known.signatures.len(), count);
+        let known = serde_json::to_string(&known).expect("JSON");
+        assert!(!known.contains("preferredTransport"));
+        assert_eq!(signature::verify(&known, &keys).expect("it holds over what is known").kid, "k1");
+        let tampered = served.replace("Test agent", "Best agent");
+        assert!(tampered != served && signature::verify(&tampered, &keys).is_err());
+    }
 }

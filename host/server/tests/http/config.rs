@@ -57,6 +57,31 @@ async fn a_missing_grant_is_named_in_the_configs_own_syntax() {
 }
 
 #[tokio::test]
+async fn grants_that_cannot_be_given_are_refused_with_the_key() {
+    let granted = |grant: &str| format!("[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\n{grant}");
+    let cases: [(&str, &[&str]); 12] = [
+        ("http = { allow = [] }", &["grants.http.allow", "leave http out"]),
+        ("http = {}", &["missing field `allow`"]),
+        ("http = { allow = [{ host = \"https://a.example\" }] }", &["line", "\"https://a.example\" is neither"]),
+        ("http = { allow = [{ host = \"a.example\", methods = [\"get\"] }] }", &["\"get\" is no method"]),
+        ("http = { allow = [{ host = \"a.example\", methods = [] }] }", &["grants.http.allow.methods"]),
+        ("http = { allow = [{ host = \"a.example\", path = \"v1\" }] }", &["grants.http.allow.path", "\"v1\""]),
+        ("http = { allow = [{ host = \"a.example\", scheme = \"ftp\" }] }", &["`https` or `http`"]),
+        ("http = { allow = [{ host = \"a.example\" }], allow_private = [\"*\"] }", &["\"*\" is neither"]),
+        ("keyvalue = { max_keys = 0 }", &["grants.keyvalue", "at least 1"]),
+        (
+            "secrets = { KEY = { env = \"ANNEX_TEST_NO_SUCH_VARIABLE\" } }",
+            &["KEY", "ANNEX_TEST_NO_SUCH_VARIABLE", "set it"],
+        ),
+        ("secrets = { KEY = { file = \"/nowhere/key\" } }", &["KEY", "/nowhere/key", "name a file"]),
+        ("secrets = { KEY = { file = \"/dev/null\" } }", &["KEY", "is empty"]),
+    ];
+    for (grant, expected) in cases {
+        check(&granted(grant), expected).await;
+    }
+}
+
+#[tokio::test]
 async fn unusable_components_are_refused_with_the_step_and_the_reason() {
     check("[[extension]]\ncomponent = \"nosuch\"", &["nosuch.wasm", "No such file"]).await;
     let cases = [
@@ -85,4 +110,33 @@ async fn parameters_and_schemas_are_checked_when_the_component_loads() {
     check(&injection("state_schema = \"{\""), &["state_schema"]).await;
     check(&injection("state_schema = '{\"type\": \"objekt\"}'"), &["schema", "objekt"]).await;
     check(&injection("state_schema = '{\"$ref\": \"https://example.com/s\"}'"), &["https://example.com/s"]).await;
+}
+
+#[tokio::test]
+async fn keys_of_another_kind_of_agent_are_refused() {
+    let cases = [
+        ("kind = \"template\"\ninstruction = \"i\"", "missing field `model`, which an agent of kind `template` needs"),
+        ("kind = \"script\"", "missing field `rule`, which an agent of kind `script` needs"),
+        (
+            "kind = \"script\"\ninstruction = \"i\"\nrule = []",
+            "unknown field `instruction` of an agent of kind `script`",
+        ),
+        (
+            "kind = \"template\"\ninstruction = \"i\"\nmodel.scripted.fallback = \"f\"\nrule = []",
+            "unknown field `rule` of an agent of kind `template`",
+        ),
+        ("kind = \"none\"", "expected `template` or `script`"),
+    ];
+    for (agent, expected) in cases {
+        let config = format!("[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nname = \"a\"\n{agent}");
+        let Err(error) = TestServer::start(&config).await else { panic!("the server started with {agent}") };
+        let text = format!("{error:#}");
+        assert!(text.contains(expected) && text.contains("test.toml") && text.contains("line "), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_switch_for_anonymous_callers_is_refused_where_there_are_none() {
+    let key = format!("[[auth.api_key]]\nprincipal = \"ada\"\nkey_sha256 = \"{}\"", "0".repeat(64));
+    check(&format!("[tasks]\nlist_all_anonymous = true\n{key}"), &["tasks.list_all_anonymous", "[auth]"]).await;
 }

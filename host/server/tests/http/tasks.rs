@@ -128,3 +128,17 @@ async fn a_part_of_a_media_type_that_the_card_does_not_list_is_refused() {
     let card: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
     assert_eq!(card["defaultInputModes"], serde_json::json!(["text/plain", "application/json"]));
 }
+
+#[tokio::test]
+async fn anonymous_callers_list_the_tasks_of_all_only_if_the_config_says_so() {
+    let list = async |server: annex_test_support::TestServer| {
+        for context in ["a", "b"] {
+            server.say("prompt").context(context).send().await.expect("a reply");
+        }
+        server.call("ListTasks", "{}").send().await.expect("a reply")
+    };
+    let private = list(agent("Say something.", "").await).await;
+    assert_eq!((private.code(), private.violations()), (-32_602, vec!["contextId".to_owned()]));
+    let shared = list(agent("Say something.", "[tasks]\nlist_all_anonymous = true").await).await;
+    assert_eq!(shared.body["result"]["totalSize"], 2, "{}", shared.text);
+}

@@ -3,7 +3,7 @@
 use annex_test_support::{STATE_INJECTION, STATE_KEY, TestServer};
 use serde_json::{Value, json};
 
-use crate::{ADA, QUESTION, agent};
+use crate::{ADA, QUESTION, agent, specialist};
 
 async fn older() -> TestServer {
     agent("Say something.", "[server]\na2a_0_3 = true").await
@@ -42,6 +42,18 @@ async fn old_methods_are_unknown_unless_the_config_says_otherwise() {
 }
 
 #[tokio::test]
+async fn a_method_that_neither_version_has_is_unknown_whether_or_not_a_version_is_named() {
+    let server = older().await;
+    for headers in [&[][..], &[("a2a-version", "0.3")], &[("a2a-version", "1.0")]] {
+        let answer = call(&server, headers, "nonexistent/method", json!({})).await;
+        assert_eq!(answer["error"]["code"], -32_601, "{headers:?} {answer}");
+    }
+    // A method of 1.0 exists in 1.0 only.
+    let answer = call(&server, &[], "GetTask", json!({"id": "nobody"})).await;
+    assert_eq!(answer["error"]["code"], -32_009);
+}
+
+#[tokio::test]
 async fn a_message_a_task_and_its_errors_have_the_old_shapes() {
     let server = older().await;
     let sent = call(&server, &[], "message/send", json!({"message": message("prompt")})).await;
@@ -75,10 +87,23 @@ async fn a_stream_ends_with_the_final_event() {
 }
 
 #[tokio::test]
+async fn a_refused_stream_is_one_event_with_the_error() {
+    let server = specialist("").await;
+    for (method, params, code) in [
+        ("message/stream", json!({"message": message(QUESTION)}), -32_603),
+        ("tasks/resubscribe", json!({"id": "nobody"}), -32_001),
+    ] {
+        let body = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});
+        let response = post(&server, "/a2a/jsonrpc", &[], &body).await;
+        assert_eq!(response.headers()["content-type"], "text/event-stream", "{method}");
+        let events = events(&response.text().await.expect("events"));
+        assert_eq!((events.len(), &events[0]["error"]["code"], &events[0]["id"]), (1, &json!(code), &json!("a")));
+    }
+}
+
+#[tokio::test]
 async fn extensions_work_under_the_old_header() {
-    let config = include_str!("../../../../examples/specialist/annex.toml");
-    let config = config.replace("[server]", "[server]\na2a_0_3 = true");
-    let server = TestServer::start(&config).await.expect("the specialist starts");
+    let server = specialist("").await;
     let naive = call(&server, &[], "message/send", json!({"message": message(QUESTION)})).await;
     assert_eq!(naive["error"]["code"], -32_603);
     assert!(naive["error"]["message"].as_str().expect("a text").contains(STATE_INJECTION), "{naive}");

@@ -1,4 +1,5 @@
--- JSON is TEXT exactly as it was encoded. Times are milliseconds since 1970-01-01T00:00:00Z.
+-- JSON is TEXT exactly as it was encoded. Times are milliseconds since 1970-01-01T00:00:00Z. Tables with a key of several
+-- texts are WITHOUT ROWID, which is one tree less to write.
 
 CREATE TABLE task (
     id TEXT NOT NULL PRIMARY KEY,
@@ -28,14 +29,14 @@ CREATE TABLE task_event (
     kind TEXT NOT NULL,
     json TEXT NOT NULL,
     PRIMARY KEY (task_id, seq)
-);
+) WITHOUT ROWID;
 
 CREATE TABLE push_config (
     task_id TEXT NOT NULL REFERENCES task (id) ON DELETE CASCADE,
     id TEXT NOT NULL,
     json TEXT NOT NULL,
     PRIMARY KEY (task_id, id)
-);
+) WITHOUT ROWID;
 
 -- No foreign key: a message is remembered before its task is created.
 CREATE TABLE message_seen (
@@ -49,7 +50,7 @@ CREATE TABLE message_seen (
     -- How often the message came.
     times INTEGER NOT NULL,
     PRIMARY KEY (tenant, principal, context_id, message_id)
-);
+) WITHOUT ROWID;
 
 CREATE INDEX message_seen_of_task ON message_seen (task_id);
 CREATE INDEX message_seen_at ON message_seen (seen_at);

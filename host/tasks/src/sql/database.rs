@@ -21,6 +21,10 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const LOCK_SWEEP: Option<&'static str>;
 
+    /// Whether there is one writer at a time, so that changes of several tasks are cheapest in one transaction.
+    #[doc(hidden)]
+    const HAS_ONE_WRITER: bool;
+
     #[doc(hidden)]
     fn begin(&self) -> impl Future<Output = sqlx::Result<Self::Transaction>> + Send;
 

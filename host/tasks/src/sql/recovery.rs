@@ -1,5 +1,7 @@
 //! What a crash left behind.
 
+use std::sync::Arc;
+
 use annex_protocol::TaskId;
 
 use super::{Database, SqlTaskStore, Value, limit_value, statements, stored_task};
@@ -45,8 +47,8 @@ async fn fail_task<D: Database>(
             return Ok(false);
         }
     };
-    let event = fail(&mut task, reason);
-    match store.append(&stored.id, stored.seq, &event, &task).await {
+    let event = fail(Arc::make_mut(&mut task), reason);
+    match store.append(&stored.id, stored.seq, &[event], &task).await {
         Ok(_) => Ok(true),
         // Somebody else took care of it.
         Err(StoreError::Stale { .. } | StoreError::NotFound { .. }) => Ok(false),

@@ -18,13 +18,23 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
             break;
         }
     }
-    let unclaimed = [Value::Int(retention.remembered_before(now)), Value::Int(to_sql(BATCH))];
+    let (count, batch) = (Value::Int(to_sql(retention.count)), Value::Int(to_sql(BATCH)));
+    delete_all(database, statements::FORGET_SURPLUS_ANSWERS, &[count, batch]).await?;
+    let finished = Value::Int(retention.finished_before(now));
+    delete_all(database, statements::FORGET_OLD_ANSWERS, &[finished, batch]).await?;
+    let remembered = Value::Int(retention.remembered_before(now));
+    delete_all(database, statements::FORGET_UNCLAIMED, &[remembered, batch]).await?;
+    Ok(swept)
+}
+
+/// Runs a statement that deletes a batch, until it finds no more.
+async fn delete_all<D: Database>(database: &D, sql: &'static str, values: &[Value<'_>]) -> Result<(), StoreError> {
     loop {
         let mut transaction = database.begin().await?;
-        let forgotten = D::execute(&mut transaction, statements::FORGET_UNCLAIMED, &unclaimed).await?;
+        let deleted = D::execute(&mut transaction, sql, values).await?;
         D::commit(transaction).await?;
-        if forgotten == 0 {
-            return Ok(swept);
+        if deleted == 0 {
+            return Ok(());
         }
     }
 }

@@ -2,11 +2,11 @@
 
 pub(super) const INSERT_TASK: &str = "
     INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, 1, $8)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (id) DO NOTHING";
 
 pub(super) const UPDATE_TASK: &str = "
-    UPDATE task SET seq = seq + 1, state = $3, status_at = $4, finished_at = $5, json = $6
+    UPDATE task SET seq = $3, state = $4, status_at = $5, finished_at = $6, json = $7
     WHERE id = $1 AND seq = $2";
 
 /// Keeps other writers off the task until the end of the transaction.
@@ -19,27 +19,46 @@ pub(super) const SELECT_TASK: &str = "
 
 pub(super) const INSERT_EVENT: &str = "INSERT INTO task_event (task_id, seq, kind, json) VALUES ($1, $2, $3, $4)";
 
+/// As many as a short turn has: made, working, an artifact, done.
+pub(super) const INSERT_FOUR_EVENTS: &str = "
+    INSERT INTO task_event (task_id, seq, kind, json)
+    VALUES ($1, $2, $3, $4), ($1, $5, $6, $7), ($1, $8, $9, $10), ($1, $11, $12, $13)";
+
 pub(super) const SELECT_EVENTS: &str = "
     SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
 
 // Two pairs, so that each is answered by its index. The owner's pair takes a context, too, and finds it to be empty, so
 // that all pages have the same parameters.
 
-pub(super) const PAGE_OF_OWNER: &str = "
-    SELECT id, seq, json, status_at FROM task
-    WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND $5 = ''
-        AND (status_at, id) < ($6, $7)
-    ORDER BY status_at DESC, id DESC LIMIT $8";
+/// A page as far as its JSON fits into $9 bytes, the first task in any case, and how many rows it would have had. Sizes
+/// are summed up before any JSON is read.
+macro_rules! page {
+    ($context:literal) => {
+        concat!(
+            "
+    WITH page AS (
+        SELECT id, status_at, octet_length(json) AS size FROM task
+        WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND ",
+            $context,
+            " AND (status_at, id) < ($6, $7)
+        ORDER BY status_at DESC, id DESC LIMIT $8),
+    sized AS (
+        SELECT id, sum(size) OVER (ORDER BY status_at DESC, id DESC) AS up_to, size, count(*) OVER () AS found
+        FROM page)
+    SELECT task.id, task.seq, task.json, task.status_at, sized.found FROM sized CROSS JOIN task
+    WHERE task.id = sized.id AND (sized.up_to <= $9 OR sized.up_to = sized.size)
+    ORDER BY task.status_at DESC, task.id DESC"
+        )
+    };
+}
+
+pub(super) const PAGE_OF_OWNER: &str = page!("$5 = ''");
 
 pub(super) const COUNT_OF_OWNER: &str = "
     SELECT count(*) FROM task
     WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4";
 
-pub(super) const PAGE_OF_CONTEXT: &str = "
-    SELECT id, seq, json, status_at FROM task
-    WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND context_id = $5
-        AND (status_at, id) < ($6, $7)
-    ORDER BY status_at DESC, id DESC LIMIT $8";
+pub(super) const PAGE_OF_CONTEXT: &str = page!("context_id = $5");
 
 pub(super) const COUNT_OF_CONTEXT: &str = "
     SELECT count(*) FROM task
@@ -63,18 +82,37 @@ pub(super) const REMEMBER: &str = "
     INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times)
     VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
     ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET times = message_seen.times + 1
-    RETURNING times, digest, task_id";
+    RETURNING times, digest, task_id, coalesce(answer, '')";
+
+pub(super) const ANSWER: &str = "
+    UPDATE message_seen SET answer = $6
+    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
 
 pub(super) const FORGET: &str = "
     DELETE FROM message_seen
     WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
 
-/// Messages of which no task came, remembered before a time.
+/// Messages of which neither a task nor an answer came, remembered before a time.
 pub(super) const FORGET_UNCLAIMED: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
         SELECT tenant, principal, context_id, message_id FROM message_seen
-        WHERE seen_at < $1 AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id)
+        WHERE seen_at < $1 AND answer IS NULL AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id)
         LIMIT $2)";
+
+/// Messages that were answered with a message, remembered before a time.
+pub(super) const FORGET_OLD_ANSWERS: &str = "
+    DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
+        SELECT tenant, principal, context_id, message_id FROM message_seen
+        WHERE seen_at < $1 AND answer IS NOT NULL
+        LIMIT $2)";
+
+/// The oldest of those beyond a count.
+pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
+    DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
+        SELECT tenant, principal, context_id, message_id FROM message_seen
+        WHERE answer IS NOT NULL
+        ORDER BY seen_at DESC, tenant, principal, context_id, message_id
+        LIMIT $2 OFFSET $1)";
 
 pub(super) const SELECT_ABANDONED: &str = "
     SELECT id, seq, json FROM task

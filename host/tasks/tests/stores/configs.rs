@@ -3,7 +3,7 @@
 use annex_protocol::{AuthenticationInfo, Secret, TaskPushNotificationConfig};
 use annex_tasks::{MAX_PUSH_CONFIGS, StoreError};
 
-use crate::fixture::{Store, owner, working};
+use crate::fixture::{OneByOne, Store, owner, working};
 
 on_every_store! {
     a_config_comes_back_with_its_credentials,
@@ -20,7 +20,7 @@ fn config(id: &str, url: &str) -> TaskPushNotificationConfig {
 }
 
 async fn a_config_comes_back_with_its_credentials(store: Store) {
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
     let authentication = AuthenticationInfo { scheme: "Bearer".to_owned(), credentials: Some(Secret::new("s3cret")) };
     let full = TaskPushNotificationConfig {
         task_id: Some("t-1".into()),
@@ -34,8 +34,8 @@ async fn a_config_comes_back_with_its_credentials(store: Store) {
 }
 
 async fn a_config_of_the_same_id_is_replaced(store: Store) {
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
-    store.create(&owner("ada"), &working("t-2")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-2")).await.unwrap();
     store.put_config(&"t-1".into(), &config("p-1", "https://one.example")).await.unwrap();
     store.put_config(&"t-2".into(), &config("p-1", "https://two.example")).await.unwrap();
     store.put_config(&"t-1".into(), &config("p-1", "https://three.example")).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_config_of_the_same_id_is_replaced(store: Store) {
 }
 
 async fn configs_come_in_pages_in_the_order_of_their_ids(store: Store) {
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
     for id in ["b", "B", "ä", "_", "a"] {
         store.put_config(&"t-1".into(), &config(id, "https://example.com")).await.unwrap();
     }
@@ -61,7 +61,7 @@ async fn configs_come_in_pages_in_the_order_of_their_ids(store: Store) {
 }
 
 async fn deleting_twice_is_no_error(store: Store) {
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
     store.put_config(&"t-1".into(), &config("p-1", "https://example.com")).await.unwrap();
     store.put_config(&"t-1".into(), &config("p-2", "https://example.com")).await.unwrap();
     for _ in 0..2 {
@@ -72,7 +72,7 @@ async fn deleting_twice_is_no_error(store: Store) {
 }
 
 async fn a_task_has_a_bounded_number_of_configs(store: Store) {
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
     for number in 0..MAX_PUSH_CONFIGS {
         store.put_config(&"t-1".into(), &config(&number.to_string(), "https://example.com")).await.unwrap();
     }
@@ -85,7 +85,7 @@ async fn a_task_has_a_bounded_number_of_configs(store: Store) {
 }
 
 async fn concurrent_configs_stay_within_the_bound(store: Store) {
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
     for number in 0..MAX_PUSH_CONFIGS - 1 {
         store.put_config(&"t-1".into(), &config(&number.to_string(), "https://example.com")).await.unwrap();
     }

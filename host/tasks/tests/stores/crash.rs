@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use annex_protocol::TaskState;
+use annex_protocol::{Task, TaskState};
 use annex_tasks::{SqliteTaskStore, TaskStore};
 
-use crate::fixture::{Store, at, change, encoded, numbers, owner, working};
+use crate::fixture::{OneByOne, Store, at, change, encoded, numbers, owner, working};
 
 const FILE: &str = "ANNEX_TASKS_CRASH_FILE";
 const ACKNOWLEDGED: &str = "acknowledged ";
@@ -20,18 +20,18 @@ async fn writer() {
     let mut task = working("t-1");
     let mut seq = match store.load(&owner("ada"), &task.id).await.unwrap() {
         Some(stored) => {
-            task = stored.decode().unwrap();
+            task = Task::clone(&stored.decode().unwrap());
             stored.seq
         }
         None => {
-            store.create(&owner("ada"), &task).await.unwrap();
+            store.begin(&owner("ada"), &task).await.unwrap();
             1
         }
     };
     loop {
         println!("{ACKNOWLEDGED}{seq}");
         let event = change(&mut task, TaskState::Working, at(i64::try_from(seq).unwrap() + 1));
-        seq = store.append(&task.id, seq, &event, &task).await.unwrap();
+        seq = store.add(&task.id, seq, &event, &task).await.unwrap();
     }
 }
 
@@ -73,8 +73,8 @@ async fn a_killed_process_loses_nothing_that_it_acknowledged() {
         let mut task = working("t-1");
         for event in &read[1..] {
             let expected = change(&mut task, TaskState::Working, at(i64::try_from(event.seq).unwrap()));
-            assert_eq!(event.stream_json(), Some(encoded(&expected).as_str()));
+            assert_eq!(event.stream_json().unwrap().unwrap(), encoded(&expected));
         }
-        assert_eq!(stored.decode().unwrap(), task, "the task is not what its events make it");
+        assert_eq!(*stored.decode().unwrap(), task, "the task is not what its events make it");
     }
 }

@@ -3,14 +3,36 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use annex_protocol::{StreamResponse, Task, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
+use annex_protocol::{StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
 use annex_tasks::{
-    MemoryBounds, MemoryTaskStore, Owner, PostgresTaskStore, SqliteTaskStore, StoredEvent, TaskEvent, TaskStore,
+    MemoryBounds, MemoryTaskStore, Owner, PostgresTaskStore, SqliteTaskStore, StoreError, StoredEvent, TaskEvent,
+    TaskStore,
 };
 
 use crate::cluster::Scratch;
 
 pub(crate) type Store = Arc<dyn TaskStore>;
+
+/// Stores one event at a time.
+pub(crate) trait OneByOne: TaskStore {
+    /// A task that is its own first event.
+    fn begin(&self, owner: &Owner, task: &Task) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let events = [StreamResponse::Task(task.clone()).into()];
+        async move { self.create(owner, &events, &Arc::new(task.clone())).await }
+    }
+
+    fn add(
+        &self,
+        id: &TaskId,
+        expected: u64,
+        event: &TaskEvent,
+        task: &Task,
+    ) -> impl Future<Output = Result<u64, StoreError>> + Send {
+        async move { self.append(id, expected, std::slice::from_ref(event), &Arc::new(task.clone())).await }
+    }
+}
+
+impl<S: TaskStore + ?Sized> OneByOne for S {}
 
 pub(crate) async fn on_memory<F: Future<Output = ()>>(case: impl FnOnce(Store) -> F) {
     case(Arc::new(MemoryTaskStore::new(MemoryBounds { max_tasks: 10_000, max_bytes: 64 << 20 }))).await;
@@ -70,7 +92,7 @@ pub(crate) fn numbers(events: &[StoredEvent]) -> Vec<u64> {
 /// What serde makes of an event that readers are shown.
 pub(crate) fn encoded(event: &TaskEvent) -> String {
     match event {
-        TaskEvent::Stream(event) => serde_json::to_string(event).unwrap(),
+        TaskEvent::Stream(event) => serde_json::to_string(&**event).unwrap(),
         TaskEvent::Message(_) => panic!("readers are not shown messages"),
     }
 }

@@ -3,7 +3,7 @@
 use annex_protocol::{TaskId, TaskPushNotificationConfig};
 use annex_tasks::{MAX_KEY_BYTES, MessageKey, Owner, StoreError, TaskQuery};
 
-use crate::fixture::{Store, owner, working};
+use crate::fixture::{OneByOne, Store, owner, working};
 
 on_every_store! {
     ids_that_no_store_could_keep_are_refused,
@@ -21,24 +21,24 @@ fn assert_invalid<T: std::fmt::Debug>(outcome: Result<T, StoreError>) {
 }
 
 async fn ids_that_no_store_could_keep_are_refused(store: Store) {
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
     for id in unstorable() {
-        assert_invalid(store.create(&owner("ada"), &working(&id)).await);
-        assert_invalid(store.create(&owner(&id), &working("t-2")).await);
+        assert_invalid(store.begin(&owner("ada"), &working(&id)).await);
+        assert_invalid(store.begin(&owner(&id), &working("t-2")).await);
         let mut task = working("t-2");
         task.context_id = id.as_str().into();
-        assert_invalid(store.create(&owner("ada"), &task).await);
+        assert_invalid(store.begin(&owner("ada"), &task).await);
         let config = TaskPushNotificationConfig { id: Some(id.clone()), ..TaskPushNotificationConfig::default() };
         assert_invalid(store.put_config(&"t-1".into(), &config).await);
         let message = MessageKey { context: "c-1".into(), message: id.as_str().into(), digest: [0; 32] };
         assert_invalid(store.remember(&owner("ada"), &message, &"t-1".into()).await);
     }
-    assert_invalid(store.create(&owner("ada"), &working("")).await);
+    assert_invalid(store.begin(&owner("ada"), &working("")).await);
     assert_invalid(store.put_config(&"t-1".into(), &TaskPushNotificationConfig::default()).await);
 }
 
 async fn ids_that_no_store_could_keep_find_nothing(store: Store) {
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
     for id in unstorable() {
         let task_id = TaskId::from(id.as_str());
         assert!(store.load(&owner("ada"), &task_id).await.unwrap().is_none());
@@ -67,7 +67,7 @@ async fn the_longest_ids_are_stored_and_found(store: Store) {
     let owner = Owner { tenant: long(1), principal: long(2) };
     let mut task = working(&long(3));
     task.context_id = long(4).into();
-    store.create(&owner, &task).await.unwrap();
+    store.begin(&owner, &task).await.unwrap();
     assert!(store.load(&owner, &task.id).await.unwrap().is_some());
     let query = TaskQuery { context: Some(task.context_id.clone()), limit: 10, ..TaskQuery::default() };
     assert_eq!(store.list(&owner, &query).await.unwrap().total, 1);

@@ -1,9 +1,9 @@
 //! Pages of tasks.
 
-use annex_protocol::TaskState;
-use annex_tasks::{TaskPage, TaskQuery};
+use annex_protocol::{Message, Task, TaskState};
+use annex_tasks::{MAX_PAGE_BYTES, TaskPage, TaskQuery};
 
-use crate::fixture::{Store, at, change, owner, task, working};
+use crate::fixture::{OneByOne, Store, at, change, owner, task, working};
 
 on_every_store! {
     the_task_whose_status_changed_last_comes_first,
@@ -12,6 +12,7 @@ on_every_store! {
     an_owner_sees_only_what_is_theirs,
     a_page_says_whether_another_follows,
     a_change_shows_in_the_list,
+    a_page_ends_where_its_bytes_are_too_many,
 }
 
 fn all() -> TaskQuery {
@@ -27,7 +28,7 @@ async fn the_task_whose_status_changed_last_comes_first(store: Store) {
     let tasks =
         [("b", at(2)), ("none", None), ("B", at(2)), ("ä", at(2)), ("_", at(2)), ("old", at(-5)), ("new", at(3))];
     for (id, timestamp) in tasks {
-        store.create(&owner("ada"), &task(id, TaskState::Working, timestamp)).await.unwrap();
+        store.begin(&owner("ada"), &task(id, TaskState::Working, timestamp)).await.unwrap();
     }
     let page = store.list(&owner("ada"), &all()).await.unwrap();
     assert_eq!(ids(&page), ["new", "ä", "b", "_", "B", "old", "none"]);
@@ -36,7 +37,7 @@ async fn the_task_whose_status_changed_last_comes_first(store: Store) {
 
 async fn pages_with_equal_timestamps_show_each_task_once(store: Store) {
     for number in 0..25 {
-        store.create(&owner("ada"), &task(&format!("t-{number:02}"), TaskState::Working, at(1_000))).await.unwrap();
+        store.begin(&owner("ada"), &task(&format!("t-{number:02}"), TaskState::Working, at(1_000))).await.unwrap();
     }
     for context in [None, Some("c-1".into())] {
         let mut query = TaskQuery { context, limit: 10, ..TaskQuery::default() };
@@ -67,7 +68,7 @@ async fn all_filters_apply_to_page_and_total(store: Store) {
     for (id, context, state, timestamp) in tasks {
         let mut task = task(id, state, timestamp);
         task.context_id = context.into();
-        store.create(&owner("ada"), &task).await.unwrap();
+        store.begin(&owner("ada"), &task).await.unwrap();
     }
     let context = |context: &str| TaskQuery { context: Some(context.into()), ..all() };
     let state = |state| TaskQuery { state: Some(state), ..all() };
@@ -94,11 +95,11 @@ async fn all_filters_apply_to_page_and_total(store: Store) {
 }
 
 async fn an_owner_sees_only_what_is_theirs(store: Store) {
-    store.create(&owner("ada"), &working("t-1")).await.unwrap();
-    store.create(&owner("bob"), &working("t-2")).await.unwrap();
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
+    store.begin(&owner("bob"), &working("t-2")).await.unwrap();
     let mut globex = owner("ada");
     globex.tenant = "globex".to_owned();
-    store.create(&globex, &working("t-3")).await.unwrap();
+    store.begin(&globex, &working("t-3")).await.unwrap();
     for (owner, expected) in [(owner("ada"), "t-1"), (owner("bob"), "t-2"), (globex, "t-3")] {
         for query in [all(), TaskQuery { context: Some("c-1".into()), ..all() }] {
             let page = store.list(&owner, &query).await.unwrap();
@@ -110,7 +111,7 @@ async fn an_owner_sees_only_what_is_theirs(store: Store) {
 
 async fn a_page_says_whether_another_follows(store: Store) {
     for id in ["t-1", "t-2"] {
-        store.create(&owner("ada"), &working(id)).await.unwrap();
+        store.begin(&owner("ada"), &working(id)).await.unwrap();
     }
     let page = |limit| TaskQuery { limit, ..TaskQuery::default() };
     assert!(store.list(&owner("ada"), &page(1)).await.unwrap().next.is_some());
@@ -122,11 +123,33 @@ async fn a_page_says_whether_another_follows(store: Store) {
 
 async fn a_change_shows_in_the_list(store: Store) {
     let mut changed = working("t-1");
-    store.create(&owner("ada"), &changed).await.unwrap();
-    store.create(&owner("ada"), &task("t-2", TaskState::Working, at(1_500))).await.unwrap();
+    store.begin(&owner("ada"), &changed).await.unwrap();
+    store.begin(&owner("ada"), &task("t-2", TaskState::Working, at(1_500))).await.unwrap();
     let event = change(&mut changed, TaskState::Completed, at(2_000));
-    store.append(&changed.id, 1, &event, &changed).await.unwrap();
+    store.add(&changed.id, 1, &event, &changed).await.unwrap();
     let page = store.list(&owner("ada"), &all()).await.unwrap();
     assert_eq!(ids(&page), ["t-1", "t-2"]);
-    assert_eq!((page.tasks[0].seq, page.tasks[0].decode().unwrap()), (2, changed));
+    assert_eq!((page.tasks[0].seq, Task::clone(&page.tasks[0].decode().unwrap())), (2, changed));
+}
+
+async fn a_page_ends_where_its_bytes_are_too_many(store: Store) {
+    let third = MAX_PAGE_BYTES / 3;
+    let sizes = [("t-0", 10), ("t-1", third), ("t-2", third), ("t-3", third), ("t-4", MAX_PAGE_BYTES)];
+    for (number, (id, bytes)) in (0..).zip(sizes) {
+        let mut large = task(id, TaskState::Completed, at(number));
+        large.history = vec![Message::user_text(&"x".repeat(bytes))];
+        store.begin(&owner("ada"), &large).await.unwrap();
+    }
+    for context in [None, Some("c-1".into())] {
+        let mut query = TaskQuery { context, ..all() };
+        let mut pages: Vec<Vec<String>> = Vec::new();
+        loop {
+            let page = store.list(&owner("ada"), &query).await.unwrap();
+            assert_eq!(page.total, 5);
+            pages.push(ids(&page).into_iter().map(ToOwned::to_owned).collect());
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
+        }
+        assert_eq!(pages, [vec!["t-4"], vec!["t-3", "t-2"], vec!["t-1", "t-0"]]);
+    }
 }

@@ -1,6 +1,9 @@
 //! Messages that come more than once.
 
-use annex_tasks::{MessageKey, Remembered};
+use std::time::Duration;
+
+use annex_protocol::{Message, Part, Timestamp};
+use annex_tasks::{MessageKey, Remembered, Retention};
 
 use crate::fixture::{Store, owner};
 
@@ -10,6 +13,9 @@ on_every_store! {
     messages_of_others_are_others,
     a_forgotten_message_is_new_again,
     of_concurrent_messages_exactly_one_is_new,
+    an_answer_is_told_to_whoever_repeats_the_message,
+    answers_survive_a_crash,
+    answers_go_when_they_are_old_or_too_many,
 }
 
 fn message(id: &str, content: u8) -> MessageKey {
@@ -78,5 +84,61 @@ async fn of_concurrent_messages_exactly_one_is_new(store: Store) {
         assert_eq!(winners.len(), 1);
         let same = Remembered::Same(winners[0].1.clone());
         assert_eq!(outcomes.iter().filter(|(outcome, _)| *outcome == same).count(), 31);
+    }
+}
+
+fn answer(text: &str) -> Message {
+    Message::agent("c-1".into(), None, vec![Part::text(text)])
+}
+
+async fn repeat(store: &Store, id: &str) -> Remembered {
+    store.remember(&owner("ada"), &message(id, 1), &"t-9".into()).await.unwrap()
+}
+
+async fn an_answer_is_told_to_whoever_repeats_the_message(store: Store) {
+    let (ada, hello) = (owner("ada"), answer("hello"));
+    store.remember(&ada, &message("m-1", 1), &"t-1".into()).await.unwrap();
+    // Neither another's nor another content, nor one that is not remembered.
+    store.answer(&owner("bob"), &message("m-1", 1), &answer("no")).await.unwrap();
+    store.answer(&ada, &message("m-1", 2), &answer("no")).await.unwrap();
+    store.answer(&ada, &message("m-2", 1), &answer("no")).await.unwrap();
+    assert_eq!(repeat(&store, "m-1").await, Remembered::Same("t-1".into()));
+    store.answer(&ada, &message("m-1", 1), &hello).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(repeat(&store, "m-1").await, Remembered::Answered(Box::new(hello.clone())));
+    }
+    let other = store.remember(&ada, &message("m-1", 2), &"t-1".into()).await.unwrap();
+    assert_eq!(other, Remembered::Different);
+    assert_eq!(repeat(&store, "m-2").await, Remembered::New);
+    store.forget(&ada, &message("m-1", 1)).await.unwrap();
+    assert_eq!(repeat(&store, "m-1").await, Remembered::New);
+}
+
+async fn answers_survive_a_crash(store: Store) {
+    store.remember(&owner("ada"), &message("m-1", 1), &"t-1".into()).await.unwrap();
+    store.answer(&owner("ada"), &message("m-1", 1), &answer("hello")).await.unwrap();
+    store.recover("the server was restarted").await.unwrap();
+    assert!(matches!(repeat(&store, "m-1").await, Remembered::Answered(_)));
+}
+
+async fn answers_go_when_they_are_old_or_too_many(store: Store) {
+    for id in ["m-1", "m-2", "m-3"] {
+        store.remember(&owner("ada"), &message(id, 1), &"t-1".into()).await.unwrap();
+        store.answer(&owner("ada"), &message(id, 1), &answer("hello")).await.unwrap();
+        tick();
+    }
+    store.sweep(&Retention { age: Duration::MAX, count: 2 }).await.unwrap();
+    assert_eq!(repeat(&store, "m-1").await, Remembered::New);
+    assert!(matches!(repeat(&store, "m-2").await, Remembered::Answered(_)));
+    store.sweep(&Retention { age: Duration::ZERO, count: u64::MAX }).await.unwrap();
+    assert_eq!(repeat(&store, "m-3").await, Remembered::New);
+}
+
+/// Messages are ordered by a clock of milliseconds.
+fn tick() {
+    let now = || Timestamp::now().as_millis();
+    let before = now();
+    while now() == before {
+        std::thread::yield_now();
     }
 }

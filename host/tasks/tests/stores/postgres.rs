@@ -6,7 +6,7 @@ use annex_protocol::TaskState;
 use annex_tasks::{PostgresTaskStore, Retention, StoreError, TaskStore};
 
 use crate::cluster::Scratch;
-use crate::fixture::{at, change, numbers, owner, task, working};
+use crate::fixture::{OneByOne, at, change, numbers, owner, task, working};
 
 /// Two stores with connections of their own, as two processes have them.
 async fn two_stores(scratch: &Scratch) -> [PostgresTaskStore; 2] {
@@ -20,13 +20,13 @@ async fn two_processes_do_not_interleave() {
     let Some(scratch) = Scratch::create().await else { return };
     let [first, second] = two_stores(&scratch).await;
     let task = working("t-1");
-    first.create(&owner("ada"), &task).await.unwrap();
+    first.begin(&owner("ada"), &task).await.unwrap();
     let write = async |store: &PostgresTaskStore| {
         let mut task = task.clone();
         let event = change(&mut task, TaskState::Working, at(2_000));
         let (mut expected, mut refusals) = (1, 0);
         for _ in 0..50 {
-            while let Err(error) = store.append(&task.id, expected, &event, &task).await {
+            while let Err(error) = store.add(&task.id, expected, &event, &task).await {
                 let StoreError::Stale { found, .. } = error else { panic!("{error}") };
                 expected = found;
                 refusals += 1;
@@ -47,7 +47,7 @@ async fn two_sweepers_delete_no_more_than_one_would() {
     let stores = two_stores(&scratch).await;
     for number in 0..300 {
         let finished = task(&format!("t-{number:03}"), TaskState::Completed, at(number));
-        stores[0].create(&owner("ada"), &finished).await.unwrap();
+        stores[0].begin(&owner("ada"), &finished).await.unwrap();
     }
     let retention = Retention { age: Duration::MAX, count: 20 };
     let (one, other) = tokio::join!(stores[0].sweep(&retention), stores[1].sweep(&retention));
@@ -60,10 +60,10 @@ async fn everything_survives_a_new_connection() {
     let Some(scratch) = Scratch::create().await else { return };
     let task = working("t-1");
     let store = PostgresTaskStore::connect(scratch.url(), 1).await.unwrap();
-    store.create(&owner("ada"), &task).await.unwrap();
+    store.begin(&owner("ada"), &task).await.unwrap();
     store.close().await;
     let store = PostgresTaskStore::connect(scratch.url(), 1).await.unwrap();
-    assert_eq!(store.load(&owner("ada"), &task.id).await.unwrap().unwrap().decode().unwrap(), task);
+    assert_eq!(*store.load(&owner("ada"), &task.id).await.unwrap().unwrap().decode().unwrap(), task);
     scratch.remove().await;
 }
 

@@ -3,7 +3,7 @@
 use annex_protocol::{StreamResponse, TaskState};
 use annex_tasks::{MessageKey, Remembered, TaskEvent};
 
-use crate::fixture::{Store, at, numbers, owner, task, working};
+use crate::fixture::{OneByOne, Store, at, numbers, owner, task, working};
 
 on_every_store! {
     tasks_that_nobody_works_on_fail,
@@ -15,7 +15,7 @@ async fn tasks_that_nobody_works_on_fail(store: Store) {
     let ada = owner("ada");
     let abandoned = [TaskState::Unspecified, TaskState::Submitted, TaskState::Working];
     for state in TaskState::ALL {
-        store.create(&ada, &task(state.name(), *state, at(1_000))).await.unwrap();
+        store.begin(&ada, &task(state.name(), *state, at(1_000))).await.unwrap();
     }
     let mut names: Vec<&str> = abandoned.iter().map(|state| state.name()).collect();
     names.sort_unstable();
@@ -36,7 +36,7 @@ async fn tasks_that_nobody_works_on_fail(store: Store) {
         let events = store.events_after(&stored.id, 0, 10).await.unwrap();
         assert_eq!(numbers(&events), [1, 2]);
         let TaskEvent::Stream(event) = events[1].decode().unwrap() else { panic!("not shown to readers") };
-        let StreamResponse::StatusUpdate(update) = *event else { panic!("{event:?}") };
+        let StreamResponse::StatusUpdate(update) = &*event else { panic!("{event:?}") };
         assert_eq!(update.status, task.status);
     }
     assert!(store.recover("again").await.unwrap().is_empty());
@@ -44,7 +44,7 @@ async fn tasks_that_nobody_works_on_fail(store: Store) {
 
 async fn many_abandoned_tasks_are_all_recovered(store: Store) {
     for number in 0..50 {
-        store.create(&owner("ada"), &working(&format!("t-{number:02}"))).await.unwrap();
+        store.begin(&owner("ada"), &working(&format!("t-{number:02}"))).await.unwrap();
     }
     assert_eq!(store.recover("the server was restarted").await.unwrap().len(), 50);
 }
@@ -52,7 +52,7 @@ async fn many_abandoned_tasks_are_all_recovered(store: Store) {
 async fn messages_whose_task_was_never_created_can_come_again(store: Store) {
     let ada = owner("ada");
     let message = |id: &str| MessageKey { context: "c-1".into(), message: id.into(), digest: [1; 32] };
-    store.create(&ada, &working("t-1")).await.unwrap();
+    store.begin(&ada, &working("t-1")).await.unwrap();
     store.remember(&ada, &message("m-1"), &"t-1".into()).await.unwrap();
     store.remember(&ada, &message("m-2"), &"t-2".into()).await.unwrap();
     store.recover("the server was restarted").await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use annex_protocol::{TaskPushNotificationConfig, TaskState, Timestamp};
 use annex_tasks::{MessageKey, Remembered, Retention, TaskQuery};
 
-use crate::fixture::{Store, at, change, owner, task, working};
+use crate::fixture::{OneByOne, Store, at, change, owner, task, working};
 
 on_every_store! {
     finished_tasks_go_when_they_are_old,
@@ -31,10 +31,10 @@ async fn ids(store: &Store) -> Vec<String> {
 async fn finished_tasks_go_when_they_are_old(store: Store) {
     for hours in [0, 1, 5, 9] {
         let id = format!("t-{hours}");
-        store.create(&owner("ada"), &task(&id, TaskState::Completed, hours_ago(hours))).await.unwrap();
+        store.begin(&owner("ada"), &task(&id, TaskState::Completed, hours_ago(hours))).await.unwrap();
     }
     // When it finished is not known, so it counts as having done so when it was stored.
-    store.create(&owner("ada"), &task("t-none", TaskState::Failed, None)).await.unwrap();
+    store.begin(&owner("ada"), &task("t-none", TaskState::Failed, None)).await.unwrap();
     assert_eq!(store.sweep(&ALL).await.unwrap(), 0);
     assert_eq!(store.sweep(&Retention { age: 4 * HOUR, ..ALL }).await.unwrap(), 2);
     assert_eq!(ids(&store).await, ["t-0", "t-1", "t-none"]);
@@ -44,7 +44,7 @@ async fn finished_tasks_go_when_they_are_old(store: Store) {
 async fn the_oldest_go_when_there_are_too_many(store: Store) {
     for (principal, hours) in [("ada", 3), ("bob", 2), ("ada", 1), ("ada", 4)] {
         let id = format!("t-{hours}");
-        store.create(&owner(principal), &task(&id, TaskState::Rejected, hours_ago(hours))).await.unwrap();
+        store.begin(&owner(principal), &task(&id, TaskState::Rejected, hours_ago(hours))).await.unwrap();
     }
     assert_eq!(store.sweep(&Retention { count: 2, ..ALL }).await.unwrap(), 2);
     assert_eq!(ids(&store).await, ["t-1"]);
@@ -54,7 +54,7 @@ async fn the_oldest_go_when_there_are_too_many(store: Store) {
 
 async fn tasks_that_are_not_finished_stay(store: Store) {
     for state in TaskState::ALL {
-        store.create(&owner("ada"), &task(state.name(), *state, at(1_000))).await.unwrap();
+        store.begin(&owner("ada"), &task(state.name(), *state, at(1_000))).await.unwrap();
     }
     let finished = TaskState::ALL.iter().filter(|state| state.is_terminal()).count() as u64;
     assert_eq!(store.sweep(&Retention { age: Duration::ZERO, count: 0 }).await.unwrap(), finished);
@@ -71,11 +71,11 @@ async fn what_belongs_to_a_task_goes_with_it(store: Store) {
     for id in ["gone", "kept"] {
         let mut task = working(id);
         store.remember(&ada, &message(id), &task.id).await.unwrap();
-        store.create(&ada, &task).await.unwrap();
+        store.begin(&ada, &task).await.unwrap();
         store.put_config(&task.id, &config).await.unwrap();
         let finished = if id == "gone" { hours_ago(2) } else { hours_ago(0) };
         let event = change(&mut task, TaskState::Completed, finished);
-        store.append(&task.id, 1, &event, &task).await.unwrap();
+        store.add(&task.id, 1, &event, &task).await.unwrap();
     }
     store.remember(&ada, &message("unclaimed"), &"never".into()).await.unwrap();
     assert_eq!(store.sweep(&Retention { age: HOUR, ..ALL }).await.unwrap(), 1);
@@ -97,7 +97,7 @@ async fn what_belongs_to_a_task_goes_with_it(store: Store) {
 async fn more_than_one_batch_goes(store: Store) {
     for number in 0..250 {
         let finished = task(&format!("t-{number:03}"), TaskState::Completed, at(number));
-        store.create(&owner("ada"), &finished).await.unwrap();
+        store.begin(&owner("ada"), &finished).await.unwrap();
     }
     assert_eq!(store.sweep(&Retention { count: 3, ..ALL }).await.unwrap(), 247);
     assert_eq!(ids(&store).await, ["t-249", "t-248", "t-247"]);

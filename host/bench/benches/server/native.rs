@@ -6,7 +6,7 @@ use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, ScriptedMo
 use annex_protocol::{A2aError, Json, SendMessageRequest};
 use annex_runtime::Source;
 use annex_sdk::{Location, MetadataEntry, Rejection, Scopes, Violation};
-use annex_server::{Config, ModelConfig};
+use annex_server::{AgentConfig, Config, ModelConfig};
 use annex_session::{StateDelta, TurnSession};
 use annex_state_injection::logic;
 use annex_state_injection::parameters::Parameters;
@@ -21,11 +21,12 @@ pub(crate) struct NativeInjection {
 impl NativeInjection {
     /// The specialist's agent with the parameters of the specialist's extension.
     pub(crate) fn new(config: &Config) -> Result<Self, Source> {
-        let ModelConfig::Scripted(script) = &config.agent.model else { return Err("a scripted model".into()) };
+        let AgentConfig::Template(template) = &config.agent else { return Err("a template agent".into()) };
+        let ModelConfig::Scripted(script) = &template.model else { return Err("a scripted model".into()) };
         let agent = TemplateAgent {
-            name: config.agent.name.clone(),
-            instruction: config.agent.instruction.clone(),
-            output_key: config.agent.output_key.clone(),
+            name: template.name.clone(),
+            instruction: template.instruction.clone(),
+            output_key: template.output_key.clone(),
             model: Arc::new(ScriptedModel::new(script.clone())?),
         };
         let schema = include_str!("schema.json");

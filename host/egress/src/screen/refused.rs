@@ -51,16 +51,4 @@ pub enum Refused {
         /// The host.
         name: String,
     },
-    /// The token cannot be sent in a header.
-    #[error("the token is not printable ASCII of at most {limit} bytes")]
-    Token {
-        /// The longest token that is accepted, in bytes.
-        limit: usize,
-    },
-    /// The authentication cannot be sent in a header.
-    #[error("the authentication is not a scheme and printable ASCII of at most {limit} bytes")]
-    Authentication {
-        /// The most that scheme and credentials may take together, in bytes.
-        limit: usize,
-    },
 }

@@ -1,0 +1,76 @@
+//! Keys of the extension's own that outlive a turn (imports `wasi:keyvalue/store` and `atomics`, need the grant
+//! `keyvalue`). No other extension sees them.
+//!
+//! The grant bounds their number and size; what is beyond is an error, and nothing changes.
+
+use crate::bindings::capabilities::wasi::keyvalue::{atomics, store};
+
+/// The extension's keys.
+#[derive(Debug)]
+pub struct Keys(store::Bucket);
+
+impl Keys {
+    /// Opens them.
+    ///
+    /// # Errors
+    /// As the host says.
+    pub fn open() -> Result<Self, String> {
+        store::open("").map(Self).map_err(text)
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// When the host's store does not work now.
+    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        self.0.get(key).map_err(text)
+    }
+
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// When the grant allows no more, or the host's store does not work now.
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<(), String> {
+        self.0.set(key, value).map_err(text)
+    }
+
+    /// Removes a key, if it is there.
+    ///
+    /// # Errors
+    /// When the host's store does not work now.
+    pub fn delete(&self, key: &str) -> Result<(), String> {
+        self.0.delete(key).map_err(text)
+    }
+
+    /// All keys in the order of their bytes.
+    ///
+    /// # Errors
+    /// When the host's store does not work now.
+    pub fn list(&self) -> Result<Vec<String>, String> {
+        let (mut keys, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = self.0.list_keys(cursor).map_err(text)?;
+            keys.extend(page.keys);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                return Ok(keys);
+            }
+        }
+    }
+
+    /// Adds to a counter, which begins at 0, and returns what it is then. No other turn comes between.
+    ///
+    /// # Errors
+    /// When the value is no counter, the grant allows no more, or the host's store does not work now.
+    pub fn increment(&self, key: &str, delta: u64) -> Result<u64, String> {
+        atomics::increment(&self.0, key, delta).map_err(text)
+    }
+}
+
+fn text(error: store::Error) -> String {
+    match error {
+        store::Error::NoSuchStore => "there is no such store".to_owned(),
+        store::Error::AccessDenied => "the store may not be used".to_owned(),
+        store::Error::Other(reason) => reason,
+    }
+}

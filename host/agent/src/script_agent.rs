@@ -1,0 +1,79 @@
+//! An agent without a model: it plays the events that a script has for a message, the same every time. For those who
+//! test A2A clients, and for conformance kits.
+
+use std::time::Duration;
+
+use annex_protocol::{Artifact, ArtifactId, Message, Metadata, Part, TaskState};
+use async_trait::async_trait;
+
+use crate::executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use crate::script_agent::script::{ArtifactStep, EventScript, Step, parts};
+
+pub(crate) mod script;
+
+/// Sends the events of the rule that is for the message; see [`EventScript`].
+///
+/// A script that ends without a final or interrupted status completes the task. One that waits is interrupted by
+/// cancelling the task.
+#[derive(Clone, Debug)]
+pub struct ScriptAgent {
+    /// The agent's name.
+    pub name: String,
+    /// What it does.
+    pub script: EventScript,
+}
+
+#[async_trait]
+impl AgentExecutor for ScriptAgent {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
+        let id = turn.message.message_id.as_str();
+        let Some(steps) = self.script.steps_for(id, &turn.message.text()) else {
+            let message = format!("The agent's script has no rule for message {id:?} and none for any message.");
+            return Err(AgentError::Failed { message });
+        };
+        match turn.cancel.run_until_cancelled(play(steps, &turn, &events)).await {
+            Some(result) => result,
+            None => events.send(AgentEvent::Status { state: TaskState::Canceled, message: None }).await,
+        }
+    }
+}
+
+async fn play(steps: &[Step], turn: &TurnContext, events: &EventSender) -> Result<(), AgentError> {
+    for step in steps {
+        let event = match step {
+            Step::WaitMs(wait) => {
+                tokio::time::sleep(Duration::from_millis(*wait)).await;
+                continue;
+            }
+            Step::Status(status) => {
+                let message = status.text.as_ref().map(|text| message(turn, vec![Part::text(text)]));
+                AgentEvent::Status { state: status.state.into(), message }
+            }
+            Step::Message(answer) => AgentEvent::Message(message(turn, parts(&answer.parts))),
+            Step::Artifact(artifact) => artifact_event(artifact),
+        };
+        events.send(event).await?;
+    }
+    Ok(())
+}
+
+/// A message of the agent; the server says which task it belongs to.
+fn message(turn: &TurnContext, parts: Vec<Part>) -> Message {
+    Message::agent(turn.context_id.clone(), None, parts)
+}
+
+fn artifact_event(step: &ArtifactStep) -> AgentEvent {
+    let artifact = Artifact {
+        artifact_id: ArtifactId::new(&step.id),
+        name: step.name.clone(),
+        description: None,
+        parts: parts(&step.parts),
+        metadata: Metadata::new(),
+        extensions: Vec::new(),
+    };
+    AgentEvent::Artifact { artifact, append: step.append, last_chunk: step.last_chunk }
+}

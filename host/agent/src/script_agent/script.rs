@@ -1,0 +1,250 @@
+//! What a script agent does for which message, checked while it is read: a script that exists can be played.
+
+use std::cmp::Reverse;
+
+use annex_protocol::{Json, Part, PartContent, TaskState};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+/// The rules of a script agent. Of those that match a message, the one with the longest `message_id` applies, then the
+/// one with the longest `text`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Vec<EventRule>")]
+pub struct EventScript {
+    /// Longest match first.
+    rules: Vec<EventRule>,
+}
+
+/// Which messages get which events.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "RuleTable")]
+struct EventRule {
+    message_id: String,
+    text: String,
+    steps: Vec<Step>,
+}
+
+/// A rule as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleTable {
+    /// What the message's id begins with. Default: any id.
+    #[serde(default)]
+    message_id: String,
+    /// What the message's text begins with. Default: any text.
+    #[serde(default)]
+    text: String,
+    /// What happens, in this order.
+    steps: Vec<Step>,
+}
+
+/// One thing that the agent does.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Step {
+    /// Brings the task into a state.
+    Status(StatusStep),
+    /// Sends an artifact or a piece of one.
+    Artifact(ArtifactStep),
+    /// Answers with a message instead of a task.
+    Message(MessageStep),
+    /// Does nothing for so many milliseconds.
+    WaitMs(u64),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StatusStep {
+    pub(crate) state: StepState,
+    /// What the agent says about it. Default: nothing.
+    pub(crate) text: Option<String>,
+}
+
+/// States that an agent can bring a task into; `submitted` is the server's.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StepState {
+    Working,
+    InputRequired,
+    AuthRequired,
+    Completed,
+    Failed,
+    Rejected,
+    Canceled,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArtifactStep {
+    /// The same for all pieces of one artifact.
+    pub(crate) id: String,
+    pub(crate) name: Option<String>,
+    pub(crate) parts: Vec<StepPart>,
+    /// Whether the parts belong after those sent before. Default: no.
+    #[serde(default)]
+    pub(crate) append: bool,
+    /// Whether nothing more comes for this artifact. Default: not said.
+    #[serde(default)]
+    pub(crate) last_chunk: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MessageStep {
+    pub(crate) parts: Vec<StepPart>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "PartTable")]
+pub(crate) struct StepPart(Part);
+
+/// A part as it is written: one of the first four.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PartTable {
+    text: Option<String>,
+    /// Bytes as base64.
+    raw: Option<String>,
+    url: Option<String>,
+    /// JSON text.
+    data: Option<String>,
+    #[serde(default)]
+    filename: String,
+    #[serde(default)]
+    media_type: String,
+}
+
+/// Why a script cannot be played. Steps are counted from 1.
+#[derive(Debug, thiserror::Error)]
+enum EventScriptError {
+    #[error("two rules are for message_id {message_id:?} and text {text:?}; nobody can say which applies")]
+    Ambiguous { message_id: String, text: String },
+    #[error("step {step} can never happen: the turn ends with the step before it")]
+    AfterTheEnd { step: usize },
+    #[error("step {step}: a message can only be sent before any status and artifact, because it stands for the task")]
+    LateMessage { step: usize },
+    #[error("step {step}: at least one part is needed")]
+    NoParts { step: usize },
+    #[error("a part has exactly one of `text`, `raw`, `url` and `data`")]
+    Content,
+    #[error("`raw` is not base64 with padding")]
+    Base64,
+    #[error("`data` is not the text of a JSON value: {reason}")]
+    Json { reason: String },
+}
+
+impl EventScript {
+    /// The steps for a message with this id and text.
+    pub(crate) fn steps_for(&self, id: &str, text: &str) -> Option<&[Step]> {
+        let applies = |rule: &&EventRule| id.starts_with(&rule.message_id) && text.starts_with(&rule.text);
+        self.rules.iter().find(applies).map(|rule| rule.steps.as_slice())
+    }
+}
+
+impl TryFrom<Vec<EventRule>> for EventScript {
+    type Error = EventScriptError;
+
+    fn try_from(mut rules: Vec<EventRule>) -> Result<Self, EventScriptError> {
+        rules.sort_by_cached_key(|rule| {
+            let lengths = Reverse((rule.message_id.len(), rule.text.len()));
+            (lengths, rule.message_id.clone(), rule.text.clone())
+        });
+        let same = rules.iter().zip(rules.iter().skip(1)).find(|(one, other)| one.is_for_the_same_as(other));
+        match same {
+            Some((EventRule { message_id, text, .. }, _)) => {
+                Err(EventScriptError::Ambiguous { message_id: message_id.clone(), text: text.clone() })
+            }
+            None => Ok(Self { rules }),
+        }
+    }
+}
+
+impl EventRule {
+    fn is_for_the_same_as(&self, other: &Self) -> bool {
+        (&self.message_id, &self.text) == (&other.message_id, &other.text)
+    }
+}
+
+impl TryFrom<RuleTable> for EventRule {
+    type Error = EventScriptError;
+
+    fn try_from(table: RuleTable) -> Result<Self, EventScriptError> {
+        let (mut has_task, mut is_over) = (false, false);
+        for (step, number) in table.steps.iter().zip(1..) {
+            if is_over {
+                return Err(EventScriptError::AfterTheEnd { step: number });
+            }
+            if step.parts().is_some_and(<[StepPart]>::is_empty) {
+                return Err(EventScriptError::NoParts { step: number });
+            }
+            if has_task && matches!(step, Step::Message(_)) {
+                return Err(EventScriptError::LateMessage { step: number });
+            }
+            has_task |= matches!(step, Step::Status(_) | Step::Artifact(_));
+            is_over = step.ends_the_turn();
+        }
+        Ok(Self { message_id: table.message_id, text: table.text, steps: table.steps })
+    }
+}
+
+impl Step {
+    /// Whether the turn is over with it.
+    fn ends_the_turn(&self) -> bool {
+        match self {
+            Self::Message(_) => true,
+            Self::Status(status) => {
+                let state = TaskState::from(status.state);
+                state.is_terminal() || state.is_interrupted()
+            }
+            Self::Artifact(_) | Self::WaitMs(_) => false,
+        }
+    }
+
+    fn parts(&self) -> Option<&[StepPart]> {
+        match self {
+            Self::Message(MessageStep { parts }) | Self::Artifact(ArtifactStep { parts, .. }) => Some(parts),
+            Self::Status(_) | Self::WaitMs(_) => None,
+        }
+    }
+}
+
+impl TryFrom<PartTable> for StepPart {
+    type Error = EventScriptError;
+
+    fn try_from(table: PartTable) -> Result<Self, EventScriptError> {
+        if let Some(raw) = &table.raw {
+            STANDARD.decode(raw).map_err(|_| EventScriptError::Base64)?;
+        }
+        let data = table.data.map(Json::parse).transpose();
+        let data = data.map_err(|error| EventScriptError::Json { reason: error.to_string() })?;
+        let contents = [
+            table.text.map(PartContent::Text),
+            table.raw.map(PartContent::Raw),
+            table.url.map(PartContent::Url),
+            data.map(PartContent::Data),
+        ];
+        let mut contents = contents.into_iter().flatten();
+        let (Some(content), None) = (contents.next(), contents.next()) else { return Err(EventScriptError::Content) };
+        Ok(Self(Part { filename: table.filename, media_type: table.media_type, ..content.into() }))
+    }
+}
+
+/// The parts of a step as they are sent.
+pub(crate) fn parts(parts: &[StepPart]) -> Vec<Part> {
+    parts.iter().map(|part| part.0.clone()).collect()
+}
+
+impl From<StepState> for TaskState {
+    fn from(state: StepState) -> Self {
+        match state {
+            StepState::Working => Self::Working,
+            StepState::InputRequired => Self::InputRequired,
+            StepState::AuthRequired => Self::AuthRequired,
+            StepState::Completed => Self::Completed,
+            StepState::Failed => Self::Failed,
+            StepState::Rejected => Self::Rejected,
+            StepState::Canceled => Self::Canceled,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Several servers, or ways to reach one, under the same load.
+
+use crate::kind::Kind;
+use crate::load::{self, Round};
+use crate::process::ServerProcess;
+use crate::request::Request;
+
+/// Rounds per contender and comparison.
+const ROUNDS: usize = 7;
+/// Requests per round.
+const REQUESTS: usize = 20_000;
+
+/// What is compared. The first contender is the measure of the others.
+pub(crate) struct Comparison {
+    pub(crate) title: &'static str,
+    contenders: Vec<Contender>,
+}
+
+struct Contender {
+    kind: Kind,
+    request: Request,
+}
+
+/// The servers that echo: the official one has no store but memory, and no gRPC.
+const ECHOES: [Kind; 3] = [Kind::Memory, Kind::Sqlite, Kind::Official];
+
+pub(crate) fn all() -> Vec<Comparison> {
+    let extension = |kind: Kind, bytes| Contender { kind, request: Request::injecting(bytes) };
+    let echo = |title, kinds: &[Kind], request: fn() -> Request| Comparison {
+        title,
+        contenders: kinds.iter().map(|&kind| Contender { kind, request: request() }).collect(),
+    };
+    let (without, own) = ([Kind::Bare, Kind::Installed], [Kind::Memory, Kind::Sqlite]);
+    vec![
+        Comparison {
+            title: "state of 1 KiB injected",
+            contenders: vec![extension(Kind::Native, 1 << 10), extension(Kind::Component, 1 << 10)],
+        },
+        Comparison {
+            title: "state of 16 KiB injected",
+            contenders: vec![extension(Kind::Native, 16 << 10), extension(Kind::Component, 16 << 10)],
+        },
+        echo("nothing activated", &without, Request::json_rpc),
+        echo("SendMessage over JSON-RPC", &ECHOES, Request::json_rpc),
+        echo("SendMessage over JSON-RPC, streamed", &ECHOES, || Request::json_rpc().streamed()),
+        echo("SendMessage over HTTP+JSON", &ECHOES, Request::http_json),
+        echo("SendMessage over HTTP+JSON, streamed", &ECHOES, || Request::http_json().streamed()),
+        echo("SendMessage over gRPC", &own, Request::grpc),
+        echo("SendMessage over gRPC, streamed", &own, || Request::grpc().streamed()),
+    ]
+}
+
+impl Comparison {
+    /// Rounds to all contenders in turn; prints the medians and the median of the ratios round by round.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let started = self.contenders.iter().map(|contender| ServerProcess::start(contender.kind));
+        let servers = started.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut measured: Vec<Vec<Round>> = servers.iter().map(|_| Vec::new()).collect();
+        for round in 0..=ROUNDS {
+            for ((server, contender), rounds) in servers.iter().zip(&self.contenders).zip(&mut measured) {
+                let measured = load::round(server, &contender.request, REQUESTS)?;
+                // The first round warms caches, pools and the branch predictor.
+                if round > 0 {
+                    rounds.push(measured);
+                }
+            }
+        }
+        println!("\n{}: {ROUNDS} rounds of {REQUESTS} requests, medians", self.title);
+        let Some(base) = measured.first() else { return Ok(()) };
+        for (contender, rounds) in self.contenders.iter().zip(&measured) {
+            print_rounds(contender.kind.title(), base, rounds);
+        }
+        Ok(())
+    }
+}
+
+fn print_rounds(name: &str, base: &[Round], rounds: &[Round]) {
+    let rate = median(rounds.iter().map(Round::rate));
+    let cpu = median(rounds.iter().map(Round::cpu_micros));
+    let pairs = || base.iter().zip(rounds);
+    let rate_ratio = median(pairs().map(|(base, other)| other.rate() / base.rate()));
+    let cpu_ratio = median(pairs().map(|(base, other)| other.cpu_micros() / base.cpu_micros()));
+    println!(
+        "  {name:22} {rate:>7.0} requests/s {cpu:>7.1} µs CPU/request   ratio {rate_ratio:.2} throughput {cpu_ratio:.2} CPU"
+    );
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

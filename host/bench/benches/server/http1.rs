@@ -1,0 +1,54 @@
+//! One connection of HTTP/1.1.
+
+use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+pub(crate) async fn connect(address: &str) -> anyhow::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Sends the request so many times, each when the answer to the one before is there.
+pub(crate) async fn work(address: &str, request: &str, is_streamed: bool, count: usize) -> anyhow::Result<()> {
+    let mut stream = connect(address).await?;
+    let mut buffer = Vec::with_capacity(64 << 10);
+    for _ in 0..count {
+        let answer = ask(&mut stream, request, is_streamed, &mut buffer).await?;
+        // An error would be cheap to serve and would look like speed.
+        let completed = answer.windows(20).any(|window| window == b"TASK_STATE_COMPLETED");
+        anyhow::ensure!(completed, "{}", String::from_utf8_lossy(answer));
+    }
+    Ok(())
+}
+
+/// The whole answer, with its head.
+pub(crate) async fn ask<'a>(
+    stream: &mut TcpStream,
+    request: &str,
+    is_streamed: bool,
+    buffer: &'a mut Vec<u8>,
+) -> anyhow::Result<&'a [u8]> {
+    stream.write_all(request.as_bytes()).await?;
+    buffer.clear();
+    loop {
+        anyhow::ensure!(stream.read_buf(buffer).await? > 0, "the server hung up");
+        let is_whole = if is_streamed { ends_stream(buffer) } else { is_whole(buffer)? };
+        if is_whole {
+            return Ok(buffer);
+        }
+    }
+}
+
+/// Whether the last chunk of a stream is there.
+fn ends_stream(buffer: &[u8]) -> bool {
+    buffer.ends_with(b"\r\n0\r\n\r\n")
+}
+
+fn is_whole(buffer: &[u8]) -> anyhow::Result<bool> {
+    let Some(head) = buffer.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(false) };
+    let text = std::str::from_utf8(buffer.get(..head).unwrap_or_default())?;
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).context("a length")?;
+    Ok(buffer.len() >= head + 4 + length.parse::<usize>()?)
+}

@@ -1,0 +1,111 @@
+//! What is sent: one SendMessage, as each binding has it.
+
+use annex_grpc::pb;
+use annex_test_support::{STATE_INJECTION, STATE_KEY};
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message;
+
+/// What every request asks and every echo answers.
+pub(crate) const TEXT: &str = "Who am I and what is my email?";
+
+/// One request, to be sent many times.
+pub(crate) struct Request {
+    pub(crate) binding: Binding,
+    pub(crate) is_streamed: bool,
+    /// The URI of an extension to activate.
+    pub(crate) extension: Option<&'static str>,
+    /// What follows the parts in the message, as JSON.
+    metadata: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Binding {
+    JsonRpc,
+    HttpJson,
+    Grpc,
+}
+
+impl Request {
+    fn new(binding: Binding) -> Self {
+        Self { binding, is_streamed: false, extension: None, metadata: String::new() }
+    }
+
+    pub(crate) fn json_rpc() -> Self {
+        Self::new(Binding::JsonRpc)
+    }
+
+    pub(crate) fn http_json() -> Self {
+        Self::new(Binding::HttpJson)
+    }
+
+    pub(crate) fn grpc() -> Self {
+        Self::new(Binding::Grpc)
+    }
+
+    /// The same with a stream as its answer.
+    pub(crate) fn streamed(self) -> Self {
+        Self { is_streamed: true, ..self }
+    }
+
+    /// Injects about `bytes` of state.
+    pub(crate) fn injecting(bytes: usize) -> Self {
+        let padding = "x".repeat(bytes.saturating_sub(100));
+        let state = format!(
+            r#"{{"user_info":{{"name":"Ada Lovelace","role":"Engineer","email":"ada@example.com"}},"notes":"{padding}"}}"#
+        );
+        let metadata = format!(r#","metadata":{{"{STATE_KEY}":{state}}}"#);
+        Self { extension: Some(STATE_INJECTION), metadata, ..Self::json_rpc() }
+    }
+
+    /// The whole HTTP/1.1 request of a binding that is JSON.
+    pub(crate) fn http1(&self) -> String {
+        let metadata = &self.metadata;
+        let message = format!(r#"{{"messageId":"b0a1","role":"ROLE_USER","parts":[{{"text":"{TEXT}"}}]{metadata}}}"#);
+        let params = format!(r#"{{"message":{message},"configuration":{{}}}}"#);
+        let (path, body) = match (self.binding, self.is_streamed) {
+            (Binding::HttpJson, false) => ("/a2a/rest/message:send", params),
+            (Binding::HttpJson, true) => ("/a2a/rest/message:stream", params),
+            (_, false) => ("/a2a/jsonrpc", call("SendMessage", &params)),
+            (_, true) => ("/a2a/jsonrpc", call("SendStreamingMessage", &params)),
+        };
+        let extension = self.extension.map(|uri| format!("a2a-extensions: {uri}\r\n")).unwrap_or_default();
+        post(path, &extension, &body)
+    }
+
+    /// The path of the gRPC method, and the message with its frame.
+    pub(crate) fn grpc_call(&self) -> (&'static str, Bytes) {
+        let method = match self.is_streamed {
+            false => "/lf.a2a.v1.A2AService/SendMessage",
+            true => "/lf.a2a.v1.A2AService/SendStreamingMessage",
+        };
+        let part = pb::Part { content: Some(pb::part::Content::Text(TEXT.to_owned())), ..pb::Part::default() };
+        let message = pb::Message {
+            message_id: "b0a1".to_owned(),
+            role: pb::Role::User.into(),
+            parts: vec![part],
+            ..pb::Message::default()
+        };
+        let request = pb::SendMessageRequest { message: Some(message), ..pb::SendMessageRequest::default() };
+        let encoded = request.encode_to_vec();
+        let mut framed = BytesMut::new();
+        // Not compressed, and its length.
+        framed.put_u8(0);
+        framed.put_u32(u32::try_from(encoded.len()).unwrap_or(u32::MAX));
+        framed.put_slice(&encoded);
+        (method, framed.freeze())
+    }
+}
+
+/// A JSON-RPC request.
+pub(crate) fn call(method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
+}
+
+/// A whole HTTP/1.1 request; each of the further headers ends with a line break.
+pub(crate) fn post(path: &str, headers: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\na2a-version: 1.0\r\n{headers}content-length: \
+         {}\r\n\r\n{body}",
+        body.len(),
+    )
+}

@@ -1,0 +1,143 @@
+//! Both stores keep one contract.
+
+#![cfg(test)]
+
+use annex_keyvalue::{OpenError, SqliteKeyValueStore};
+use annex_runtime::{KEYS_PER_PAGE, KeyValueError, KeyValueStore, MemoryKeyValueStore, Quota, Space};
+
+fn space(tenant: &str, extension: &str) -> Space {
+    Space { tenant: tenant.to_owned(), extension: extension.into() }
+}
+
+fn own() -> Space {
+    space("", "https://annex.example/own/v1")
+}
+
+/// Runs a test against each store, both empty.
+async fn check(test: impl AsyncFn(&dyn KeyValueStore)) {
+    test(&MemoryKeyValueStore::default()).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteKeyValueStore::open(&folder.path().join("keyvalue.sqlite")).await.expect("the file opens");
+    test(&store).await;
+}
+
+const ROOMY: Quota = Quota { max_keys: 10_000, max_value_bytes: 1_000, max_total_bytes: 1 << 20 };
+
+#[tokio::test]
+async fn what_was_set_is_there_until_it_is_deleted() {
+    check(async |store| {
+        assert_eq!(store.get(&own(), "a").await.expect("a store"), None);
+        for value in [b"1".to_vec(), Vec::new(), vec![0, 255, 0]] {
+            store.set(&own(), "a", value.clone(), &ROOMY).await.expect("room");
+            assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(value));
+        }
+        store.delete(&own(), "a").await.expect("a store");
+        store.delete(&own(), "a").await.expect("deleting nothing is no error");
+        assert_eq!(store.get(&own(), "a").await.expect("a store"), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn another_extensions_and_another_tenants_keys_are_invisible() {
+    check(async |store| {
+        store.set(&own(), "a", b"mine".to_vec(), &ROOMY).await.expect("room");
+        let others = [space("t", own().extension.as_str()), space("", "https://annex.example/own/v2"), space("t", "")];
+        for other in others {
+            assert_eq!(store.get(&other, "a").await.expect("a store"), None, "{other:?}");
+            assert!(store.keys(&other, 0).await.expect("a store").is_empty(), "{other:?}");
+            store.set(&other, "a", b"theirs".to_vec(), &ROOMY).await.expect("room");
+            store.delete(&other, "a").await.expect("a store");
+            assert_eq!(store.increment(&other, "n", 1, &ROOMY).await.expect("a counter"), 1);
+        }
+        assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"mine".to_vec()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_quota_holds_for_keys_values_and_their_sum() {
+    let quota = Quota { max_keys: 2, max_value_bytes: 4, max_total_bytes: 8 };
+    check(async |store| {
+        let set = async |key: &str, value: &[u8]| store.set(&own(), key, value.to_vec(), &quota).await;
+        assert!(matches!(set("a", b"12345").await, Err(KeyValueError::ValueTooLarge { limit: 4 })));
+        set("a", b"1234").await.expect("room");
+        assert!(matches!(set("bc", b"12").await, Err(KeyValueError::Full { limit: 8 })));
+        set("\u{e9}", b"1").await.expect("exactly full");
+        assert!(matches!(set("c", b"").await, Err(KeyValueError::TooManyKeys { limit: 2 })));
+        set("a", b"4321").await.expect("replacing takes no room");
+        assert!(matches!(set(&"k".repeat(513), b"").await, Err(KeyValueError::KeyTooLong { limit: 512 })));
+        store.delete(&own(), "a").await.expect("a store");
+        set("c", b"1234").await.expect("deleting makes room");
+        assert_eq!(store.keys(&own(), 0).await.expect("a store"), ["c", "\u{e9}"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn keys_are_listed_in_pages() {
+    check(async |store| {
+        for number in 0..KEYS_PER_PAGE + 10 {
+            store.set(&own(), &format!("{number:04}"), Vec::new(), &ROOMY).await.expect("room");
+        }
+        assert_eq!(store.keys(&own(), 0).await.expect("a page").len(), KEYS_PER_PAGE);
+        let rest = store.keys(&own(), KEYS_PER_PAGE as u64).await.expect("a page");
+        assert_eq!((rest.len(), rest[0].as_str()), (10, "0256"));
+        assert!(store.keys(&own(), u64::MAX).await.expect("a page").is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn counters_are_decimal_text_within_64_bits() {
+    check(async |store| {
+        let add = async |delta| store.increment(&own(), "n", delta, &ROOMY).await;
+        assert_eq!((add(2).await.expect("2"), add(0).await.expect("2"), add(40).await.expect("42")), (2, 2, 42));
+        assert_eq!(store.get(&own(), "n").await.expect("a store"), Some(b"42".to_vec()));
+        assert!(matches!(add(u64::MAX).await, Err(KeyValueError::CounterOverflow)));
+        store.set(&own(), "n", b"many".to_vec(), &ROOMY).await.expect("room");
+        assert!(matches!(add(1).await, Err(KeyValueError::NotACounter)));
+        let none = Quota { max_keys: 1, ..ROOMY };
+        assert!(matches!(store.increment(&own(), "m", 1, &none).await, Err(KeyValueError::TooManyKeys { .. })));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn increments_at_once_all_count() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteKeyValueStore::open(&folder.path().join("keyvalue.sqlite")).await.expect("the file opens");
+    let store = std::sync::Arc::new(store);
+    let tasks: Vec<_> = (0..20)
+        .map(|_| {
+            let store = std::sync::Arc::clone(&store);
+            tokio::spawn(async move { store.increment(&own(), "n", 1, &ROOMY).await.expect("a counter") })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    assert_eq!(store.increment(&own(), "n", 0, &ROOMY).await.expect("a counter"), 20);
+}
+
+#[tokio::test]
+async fn keys_are_there_after_the_file_is_opened_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keyvalue.sqlite");
+    let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
+    store.set(&own(), "a", b"1".to_vec(), &ROOMY).await.expect("room");
+    drop(store);
+    let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
+    assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"1".to_vec()));
+}
+
+#[tokio::test]
+async fn a_file_of_something_else_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keyvalue.sqlite");
+    std::fs::write(&path, "no database, but long enough to be looked at, at least so it seems").expect("a file");
+    let error = SqliteKeyValueStore::open(&path).await.expect_err("no database");
+    assert!(matches!(error, OpenError::Database { .. }), "{error:?}");
+    let error = SqliteKeyValueStore::open(&folder.path().join("missing/keyvalue.sqlite")).await.expect_err("no folder");
+    assert!(matches!(error, OpenError::File { .. }), "{error:?}");
+}

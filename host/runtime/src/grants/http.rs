@@ -1,0 +1,240 @@
+//! The grant `http`: which requests an extension may send.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use annex_egress::Allowed;
+use http::Method;
+use url::{Host, Url};
+
+/// The grant `http`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpGrant {
+    /// A request is sent when one of them covers it.
+    pub allow: Vec<HttpRule>,
+    /// Bytes of one response's body; more is an error to the extension.
+    pub max_response_bytes: usize,
+    /// The most that one request may take, from looking up its host to the end of the response.
+    pub timeout: Duration,
+    /// Hosts, addresses and ranges that may be connected to although they are not public.
+    pub allow_private: Vec<Allowed>,
+}
+
+impl HttpGrant {
+    /// Bytes of a response's body unless the operator says otherwise.
+    pub const MAX_RESPONSE_BYTES: usize = 1 << 20;
+    /// How long a request may take unless the operator says otherwise.
+    pub const TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// Whether a rule covers the request. `url` must be normalised, as [`Url`] is.
+    pub(crate) fn covers(&self, method: &Method, url: &Url) -> bool {
+        self.allow.iter().any(|rule| rule.covers(method, url))
+    }
+}
+
+/// One kind of request that may be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRule {
+    /// The methods.
+    pub methods: Vec<Method>,
+    /// `https` or `http`.
+    pub scheme: HttpScheme,
+    /// The hosts.
+    pub host: HostPattern,
+    /// The port.
+    pub port: u16,
+    /// What the path must be or lie below, beginning with `/`: `/v1` and `/v1/` cover `/v1/users` and not `/v10`.
+    pub path: String,
+}
+
+/// Schemes of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpScheme {
+    /// Encrypted.
+    Https,
+    /// Plain text.
+    Http,
+}
+
+impl HttpScheme {
+    /// As in a URL.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Https => "https",
+            Self::Http => "http",
+        }
+    }
+
+    /// The port that a URL of the scheme means when it names none.
+    #[must_use]
+    pub const fn port(self) -> u16 {
+        match self {
+            Self::Https => 443,
+            Self::Http => 80,
+        }
+    }
+}
+
+impl HttpRule {
+    fn covers(&self, method: &Method, url: &Url) -> bool {
+        self.methods.contains(method)
+            && url.scheme() == self.scheme.name()
+            && url.port_or_known_default() == Some(self.port)
+            && url.host().is_some_and(|host| self.host.covers(&host))
+            && self.covers_path(url.path())
+    }
+
+    fn covers_path(&self, path: &str) -> bool {
+        let below = self.path.trim_end_matches('/');
+        if below.is_empty() {
+            return true;
+        }
+        // Servers differ on whether an encoded slash separates segments, so `/v1/..%2fadmin` may leave `/v1`.
+        let lower = path.to_ascii_lowercase();
+        let ambiguous = lower.contains("%2f") || lower.contains("%5c");
+        let rest = path.strip_prefix(below);
+        !ambiguous && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// The hosts of a rule: one, or all below a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostPattern {
+    /// This name or address alone.
+    Exactly(Host),
+    /// Names below this one, at any depth; not the name itself. Written `*.example.com`.
+    Below(String),
+}
+
+impl HostPattern {
+    fn covers(&self, host: &Host<&str>) -> bool {
+        match (self, host) {
+            (Self::Exactly(Host::Domain(name)), Host::Domain(host)) => without_final_dot(host) == name,
+            (Self::Exactly(address), host) => address == host,
+            (Self::Below(name), Host::Domain(host)) => without_final_dot(host)
+                .strip_suffix(name.as_str())
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+            (Self::Below(_), Host::Ipv4(_) | Host::Ipv6(_)) => false,
+        }
+    }
+}
+
+fn without_final_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// This names no hosts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is neither a host name nor an address nor `*.` and a name")]
+pub struct InvalidHost {
+    /// What was to be read.
+    pub text: String,
+}
+
+impl FromStr for HostPattern {
+    type Err = InvalidHost;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || InvalidHost { text: text.to_owned() };
+        let (name, below) = match text.strip_prefix("*.") {
+            Some(name) => (name, true),
+            None => (text, false),
+        };
+        match Host::parse(without_final_dot(name)).map_err(|_| invalid())? {
+            Host::Domain(name) if name.contains('*') => Err(invalid()),
+            Host::Domain(name) if below => Ok(Self::Below(name)),
+            _ if below => Err(invalid()),
+            host => Ok(Self::Exactly(host)),
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(host) => write!(formatter, "{host}"),
+            Self::Below(name) => write!(formatter, "*.{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use url::Url;
+
+    use super::{HostPattern, HttpRule, HttpScheme};
+
+    fn rule(host: &str, path: &str) -> HttpRule {
+        HttpRule {
+            methods: vec![Method::GET],
+            scheme: HttpScheme::Https,
+            host: host.parse().expect("a host"),
+            port: 443,
+            path: path.to_owned(),
+        }
+    }
+
+    #[track_caller]
+    fn check(rule: &HttpRule, expected: bool, urls: &[&str]) {
+        for url in urls {
+            let url = Url::parse(url).expect("a URL");
+            assert_eq!(rule.covers(&Method::GET, &url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_covered_by_its_own_name_alone() {
+        let rule = rule("api.example.com", "/");
+        check(&rule, true, &["https://api.example.com/", "https://API.example.com./x", "https://api.example.com:443/"]);
+        check(
+            &rule,
+            false,
+            &["https://example.com/", "https://evil.api.example.com/", "https://api.example.com.evil/"],
+        );
+        check(&rule, false, &["http://api.example.com/", "https://api.example.com:8443/", "https://127.0.0.1/"]);
+        check(&rule, false, &["https://api.example.com@evil.example/", "https://evil.example#api.example.com"]);
+    }
+
+    #[test]
+    fn a_wildcard_covers_what_is_below_and_not_the_name_itself() {
+        let rule = rule("*.example.com", "/");
+        check(&rule, true, &["https://a.example.com/", "https://a.b.example.com/"]);
+        check(&rule, false, &["https://example.com/", "https://badexample.com/", "https://a.example.com.evil/"]);
+    }
+
+    #[test]
+    fn an_address_is_covered_however_it_is_written() {
+        check(&rule("10.0.0.7", "/"), true, &["https://10.0.0.7/", "https://0x0a000007/"]);
+        check(&rule("[::1]", "/"), true, &["https://[0:0:0:0:0:0:0:1]/"]);
+        check(&rule("10.0.0.7", "/"), false, &["https://10.0.0.8/", "https://[::ffff:10.0.0.7]/"]);
+    }
+
+    #[test]
+    fn a_path_cannot_be_left() {
+        for prefix in ["/v1", "/v1/"] {
+            let rule = rule("a.example", prefix);
+            check(&rule, true, &["https://a.example/v1", "https://a.example/v1/", "https://a.example/v1/x?y=/../z"]);
+            check(&rule, false, &["https://a.example/", "https://a.example/v10", "https://a.example/V1/"]);
+            check(&rule, false, &["https://a.example/v1/../admin", "https://a.example/v1/%2e%2E/admin"]);
+            check(&rule, false, &["https://a.example/v1/..%2fadmin", "https://a.example/v1/..%5Cadmin"]);
+            check(&rule, false, &["https://a.example/v1/..\\admin", "https://a.example//v1/x"]);
+        }
+    }
+
+    #[test]
+    fn other_methods_are_not_covered() {
+        let url = Url::parse("https://a.example/").expect("a URL");
+        assert!(!rule("a.example", "/").covers(&Method::POST, &url));
+    }
+
+    #[test]
+    fn hosts_are_read_strictly() {
+        for text in ["", "*", "*.", "a.*.example", "*.10.0.0.1", "https://a.example", "a.example/x", "a b"] {
+            assert!(text.parse::<HostPattern>().is_err(), "{text}");
+        }
+        assert_eq!("*.Example.COM.".parse::<HostPattern>().expect("a pattern").to_string(), "*.example.com");
+    }
+}

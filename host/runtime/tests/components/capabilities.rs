@@ -1,0 +1,79 @@
+//! Turns of the extension that uses what it is granted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_protocol::{JsonObject, Secret};
+use annex_runtime::{
+    Extension, Fault, Grants, HttpGrant, HttpRule, HttpScheme, Installation, Quota, Runtime, SessionStateGrant,
+};
+
+use crate::support::{Turn, component, installation, runtime};
+
+/// Everything that the component imports, so that it loads; requests are granted to nobody.
+pub(crate) fn grants() -> Grants {
+    Grants {
+        clock: true,
+        random: true,
+        http: Some(http(Vec::new())),
+        keyvalue: Some(Quota::default()),
+        secrets: BTreeMap::from([("API_KEY".to_owned(), Secret::new("hunter2-hunter2"))]),
+        session_state: Some(SessionStateGrant::default()),
+        task: true,
+    }
+}
+
+pub(crate) fn http(allow: Vec<HttpRule>) -> HttpGrant {
+    HttpGrant { allow, max_response_bytes: 1_000, timeout: Duration::from_secs(10), allow_private: Vec::new() }
+}
+
+/// GET and POST over plain HTTP to a host and port.
+pub(crate) fn rule(host: &str, port: u16, path: &str) -> HttpRule {
+    HttpRule {
+        methods: vec!["GET".parse().expect("a method"), "POST".parse().expect("a method")],
+        scheme: HttpScheme::Http,
+        host: host.parse().expect("a host"),
+        port,
+        path: path.to_owned(),
+    }
+}
+
+/// All is granted, and time is plenty.
+pub(crate) fn capable() -> Installation {
+    let mut installation = installation();
+    installation.grants = grants();
+    installation.limits.wall = Duration::from_secs(30);
+    installation.limits.cpu = Duration::from_secs(10);
+    installation
+}
+
+pub(crate) async fn load(runtime: &Runtime, installation: Installation) -> Arc<Extension> {
+    let loaded = runtime.load(component(annex_components::TEST_CAPABILITIES), installation).await;
+    Arc::new(loaded.expect("the component loads"))
+}
+
+fn turn(commands: &str) -> Turn {
+    Turn::with(&format!(r#"{{"test/capability": [{commands}]}}"#))
+}
+
+/// What comes of the commands, JSON without the brackets around them.
+pub(crate) async fn results(extension: &Arc<Extension>, commands: &str) -> Vec<String> {
+    let (_, delta) = turn(commands).start(std::slice::from_ref(extension)).await.expect("the turn starts");
+    results_of(&delta)
+}
+
+pub(crate) fn results_of(delta: &JsonObject) -> Vec<String> {
+    delta.get("results").expect("results").to().expect("a list of texts")
+}
+
+/// The result of one command for an extension that is granted all.
+pub(crate) async fn result(command: &str) -> String {
+    let extension = load(&runtime(), capable()).await;
+    results(&extension, command).await.remove(0)
+}
+
+/// What stops the commands.
+pub(crate) async fn fault(extension: &Arc<Extension>, commands: &str) -> Fault {
+    turn(commands).fault(std::slice::from_ref(extension)).await
+}

@@ -1,0 +1,297 @@
+//! `[extension.grants]`: what one installed extension may do.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs};
+
+use annex_egress::Allowed;
+use annex_protocol::Secret;
+use annex_runtime::{Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, Quota, SessionStateGrant, StateScope};
+use axum::http::Method;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The most bytes of one secret.
+const MAX_SECRET_BYTES: usize = 64 << 10;
+
+/// A key of the grants, and what is wrong with its value.
+type Wrong = (&'static str, String);
+
+/// `[extension.grants]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GrantsConfig {
+    /// The time of day and timers.
+    pub clock: bool,
+    /// Random numbers.
+    pub random: bool,
+    /// Requests to others.
+    pub http: Option<HttpGrantConfig>,
+    /// Keys of its own that outlive a turn.
+    pub keyvalue: Option<KeyValueGrantConfig>,
+    /// Values that it can ask for by name, besides its parameters.
+    pub secrets: BTreeMap<String, SecretConfig>,
+    /// The session's state.
+    #[serde(rename = "session-state")]
+    pub session_state: Option<SessionStateGrantConfig>,
+    /// The task's state.
+    pub task: bool,
+}
+
+/// `http = { allow = […], … }`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpGrantConfig {
+    /// The requests that may be sent.
+    pub allow: Vec<HttpRuleConfig>,
+    /// Bytes of one response's body. Default 1 MiB.
+    #[serde(default = "max_response_bytes")]
+    pub max_response_bytes: usize,
+    /// Milliseconds that one request may take. Default 5,000; `limits.wall_ms` ends the hook that waits for it.
+    #[serde(default = "timeout_ms")]
+    pub timeout_ms: u64,
+    /// Hosts, addresses and ranges that may be connected to although they are private. Default: none.
+    #[serde(default, deserialize_with = "super::allowed", serialize_with = "texts")]
+    pub allow_private: Vec<Allowed>,
+}
+
+fn max_response_bytes() -> usize {
+    HttpGrant::MAX_RESPONSE_BYTES
+}
+
+fn timeout_ms() -> u64 {
+    u64::try_from(HttpGrant::TIMEOUT.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// One kind of request.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpRuleConfig {
+    /// The methods, in capitals. Default GET alone.
+    #[serde(default = "get", deserialize_with = "methods", serialize_with = "texts")]
+    pub methods: Vec<Method>,
+    /// `https` or `http`. Default `https`.
+    #[serde(default)]
+    pub scheme: HttpSchemeConfig,
+    /// A host name, an address, or `*.` and a name for all names below it.
+    #[serde(deserialize_with = "host", serialize_with = "text")]
+    pub host: HostPattern,
+    /// The port. Default that of the scheme.
+    pub port: Option<u16>,
+    /// What the path must be or lie below. Default `/`.
+    #[serde(default = "root")]
+    pub path: String,
+}
+
+fn get() -> Vec<Method> {
+    vec![Method::GET]
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Method>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let method = |name: &String| {
+        let is_known = name.bytes().all(|byte| byte.is_ascii_uppercase()) && name != "CONNECT";
+        let method = Method::from_bytes(name.as_bytes()).ok().filter(|_| is_known);
+        method.ok_or_else(|| D::Error::custom(format!("{name:?} is no method; write it in capitals, as in \"GET\"")))
+    };
+    names.iter().map(method).collect()
+}
+
+fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn texts<S: Serializer>(values: &[impl Display], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(ToString::to_string))
+}
+
+fn host<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HostPattern, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+/// Schemes of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HttpSchemeConfig {
+    /// Encrypted.
+    #[default]
+    Https,
+    /// Plain text.
+    Http,
+}
+
+/// `keyvalue = { max_keys = …, … }`
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KeyValueGrantConfig {
+    /// Keys. Default 1,000.
+    pub max_keys: usize,
+    /// Bytes of one value. Default 64 KiB.
+    pub max_value_bytes: usize,
+    /// Bytes of all keys and values. Default 1 MiB.
+    pub max_total_bytes: usize,
+}
+
+impl Default for KeyValueGrantConfig {
+    fn default() -> Self {
+        let Quota { max_keys, max_value_bytes, max_total_bytes } = Quota::default();
+        Self { max_keys, max_value_bytes, max_total_bytes }
+    }
+}
+
+/// `NAME = { env = "…" }` or `NAME = { file = "…" }`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretConfig {
+    /// The environment variable with the value.
+    Env(String),
+    /// The file with the value, relative to the config. A line break at its end is not part of it.
+    File(PathBuf),
+}
+
+/// `session-state = { read = …, scopes = […] }`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionStateGrantConfig {
+    /// See the session-scope keys: all, or those listed in `keys`.
+    pub read: bool,
+    /// Narrows what it sees, and so what it can return to a client.
+    pub keys: Option<Vec<String>>,
+    /// Scopes besides the session's own that its deltas may write.
+    #[serde(default)]
+    pub scopes: Vec<StateScopeConfig>,
+    /// Narrows what its deltas may write to these keys, with their prefixes.
+    pub write_keys: Option<Vec<String>>,
+}
+
+/// A state scope that a delta may write by grant.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StateScopeConfig {
+    /// `user:` keys.
+    User,
+    /// `app:` keys.
+    App,
+    /// `temp:` keys.
+    Temp,
+}
+
+impl GrantsConfig {
+    /// What the runtime is told; files are looked for in `folder`.
+    pub(super) fn to_grants(&self, folder: &Path) -> Result<Grants, Wrong> {
+        let secrets = self.secrets.iter().map(|(name, secret)| Ok((name.clone(), secret.read(name, folder)?)));
+        Ok(Grants {
+            clock: self.clock,
+            random: self.random,
+            http: self.http.as_ref().map(HttpGrantConfig::to_grant).transpose()?,
+            keyvalue: self.keyvalue.map(KeyValueGrantConfig::to_quota).transpose()?,
+            secrets: secrets.collect::<Result<_, _>>()?,
+            session_state: self.session_state.as_ref().map(SessionStateGrantConfig::to_grant).transpose()?,
+            task: self.task,
+        })
+    }
+}
+
+impl HttpGrantConfig {
+    fn to_grant(&self) -> Result<HttpGrant, Wrong> {
+        if self.allow.is_empty() {
+            return Err(("grants.http.allow", "allows nothing; leave http out".to_owned()));
+        }
+        if self.max_response_bytes == 0 || self.timeout_ms == 0 {
+            return Err(("grants.http", "max_response_bytes and timeout_ms must be at least 1".to_owned()));
+        }
+        Ok(HttpGrant {
+            allow: self.allow.iter().map(HttpRuleConfig::to_rule).collect::<Result<_, _>>()?,
+            max_response_bytes: self.max_response_bytes,
+            timeout: Duration::from_millis(self.timeout_ms),
+            allow_private: self.allow_private.clone(),
+        })
+    }
+}
+
+impl HttpRuleConfig {
+    fn to_rule(&self) -> Result<HttpRule, Wrong> {
+        if self.methods.is_empty() {
+            return Err(("grants.http.allow.methods", "names no method; leave it out for GET".to_owned()));
+        }
+        if !self.path.starts_with('/') || self.path.contains(['?', '#', '*']) {
+            let reason = format!("{:?} is no path: it begins with `/` and has no `?`, `#` and `*`", self.path);
+            return Err(("grants.http.allow.path", reason));
+        }
+        let scheme = match self.scheme {
+            HttpSchemeConfig::Https => HttpScheme::Https,
+            HttpSchemeConfig::Http => HttpScheme::Http,
+        };
+        Ok(HttpRule {
+            methods: self.methods.clone(),
+            scheme,
+            host: self.host.clone(),
+            port: self.port.unwrap_or_else(|| scheme.port()),
+            path: self.path.clone(),
+        })
+    }
+}
+
+impl KeyValueGrantConfig {
+    fn to_quota(self) -> Result<Quota, Wrong> {
+        let Self { max_keys, max_value_bytes, max_total_bytes } = self;
+        if [max_keys, max_value_bytes, max_total_bytes].contains(&0) {
+            return Err(("grants.keyvalue", "its bounds must be at least 1; leave it out to refuse it".to_owned()));
+        }
+        Ok(Quota { max_keys, max_value_bytes, max_total_bytes })
+    }
+}
+
+impl SecretConfig {
+    fn read(&self, name: &str, folder: &Path) -> Result<Secret, Wrong> {
+        let wrong = |reason: String| ("grants.secrets", format!("{name}: {reason}"));
+        let value = match self {
+            Self::Env(variable) => env::var(variable).map_err(|_| {
+                wrong(format!("the environment variable {variable} is not set to text; set it before the start"))
+            })?,
+            Self::File(path) => {
+                let path = folder.join(path);
+                let read =
+                    |error| wrong(format!("cannot read {}: {error}; name a file with the value", path.display()));
+                let text = fs::read_to_string(&path).map_err(read)?;
+                let line = text.strip_suffix('\n').unwrap_or(&text);
+                line.strip_suffix('\r').unwrap_or(line).to_owned()
+            }
+        };
+        match value.len() {
+            0 => Err(wrong("is empty; give it a value, or leave it out".to_owned())),
+            1..=MAX_SECRET_BYTES => Ok(Secret::new(value)),
+            _ => Err(wrong(format!("is longer than {MAX_SECRET_BYTES} bytes"))),
+        }
+    }
+}
+
+impl SessionStateGrantConfig {
+    fn to_grant(&self) -> Result<SessionStateGrant, Wrong> {
+        if !self.read {
+            let reason = "session-state without read = true grants nothing; leave it out".to_owned();
+            return Err(("grants.session-state", reason));
+        }
+        Ok(SessionStateGrant {
+            keys: self.keys.clone(),
+            scopes: self.scopes.iter().map(|scope| scope.to_scope()).collect(),
+            write_keys: self.write_keys.clone(),
+        })
+    }
+}
+
+impl StateScopeConfig {
+    fn to_scope(self) -> StateScope {
+        match self {
+            Self::User => StateScope::User,
+            Self::App => StateScope::App,
+            Self::Temp => StateScope::Temp,
+        }
+    }
+}

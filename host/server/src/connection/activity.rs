@@ -1,0 +1,139 @@
+//! What happens on one HTTP/2 connection: which requests are open, and which answers the client does not take.
+//!
+//! HTTP/2 has a window per request. A client that keeps the connection alive and the windows shut would hold answers in
+//! memory for ever, which no time limit on the socket notices.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Duration, Instant};
+
+/// Bytes that are handed to HTTP/2 at once. What was handed over cannot be watched any more.
+const CHUNK: usize = 16 << 10;
+
+/// The open requests of one connection.
+pub(super) struct Activity {
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Numbers the requests.
+    next: u64,
+    open: usize,
+    /// When the last open request was over.
+    idle_since: Instant,
+    /// Answers of which a chunk waits to be sent, and since when.
+    waiting: HashMap<u64, Instant>,
+}
+
+impl Activity {
+    pub(super) fn new() -> Arc<Self> {
+        let state = State { next: 0, open: 0, idle_since: Instant::now(), waiting: HashMap::new() };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// A request begins.
+    pub(super) fn begin(self: &Arc<Self>) -> Open {
+        let mut state = self.lock();
+        state.next += 1;
+        state.open += 1;
+        Open { activity: Arc::clone(self), number: state.next }
+    }
+
+    /// Whether no request has been open for so long.
+    pub(super) fn is_idle_for(&self, time: Duration) -> bool {
+        let state = self.lock();
+        state.open == 0 && state.idle_since.elapsed() >= time
+    }
+
+    /// Whether the client has left an answer untaken for so long.
+    pub(super) fn is_stalled_for(&self, time: Duration) -> bool {
+        self.lock().waiting.values().any(|since| since.elapsed() >= time)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that is open until this is dropped.
+pub(super) struct Open {
+    activity: Arc<Activity>,
+    number: u64,
+}
+
+impl Open {
+    /// The answer's body, watched to its end.
+    pub(super) fn watch(self, body: Body) -> WatchedBody {
+        WatchedBody { body, rest: Bytes::new(), open: self }
+    }
+
+    fn hand_over(&self) {
+        self.activity.lock().waiting.insert(self.number, Instant::now());
+    }
+
+    fn taken(&self) {
+        self.activity.lock().waiting.remove(&self.number);
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut state = self.activity.lock();
+        state.waiting.remove(&self.number);
+        state.open -= 1;
+        state.idle_since = Instant::now();
+    }
+}
+
+/// A body in chunks. It is asked for the next one when the client has room for the one before.
+pub(super) struct WatchedBody {
+    body: Body,
+    /// What is left of a longer piece.
+    rest: Bytes,
+    open: Open,
+}
+
+impl HttpBody for WatchedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.open.taken();
+        if self.rest.is_empty() {
+            match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                other => return other,
+            }
+        }
+        let length = self.rest.len().min(CHUNK);
+        let chunk = self.rest.split_to(length);
+        self.open.hand_over();
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (hint, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut whole = SizeHint::new();
+        whole.set_lower(hint.lower().saturating_add(rest));
+        if let Some(upper) = hint.upper() {
+            whole.set_upper(upper.saturating_add(rest));
+        }
+        whole
+    }
+}

@@ -1,0 +1,102 @@
+//! Tasks that wait for their client: for input, or for credentials (A2A 1.0 sections 3.4.3 and 7.6).
+
+use annex_test_support::{Events, TestServer};
+use serde_json::{Value, json};
+
+use crate::durable::{counting, id_of, serve, state};
+use crate::push::receiver;
+use crate::three_ways::{ALL, Heard, Said, say};
+
+async fn subscribe(server: &TestServer, id: &str) -> Events {
+    server.call("SubscribeToTask", json!({"id": id}).to_string()).open().await.expect("a stream")
+}
+
+/// The states and kinds of events, in order.
+fn kinds(events: &[Value]) -> Vec<String> {
+    let kind = |event: &Value| {
+        let (kind, update) = event["result"].as_object().and_then(|result| result.iter().next()).expect("one member");
+        update["status"]["state"].as_str().unwrap_or(kind).trim_start_matches("TASK_STATE_").to_owned()
+    };
+    events.iter().map(kind).collect()
+}
+
+#[tokio::test]
+async fn a_task_that_wants_credentials_says_so_and_goes_on_with_the_next_message_on_each_binding() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    for binding in ALL {
+        let first = say(&server, binding, Said { text: "log in", ..Said::default() }).await;
+        let Heard::Task(id, paused) = first else { panic!("{binding:?}: no task") };
+        assert_eq!(paused, "TASK_STATE_AUTH_REQUIRED", "{binding:?}");
+        let read = server.call("GetTask", json!({"id": id}).to_string()).send().await.expect("a task");
+        assert_eq!(read.body["result"]["status"]["message"]["parts"][0]["text"], "Log in first.");
+        let subscriber = subscribe(&server, &id).await;
+        let second = say(&server, binding, Said { text: "work", task: &id, ..Said::default() }).await;
+        assert_eq!(second, Heard::Task(id, "TASK_STATE_COMPLETED".to_owned()), "{binding:?}");
+        let events = subscriber.rest().await.expect("events");
+        assert_eq!(kinds(&events), ["AUTH_REQUIRED", "WORKING", "artifactUpdate", "COMPLETED"], "{binding:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_streamed_turn_ends_where_credentials_are_wanted() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    let stream = server.say("log in").streaming().open().await.expect("a stream");
+    assert_eq!(kinds(&stream.rest().await.expect("events")), ["SUBMITTED", "AUTH_REQUIRED"]);
+}
+
+#[tokio::test]
+async fn a_task_that_wants_credentials_can_be_cancelled() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    let id = id_of(&server.say("log in").send().await.expect("a reply"));
+    let subscriber = subscribe(&server, &id).await;
+    let canceled = server.call("CancelTask", json!({"id": id}).to_string()).send().await.expect("a reply");
+    assert_eq!(state(&canceled.body["result"]), "TASK_STATE_CANCELED");
+    assert_eq!(kinds(&subscriber.rest().await.expect("events")), ["AUTH_REQUIRED", "CANCELED"]);
+    assert_eq!(server.say("work").field("taskId", &id).send().await.expect("a reply").code(), -32_004);
+}
+
+#[tokio::test]
+async fn receivers_hear_that_credentials_are_wanted_and_of_the_next_turn() {
+    let agent = counting();
+    let server = serve(&agent, "[push]\nallow = [\"127.0.0.0/8\"]").await;
+    let (url, mut received) = receiver().await;
+    let params = json!({
+        "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "log in"}]},
+        "configuration": {"taskPushNotificationConfig": {"url": url}}
+    });
+    let paused = server.call("SendMessage", params.to_string()).send().await.expect("a reply");
+    let (_, event) = received.recv().await.expect("an event");
+    assert_eq!(state(&event["statusUpdate"]), "TASK_STATE_AUTH_REQUIRED");
+    server.say("work").field("taskId", &id_of(&paused)).send().await.expect("a reply");
+    let mut states = Vec::new();
+    while states.last().is_none_or(|last| last != "TASK_STATE_COMPLETED") {
+        let (_, event) = received.recv().await.expect("an event");
+        states.extend(event["statusUpdate"]["status"]["state"].as_str().map(ToOwned::to_owned));
+    }
+    assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
+}
+
+#[tokio::test]
+async fn subscribers_stay_over_turns_and_see_the_same_in_the_same_order() {
+    let agent = counting();
+    let server = serve(&agent, "").await;
+    let id = id_of(&server.say("ask").send().await.expect("a reply"));
+    let (one, other) = (subscribe(&server, &id).await, subscribe(&server, &id).await);
+    for text in ["ask", "log in"] {
+        let paused = server.say(text).field("taskId", &id).send().await.expect("a reply");
+        assert_eq!(id_of(&paused), id);
+    }
+    let late = subscribe(&server, &id).await;
+    let done = server.say("work").field("taskId", &id).send().await.expect("a reply");
+    assert_eq!(state(done.task()), "TASK_STATE_COMPLETED");
+    let (one, other) = (one.rest().await.expect("events"), other.rest().await.expect("events"));
+    let late = late.rest().await.expect("events");
+    let over = ["WORKING", "artifactUpdate", "COMPLETED"];
+    assert_eq!(kinds(&one), [&["INPUT_REQUIRED", "INPUT_REQUIRED", "AUTH_REQUIRED"][..], &over].concat());
+    assert_eq!(one, other);
+    assert_eq!(kinds(&late), [&["AUTH_REQUIRED"][..], &over].concat());
+    assert_eq!(one[3..], late[1..]);
+}
