@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 mod agent;
 mod card;
+mod extension;
 mod inspect;
 mod log;
 mod output;
@@ -32,6 +33,7 @@ enum Command {
     Send(send::Send),
     Card(card::Card),
     Inspect(inspect::Inspect),
+    Extension(extension::Extension),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +57,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Send(send) => send.run().await,
             Command::Card(card) => card.run().await,
             Command::Inspect(inspect) => inspect.run().await,
+            Command::Extension(extension) => extension.run().await,
         }
     });
     // A name that resolves slowly, of a receiver for instance, must not keep the process. All else is over by now.

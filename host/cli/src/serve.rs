@@ -2,13 +2,15 @@
 
 use std::env;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use annex_runtime::Extension;
-use annex_server::{App, Config, Locations, Server};
+use annex_server::{App, Config, Installer, Locations, Server};
 use anyhow::Context;
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::agent::takes_state;
 use crate::log;
@@ -16,7 +18,8 @@ use crate::log;
 /// Serve an agent with its extensions.
 #[derive(Args)]
 #[command(after_help = "Example:\n  annex serve examples/specialist/annex.toml\n\nSIGTERM and Ctrl-C drain: running \
-                        turns finish, new ones are refused; the second one stops at once.\nANNEX_LOG sets the log \
+                        turns finish, new ones are refused; the second one stops at once.\nSIGHUP reads the config \
+                        again: changed extensions are swapped in while requests run, all of them or none.\nANNEX_LOG sets the log \
                         filter, e.g. ANNEX_LOG=debug.")]
 pub(crate) struct Serve {
     /// The config, a TOML file
@@ -28,9 +31,15 @@ impl Serve {
         log::start()?;
         let config = Config::read(&self.config)?;
         let server = Server::bind(config).await?;
-        let locations = locations(&self.config);
+        let (locations, admin) = (locations(&self.config), server.admin_address());
         let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
-        server.run(load, |app| announce(app, &mut io::stdout().lock()), shutdown()).await?;
+        // From now on, so that a hang-up while components are compiled does not end the process.
+        let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
+        let ready = |app: &App| {
+            announce(app, admin, &mut io::stdout().lock());
+            tokio::spawn(reload_at(hangup, Arc::clone(app.installer())));
+        };
+        server.run(load, ready, shutdown()).await?;
         Ok(())
     }
 }
@@ -55,9 +64,13 @@ fn cache() -> Option<PathBuf> {
 }
 
 /// Says where the agent is, what it runs and what to try. A closed standard output is no reason to stop.
-fn announce(app: &App, out: &mut impl Write) {
+fn announce(app: &App, admin: Option<SocketAddr>, out: &mut impl Write) {
     let url = app.base_url();
-    let mut text = format!("Agent card  {url}/.well-known/agent-card.json\nExtensions");
+    let mut text = format!("Agent card  {url}/.well-known/agent-card.json\n");
+    if let Some(admin) = admin {
+        text.push_str(&format!("Admin API   http://{admin}\n"));
+    }
+    text.push_str("Extensions");
     for extension in app.installed().iter() {
         text.push_str(&format!("\n  {}", line(extension)));
     }
@@ -91,6 +104,13 @@ fn suggestion(app: &App) -> String {
         }
     }
     command
+}
+
+/// Reads the config again at each signal. What fails is in the log, and what was installed stays.
+async fn reload_at(mut hangup: Signal, installer: Arc<Installer>) {
+    while hangup.recv().await.is_some() {
+        let _ = installer.reload().await;
+    }
 }
 
 /// Resolves at the first SIGTERM or Ctrl-C; the second one ends the process.

@@ -111,6 +111,11 @@ impl Chain {
         self.members.iter().map(|member| member.extension.uri())
     }
 
+    /// The extensions that are active.
+    pub fn extensions(&self) -> impl Iterator<Item = &Arc<Extension>> {
+        self.members.iter().map(|member| &member.extension)
+    }
+
     /// Lets each extension add its metadata to an outgoing event, in reverse order.
     ///
     /// # Errors

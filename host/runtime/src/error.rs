@@ -134,6 +134,12 @@ pub enum LoadError {
         /// The key.
         key: String,
     },
+    /// Extensions depend on one another in a ring.
+    #[error("extensions depend on one another in a ring: {}", ring(uris))]
+    Cycle {
+        /// Each depends on the next, the last on the first.
+        uris: Vec<ExtensionUri>,
+    },
     /// An extension needs another one that is not installed before it.
     #[error("extension {uri} depends on {needs}, which must be installed and stand before it in the config")]
     Dependency {
@@ -142,6 +148,11 @@ pub enum LoadError {
         /// What is missing.
         needs: ExtensionUri,
     },
+}
+
+fn ring(uris: &[ExtensionUri]) -> String {
+    let uris: Vec<&str> = uris.iter().chain(uris.first()).map(ExtensionUri::as_str).collect();
+    uris.join(" needs ")
 }
 
 /// A guest broke off, overran a limit or broke the contract. The client learns nothing of it but an error id.

@@ -16,6 +16,7 @@ use crate::hook::Hook;
 use crate::imports::http::Sender;
 use crate::keyvalue::{KeyValueStore, Space};
 use crate::limits::Limits;
+use crate::log_tail::{LogLine, LogTail};
 use crate::schema::Schemas;
 use crate::store::HostState;
 
@@ -40,6 +41,8 @@ pub(crate) struct Profile {
     pub(crate) limits: Limits,
     pub(crate) parameters: ParameterTexts,
     pub(crate) schemas: Schemas,
+    /// The last lines that the component wrote.
+    pub(crate) log: LogTail,
     /// Its keys in the store of the host.
     pub(crate) space: Space,
     pub(crate) services: Services,
@@ -79,6 +82,7 @@ impl Profile {
             limits: installation.limits,
             parameters: ParameterTexts::of(&installation.parameters),
             schemas: Schemas::default(),
+            log: LogTail::default(),
         }
     }
 }
@@ -123,6 +127,7 @@ pub struct Extension {
     pub(crate) profile: Arc<Profile>,
     pub(crate) card: AgentExtension,
     pub(crate) program: Program,
+    pub(crate) exported: Vec<Hook>,
     pub(crate) digest: Digest,
     pub(crate) size: usize,
     pub(crate) load_time: Duration,
@@ -182,6 +187,36 @@ impl Extension {
     #[must_use]
     pub fn card(&self) -> &AgentExtension {
         &self.card
+    }
+
+    /// The hooks that the component has.
+    #[must_use]
+    pub fn hooks(&self) -> &[Hook] {
+        &self.exported
+    }
+
+    /// What it may do.
+    #[must_use]
+    pub fn grants(&self) -> &Grants {
+        &self.profile.grants
+    }
+
+    /// Whether it may do exactly this, with these secrets.
+    #[must_use]
+    pub fn has_grants(&self, grants: &Grants) -> bool {
+        self.profile.grants == *grants
+    }
+
+    /// What it may use.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.profile.limits
+    }
+
+    /// The last lines that it wrote, the oldest first.
+    #[must_use]
+    pub fn log(&self) -> Vec<LogLine> {
+        self.profile.log.lines()
     }
 
     /// SHA-256 of the component file.

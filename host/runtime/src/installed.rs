@@ -17,21 +17,77 @@ impl Installed {
     /// Checks that the extensions fit together.
     ///
     /// # Errors
-    /// When two have the same URI, or one depends on what does not stand before it.
-    pub fn new(extensions: Vec<Extension>) -> Result<Self, LoadError> {
+    /// When two have the same URI or one metadata key, or one depends on what does not stand before it.
+    pub fn new(extensions: impl IntoIterator<Item = impl Into<Arc<Extension>>>) -> Result<Self, LoadError> {
+        let extensions: Vec<Arc<Extension>> = extensions.into_iter().map(Into::into).collect();
+        if let Some(uris) = Self::cycle(&extensions) {
+            return Err(LoadError::Cycle { uris });
+        }
         let mut installed = Self::default();
         for extension in extensions {
-            if installed.get(extension.uri()).is_some() {
-                return Err(LoadError::Duplicate { uri: extension.uri().clone() });
-            }
-            let missing = extension.descriptor.depends_on.iter().find(|needs| installed.get(needs).is_none());
-            if let Some(needs) = missing {
-                return Err(LoadError::Dependency { uri: extension.uri().clone(), needs: needs.clone() });
-            }
-            installed.check_keys(&extension)?;
-            installed.extensions.push(Arc::new(extension));
+            installed.push(extension)?;
         }
         Ok(installed)
+    }
+
+    /// Adds one more at the end.
+    ///
+    /// # Errors
+    /// As [`Installed::new`]; nothing is added then.
+    pub fn push(&mut self, extension: Arc<Extension>) -> Result<(), LoadError> {
+        if self.get(extension.uri()).is_some() {
+            return Err(LoadError::Duplicate { uri: extension.uri().clone() });
+        }
+        if let Some(needs) = self.lacks(&extension) {
+            return Err(LoadError::Dependency { uri: extension.uri().clone(), needs: needs.clone() });
+        }
+        self.check_keys(&extension)?;
+        self.extensions.push(extension);
+        Ok(())
+    }
+
+    /// The first dependency of `extension` that is not installed.
+    #[must_use]
+    pub fn lacks<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
+        extension.descriptor.depends_on.iter().find(|needs| self.get(needs).is_none())
+    }
+
+    /// Extensions that depend on one another in a ring, each on the next and the last on the first.
+    #[must_use]
+    pub fn cycle(extensions: &[Arc<Extension>]) -> Option<Vec<ExtensionUri>> {
+        let find = |uri: &ExtensionUri| extensions.iter().find(|extension| extension.uri() == uri);
+        // Whatever is left when all that lean on nothing are taken away leans on something that is left.
+        let mut left: Vec<&Arc<Extension>> = extensions.iter().collect();
+        loop {
+            let uris: Vec<&ExtensionUri> = left.iter().map(|extension| extension.uri()).collect();
+            let before = left.len();
+            left.retain(|extension| extension.descriptor.depends_on.iter().any(|needs| uris.contains(&needs)));
+            if left.len() == before {
+                break;
+            }
+        }
+        let is_left = |uri: &ExtensionUri| left.iter().any(|extension| extension.uri() == uri);
+        let mut path = vec![left.first()?.uri()];
+        loop {
+            let last = find(path.last()?)?;
+            let next = last.descriptor.depends_on.iter().find(|needs| is_left(needs))?;
+            if let Some(start) = path.iter().position(|seen| *seen == next) {
+                return Some(path.into_iter().skip(start).cloned().collect());
+            }
+            path.push(next);
+        }
+    }
+
+    /// The same extensions in the same order, those with the URI of one of `others` replaced by it.
+    ///
+    /// # Errors
+    /// As [`Installed::new`]: an older version may need what is gone, or own a key that another owns now.
+    pub fn with_versions(&self, others: &[Arc<Extension>]) -> Result<Self, LoadError> {
+        let version = |extension: &Arc<Extension>| {
+            let other = others.iter().find(|other| other.uri() == extension.uri());
+            Arc::clone(other.unwrap_or(extension))
+        };
+        Self::new(self.iter().map(version))
     }
 
     /// What is under a key is its owner's to read and write, and nobody else's. Only the same component under another

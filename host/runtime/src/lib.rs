@@ -24,6 +24,7 @@ mod keyvalue;
 mod limits;
 mod load;
 mod log;
+mod log_tail;
 mod outgoing;
 mod schema;
 mod store;
@@ -44,4 +45,5 @@ pub use keyvalue::{
 };
 pub use limits::{LimitReached, Limits};
 pub use load::{Runtime, RuntimeConfig};
+pub use log_tail::LogLine;
 pub use store::{SessionReader, TaskReader};

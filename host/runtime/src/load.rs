@@ -89,8 +89,9 @@ impl Runtime {
         let program = self.link(&component, &inspection, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
-        let (digest, size) = (inspection.digest, inspection.size);
-        Ok(Extension { descriptor, profile, card, program, digest, size, load_time: started.elapsed(), compiled })
+        let Inspection { digest, size, hooks: exported, .. } = inspection;
+        let load_time = started.elapsed();
+        Ok(Extension { descriptor, profile, card, program, exported, digest, size, load_time, compiled })
     }
 
     async fn compile(&self, bytes: Vec<u8>, inspection: &Inspection) -> Result<(Component, bool), LoadError> {

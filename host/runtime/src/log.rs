@@ -36,6 +36,7 @@ impl Log {
         let Ok(left) = self.lines_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else { return };
         let extension = &self.profile.uri;
         let (context, message) = (self.printable(context), self.printable(message));
+        self.profile.log.push(level_name(level), context.clone(), message.clone());
         match level {
             Level::Trace => tracing::trace!(%extension, context, "{message}"),
             Level::Debug => tracing::debug!(%extension, context, "{message}"),
@@ -57,6 +58,17 @@ impl Log {
             if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
         }
         line
+    }
+}
+
+/// As the process's log has it, which has no level beyond errors.
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Trace => "trace",
+        Level::Debug => "debug",
+        Level::Info => "info",
+        Level::Warn => "warn",
+        Level::Error | Level::Critical => "error",
     }
 }
 

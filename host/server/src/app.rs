@@ -1,6 +1,5 @@
 //! The one place where the parts are joined.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +7,25 @@ use std::time::Duration;
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
-use annex_protocol::{AgentCard, v0_3};
 use annex_push::{Notifier, NotifierConfig};
-use annex_runtime::{Extension, Installed, LoadError, Runtime, RuntimeConfig, RuntimeError, Source};
+use annex_runtime::{Installed, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
 use annex_tasks::TaskStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::card::{self, EncodedCard};
+use crate::admin::{Admin, TokenError};
 use crate::claim::Claims;
-use crate::config::{AgentConfig, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
+use crate::config::{AgentConfig, Config, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
+use crate::installer::{Folder, InstallError, Installer, Parts};
+use crate::issuer::Issuer;
 use crate::keyvalue_store::{self, KeyValueStoreError};
+use crate::pins::Pins;
 use crate::places::Places;
 use crate::push::PushNotifications;
-use crate::signing::{self, SigningError};
+use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
 use crate::tasks::Tasks;
 
@@ -56,39 +57,9 @@ pub enum AppError {
     /// The component runtime does not start.
     #[error("cannot start the component runtime")]
     Runtime(#[from] RuntimeError),
-    /// A component file cannot be read.
-    #[error("extension.component = {component:?}: cannot read {}", path.display())]
-    Component {
-        /// As in the config.
-        component: String,
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A value of an extension's table is unusable.
-    #[error("extension.component = {component:?}: {key}: {reason}")]
-    Extension {
-        /// Which extension.
-        component: String,
-        /// The key.
-        key: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A component is refused.
-    #[error("extension.component = {component:?} is refused")]
-    Load {
-        /// As in the config.
-        component: String,
-        /// Why.
-        #[source]
-        source: LoadError,
-    },
-    /// The extensions do not fit together.
-    #[error("the installed extensions do not fit together")]
-    Set(#[source] LoadError),
+    /// An extension cannot be installed.
+    #[error(transparent)]
+    Install(#[from] InstallError),
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
@@ -101,21 +72,22 @@ pub enum AppError {
     /// Nobody could be authenticated.
     #[error("[auth] cannot be used")]
     Auth(#[from] annex_auth::ConfigError),
+    /// Nobody could use the admin API.
+    #[error("[admin] cannot be used")]
+    Admin(#[from] TokenError),
     /// Tasks cannot be kept.
     #[error("tasks cannot be kept")]
     Tasks(#[from] TaskStoreError),
     /// Keys of extensions cannot be kept.
     #[error("keys of extensions cannot be kept")]
     KeyValue(#[from] KeyValueStoreError),
-    /// The card cannot be encoded.
-    #[error("the agent card cannot be encoded")]
-    Card(#[source] serde_json::Error),
 }
 
 /// Everything that serves requests.
 pub struct App {
     pub(crate) handler: RequestHandler,
-    pub(crate) card: Arc<EncodedCard>,
+    installer: Arc<Installer>,
+    pub(crate) admin: Option<Arc<Admin>>,
     base_url: String,
 }
 
@@ -140,30 +112,24 @@ impl App {
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
         let store = task_store::open(&config.tasks, &locations.config).await?;
-        let installed = install(config, locations).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
-        let speaks_v0_3 = config.server.a2a_0_3;
-        let card = card::assemble(config, base_url, &installed, authenticator.as_ref(), speaks_v0_3);
-        let (card, extended_card) = signed(card, &config.card, locations, speaks_v0_3)?;
-        let card_v0_3 = v0_3::AgentCard::of(&card).map(|card| serde_json::to_string(&card)).transpose();
-        let card_v0_3 = card_v0_3.map_err(AppError::Card)?.unwrap_or_default();
-        let card = EncodedCard::new(&card).map_err(AppError::Card)?;
+        let issuer = Issuer::new(config, base_url, authenticator.as_ref(), locations)?;
+        let pins = Arc::new(Pins::default());
+        let installer = Installer::start(config, parts(config, locations, issuer, &pins).await?).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
         let handler = RequestHandler {
-            installed,
+            editions: Arc::clone(installer.editions()),
             agent,
-            speaks_v0_3,
-            card_v0_3,
+            speaks_v0_3: config.server.a2a_0_3,
             authenticator,
             push,
-            extended_card,
             input_modes: InputModes::new(&config.card.input_modes),
             sessions: Arc::new(InMemorySessionService::new(bounds(config))),
             turns: Turns::new(config.server.max_waiting_turns),
             claims: Claims::new(Arc::clone(&store)),
-            tasks: Arc::new(Tasks::new(store)),
+            tasks: Arc::new(Tasks::new(store, pins)),
             lists_all_anonymous: config.tasks.list_all_anonymous,
             places: Places::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
@@ -171,13 +137,22 @@ impl App {
             stop: CancellationToken::new(),
             closing,
         };
-        Ok(Self { handler, card, base_url: base_url.to_owned() })
+        let (installer, running) = (Arc::new(installer), handler.running.clone());
+        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installer), running);
+        let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
+        Ok(Self { handler, installer, admin, base_url: base_url.to_owned() })
     }
 
-    /// What is installed.
+    /// What is installed now.
     #[must_use]
-    pub fn installed(&self) -> &Installed {
-        &self.handler.installed
+    pub fn installed(&self) -> Installed {
+        self.installer.installed()
+    }
+
+    /// Who changes what is installed.
+    #[must_use]
+    pub fn installer(&self) -> &Arc<Installer> {
+        &self.installer
     }
 
     /// Where clients reach the server.
@@ -185,24 +160,6 @@ impl App {
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
-}
-
-/// The public card and the one for authenticated callers, signed when there is a key.
-fn signed(
-    mut card: AgentCard,
-    config: &CardConfig,
-    locations: &Locations,
-    speaks_v0_3: bool,
-) -> Result<(AgentCard, Option<AgentCard>), AppError> {
-    let mut extended = config.extended.as_ref().map(|extended| card::extend(&card, extended));
-    if let Some(signing) = &config.signing {
-        let signer = signing::signer(signing, &locations.config)?;
-        if let Some(extended) = &mut extended {
-            signing::sign(extended, &signer)?;
-        }
-        if speaks_v0_3 { signing::sign_merged(&mut card, &signer)? } else { signing::sign(&mut card, &signer)? }
-    }
-    Ok((card, extended))
 }
 
 fn notifications(
@@ -257,7 +214,7 @@ fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
     })
 }
 
-async fn install(config: &Config, locations: &Locations) -> Result<Installed, AppError> {
+async fn parts(config: &Config, locations: &Locations, issuer: Issuer, pins: &Arc<Pins>) -> Result<Parts, AppError> {
     let cache = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
     let runtime = Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
@@ -265,21 +222,8 @@ async fn install(config: &Config, locations: &Locations) -> Result<Installed, Ap
         keyvalue: keyvalue_store::open(config, &locations.config).await?,
         ..RuntimeConfig::default()
     })?;
-    let mut extensions = Vec::with_capacity(config.extensions.len());
-    for extension in &config.extensions {
-        extensions.push(load(&runtime, extension, locations).await?);
-    }
-    Installed::new(extensions).map_err(AppError::Set)
-}
-
-async fn load(runtime: &Runtime, config: &ExtensionConfig, locations: &Locations) -> Result<Extension, AppError> {
-    let (component, path) = (|| config.component.clone(), locations.component(&config.component));
-    let bytes = fs::read(&path).map_err(|source| AppError::Component { component: component(), path, source })?;
-    let installation = config.installation(&locations.config).map_err(|(key, reason)| AppError::Extension {
-        component: component(),
-        key,
-        reason,
-    })?;
-    let loaded = runtime.load(bytes, installation).await;
-    loaded.map_err(|source| AppError::Load { component: component(), source })
+    let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
+    let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
+    let folder = folder.map(open).transpose()?;
+    Ok(Parts { runtime, issuer, locations: locations.clone(), folder, pins: Arc::clone(pins) })
 }

@@ -1,6 +1,6 @@
-//! The Agent Card: what the config says, what the server can do, and one entry per installed extension.
+//! The Agent Card: what the config says and what the server can do; `issuer.rs` adds the installed extensions.
 //!
-//! Made once, when everything is loaded; requests get the same bytes with an ETag over them (A2A 1.0 section 8.6).
+//! Made once per edition; requests get the same bytes with an ETag over them (A2A 1.0 section 8.6).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use annex_auth::Authenticator;
 use annex_protocol::service::VERSION;
 use annex_protocol::v0_3;
 use annex_protocol::{AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill};
-use annex_runtime::{Digest, Installed};
+use annex_runtime::Digest;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -22,15 +22,9 @@ use crate::routes::{JSONRPC_PATH, REST_PATH};
 /// How long clients may use the card without asking again.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
-/// The card of this server.
-pub(crate) fn assemble(
-    config: &Config,
-    base_url: &str,
-    installed: &Installed,
-    authenticator: Option<&Authenticator>,
-    speaks_v0_3: bool,
-) -> AgentCard {
-    let (pushes, config) = (config.push.is_some(), &config.card);
+/// The card of this server without extensions.
+pub(crate) fn assemble(config: &Config, base_url: &str, authenticator: Option<&Authenticator>) -> AgentCard {
+    let (pushes, speaks_v0_3, config) = (config.push.is_some(), config.server.a2a_0_3, &config.card);
     let security = authenticator.map(Authenticator::security_schemes).unwrap_or_default();
     let current = [
         interface(base_url, JSONRPC_PATH, "JSONRPC"),
@@ -58,7 +52,7 @@ pub(crate) fn assemble(
         capabilities: AgentCapabilities {
             streaming: Some(true),
             push_notifications: Some(pushes),
-            extensions: installed.iter().map(|extension| extension.card().clone()).collect(),
+            extensions: Vec::new(),
             extended_agent_card: config.extended.as_ref().map(|_| true),
         },
         default_input_modes: config.input_modes.clone(),
@@ -111,37 +105,49 @@ fn skill(config: &SkillConfig) -> AgentSkill {
 pub(crate) struct EncodedCard {
     body: Bytes,
     etag: HeaderValue,
-    last_modified: HeaderValue,
+    modified: Timestamp,
+    /// Absent when the card before this one was made in the same second: a date could not tell them apart.
+    last_modified: Option<HeaderValue>,
 }
 
 impl EncodedCard {
-    /// A card with interfaces of 0.3 gets the fields of 0.3 beside those of 1.0.
-    pub(crate) fn new(card: &AgentCard) -> Result<Arc<Self>, serde_json::Error> {
+    /// A card with interfaces of 0.3 gets the fields of 0.3 beside those of 1.0. One that says what the card before it
+    /// says is that card.
+    pub(crate) fn new(card: &AgentCard, previous: Option<&Arc<Self>>) -> Result<Arc<Self>, serde_json::Error> {
         let body = serde_json::to_vec(&v0_3::MergedAgentCard::from(card))?;
-        let etag = format!("\"{}\"", &Digest::of(&body).hex());
-        let modified = DateTimePrinter::new().timestamp_to_rfc9110_string(&Timestamp::now()).unwrap_or_default();
+        if let Some(same) = previous.filter(|previous| previous.body == body) {
+            return Ok(Arc::clone(same));
+        }
         let value = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
-        Ok(Arc::new(Self { etag: value(&etag), last_modified: value(&modified), body: body.into() }))
+        let modified = Timestamp::now();
+        let is_dated = previous.is_none_or(|previous| previous.modified.as_second() < modified.as_second());
+        let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&modified).unwrap_or_default();
+        let etag = value(&format!("\"{}\"", &Digest::of(&body).hex()));
+        Ok(Arc::new(Self { etag, modified, last_modified: is_dated.then(|| value(&date)), body: body.into() }))
     }
 
     /// The card, or 304 when the client has it.
     pub(crate) fn respond(&self, request: &HeaderMap) -> Response {
-        let validators = [
-            (header::ETAG, self.etag.clone()),
-            (header::LAST_MODIFIED, self.last_modified.clone()),
-            (header::CACHE_CONTROL, CACHE_CONTROL),
-        ];
-        if self.is_known_to(request) {
-            return (StatusCode::NOT_MODIFIED, validators).into_response();
+        let mut response = if self.is_known_to(request) {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+            (json, Body::from(self.body.clone())).into_response()
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, self.etag.clone());
+        headers.insert(header::CACHE_CONTROL, CACHE_CONTROL);
+        if let Some(date) = &self.last_modified {
+            headers.insert(header::LAST_MODIFIED, date.clone());
         }
-        let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-        (validators, json, Body::from(self.body.clone())).into_response()
+        response
     }
 
     /// `If-None-Match` decides; `If-Modified-Since` counts only without it (RFC 9110 section 13.1.3).
     fn is_known_to(&self, request: &HeaderMap) -> bool {
         let Some(tags) = request.get(header::IF_NONE_MATCH) else {
-            return request.get(header::IF_MODIFIED_SINCE) == Some(&self.last_modified);
+            let since = request.get(header::IF_MODIFIED_SINCE);
+            return since.is_some() && since == self.last_modified.as_ref();
         };
         let (Ok(tags), Ok(etag)) = (tags.to_str(), self.etag.to_str()) else { return false };
         tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")

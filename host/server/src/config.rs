@@ -14,12 +14,16 @@ use serde::{Deserialize, Deserializer};
 
 use crate::listener::ConnectionLimits;
 
+mod admin;
 mod agent;
 mod extension;
+mod file;
 mod grants;
 
+pub use admin::AdminConfig;
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
 pub use extension::{ExtensionConfig, LimitsConfig};
+pub use file::ConfigFile;
 pub use grants::{
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, SecretConfig,
     SessionStateGrantConfig, StateScopeConfig,
@@ -52,9 +56,14 @@ pub struct Config {
     /// The component runtime.
     #[serde(default)]
     pub runtime: RuntimeSection,
+    /// The API that shows and changes what is installed. Without it there is none.
+    pub admin: Option<AdminConfig>,
     /// Installed extensions, in the order in which they run.
     #[serde(default, rename = "extension")]
     pub extensions: Vec<ExtensionConfig>,
+    /// Where it was read from; a text that was parsed has no such place.
+    #[serde(skip)]
+    pub file: Option<ConfigFile>,
 }
 
 /// `[server]`
@@ -333,11 +342,17 @@ pub struct RuntimeSection {
     pub max_instances: u32,
     /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
+    /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
+    pub extensions_dir: Option<PathBuf>,
+    /// Whether component files are watched and loaded again when they change. Default: yes.
+    pub watch: bool,
+    /// Replaced versions of each extension that are kept for a rollback. Default 3.
+    pub keep_versions: usize,
 }
 
 impl Default for RuntimeSection {
     fn default() -> Self {
-        Self { max_instances: 1_000, cache_dir: None }
+        Self { max_instances: 1_000, cache_dir: None, extensions_dir: None, watch: true, keep_versions: 3 }
     }
 }
 
@@ -380,7 +395,8 @@ impl Config {
     /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::parse(path, &text)
+        let file = Some(ConfigFile::new(path, &text));
+        Ok(Self { file, ..Self::parse(path, &text)? })
     }
 
     /// Checks the text of a config; `path` is for messages.
@@ -423,6 +439,9 @@ impl Config {
         }
         if self.card.extended.is_some() && self.auth.is_none() {
             return wrong("card.extended", "is for authenticated callers, and there is no [auth]");
+        }
+        if let Some(Err((key, reason))) = self.admin.as_ref().map(AdminConfig::check) {
+            return wrong(key, reason);
         }
         if self.tasks.list_all_anonymous && self.auth.is_some() {
             return wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");

@@ -15,8 +15,13 @@ pub(crate) fn internal(fault: &(dyn Error + 'static)) -> A2aError {
 /// Logs the fault with its causes under a new error id.
 pub(crate) fn logged(fault: &(dyn Error + 'static)) -> String {
     let error_id = uuid::Uuid::new_v4().to_string();
-    tracing::error!(error_id, "{}", printable(&chain(fault)));
+    tracing::error!(error_id, "{}", text(fault));
     error_id
+}
+
+/// The error and everything that caused it, in one line that is fit for a log.
+pub(crate) fn text(error: &(dyn Error + 'static)) -> String {
+    printable(&chain(error))
 }
 
 /// The error and everything that caused it, in one line.

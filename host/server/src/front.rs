@@ -8,6 +8,7 @@ use std::time::Duration;
 use annex_protocol::A2aError;
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
+use serde::Serialize;
 
 use crate::app::App;
 use crate::card::EncodedCard;
@@ -34,6 +35,18 @@ impl fmt::Display for Phase {
             Self::Draining => "draining",
         })
     }
+}
+
+/// What `/readyz` says.
+#[derive(Serialize)]
+pub(crate) struct Readiness {
+    phase: String,
+    /// The edition in force; absent while starting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edition: Option<u64>,
+    /// The sources of extensions whose last load failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<String>,
 }
 
 /// The app, once it is loaded, and whether it still takes requests.
@@ -91,7 +104,18 @@ impl Front {
         Ok((handler, handler.identify(headers).await?))
     }
 
-    pub(crate) fn card(&self) -> Option<&Arc<EncodedCard>> {
-        self.app.get().map(|app| &app.card)
+    /// The phase, and what is wrong although requests are taken. Anybody may read it, so it gives no reasons.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let app = self.app.get();
+        let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
+        Readiness {
+            phase: self.phase().to_string(),
+            edition: app.map(|app| app.handler.editions.current().number),
+            failed: failures.into_iter().map(|failure| failure.source).collect(),
+        }
+    }
+
+    pub(crate) fn card(&self) -> Option<Arc<EncodedCard>> {
+        self.app.get().map(|app| Arc::clone(&app.handler.editions.current().card))
     }
 }

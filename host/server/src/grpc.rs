@@ -162,7 +162,7 @@ impl Operations for GrpcOperations {
         request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError> {
         let (handler, _) = self.admit(parameters)?;
-        Ok(reply(handler.get_extended_agent_card(&request)?.clone()))
+        Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card(&request)?)))
     }
 
     fn is_serving(&self) -> bool {

@@ -1,5 +1,6 @@
 //! What the operations do, whichever binding they came by.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::activation;
 use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
 use crate::call::Call;
 use crate::claim::{self, Claim, Claimed, Claims};
+use crate::edition::{Edition, Editions};
 use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
@@ -37,19 +39,15 @@ use crate::turn::{self, Opening, Turn};
 
 /// The A2A operations over the agent, its sessions and its tasks.
 pub(crate) struct RequestHandler {
-    pub(crate) installed: Installed,
+    pub(crate) editions: Arc<Editions>,
     pub(crate) agent: Arc<dyn AgentExecutor>,
     /// Says who calls; `None` lets everybody in.
     pub(crate) authenticator: Option<Authenticator>,
     pub(crate) input_modes: InputModes,
-    /// The card for authenticated callers.
-    pub(crate) extended_card: Option<AgentCard>,
     /// `None` when the config has no `[push]`.
     pub(crate) push: Option<Arc<PushNotifications>>,
     /// Whether clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
-    /// The card as 0.3 has it, encoded; empty when 0.3 is not spoken.
-    pub(crate) card_v0_3: String,
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<Tasks>,
@@ -173,10 +171,11 @@ impl RequestHandler {
     pub(crate) fn get_extended_agent_card(
         &self,
         request: &GetExtendedAgentCardRequest,
-    ) -> Result<&AgentCard, A2aError> {
+    ) -> Result<Arc<AgentCard>, A2aError> {
         check_tenant(request.tenant.as_deref())?;
         let reason = "this agent has no extended card; the public one is all there is".to_owned();
-        self.extended_card.as_ref().ok_or(A2aError::UnsupportedOperation { reason })
+        let edition = self.editions.current();
+        edition.extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })
     }
 
     /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
@@ -188,7 +187,9 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<Accepted, A2aError> {
         request_check::check(&request)?;
-        let active = activation::negotiate(&self.installed, &call.requested)?;
+        let edition = self.editions.current();
+        let installed = self.installed_for(call, &request.message, &edition);
+        let active = activation::negotiate(&installed, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
         self.input_modes.check(&request.message)?;
@@ -215,6 +216,21 @@ impl RequestHandler {
         session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
         let started = self.start(chain, request, target, (session, place)).await?;
         Ok(Accepted::Started(started))
+    }
+
+    /// What is installed, with the versions that the message's task was accepted by.
+    fn installed_for<'a>(&self, call: &Call, message: &Message, edition: &'a Edition) -> Cow<'a, Installed> {
+        let pinned = message.task_id.as_ref().map(|task| self.tasks.pins().of(&call.owner, task)).unwrap_or_default();
+        if pinned.is_empty() {
+            return Cow::Borrowed(&edition.installed);
+        }
+        edition.installed.with_versions(&pinned).map_or_else(
+            |error| {
+                tracing::warn!(%error, "a waiting task goes on with what is installed, because its versions do not fit");
+                Cow::Borrowed(&edition.installed)
+            },
+            Cow::Owned,
+        )
     }
 
     /// Whether the message is new. One of an anonymous client that names neither context nor task has nothing that it

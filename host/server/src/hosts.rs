@@ -1,4 +1,4 @@
-//! Under which names a server is called that trusts whoever reaches it.
+//! Under which names a listener is called.
 //!
 //! A web page can point a name of its own at 127.0.0.1 and then call a server there as if it were its own (DNS
 //! rebinding). The browser still sends that name, by which such calls are told.
@@ -6,48 +6,62 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
-use axum::http::{Request, StatusCode, Uri};
+use axum::http::{StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::config::Config;
+use crate::config::{AdminConfig, Config};
 
 /// The names that are taken besides those of the machine itself.
 pub(crate) struct Hosts {
-    /// The host of `server.public_url`.
-    public: Option<String>,
+    names: Vec<String>,
 }
 
 impl Hosts {
-    /// `None` where any name is taken: callers are authenticated, or the server is open to others by intent.
+    /// Of the A2A listener. `None` where any name is taken: callers are authenticated, or the server is open to others
+    /// by intent.
     pub(crate) fn of(config: &Config) -> Option<Arc<Self>> {
         let guards = config.auth.is_none() && config.server.listen.ip().is_loopback();
         let public = config.server.public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
         let public = public.and_then(|url| url.host().map(str::to_owned));
-        guards.then(|| Arc::new(Self { public }))
+        guards.then(|| Arc::new(Self { names: public.into_iter().collect() }))
     }
 
-    fn takes(&self, host: &str) -> bool {
-        is_loopback(host) || self.public.as_deref().is_some_and(|public| public.eq_ignore_ascii_case(host))
+    /// Of the admin listener: the address that it listens on, and what the config adds.
+    pub(crate) fn of_admin(config: &AdminConfig) -> Self {
+        let listen = match config.listen.ip() {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+        };
+        Self { names: config.hosts.iter().cloned().chain([listen]).collect() }
+    }
+
+    /// Whether the request names no host but those that are taken; otherwise the one that is not. A browser always
+    /// names one.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), String> {
+        let lines = request.headers().get_all(HOST).iter().map(|line| line.to_str().unwrap_or("unreadable"));
+        // HTTP/2 has the name in the URI.
+        let mut named = lines.chain(request.uri().authority().map(Authority::as_str));
+        named.find(|authority| !self.takes(authority)).map_or(Ok(()), |foreign| Err(foreign.to_owned()))
+    }
+
+    /// The port does not matter.
+    fn takes(&self, authority: &str) -> bool {
+        let Ok(authority) = authority.parse::<Authority>() else { return false };
+        let host = authority.host();
+        is_loopback(host) || self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
     }
 }
 
 /// Refuses a request that was sent to another's name. One without a name comes from no browser.
-pub(crate) async fn check(State(hosts): State<Arc<Hosts>>, request: Request<Body>, next: Next) -> Response {
-    let named = request.headers().get_all(HOST).iter().map(|value| value.to_str().ok().and_then(host));
-    let asked = request.uri().host().map(|host| Some(host.to_owned()));
-    match named.chain(asked).find(|host| !host.as_deref().is_some_and(|host| hosts.takes(host))) {
-        Some(host) => refuse(host.as_deref().unwrap_or("unreadable")),
-        None => next.run(request).await,
+pub(crate) async fn check(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+    match hosts.check(&request) {
+        Err(foreign) => refuse(&foreign),
+        Ok(()) => next.run(request).await,
     }
-}
-
-fn host(authority: &str) -> Option<String> {
-    authority.parse::<Authority>().ok().map(|authority| authority.host().to_owned())
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -65,4 +79,41 @@ fn refuse(host: &str) -> Response {
          under that name, set server.public_url\n"
     );
     (StatusCode::FORBIDDEN, text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hosts;
+    use crate::config::AdminConfig;
+
+    #[test]
+    fn only_loopback_names_the_address_and_listed_names_are_taken() {
+        let listen = "10.0.0.7:9998".parse().expect("an address");
+        let config = AdminConfig { listen, hosts: vec!["annex.internal".to_owned()], ..AdminConfig::default() };
+        let hosts = Hosts::of_admin(&config);
+        let taken = [
+            "localhost",
+            "LOCALHOST:1",
+            "app.localhost",
+            "127.0.0.1:9998",
+            "127.1.2.3",
+            "[::1]:9998",
+            "10.0.0.7:9998",
+            "Annex.internal",
+        ];
+        for name in taken {
+            assert!(hosts.takes(name), "{name}");
+        }
+        let foreign = [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.8",
+            "localhost@evil.example",
+        ];
+        for name in foreign {
+            assert!(!hosts.takes(name), "{name}");
+        }
+    }
 }

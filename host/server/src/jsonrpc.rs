@@ -91,7 +91,7 @@ async fn dispatch(handler: &RequestHandler, call: &Call, request: &Request) -> R
             Ok(success(id, "null"))
         }
         "GetExtendedAgentCard" => {
-            Ok(success(id, &encode(handler.get_extended_agent_card(&jsonrpc::params(params)?)?)?))
+            Ok(success(id, &encode(&*handler.get_extended_agent_card(&jsonrpc::params(params)?)?)?))
         }
         _ => Err(A2aError::MethodNotFound { method: request.method.clone() }),
     }

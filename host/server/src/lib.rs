@@ -5,6 +5,7 @@
 //! joined.
 
 mod activation;
+mod admin;
 mod answer;
 mod app;
 mod call;
@@ -13,16 +14,20 @@ mod claim;
 mod config;
 mod connection;
 mod doors;
+mod edition;
 mod fault;
 mod front;
 mod grpc;
 mod handler;
 mod hosts;
 mod input_modes;
+mod installer;
+mod issuer;
 mod jsonrpc;
 mod keyvalue_store;
 mod list;
 mod listener;
+mod pins;
 mod places;
 mod push;
 mod readers;
@@ -38,14 +43,18 @@ mod task_store;
 mod tasks;
 mod turn;
 mod v0_3;
+mod watch;
 mod write_limit;
 
+pub use admin::TokenError;
 pub use app::{App, AppError, Locations};
 pub use config::{
-    AgentConfig, CardConfig, Config, ConfigError, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
-    HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig, ProviderConfig, RuntimeSection, SecretConfig,
-    ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig,
+    AdminConfig, AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, GrantsConfig,
+    HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig, ProviderConfig,
+    RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
+    TasksConfig, TemplateConfig,
 };
 pub use front::Phase;
+pub use installer::{InstallError, Installer, Origin, Reloaded};
 pub use serve::{ServeError, Server};
 pub use task_store::TaskStoreError;

@@ -172,7 +172,7 @@ async fn dispatch(
         }
         Operation::ExtendedAgentCard => {
             let get = GetExtendedAgentCardRequest { tenant: tenant.map(str::to_owned) };
-            let mut response = json(encode(handler.get_extended_agent_card(&get)?)?);
+            let mut response = json(encode(&*handler.get_extended_agent_card(&get)?)?);
             response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
             Ok(response)
         }

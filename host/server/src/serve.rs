@@ -10,12 +10,14 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::admin;
 use crate::app::{App, AppError};
 use crate::config::Config;
 use crate::front::Front;
 use crate::listener;
 use crate::routes;
 use crate::task_store;
+use crate::watch;
 
 /// What push notifications that wait get to be delivered.
 const PUSH_PATIENCE: Duration = Duration::from_secs(5);
@@ -24,10 +26,12 @@ const PUSH_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address} (server.listen)")]
+    #[error("cannot listen on {address} ({key})")]
     Listen {
         /// The address.
         address: SocketAddr,
+        /// The key of the config that names it.
+        key: &'static str,
         /// The reason.
         #[source]
         source: io::Error,
@@ -45,6 +49,7 @@ pub struct Server {
     config: Config,
     listener: TcpListener,
     address: SocketAddr,
+    admin: Option<(TcpListener, SocketAddr)>,
 }
 
 impl Server {
@@ -53,11 +58,18 @@ impl Server {
     /// # Errors
     /// [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
-        let address = config.server.listen;
-        let refused = |source| ServeError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
-        Ok(Self { config, listener, address })
+        let (listener, address) = listen(config.server.listen, "server.listen").await?;
+        let admin = match &config.admin {
+            Some(admin) => Some(listen(admin.listen, "admin.listen").await?),
+            None => None,
+        };
+        Ok(Self { config, listener, address, admin })
+    }
+
+    /// The address that the admin API listens on, if there is one.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|(_, address)| *address)
     }
 
     /// The address that it listens on.
@@ -87,7 +99,14 @@ impl Server {
         let stop = CancellationToken::new();
         let _ends_with_the_server = stop.clone().drop_guard();
         let (tasks, retention) = (Arc::clone(&app.handler.tasks), task_store::retention(&self.config.tasks));
+        if self.config.runtime.watch {
+            tokio::spawn(watch::watch(Arc::clone(app.installer()), stop.clone()));
+        }
         tokio::spawn(async move { tasks.keep_house(retention, stop).await });
+        if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
+            let router = admin::router(Arc::clone(admin));
+            tokio::spawn(listener::serve(listener, router, admin::CONNECTIONS, closed.clone()));
+        }
         ready(app);
         tokio::select! {
             ended = &mut serving => return finished(ended),
@@ -98,6 +117,14 @@ impl Server {
         closed.cancel();
         finished(serving.await)
     }
+}
+
+/// Takes the address that `key` names.
+async fn listen(address: SocketAddr, key: &'static str) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let refused = |source| ServeError::Listen { address, key, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    Ok((listener, address))
 }
 
 async fn drain(app: &App, patience: Duration) {

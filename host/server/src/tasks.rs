@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::doors::Doors;
 use crate::fault;
+use crate::pins::Pins;
 use crate::task_record::{Subscription, TaskRecord, applied};
 
 /// With so many live tasks, those that nobody needs leave memory.
@@ -30,6 +31,7 @@ pub(crate) struct Tasks {
     doors: Doors,
     /// Tasks whose turn is over although the store does not know it.
     unsettled: Mutex<HashMap<TaskId, Owner>>,
+    pins: Arc<Pins>,
 }
 
 struct Live {
@@ -39,13 +41,18 @@ struct Live {
 }
 
 impl Tasks {
-    pub(crate) fn new(store: Arc<dyn TaskStore>) -> Self {
+    pub(crate) fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>) -> Self {
         let live = Live { records: HashMap::new(), crowd: CROWD };
-        Self { store, live: Mutex::new(live), doors: Doors::new(), unsettled: Mutex::default() }
+        Self { store, live: Mutex::new(live), doors: Doors::new(), unsettled: Mutex::default(), pins }
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
         &self.store
+    }
+
+    /// The versions of extensions that waiting tasks go on with.
+    pub(crate) fn pins(&self) -> &Pins {
+        &self.pins
     }
 
     /// Stores a new task and what follows it at once; its first turn is stopped by `turn`. The subscription starts with
@@ -136,6 +143,7 @@ impl Tasks {
     /// A task that is finished is read from the store from now on.
     pub(crate) fn leave_if_finished(&self, record: &Arc<TaskRecord>) {
         if record.is_finished() {
+            self.pins.release(record.id());
             self.remove(record);
         }
     }
@@ -151,6 +159,7 @@ impl Tasks {
     /// again.
     pub(crate) fn abandon(&self, record: &Arc<TaskRecord>) {
         self.unsettled().insert(record.id().clone(), record.owner().clone());
+        self.pins.release(record.id());
         self.remove(record);
         record.break_off();
     }

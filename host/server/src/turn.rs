@@ -216,6 +216,10 @@ impl Turn {
     }
 
     async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<(), A2aError> {
+        if state.is_interrupted() {
+            // Before anybody sees that it waits, and answers.
+            self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions());
+        }
         let event = self.status_event(state, message);
         self.respond(event).await?;
         self.state = Some(state);

@@ -109,7 +109,7 @@ async fn dispatch(
         }
         Method::GetExtendedAgentCard => {
             let card = handler.get_extended_agent_card(&GetExtendedAgentCardRequest::default())?;
-            let card = v0_3::AgentCard::of(card).ok_or(A2aError::ExtendedAgentCardNotConfigured)?;
+            let card = v0_3::AgentCard::of(&card).ok_or(A2aError::ExtendedAgentCardNotConfigured)?;
             Ok(success(&encode(&card)?))
         }
     }
@@ -154,7 +154,7 @@ async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpReque
             let answer = handler.send_streaming_message(&call, message).await?;
             Ok(echo(rest_events(answer.value), &answer.active))
         }
-        (&HttpMethod::GET, ["card"]) => Ok(json(handler.card_v0_3.clone())),
+        (&HttpMethod::GET, ["card"]) => Ok(json(handler.editions.current().card_v0_3.clone())),
         (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match verb(id) {
             Some((id, verb)) if verb == "subscribe" => {
                 let subscribe = SubscribeToTaskRequest { tenant: None, id };

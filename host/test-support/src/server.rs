@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annex_agent::AgentExecutor;
-use annex_server::{App, Config, Locations, Server};
+use annex_server::{App, Config, Installer, Locations, Server};
 use anyhow::Context;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -14,6 +14,8 @@ use crate::request::Request;
 /// A running server.
 pub struct TestServer {
     url: String,
+    admin: Option<String>,
+    installer: Arc<Installer>,
     client: reqwest::Client,
     shutdown: Option<oneshot::Sender<()>>,
     running: JoinHandle<anyhow::Result<()>>,
@@ -25,7 +27,17 @@ impl TestServer {
     /// # Errors
     /// Whatever keeps the server from becoming ready.
     pub async fn start(config: &str) -> anyhow::Result<Self> {
-        Self::launch(config, None).await
+        Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), None).await
+    }
+
+    /// A server whose config is a file that can be read again; relative paths in it start at its folder. With
+    /// `[admin]`, the admin API is on a free port too.
+    ///
+    /// # Errors
+    /// As [`TestServer::start`].
+    pub async fn from_file(config: &Path, agent: Option<Arc<dyn AgentExecutor>>) -> anyhow::Result<Self> {
+        let folder = config.parent().unwrap_or(Path::new("")).to_owned();
+        Self::launch(Config::read(config)?, Locations { config: folder, ..locations() }, agent).await
     }
 
     /// The same with an agent of the test's own.
@@ -33,40 +45,59 @@ impl TestServer {
     /// # Errors
     /// As [`TestServer::start`].
     pub async fn with_agent(config: &str, agent: Arc<dyn AgentExecutor>) -> anyhow::Result<Self> {
-        Self::launch(config, Some(agent)).await
+        Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), Some(agent)).await
     }
 
-    async fn launch(config: &str, agent: Option<Arc<dyn AgentExecutor>>) -> anyhow::Result<Self> {
-        let mut config = Config::parse(Path::new("test.toml"), config)?;
+    async fn launch(
+        mut config: Config,
+        locations: Locations,
+        agent: Option<Arc<dyn AgentExecutor>>,
+    ) -> anyhow::Result<Self> {
         config.server.listen.set_port(0);
+        if let Some(admin) = &mut config.admin {
+            admin.listen.set_port(0);
+        }
         let server = Server::bind(config).await?;
         let url = format!("http://{}", server.address());
+        let admin = server.admin_address().map(|address| format!("http://{address}"));
         let (shutdown, shut_down) = oneshot::channel();
         let (ready, became_ready) = oneshot::channel();
         let running = tokio::spawn(async move {
-            let announce = |_: &App| {
-                let _ = ready.send(());
+            let announce = |app: &App| {
+                let _ = ready.send(Arc::clone(app.installer()));
             };
             let load = async |config: &Config, url: &str| match agent {
-                Some(agent) => App::with_agent(config, &locations(), url, agent).await,
-                None => App::load(config, &locations(), url).await,
+                Some(agent) => App::with_agent(config, &locations, url, agent).await,
+                None => App::load(config, &locations, url).await,
             };
             // A test that drops the server wants it to stop.
             let stop = async { drop(shut_down.await) };
             server.run(load, announce, stop).await.map_err(anyhow::Error::from)
         });
-        if became_ready.await.is_err() {
+        let Ok(installer) = became_ready.await else {
             running.await??;
             anyhow::bail!("the server stopped before it was ready");
-        }
+        };
         let _ = rustls::crypto::ring::default_provider().install_default();
-        Ok(Self { url, client: reqwest::Client::new(), shutdown: Some(shutdown), running })
+        Ok(Self { url, admin, installer, client: reqwest::Client::new(), shutdown: Some(shutdown), running })
     }
 
     /// Where it listens.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where the admin API is; empty without one.
+    #[must_use]
+    pub fn admin_url(&self) -> &str {
+        self.admin.as_deref().unwrap_or_default()
+    }
+
+    /// Who changes what is installed.
+    #[must_use]
+    pub fn installer(&self) -> &Arc<Installer> {
+        &self.installer
     }
 
     /// A call of a JSON-RPC method; `params` is JSON text.

@@ -4,6 +4,7 @@
 #[path = "../../../tasks/tests/stores/cluster.rs"]
 mod cluster;
 mod durable;
+mod extension;
 mod foreign;
 mod help;
 mod inspect;

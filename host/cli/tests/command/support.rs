@@ -58,8 +58,8 @@ impl ConfigFile {
 pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) process: Child,
-    _config: ConfigFile,
-    _stdout: BufReader<ChildStdout>,
+    pub(crate) config: ConfigFile,
+    pub(crate) stdout: BufReader<ChildStdout>,
 }
 
 impl Server {
@@ -89,7 +89,7 @@ impl Server {
             bail!("exit code {:?}: {reason}", process.wait()?.code());
         };
         let url = card.trim().trim_end_matches("/.well-known/agent-card.json").to_owned();
-        Ok(Self { url, process, _config: config, _stdout: stdout })
+        Ok(Self { url, process, config, stdout })
     }
 }
 

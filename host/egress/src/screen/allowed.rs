@@ -1,5 +1,6 @@
 //! Exceptions that the operator makes for hosts and addresses that are not public.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -38,6 +39,16 @@ impl Allowed {
         match self {
             Self::Host(_) => false,
             Self::Addresses(addresses) => *addresses == IpNet::from(address),
+        }
+    }
+}
+
+/// As it is read.
+impl fmt::Display for Allowed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(host) => formatter.write_str(host),
+            Self::Addresses(addresses) => addresses.fmt(formatter),
         }
     }
 }

@@ -3,7 +3,9 @@
 use annex_protocol::ExtensionUri;
 use annex_runtime::{Fault, GrantNeeded, Hook, Installation, Installed, LimitReached, LoadError};
 
-use crate::support::{component, installation, reading_the_session, refused, runtime, with_parameters};
+use crate::support::{
+    Turn, component, installation, reading_the_session, refused, runtime, test_extension, with_parameters,
+};
 
 const DEPENDENT_URI: &str = "https://annex.example/other/v1";
 
@@ -68,4 +70,37 @@ async fn one_uri_can_be_installed_once_and_dependencies_stand_before_dependents(
     assert!(matches!(error, LoadError::Dependency { .. }), "{error:?}");
     let installed = Installed::new(vec![load("{}").await, load(&dependent).await]).expect("the right order");
     assert!(installed.get(&ExtensionUri::from(DEPENDENT_URI)).is_some());
+}
+
+#[tokio::test]
+async fn extensions_that_depend_on_one_another_are_refused_and_the_ring_is_named() {
+    let runtime = runtime();
+    let load = async |name: &str, needs: &str| {
+        let parameters = format!(r#"{{"uri": "https://annex.example/{name}", "depends_on": [{needs}]}}"#);
+        let loaded = runtime.load(component(annex_components::TEST_EXTENSION), with_parameters(&parameters)).await;
+        loaded.expect("the test extension loads")
+    };
+    // `d` hangs on the ring and is no part of it.
+    let loaded = [
+        load("d", r#""https://annex.example/a""#).await,
+        load("a", r#""https://annex.example/b""#).await,
+        load("b", r#""https://annex.example/free", "https://annex.example/c""#).await,
+        load("c", r#""https://annex.example/a""#).await,
+        load("free", "").await,
+    ];
+    let error = Installed::new(loaded).expect_err("a ring").to_string();
+    let ring = ["a", "b", "c", "a"].map(|name| format!("https://annex.example/{name}")).join(" needs ");
+    assert!(error.contains(&ring) && !error.contains("/d"), "{error}");
+
+    let own = load("a", r#""https://annex.example/a""#).await;
+    let error = Installed::new([own]).expect_err("a ring of one").to_string();
+    assert!(error.contains("https://annex.example/a needs https://annex.example/a"), "{error}");
+}
+
+#[tokio::test]
+async fn an_extension_shows_its_last_log_lines() {
+    let extension = test_extension(&runtime(), installation()).await;
+    Turn::commanding("\"log-flood 3\"").chain(std::slice::from_ref(&extension)).await;
+    let lines: Vec<_> = extension.log().into_iter().map(|line| format!("{} {}", line.level, line.message)).collect();
+    assert_eq!(lines, ["info line 0", "info line 1", "info line 2"]);
 }

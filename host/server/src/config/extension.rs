@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::grants::GrantsConfig;
 
 /// One installed extension.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtensionConfig {
     /// A path, relative to the config, or the bare name of a component that ships with Annex.
@@ -30,7 +30,7 @@ pub struct ExtensionConfig {
 }
 
 /// `[extension.limits]`; what is absent has the value of [`Limits::standard`].
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// Linear memory in MiB, at most 64.

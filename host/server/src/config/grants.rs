@@ -1,6 +1,7 @@
 //! `[extension.grants]`: what one installed extension may do.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
@@ -10,7 +11,7 @@ use annex_protocol::Secret;
 use annex_runtime::{Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, Quota, SessionStateGrant, StateScope};
 use axum::http::Method;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The most bytes of one secret.
 const MAX_SECRET_BYTES: usize = 64 << 10;
@@ -19,7 +20,7 @@ const MAX_SECRET_BYTES: usize = 64 << 10;
 type Wrong = (&'static str, String);
 
 /// `[extension.grants]`
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrantsConfig {
     /// The time of day and timers.
@@ -40,7 +41,7 @@ pub struct GrantsConfig {
 }
 
 /// `http = { allow = […], … }`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpGrantConfig {
     /// The requests that may be sent.
@@ -52,7 +53,7 @@ pub struct HttpGrantConfig {
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
     /// Hosts, addresses and ranges that may be connected to although they are private. Default: none.
-    #[serde(default, deserialize_with = "super::allowed")]
+    #[serde(default, deserialize_with = "super::allowed", serialize_with = "texts")]
     pub allow_private: Vec<Allowed>,
 }
 
@@ -65,17 +66,17 @@ fn timeout_ms() -> u64 {
 }
 
 /// One kind of request.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRuleConfig {
     /// The methods, in capitals. Default GET alone.
-    #[serde(default = "get", deserialize_with = "methods")]
+    #[serde(default = "get", deserialize_with = "methods", serialize_with = "texts")]
     pub methods: Vec<Method>,
     /// `https` or `http`. Default `https`.
     #[serde(default)]
     pub scheme: HttpSchemeConfig,
     /// A host name, an address, or `*.` and a name for all names below it.
-    #[serde(deserialize_with = "host")]
+    #[serde(deserialize_with = "host", serialize_with = "text")]
     pub host: HostPattern,
     /// The port. Default that of the scheme.
     pub port: Option<u16>,
@@ -102,12 +103,20 @@ fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Method>, D:
     names.iter().map(method).collect()
 }
 
+fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn texts<S: Serializer>(values: &[impl Display], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(ToString::to_string))
+}
+
 fn host<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HostPattern, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 /// Schemes of requests.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HttpSchemeConfig {
     /// Encrypted.
@@ -118,7 +127,7 @@ pub enum HttpSchemeConfig {
 }
 
 /// `keyvalue = { max_keys = …, … }`
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueGrantConfig {
     /// Keys. Default 1,000.
@@ -137,7 +146,7 @@ impl Default for KeyValueGrantConfig {
 }
 
 /// `NAME = { env = "…" }` or `NAME = { file = "…" }`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretConfig {
     /// The environment variable with the value.
@@ -147,7 +156,7 @@ pub enum SecretConfig {
 }
 
 /// `session-state = { read = …, scopes = […] }`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionStateGrantConfig {
     /// See the session-scope keys: all, or those listed in `keys`.
@@ -162,7 +171,7 @@ pub struct SessionStateGrantConfig {
 }
 
 /// A state scope that a delta may write by grant.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateScopeConfig {
     /// `user:` keys.

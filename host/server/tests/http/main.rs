@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod activation;
+mod admin;
 mod agents;
 mod auth;
 mod bad_input;
@@ -13,7 +14,9 @@ mod crowd;
 mod durable;
 mod faults;
 mod grants;
+mod installation;
 mod interrupted;
+mod life;
 mod lifecycle;
 mod names;
 mod push;

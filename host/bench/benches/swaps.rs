@@ -1,0 +1,102 @@
+//! 10,000 swaps of an extension under load: what a swap takes, and the memory that is left.
+//!
+//! Fails when a request fails, or when memory is not flat once it has been warmed up.
+
+#![expect(clippy::print_stdout, reason = "the figures are the output")]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use annex_test_support::{TEST_EXTENSION, TestServer};
+use anyhow::{Context, ensure};
+use tokio_util::sync::CancellationToken;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const SWAPS: usize = 10_000;
+const ROUNDS: usize = 10;
+const CLIENTS: usize = 4;
+/// Growth from the first round to the last that is taken for noise.
+const NOISE_MIB: f64 = 16.0;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("annex.toml");
+    write_config(&file, false)?;
+    let server = Arc::new(TestServer::from_file(&file, None).await?);
+    let stop = CancellationToken::new();
+    let clients: Vec<_> = (0..CLIENTS).map(|_| tokio::spawn(client(Arc::clone(&server), stop.clone()))).collect();
+    println!("{:>8} {:>12} {:>10}", "swaps", "ms per swap", "RSS MiB");
+    let mut resident = Vec::with_capacity(ROUNDS);
+    for round in 1..=ROUNDS {
+        let started = Instant::now();
+        for swap in 0..SWAPS / ROUNDS {
+            write_config(&file, swap % 2 == 0)?;
+            ensure!(server.installer().reload().await?.changed, "nothing was swapped");
+        }
+        let each = started.elapsed().as_secs_f64() * 1e3 / (SWAPS / ROUNDS) as f64;
+        let mib = resident_mib()?;
+        println!("{:>8} {each:>12.2} {mib:>10.1}", round * SWAPS / ROUNDS);
+        resident.push(mib);
+    }
+    stop.cancel();
+    let mut requests = 0;
+    for client in clients {
+        requests += client.await??;
+    }
+    let growth = resident.last().context("a round")? - resident.first().context("a round")?;
+    println!("{requests} requests, none failed; {growth:+.1} MiB since the first round");
+    ensure!(growth < NOISE_MIB, "memory is not flat");
+    Ok(())
+}
+
+/// The extension with other settings each time, so that each is another version.
+fn write_config(file: &Path, payload: bool) -> anyhow::Result<()> {
+    let component = annex_test_support::component("test-extension");
+    let text = format!(
+        r#"
+        [card]
+        name = "n"
+        description = "d"
+        [agent]
+        kind = "template"
+        name = "a"
+        instruction = "i"
+        [agent.model.scripted]
+        fallback = "f"
+        # What requests leave is bounded, so that growth is of swaps alone.
+        [sessions]
+        max_sessions = 100
+        [tasks]
+        max_tasks = 100
+        [runtime]
+        watch = false
+        [[extension]]
+        component = {component:?}
+        [extension.parameters]
+        payload = {payload}
+        "#
+    );
+    Ok(fs::write(file, text)?)
+}
+
+/// Sends messages until it is told to stop, and counts them.
+async fn client(server: Arc<TestServer>, stop: CancellationToken) -> anyhow::Result<usize> {
+    let mut requests = 0;
+    while !stop.is_cancelled() {
+        let reply = server.say("hi").extensions(TEST_EXTENSION).send().await?;
+        ensure!(reply.extensions.as_deref() == Some(TEST_EXTENSION), "{}", reply.text);
+        requests += 1;
+    }
+    Ok(requests)
+}
+
+fn resident_mib() -> anyhow::Result<f64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse::<f64>()? / 1024.0)
+}

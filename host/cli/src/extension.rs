@@ -1,0 +1,154 @@
+//! `annex extension`
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::output;
+
+mod client;
+mod shown;
+
+use client::Client;
+use shown::{Details, List, Log, Reloaded, Removed};
+
+/// Show and change the extensions of a running server, through its admin API.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  annex extension list\n  annex extension add ./my-extension.wasm --settings \
+                        my-extension.toml\n  annex extension rollback https://example.com/my-extension/v1\n\nThe server's \
+                        config needs [admin]. The token is read from --token-file, or from the environment variable \
+                        ANNEX_ADMIN_TOKEN. An extension is named by its URI, or by its component's digest.")]
+pub(crate) struct Extension {
+    #[command(subcommand)]
+    command: Command,
+    /// The base URL of the admin API
+    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:9998")]
+    admin: String,
+    /// A file with the admin token
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Print the API's JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List what is installed, and what could not be
+    List,
+    /// Show one extension with its grants, limits and kept versions
+    Show {
+        /// URI or digest
+        extension: String,
+    },
+    /// Install a component, or put it in the place of the one with its name
+    #[command(after_help = "Example:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n\nThe \
+                            settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
+                            --settings those in force stay. With runtime.extensions_dir the component is kept there, \
+                            otherwise it is gone after a restart.")]
+    Add {
+        /// The component
+        file: PathBuf,
+        /// A TOML file with grants, limits and parameters
+        #[arg(long, value_name = "FILE")]
+        settings: Option<PathBuf>,
+        /// The name to keep it under; default: the file's name without .wasm
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Take an extension out; what runs goes on to its end
+    Remove {
+        /// URI or digest
+        extension: String,
+    },
+    /// Put a replaced version back in force
+    Rollback {
+        /// URI or digest
+        extension: String,
+        /// The number of a kept version; default: the one replaced last
+        #[arg(long, value_name = "VERSION")]
+        to: Option<u64>,
+    },
+    /// Read the server's config and its folder of extensions again, as SIGHUP does
+    Reload,
+    /// Print the last lines that an extension wrote
+    Log {
+        /// URI or digest
+        extension: String,
+    },
+}
+
+/// What is sent to install a component.
+#[derive(Serialize)]
+struct Addition {
+    name: String,
+    component: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Rollback {
+    to: Option<u64>,
+}
+
+impl Extension {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let client = Client::new(&self.admin, self.token_file.as_deref())?;
+        match &self.command {
+            Command::List => {
+                let answer = client.call(Method::GET, &["extensions"], None::<&()>).await?;
+                self.print(&answer, List::text)
+            }
+            Command::Show { extension } => {
+                let answer = client.call(Method::GET, &["extensions", extension], None::<&()>).await?;
+                self.print(&answer, Details::text)
+            }
+            Command::Add { file, settings, name } => {
+                let addition = addition(file, settings.as_deref(), name.as_deref())?;
+                let answer = client.call(Method::POST, &["extensions"], Some(&addition)).await?;
+                self.print(&answer, |details: &Details| details.changed("installed"))
+            }
+            Command::Remove { extension } => {
+                let answer = client.call(Method::DELETE, &["extensions", extension], None::<&()>).await?;
+                self.print(&answer, Removed::text)
+            }
+            Command::Rollback { extension, to } => {
+                let body = Rollback { to: *to };
+                let answer = client.call(Method::POST, &["extensions", extension, "rollback"], Some(&body)).await?;
+                self.print(&answer, |details: &Details| details.changed("back in force"))
+            }
+            Command::Reload => {
+                let answer = client.call(Method::POST, &["reload"], None::<&()>).await?;
+                self.print(&answer, Reloaded::text)
+            }
+            Command::Log { extension } => {
+                let answer = client.call(Method::GET, &["extensions", extension, "log"], None::<&()>).await?;
+                self.print(&answer, Log::text)
+            }
+        }
+    }
+
+    /// `answer` is the API's JSON.
+    fn print<T: DeserializeOwned>(&self, answer: &str, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        if self.json {
+            return output::write(&format!("{}\n", answer.trim_end()));
+        }
+        output::show(&text(&serde_json::from_str(answer).context("the answer is none of the admin API")?))
+    }
+}
+
+fn addition(file: &Path, settings: Option<&Path>, name: Option<&str>) -> anyhow::Result<Addition> {
+    let component = fs::read(file).with_context(|| format!("cannot read the component {}", file.display()))?;
+    let read = |file: &Path| fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
+    let settings = settings.map(read).transpose()?;
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let name = name.unwrap_or(&stem).to_owned();
+    ensure!(!name.is_empty(), "the file has no name; give one with --name");
+    Ok(Addition { name, component: client::base64(&component), settings })
+}

@@ -1,0 +1,194 @@
+//! The admin API's answers for people. What is not shown is not read.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+pub(super) struct List {
+    edition: u64,
+    extensions: Vec<Summary>,
+    failures: Vec<Failure>,
+}
+
+#[derive(Deserialize)]
+struct Summary {
+    uri: String,
+    version: u64,
+    digest: String,
+    size: u64,
+    required: bool,
+    source: Source,
+    loaded_at: String,
+    kept: u64,
+    pinned_tasks: u64,
+}
+
+#[derive(Deserialize)]
+struct Source {
+    kind: String,
+    name: String,
+    until: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    source: String,
+    reason: String,
+    at: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Details {
+    #[serde(flatten)]
+    summary: Summary,
+    edition: u64,
+    description: String,
+    hooks: Vec<String>,
+    depends_on: Vec<String>,
+    grants: Value,
+    limits: Value,
+    kept_versions: Vec<Kept>,
+    changes: Vec<Change>,
+}
+
+#[derive(Deserialize)]
+struct Kept {
+    version: u64,
+    digest: String,
+    loaded_at: String,
+}
+
+#[derive(Deserialize)]
+struct Change {
+    at: String,
+    edition: u64,
+    change: String,
+    from: Option<u64>,
+    to: Option<u64>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Removed {
+    removed: String,
+    edition: u64,
+    until: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Reloaded {
+    changed: bool,
+    edition: u64,
+    needs_restart: Vec<String>,
+    failed: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Log {
+    lines: Vec<Line>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    at: String,
+    level: String,
+    #[serde(default)]
+    context: String,
+    message: String,
+}
+
+impl List {
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("Edition {}\n", self.edition);
+        for extension in &self.extensions {
+            text.push_str(&extension.text());
+        }
+        if self.extensions.is_empty() {
+            text.push_str("no extensions\n");
+        }
+        for Failure { source, reason, at } in &self.failures {
+            text.push_str(&format!("\nNot installed: {source} ({at})\n  {reason}\n"));
+        }
+        text
+    }
+}
+
+impl Summary {
+    fn text(&self) -> String {
+        let Self { uri, version, digest, kept, loaded_at, pinned_tasks, .. } = self;
+        let required = if self.required { "  (required)" } else { "" };
+        let size = self.size.div_ceil(1024);
+        format!(
+            "\n{uri}{required}\n  version {version}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
+             rollback: {kept}, pinned by tasks: {pinned_tasks}\n",
+            self.source.text()
+        )
+    }
+}
+
+impl Source {
+    fn text(&self) -> String {
+        let until = self.until.as_ref().map(|until| format!(" (until {until})")).unwrap_or_default();
+        format!("{} {:?}{until}", self.kind, self.name)
+    }
+}
+
+impl Details {
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}  {}\n", self.summary.text().trim_start(), self.description);
+        text.push_str(&format!("\nHooks       {}\n", self.hooks.join(", ")));
+        text.push_str(&format!("Grants      {}\nLimits      {}\n", self.grants, self.limits));
+        if !self.depends_on.is_empty() {
+            text.push_str(&format!("Depends on  {}\n", self.depends_on.join(", ")));
+        }
+        for Kept { version, digest, loaded_at } in &self.kept_versions {
+            text.push_str(&format!("Kept        version {version}, {digest}, loaded {loaded_at}\n"));
+        }
+        for Change { at, edition, change, from, to } in &self.changes {
+            let number = |number: &Option<u64>| number.map_or("none".to_owned(), |number| number.to_string());
+            let (from, to) = (number(from), number(to));
+            text.push_str(&format!("Changed     {at}  edition {edition}: {change}, version {from} to {to}\n"));
+        }
+        text
+    }
+
+    /// After something was done to it.
+    pub(super) fn changed(&self, what: &str) -> String {
+        let Summary { uri, version, digest, source, .. } = &self.summary;
+        let until = match &source.until {
+            Some(until) => format!("It stays until the {until}: {} {:?} gives another.\n", source.kind, source.name),
+            None => String::new(),
+        };
+        format!("{uri}\n  {what}: version {version}, {digest}, edition {}\n{until}", self.edition)
+    }
+}
+
+impl Removed {
+    pub(super) fn text(&self) -> String {
+        let until = self.until.as_ref().map(|until| format!(" until {until}")).unwrap_or_default();
+        format!("{}\n  removed{until}, edition {}\n", self.removed, self.edition)
+    }
+}
+
+impl Reloaded {
+    pub(super) fn text(&self) -> String {
+        let what = if self.changed { "changed" } else { "nothing has changed" };
+        let mut text = format!("Edition {}, {what}\n", self.edition);
+        if !self.needs_restart.is_empty() {
+            text.push_str(&format!("Changes that need a restart: {}\n", self.needs_restart.join(", ")));
+        }
+        for source in &self.failed {
+            text.push_str(&format!("Not installed: {source} (`annex extension list` says why)\n"));
+        }
+        text
+    }
+}
+
+impl Log {
+    pub(super) fn text(&self) -> String {
+        let line = |Line { at, level, context, message }: &Line| {
+            let context = if context.is_empty() { String::new() } else { format!("{context}: ") };
+            format!("{at} {level:5} {context}{message}\n")
+        };
+        self.lines.iter().map(line).collect()
+    }
+}

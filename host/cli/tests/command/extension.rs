@@ -1,0 +1,115 @@
+//! `annex extension` against a server, and SIGHUP.
+
+use std::fs;
+use std::io::BufRead;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{Run, Server, annex, run, specialist};
+
+const TOKEN: &str = "a-token-of-the-tests";
+const HELLO: &str = annex_components::HELLO_EXTENSION;
+
+/// A server with an admin API and a managed folder.
+struct Managed {
+    server: Server,
+    admin: String,
+}
+
+impl Managed {
+    fn start() -> Result<Self> {
+        let admin = "[runtime]\nextensions_dir = \"extensions\"\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_env = \"TEST_ADMIN_TOKEN\"";
+        let config = format!("{admin}\n{}", specialist());
+        let mut server = Server::start_with(&config, &[("TEST_ADMIN_TOKEN", TOKEN)])?;
+        let mut line = String::new();
+        server.stdout.read_line(&mut line)?;
+        let admin = line.strip_prefix("Admin API   ").context("no admin API")?.trim().to_owned();
+        Ok(Self { server, admin })
+    }
+
+    fn extension(&self, arguments: &[&str]) -> Result<Run> {
+        let mut command = annex(["extension", "--admin", &self.admin].iter().chain(arguments));
+        let output = command.env("ANNEX_ADMIN_TOKEN", TOKEN).output()?;
+        let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+        Ok(Run { code: output.status.code(), out, err })
+    }
+
+    fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let run = self.extension(&[arguments, &["--json"]].concat())?;
+        ensure!(run.code == Some(0), "{arguments:?}: {}", run.err);
+        Ok(serde_json::from_str(&run.out)?)
+    }
+}
+
+#[test]
+fn an_extension_is_added_replaced_rolled_back_and_removed_by_command() -> Result<()> {
+    let managed = Managed::start()?;
+    let added = managed.extension(&["add", HELLO])?;
+    assert_eq!(added.code, Some(0), "{}", added.err);
+    assert!(added.out.contains("installed: version"), "{}", added.out);
+    let list = managed.json(&["list"])?;
+    let uri = list["extensions"][2]["uri"].as_str().context("a third extension")?;
+    assert!(managed.extension(&["list"])?.out.contains(uri));
+
+    let settings = tempfile::NamedTempFile::new()?;
+    fs::write(settings.path(), "required = true\n")?;
+    let settings = settings.path().to_str().context("a path")?;
+    let required = managed.json(&["add", HELLO, "--settings", settings])?;
+    assert_eq!((&required["required"], &required["source"]["name"]), (&true.into(), &"hello-extension".into()));
+    let shown = managed.extension(&["show", uri])?;
+    assert!(shown.out.contains("(required)") && shown.out.contains("Kept        version"), "{}", shown.out);
+
+    let back = managed.extension(&["rollback", uri])?;
+    assert!(back.out.contains("back in force") && back.out.contains("until the restart"), "{}", back.out);
+    assert_eq!(managed.extension(&["log", uri])?.code, Some(0));
+    let removed = managed.extension(&["remove", uri])?;
+    assert!(removed.out.contains("removed, edition"), "{}", removed.out);
+    let gone = managed.extension(&["show", uri])?;
+    assert_eq!((gone.code, gone.out.as_str()), (Some(1), ""));
+    assert!(gone.err.contains("is installed"), "{}", gone.err);
+    assert!(managed.extension(&["reload"])?.out.contains("nothing has changed"));
+    Ok(())
+}
+
+#[test]
+fn what_the_admin_api_refuses_is_said_with_its_reason() -> Result<()> {
+    let managed = Managed::start()?;
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let refused = managed.extension(&["add", manifest, "--name", "x"])?;
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("not a WebAssembly component"), "{}", refused.err);
+    let stranger =
+        annex(["extension", "list", "--admin", &managed.admin]).env("ANNEX_ADMIN_TOKEN", "wrong").output()?;
+    assert!(String::from_utf8(stranger.stderr)?.contains("admin token"));
+    let without = run(["extension", "list", "--admin", &managed.admin])?;
+    assert!(without.err.contains("--token-file") && without.err.contains("ANNEX_ADMIN_TOKEN"), "{}", without.err);
+    let nobody =
+        annex(["extension", "list", "--admin", "http://127.0.0.1:1"]).env("ANNEX_ADMIN_TOKEN", TOKEN).output()?;
+    assert!(String::from_utf8(nobody.stderr)?.contains("[admin]"));
+    Ok(())
+}
+
+#[test]
+fn sighup_applies_a_sound_config_and_survives_a_broken_one() -> Result<()> {
+    let managed = Managed::start()?;
+    let (config, process) = (&managed.server.config.path, Pid::from_child(&managed.server.process));
+    let sound = fs::read_to_string(config)?;
+    fs::write(config, sound.replace("[[extension]]", "[[extnsion]]"))?;
+    kill_process(process, Signal::HUP)?;
+    let failed = |list: &Value| list["failures"][0]["source"] == "config";
+    let mut list = managed.json(&["list"])?;
+    while !failed(&list) {
+        list = managed.json(&["list"])?;
+    }
+    assert_eq!((list["extensions"].as_array().map(Vec::len), &list["edition"]), (Some(2), &1.into()));
+
+    fs::write(config, sound.replace("required = true", "required = false"))?;
+    kill_process(process, Signal::HUP)?;
+    while list["edition"] == 1 {
+        list = managed.json(&["list"])?;
+    }
+    assert_eq!((&list["extensions"][0]["required"], failed(&list)), (&false.into(), false), "{list}");
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! The last lines that an extension wrote, for its operator. The log itself is the process's.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// Lines kept per loaded component.
+const MAX_LINES: usize = 200;
+/// Bytes of them all.
+const MAX_BYTES: usize = 64 << 10;
+
+/// One line of an extension's log, with control characters escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// When it was written.
+    pub at: SystemTime,
+    /// `trace`, `debug`, `info`, `warn` or `error`.
+    pub level: &'static str,
+    /// What the extension calls the part that writes; may be empty.
+    pub context: String,
+    /// The line.
+    pub message: String,
+}
+
+/// The lines, the oldest first; it goes when there is no room.
+#[derive(Default)]
+pub(crate) struct LogTail {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    lines: VecDeque<LogLine>,
+    bytes: usize,
+}
+
+impl LogTail {
+    pub(crate) fn push(&self, level: &'static str, context: String, message: String) {
+        let line = LogLine { at: SystemTime::now(), level, context, message };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.bytes += size(&line);
+        kept.lines.push_back(line);
+        while kept.lines.len() > MAX_LINES || kept.bytes > MAX_BYTES {
+            let Some(oldest) = kept.lines.pop_front() else { break };
+            kept.bytes -= size(&oldest);
+        }
+    }
+
+    pub(crate) fn lines(&self) -> Vec<LogLine> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().cloned().collect()
+    }
+}
+
+fn size(line: &LogLine) -> usize {
+    line.context.len() + line.message.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LogTail, MAX_BYTES, MAX_LINES};
+
+    #[test]
+    fn the_last_lines_are_kept_within_their_bounds() {
+        let tail = LogTail::default();
+        for number in 0..MAX_LINES * 2 {
+            tail.push("info", String::new(), number.to_string());
+        }
+        let lines = tail.lines();
+        assert_eq!(lines.len(), MAX_LINES);
+        assert_eq!(lines.last().map(|line| line.message.clone()), Some((MAX_LINES * 2 - 1).to_string()));
+
+        for _ in 0..MAX_LINES {
+            tail.push("info", String::new(), "x".repeat(4 << 10));
+        }
+        let bytes: usize = tail.lines().iter().map(|line| line.message.len()).sum();
+        assert!(bytes > 0 && bytes <= MAX_BYTES, "{bytes}");
+    }
+}

@@ -1,0 +1,204 @@
+//! The admin API: what is installed, and changes of it, on a listener of its own.
+//!
+//! Every request must name a known host, so that no web page can reach the API by a name of its own, and must have the
+//! token. Errors are `{"error": {"code", "message"}}`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_protocol::ExtensionUri;
+use annex_runtime::MAX_COMPONENT_BYTES;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use crate::config::AdminConfig;
+use crate::hosts::Hosts;
+use crate::installer::{InstallError, Installer};
+use crate::listener::ConnectionLimits;
+
+mod error;
+mod metrics;
+mod token;
+mod view;
+
+use error::AdminError;
+use token::Token;
+pub use token::TokenError;
+
+/// What a client gets to send a body.
+const BODY_PATIENCE: Duration = Duration::from_secs(60);
+/// The largest body: a component in base64 with its settings.
+const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
+/// Few clients talk to the API, and a body may be large.
+pub(crate) const CONNECTIONS: ConnectionLimits =
+    ConnectionLimits { connections: 32, head: Duration::from_secs(30), write: Duration::from_secs(30), streams: 8 };
+
+/// What the API is about, and who may use it.
+pub(crate) struct Admin {
+    installer: Arc<Installer>,
+    running: TaskTracker,
+    token: Token,
+    hosts: Hosts,
+}
+
+impl Admin {
+    /// Reads the token. `folder` is where a relative `token_file` starts.
+    pub(crate) fn new(
+        config: &AdminConfig,
+        folder: &std::path::Path,
+        installer: Arc<Installer>,
+        running: TaskTracker,
+    ) -> Result<Self, TokenError> {
+        Ok(Self { installer, running, token: Token::read(config, folder)?, hosts: Hosts::of_admin(config) })
+    }
+}
+
+/// All routes of the API.
+pub(crate) fn router(admin: Arc<Admin>) -> Router {
+    Router::new()
+        .route("/v1/extensions", get(list).post(add))
+        .route("/v1/extensions/{id}", get(show).delete(remove))
+        .route("/v1/extensions/{id}/rollback", post(roll_back))
+        .route("/v1/extensions/{id}/log", get(log))
+        .route("/v1/reload", post(reload))
+        .route("/metrics", get(metrics))
+        .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
+        .method_not_allowed_fallback(async || {
+            AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "the path does not take this method")
+        })
+        .layer(from_fn_with_state(Arc::clone(&admin), guard))
+        .with_state(admin)
+}
+
+/// Lets nobody in who reached the API by a foreign name, or has no token.
+async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    if let Err(foreign) = admin.hosts.check(&request) {
+        let message = format!("{foreign:?} is another host; use a loopback name, or add the name to admin.hosts");
+        return AdminError::new(StatusCode::FORBIDDEN, "wrong_host", message).into_response();
+    }
+    if !admin.token.is_on(request.headers()) {
+        return AdminError::unauthenticated().into_response();
+    }
+    next.run(request).await
+}
+
+async fn list(State(admin): State<Arc<Admin>>) -> Json<view::List> {
+    Json(view::List::of(&admin.installer))
+}
+
+async fn show(State(admin): State<Arc<Admin>>, Path(id): Path<String>) -> Result<Json<view::Details>, AdminError> {
+    let version = admin.installer.find(&id)?;
+    Ok(Json(view::Details::of(&admin.installer, &version)))
+}
+
+async fn log(State(admin): State<Arc<Admin>>, Path(id): Path<String>) -> Result<Json<view::Log>, AdminError> {
+    Ok(Json(view::Log::of(&admin.installer.find(&id)?)))
+}
+
+/// A component to install.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Addition {
+    /// Names the file in the managed folder; what has the name is replaced.
+    name: String,
+    /// The component file in base64.
+    component: String,
+    /// The keys of an `[[extension]]` as TOML, without `component`. Absent: those in force, or none.
+    settings: Option<String>,
+}
+
+async fn add(State(admin): State<Arc<Admin>>, body: Body) -> Result<(StatusCode, Json<view::Details>), AdminError> {
+    let Addition { name, component, settings } = read(body).await?;
+    let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
+    let installer = Arc::clone(&admin.installer);
+    let added = whole(async move { installer.add(&name, component, settings.as_deref()).await }).await?;
+    Ok((StatusCode::CREATED, Json(view::Details::of(&admin.installer, &added))))
+}
+
+async fn remove(State(admin): State<Arc<Admin>>, Path(id): Path<String>) -> Result<Json<view::Removed>, AdminError> {
+    let (installer, uri) = (Arc::clone(&admin.installer), uri(&admin, &id)?);
+    let removed = whole(async move { installer.remove(&uri).await }).await?;
+    Ok(Json(view::Removed::of(&admin.installer, &removed)))
+}
+
+/// Which version to go back to.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rollback {
+    /// The number of a kept version. Absent: the one that was replaced last.
+    to: Option<u64>,
+}
+
+async fn roll_back(
+    State(admin): State<Arc<Admin>>,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Json<view::Details>, AdminError> {
+    let (installer, uri) = (Arc::clone(&admin.installer), uri(&admin, &id)?);
+    let Rollback { to } = read_optional(body).await?;
+    let version = whole(async move { installer.roll_back(&uri, to).await }).await?;
+    Ok(Json(view::Details::of(&admin.installer, &version)))
+}
+
+async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<view::Reload>, AdminError> {
+    let installer = Arc::clone(&admin.installer);
+    let reloaded = whole(async move { installer.reload().await }).await?;
+    Ok(Json(view::Reload::of(reloaded)))
+}
+
+async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+    let text = metrics::text(&admin.installer, admin.running.len());
+    ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+fn uri(admin: &Admin, id: &str) -> Result<ExtensionUri, AdminError> {
+    Ok(admin.installer.find(id)?.uri().clone())
+}
+
+/// A client that goes away does not break off a change.
+async fn whole<T: Send + 'static>(
+    change: impl Future<Output = Result<T, InstallError>> + Send + 'static,
+) -> Result<T, AdminError> {
+    match tokio::spawn(change).await {
+        Ok(done) => Ok(done?),
+        Err(panicked) => Err(AdminError::internal(&panicked)),
+    }
+}
+
+async fn read<T: DeserializeOwned>(body: Body) -> Result<T, AdminError> {
+    decode(&read_bytes(body).await?)
+}
+
+async fn read_optional<T: DeserializeOwned + Default>(body: Body) -> Result<T, AdminError> {
+    let bytes = read_bytes(body).await?;
+    if bytes.is_empty() { Ok(T::default()) } else { decode(&bytes) }
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
+    serde_json::from_slice(bytes).map_err(|error| AdminError::invalid(format!("the body: {error}")))
+}
+
+async fn read_bytes(body: Body) -> Result<Bytes, AdminError> {
+    match timeout(BODY_PATIENCE, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("a component may have {} MiB", MAX_COMPONENT_BYTES >> 20);
+            Err(AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
+        }
+        Ok(Err(_)) => Err(AdminError::invalid("the body broke off")),
+        Err(_) => Err(AdminError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body took too long")),
+    }
+}

@@ -1,0 +1,70 @@
+//! What the admin API answers when it does not do as told.
+
+use std::error::Error;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::fault;
+use crate::installer::InstallError;
+
+/// A refusal with its HTTP status and a code for programs.
+#[derive(Debug)]
+pub(super) struct AdminError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+impl AdminError {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into() }
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+    }
+
+    pub(super) fn unauthenticated() -> Self {
+        let message = "send the admin token as `Authorization: Bearer …`";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", message)
+    }
+
+    pub(super) fn internal(error: &(dyn Error + 'static)) -> Self {
+        let message = format!("the server's log has the details under {}", fault::logged(error));
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+    }
+}
+
+impl From<InstallError> for AdminError {
+    fn from(error: InstallError) -> Self {
+        let (status, code) = match &error {
+            InstallError::Name { .. } => (StatusCode::BAD_REQUEST, "invalid_name"),
+            InstallError::NotInstalled { .. } => (StatusCode::NOT_FOUND, "not_installed"),
+            InstallError::Ambiguous { .. } => (StatusCode::CONFLICT, "ambiguous"),
+            InstallError::NoVersion { .. } => (StatusCode::CONFLICT, "no_version"),
+            InstallError::NoFile => (StatusCode::CONFLICT, "no_config_file"),
+            InstallError::Set(_) => (StatusCode::CONFLICT, "does_not_fit"),
+            InstallError::Config(_) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_config"),
+            InstallError::Setting { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_settings"),
+            InstallError::Read { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "unreadable"),
+            InstallError::Load { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "refused"),
+            InstallError::Folder { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "extensions_dir"),
+            InstallError::Cards(_) => (StatusCode::INTERNAL_SERVER_ERROR, "cards"),
+        };
+        Self::new(status, code, error.public_text())
+    }
+}
+
+impl IntoResponse for AdminError {
+    fn into_response(self) -> Response {
+        let body = json!({"error": {"code": self.code, "message": self.message}});
+        let mut response = (self.status, Json(body)).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

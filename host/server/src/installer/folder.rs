@@ -1,0 +1,162 @@
+//! The managed folder: every `NAME.wasm` in it is installed, with the settings of `NAME.toml` beside it.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use annex_runtime::MAX_COMPONENT_BYTES;
+
+use crate::config::ExtensionConfig;
+
+/// The longest name of a file, without its ending.
+const MAX_NAME_BYTES: usize = 100;
+
+/// `runtime.extensions_dir`.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+}
+
+/// A component in the folder.
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) component: PathBuf,
+    /// What is wrong with the settings otherwise.
+    pub(super) settings: Result<ExtensionConfig, String>,
+}
+
+impl Folder {
+    /// Makes the folder if it is not there.
+    pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&path)?;
+        Ok(Self { path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in the folder, by name. Files whose name begins with a dot are not there yet.
+    pub(super) fn list(&self) -> io::Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let file = entry?.file_name();
+            let name = file.to_str().and_then(|name| name.strip_suffix(".wasm"));
+            if let Some(name) = name.filter(|name| !name.starts_with('.') && !name.is_empty()) {
+                let (component, settings) = (self.component(name), self.settings(name));
+                found.push(Found { name: name.to_owned(), component, settings });
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    pub(super) fn component(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.wasm"))
+    }
+
+    fn settings_file(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.toml"))
+    }
+
+    /// The settings beside the component; those of an empty file when there is none.
+    pub(super) fn settings(&self, name: &str) -> Result<ExtensionConfig, String> {
+        let file = self.settings_file(name);
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(format!("cannot read {name}.toml: {error}")),
+        };
+        settings(name, &text).map_err(|reason| format!("{name}.toml: {reason}"))
+    }
+
+    /// Puts a component into the folder, in place of one with its name. Without `settings`, those that are there stay.
+    pub(super) fn write(&self, name: &str, component: &[u8], settings: Option<&str>) -> io::Result<()> {
+        if let Some(settings) = settings {
+            self.replace(&self.settings_file(name), settings.as_bytes())?;
+        }
+        self.replace(&self.component(name), component)
+    }
+
+    /// Written aside and renamed, so that nobody sees half a file.
+    fn replace(&self, file: &Path, content: &[u8]) -> io::Result<()> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let aside = self.path.join(format!(".{name}.new"));
+        let mut writing = File::create(&aside)?;
+        writing.write_all(content)?;
+        writing.sync_all()?;
+        fs::rename(&aside, file)
+    }
+
+    /// Takes the component and its settings out of the folder.
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        for file in [self.component(name), self.settings_file(name)] {
+            match fs::remove_file(file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys of an `[[extension]]` but for `component`.
+pub(super) fn settings(name: &str, text: &str) -> Result<ExtensionConfig, String> {
+    let mut table: toml::Table = toml::from_str(text).map_err(|error| one_line(&error))?;
+    if table.insert("component".to_owned(), format!("{name}.wasm").into()).is_some() {
+        return Err("`component` is the file beside it; leave it out".to_owned());
+    }
+    table.try_into().map_err(|error: toml::de::Error| one_line(&error))
+}
+
+/// Without the lines of the file that TOML errors show.
+fn one_line(error: &toml::de::Error) -> String {
+    error.message().trim().replace('\n', " ")
+}
+
+/// Names become names of files, so they are plain.
+pub(super) fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.starts_with('.') && name.bytes().all(plain)
+}
+
+/// Reads a component file, but none that is larger than the host compiles, and nothing that is no file.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // A pipe would be waited for.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
+    }
+    let most = u64::try_from(MAX_COMPONENT_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_COMPONENT_BYTES {
+        let reason = format!("it is larger than {} MiB, the most that is loaded here", MAX_COMPONENT_BYTES >> 20);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_name, settings};
+
+    #[test]
+    fn names_of_extensions_are_plain_names_of_files() {
+        for name in ["a", "my-extension_2.1"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", ".hidden", "a/b", "..", "a b", "ä", &"x".repeat(101)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_have_the_keys_of_an_extension_without_its_component() {
+        assert!(settings("x", "").is_ok_and(|settings| settings.component == "x.wasm" && !settings.required));
+        assert!(settings("x", "required = true\n[grants]\nclock = true").is_ok_and(|settings| settings.grants.clock));
+        for (text, expected) in [("component = \"y\"", "leave it out"), ("clok = 1", "clok"), ("= secret", "key")] {
+            let reason = settings("x", text).expect_err("a refusal");
+            assert!(reason.contains(expected) && !reason.contains("secret"), "{text}: {reason}");
+        }
+    }
+}

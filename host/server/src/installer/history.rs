@@ -1,0 +1,110 @@
+//! What was replaced, and when.
+
+use std::collections::{HashMap, VecDeque};
+
+use annex_protocol::{ExtensionUri, Timestamp};
+
+use super::version::Version;
+
+/// Changes that are remembered, over all extensions.
+const MAX_CHANGES: usize = 200;
+
+/// Why something that is installed is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// A source named another.
+    Loaded,
+    /// It was taken out.
+    Removed,
+    /// It was put back.
+    RolledBack,
+}
+
+/// One extension at one swap.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) at: Timestamp,
+    /// The first edition with it.
+    pub(crate) edition: u64,
+    /// `installed`, `replaced`, `rolled-back` or `removed`.
+    pub(crate) what: &'static str,
+    pub(crate) uri: ExtensionUri,
+    /// The number of the version before.
+    pub(crate) from: Option<u64>,
+    /// The number of the version after.
+    pub(crate) to: Option<u64>,
+}
+
+/// Replaced versions, which can be put back, and the last changes.
+pub(crate) struct History {
+    keep: usize,
+    /// The version replaced last comes first.
+    replaced: HashMap<ExtensionUri, VecDeque<Version>>,
+    /// The last change comes last.
+    changes: VecDeque<Change>,
+}
+
+impl History {
+    /// Keeps so many replaced versions of each extension that is installed.
+    pub(crate) fn new(keep: usize) -> Self {
+        Self { keep, replaced: HashMap::new(), changes: VecDeque::new() }
+    }
+
+    pub(crate) fn keep(&self) -> usize {
+        self.keep
+    }
+
+    /// The version replaced last, or the one with the number.
+    pub(crate) fn kept(&self, uri: &ExtensionUri, number: Option<u64>) -> Option<Version> {
+        self.replaced(uri).find(|version| number.is_none_or(|number| version.number == number)).cloned()
+    }
+
+    pub(crate) fn replaced(&self, uri: &ExtensionUri) -> impl Iterator<Item = &Version> {
+        self.replaced.get(uri).into_iter().flatten()
+    }
+
+    pub(crate) fn changes(&self, uri: &ExtensionUri) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.uri == *uri)
+    }
+
+    /// Takes in what was installed before `edition`. Versions of what is not installed any more are let go.
+    pub(crate) fn record(&mut self, edition: u64, action: Action, old: Vec<Version>, new: &[Version]) {
+        let by_uri = |versions: &[Version], uri: &ExtensionUri| {
+            versions.iter().find(|version| version.uri() == uri).map(|version| version.number)
+        };
+        for version in new {
+            match by_uri(&old, version.uri()) {
+                None => self.push(edition, "installed", version, None, Some(version.number)),
+                Some(before) if before != version.number => {
+                    let what = if action == Action::RolledBack { "rolled-back" } else { "replaced" };
+                    self.push(edition, what, version, Some(before), Some(version.number));
+                }
+                Some(_) => {}
+            }
+        }
+        for version in old {
+            match by_uri(new, version.uri()) {
+                None => self.push(edition, "removed", &version, Some(version.number), None),
+                Some(after) if after != version.number => self.keep_version(version, after),
+                Some(_) => {}
+            }
+        }
+        self.replaced.retain(|uri, _| by_uri(new, uri).is_some());
+    }
+
+    fn keep_version(&mut self, version: Version, after: u64) {
+        let kept = self.replaced.entry(version.uri().clone()).or_default();
+        kept.retain(|kept| kept.number != after && kept.number != version.number);
+        kept.push_front(version);
+        kept.truncate(self.keep);
+    }
+
+    fn push(&mut self, edition: u64, what: &'static str, version: &Version, from: Option<u64>, to: Option<u64>) {
+        let (uri, digest) = (version.uri(), version.extension.digest());
+        tracing::info!(extension = %uri, %digest, edition, from, to, "{what}");
+        self.changes.push_back(Change { at: Timestamp::now(), edition, what, uri: uri.clone(), from, to });
+        if self.changes.len() > MAX_CHANGES {
+            self.changes.pop_front();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! One version of an extension, and where it came from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use annex_protocol::{ExtensionUri, Timestamp};
+use annex_runtime::{Digest, Extension};
+
+use crate::config::ExtensionConfig;
+
+/// What names an extension to be installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// An `[[extension]]` of the config.
+    Config {
+        /// As in the config.
+        component: String,
+    },
+    /// A file of `runtime.extensions_dir`.
+    Folder {
+        /// The file's name without `.wasm`.
+        name: String,
+    },
+    /// The admin API, until the restart.
+    Added {
+        /// As it was given.
+        name: String,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config { component } => write!(formatter, "extension.component = {component:?}"),
+            Self::Folder { name } => write!(formatter, "{name}.wasm in runtime.extensions_dir"),
+            Self::Added { name } => write!(formatter, "added extension {name:?}"),
+        }
+    }
+}
+
+/// A loaded component with what the operator decided about it. A change of either makes another version.
+#[derive(Clone)]
+pub(crate) struct Version {
+    /// Counts the versions that this process has loaded, from 1.
+    pub(crate) number: u64,
+    pub(crate) extension: Arc<Extension>,
+    pub(crate) origin: Origin,
+    pub(crate) settings: ExtensionConfig,
+    pub(crate) loaded_at: Timestamp,
+}
+
+impl Version {
+    pub(crate) fn uri(&self) -> &ExtensionUri {
+        self.extension.uri()
+    }
+
+    /// Whether it is the component of this digest, from the same place, with these settings.
+    pub(crate) fn is_of(&self, origin: &Origin, settings: &ExtensionConfig, digest: Digest) -> bool {
+        self.origin == *origin && self.settings == *settings && self.extension.digest() == digest
+    }
+}

@@ -1,0 +1,76 @@
+//! Makes editions: the cards of a set of extensions, signed after everything is on them.
+
+use std::sync::Arc;
+
+use annex_auth::Authenticator;
+use annex_auth::signature::Signer;
+use annex_protocol::{AgentCard, v0_3};
+use annex_runtime::Installed;
+
+use crate::app::Locations;
+use crate::card::{self, EncodedCard};
+use crate::config::{Config, ExtendedCardConfig};
+use crate::edition::Edition;
+use crate::signing::{self, SigningError};
+
+/// What all cards of this process have in common.
+pub(crate) struct Issuer {
+    /// The public card without its extensions and signatures.
+    card: AgentCard,
+    extended: Option<ExtendedCardConfig>,
+    signer: Option<Signer>,
+    /// Whether the public card is shown with the fields of 0.3 too.
+    speaks_v0_3: bool,
+}
+
+/// Why the cards of an edition cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IssueError {
+    #[error("a card cannot be signed")]
+    Sign(#[from] SigningError),
+    #[error("a card cannot be encoded")]
+    Encode(#[from] serde_json::Error),
+}
+
+impl Issuer {
+    /// Reads the signing key, if the config names one.
+    pub(crate) fn new(
+        config: &Config,
+        base_url: &str,
+        authenticator: Option<&Authenticator>,
+        locations: &Locations,
+    ) -> Result<Self, SigningError> {
+        let signing = config.card.signing.as_ref();
+        Ok(Self {
+            card: card::assemble(config, base_url, authenticator),
+            extended: config.card.extended.clone(),
+            signer: signing.map(|signing| signing::signer(signing, &locations.config)).transpose()?,
+            speaks_v0_3: config.server.a2a_0_3,
+        })
+    }
+
+    /// The edition after `previous`.
+    pub(crate) fn issue(&self, installed: Installed, previous: Option<&Edition>) -> Result<Edition, IssueError> {
+        let mut public = self.card.clone();
+        public.capabilities.extensions = installed.iter().map(|extension| extension.card().clone()).collect();
+        let mut extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
+        if let Some(signer) = &self.signer {
+            if let Some(extended) = &mut extended {
+                signing::sign(extended, signer)?;
+            }
+            match self.speaks_v0_3 {
+                true => signing::sign_merged(&mut public, signer)?,
+                false => signing::sign(&mut public, signer)?,
+            }
+        }
+        let card_v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose();
+        let previous_card = previous.map(|edition| &edition.card);
+        Ok(Edition {
+            number: previous.map_or(1, |edition| edition.number.saturating_add(1)),
+            installed,
+            card: EncodedCard::new(&public, previous_card)?,
+            extended_card: extended.map(Arc::new),
+            card_v0_3: card_v0_3?.unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Which versions of its extensions a waiting task goes on with.
+//!
+//! A task that waits for its client remembers the versions that worked on it, and its next turn takes them in place of
+//! those that are installed by then. Pins are as old as the process: after a restart, what is installed serves all.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annex_protocol::{ExtensionUri, TaskId};
+use annex_runtime::{Extension, Installed};
+use annex_tasks::Owner;
+use lru::LruCache;
+
+/// Tasks that may pin their versions; the one that was idle for longest loses its pins first.
+const MAX_TASKS: usize = 10_000;
+/// Replaced versions of one extension that tasks may keep alive.
+const MAX_REPLACED: usize = 8;
+
+/// The versions of waiting tasks.
+pub(crate) struct Pins {
+    tasks: Mutex<LruCache<TaskId, Pinned>>,
+}
+
+struct Pinned {
+    owner: Owner,
+    extensions: Vec<Arc<Extension>>,
+}
+
+impl Default for Pins {
+    fn default() -> Self {
+        Self { tasks: Mutex::new(LruCache::unbounded()) }
+    }
+}
+
+impl Pins {
+    /// The task waits, and goes on with `extensions`. What it has pinned already stays.
+    pub(crate) fn hold<'a>(&self, owner: &Owner, task: &TaskId, extensions: impl Iterator<Item = &'a Arc<Extension>>) {
+        let mut tasks = self.lock();
+        let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
+        for extension in extensions {
+            if !pinned.iter().any(|other| other.uri() == extension.uri()) {
+                pinned.push(Arc::clone(extension));
+            }
+        }
+        if pinned.is_empty() {
+            return;
+        }
+        tasks.push(task.clone(), Pinned { owner: owner.clone(), extensions: pinned });
+        if tasks.len() > MAX_TASKS
+            && let Some((task, _)) = tasks.pop_lru()
+        {
+            tracing::warn!(%task, "too many tasks wait; this one goes on with what is installed then");
+        }
+    }
+
+    /// The task will not go on.
+    pub(crate) fn release(&self, task: &TaskId) {
+        self.lock().pop(task);
+    }
+
+    /// What the owner's task goes on with.
+    pub(crate) fn of(&self, owner: &Owner, task: &TaskId) -> Vec<Arc<Extension>> {
+        let mut tasks = self.lock();
+        let pinned = tasks.get(task).filter(|pinned| pinned.owner == *owner);
+        pinned.map(|pinned| pinned.extensions.clone()).unwrap_or_default()
+    }
+
+    /// How many tasks go on with this version.
+    pub(crate) fn count(&self, extension: &Arc<Extension>) -> usize {
+        let is_pinned = |pinned: &Pinned| pinned.extensions.iter().any(|other| Arc::ptr_eq(other, extension));
+        self.lock().iter().filter(|(_, pinned)| is_pinned(pinned)).count()
+    }
+
+    /// How many tasks have pins.
+    pub(crate) fn tasks(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Lets go of what was removed, and of the oldest versions where tasks keep too many alive.
+    pub(crate) fn thin_out(&self, installed: &Installed) {
+        let mut replaced: HashMap<ExtensionUri, Vec<*const Extension>> = HashMap::new();
+        let mut may_stay = |extension: &Arc<Extension>| {
+            let Some(present) = installed.get(extension.uri()) else { return false };
+            if Arc::ptr_eq(present, extension) {
+                return true;
+            }
+            let versions = replaced.entry(extension.uri().clone()).or_default();
+            let version = Arc::as_ptr(extension);
+            if !versions.contains(&version) && versions.len() < MAX_REPLACED {
+                versions.push(version);
+            }
+            versions.contains(&version)
+        };
+        let mut tasks = self.lock();
+        let mut empty = Vec::new();
+        // The task that was busy last comes first.
+        for (task, pinned) in tasks.iter_mut() {
+            let before = pinned.extensions.len();
+            pinned.extensions.retain(&mut may_stay);
+            if pinned.extensions.len() < before {
+                tracing::info!(%task, "a waiting task has lost its version of an extension that is gone");
+            }
+            if pinned.extensions.is_empty() {
+                empty.push(task.clone());
+            }
+        }
+        for task in empty {
+            tasks.pop(&task);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<TaskId, Pinned>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
