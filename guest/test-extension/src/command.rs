@@ -45,16 +45,19 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// A flood of log lines happens here; after it the hook does what it does without a command.
+    /// A flood of log lines or a loop that ends happens here; after it the hook does what it does without a command.
     pub(crate) fn of(hook: &'static str, text: Option<&'a str>) -> Self {
         let text = text.unwrap_or("ok");
         let (name, amount) = text.split_once(' ').unwrap_or((text, ""));
         let amount = amount.parse().ok();
-        if name == "log-flood" {
-            (0..amount.unwrap_or(DEFAULT_LINES)).for_each(|line| log::info(&format!("line {line}")));
-            return Self { hook, name: "ok", amount: None };
+        match (name, amount) {
+            ("log-flood", lines) => {
+                (0..lines.unwrap_or(DEFAULT_LINES)).for_each(|line| log::info(&format!("line {line}")));
+            }
+            ("loop", Some(rounds)) => (0..rounds).for_each(|_| black_box(())),
+            _ => return Self { hook, name, amount },
         }
-        Self { hook, name, amount }
+        Self { hook, name: "ok", amount: None }
     }
 
     /// The text of an error without a code.

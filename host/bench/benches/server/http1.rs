@@ -16,10 +16,15 @@ pub(crate) async fn work(address: &str, request: &str, is_streamed: bool, count:
     let mut buffer = Vec::with_capacity(64 << 10);
     for _ in 0..count {
         let answer = ask(&mut stream, request, is_streamed, &mut buffer).await?;
-        // An error would be cheap to serve and would look like speed.
-        let completed = answer.windows(20).any(|window| window == b"TASK_STATE_COMPLETED");
-        anyhow::ensure!(completed, "{}", String::from_utf8_lossy(answer));
+        ensure_completed(answer)?;
     }
+    Ok(())
+}
+
+/// An error would be cheap to serve and would look like speed.
+pub(crate) fn ensure_completed(answer: &[u8]) -> anyhow::Result<()> {
+    let completed = answer.windows(20).any(|window| window == b"TASK_STATE_COMPLETED");
+    anyhow::ensure!(completed, "{}", String::from_utf8_lossy(answer));
     Ok(())
 }
 

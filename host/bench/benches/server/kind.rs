@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annex_server::{AgentConfig, App, AppError, Config, Locations, Server};
@@ -42,11 +42,24 @@ pub(crate) enum Kind {
     Sqlite,
     /// The echo on the official server in Rust, its tasks in memory.
     Official,
+    /// The specialist with state injection and an extension that loops on command, neither of them required.
+    Neighbours,
+    /// The echo with all components of the folder `extensions` installed.
+    Many,
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::Component, Self::Native, Self::Bare, Self::Installed, Self::Memory, Self::Sqlite, Self::Official];
+    const ALL: [Self; 9] = [
+        Self::Component,
+        Self::Native,
+        Self::Bare,
+        Self::Installed,
+        Self::Memory,
+        Self::Sqlite,
+        Self::Official,
+        Self::Neighbours,
+        Self::Many,
+    ];
 
     /// Its name as an argument.
     pub(crate) const fn name(self) -> &'static str {
@@ -58,6 +71,8 @@ impl Kind {
             Self::Memory => "memory",
             Self::Sqlite => "sqlite",
             Self::Official => "official",
+            Self::Neighbours => "neighbours",
+            Self::Many => "many",
         }
     }
 
@@ -67,23 +82,38 @@ impl Kind {
             Self::Memory => "Annex, memory",
             Self::Sqlite => "Annex, SQLite",
             Self::Official => "a2a-server-lf 0.5.3",
-            Self::Component | Self::Native | Self::Bare | Self::Installed => self.name(),
+            _ => self.name(),
         }
     }
 
     /// What this kind installs. Where no state is sent, the instruction asks for none.
     fn config(self) -> anyhow::Result<Config> {
-        let is_echo = matches!(self, Self::Memory | Self::Sqlite | Self::Official);
-        let mut config = Config::parse(Path::new("annex.toml"), if is_echo { ECHO } else { SPECIALIST })?;
+        let text = match self {
+            Self::Memory | Self::Sqlite | Self::Official => ECHO.to_owned(),
+            Self::Many => format!("{ECHO}[runtime]\nextensions_dir = \"extensions\"\nwatch = false\n"),
+            Self::Neighbours => {
+                format!("{SPECIALIST}\n[[extension]]\ncomponent = {:?}\n", annex_components::TEST_EXTENSION)
+            }
+            Self::Component | Self::Native | Self::Bare | Self::Installed => SPECIALIST.to_owned(),
+        };
+        let mut config = Config::parse(Path::new("annex.toml"), &text)?;
         config.server.listen.set_port(0);
-        config.extensions.truncate(1);
+        if self == Self::Neighbours {
+            config.extensions.drain(1..config.extensions.len().saturating_sub(1));
+        } else {
+            config.extensions.truncate(1);
+        }
         match self {
-            Self::Component | Self::Memory | Self::Official => {}
+            Self::Component | Self::Memory | Self::Official | Self::Many => {}
             Self::Sqlite => config.tasks.data_dir = Some("data".into()),
             Self::Native | Self::Bare => config.extensions.clear(),
-            Self::Installed => config.extensions.iter_mut().for_each(|extension| extension.required = false),
+            Self::Installed | Self::Neighbours => {
+                config.extensions.iter_mut().for_each(|extension| extension.required = false)
+            }
         }
-        if let (Self::Bare | Self::Installed, AgentConfig::Template(template)) = (self, &mut config.agent) {
+        if let (Self::Bare | Self::Installed | Self::Neighbours, AgentConfig::Template(template)) =
+            (self, &mut config.agent)
+        {
             template.instruction = template.instruction.replace("{user_info}", "{user_info?}");
         }
         Ok(config)
@@ -95,22 +125,25 @@ impl Kind {
                 let agent = Arc::new(native::NativeInjection::new(config).map_err(AppError::Model)?);
                 App::with_agent(config, locations, url, agent).await
             }
-            Self::Memory | Self::Sqlite => App::with_agent(config, locations, url, Arc::new(echo::Echo)).await,
-            Self::Component | Self::Bare | Self::Installed | Self::Official => App::load(config, locations, url).await,
+            Self::Memory | Self::Sqlite | Self::Many => {
+                App::with_agent(config, locations, url, Arc::new(echo::Echo)).await
+            }
+            _ => App::load(config, locations, url).await,
         }
     }
 }
 
-/// The kind in this process's arguments.
-pub(crate) fn asked_for() -> Option<Kind> {
+/// The kind in this process's arguments, and the folder for its files.
+pub(crate) fn asked_for() -> Option<(Kind, PathBuf)> {
     let mut arguments = env::args().skip_while(|argument| argument != "--serve").skip(1);
     let name = arguments.next()?;
-    Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name)?;
+    Some((kind, arguments.next()?.into()))
 }
 
 /// Serves until standard input closes.
 #[tokio::main]
-pub(crate) async fn serve(kind: Kind) -> anyhow::Result<()> {
+pub(crate) async fn serve(kind: Kind, folder: PathBuf) -> anyhow::Result<()> {
     let closed = tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new()));
     let shutdown = async {
         let _ = closed.await;
@@ -120,10 +153,11 @@ pub(crate) async fn serve(kind: Kind) -> anyhow::Result<()> {
         println!("{}", listener.local_addr()?);
         return official::serve(listener, shutdown).await;
     }
-    let folder = tempfile::tempdir()?;
     let built = Path::new(annex_components::STATE_INJECTION);
     let components = built.parent().unwrap_or(built).to_owned();
-    let locations = Locations { config: folder.path().to_owned(), components, cache: None };
+    // Only where starting is measured does it matter what was compiled before.
+    let cache = (kind == Kind::Many).then(|| folder.join("cache"));
+    let locations = Locations { config: folder, components, cache };
     let server = Server::bind(kind.config()?).await?;
     let address = server.address();
     let load = async |config: &Config, url: &str| kind.load(config, &locations, url).await;

@@ -14,8 +14,10 @@ mod grpc;
 mod http1;
 mod kind;
 mod load;
+mod many;
 mod memory;
 mod native;
+mod neighbours;
 mod official;
 mod process;
 mod request;
@@ -27,7 +29,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let result = match kind::asked_for() {
-        Some(kind) => kind::serve(kind),
+        Some((kind, folder)) => kind::serve(kind, folder),
         // Cargo also runs benches as tests; there is nothing to test here.
         None if std::env::args().any(|argument| argument == "--test") => Ok(()),
         None => measure(),
@@ -50,7 +52,7 @@ fn measure() -> anyhow::Result<()> {
             comparison.run()?;
         }
     }
-    for (title, part) in memory::PARTS {
+    for (title, part) in memory::PARTS.into_iter().chain([neighbours::PART, many::PART]) {
         if is_wanted(title) {
             println!("\n{title}");
             part()?;

@@ -97,6 +97,6 @@ fn allow_files(files: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn mib(bytes: u64) -> f64 {
+pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

@@ -3,10 +3,12 @@
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
+use tempfile::TempDir;
 
 use crate::kind::Kind;
 
@@ -14,17 +16,28 @@ use crate::kind::Kind;
 pub(crate) struct ServerProcess {
     process: Child,
     address: String,
+    /// Its folder, where nobody else needs it.
+    _folder: Option<TempDir>,
 }
 
 impl ServerProcess {
+    /// Returns when it is ready.
     pub(crate) fn start(kind: Kind) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut server = Self::start_in(kind, folder.path())?;
+        server._folder = Some(folder);
+        Ok(server)
+    }
+
+    /// The same with a folder that may hold files already.
+    pub(crate) fn start_in(kind: Kind, folder: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(env::current_exe()?);
-        command.args(["--serve", kind.name()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["--serve", kind.name()]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
         let output = process.stdout.take().context("the server's output")?;
         let mut address = String::new();
         BufReader::new(output).read_line(&mut address)?;
-        Ok(Self { process, address: address.trim().to_owned() })
+        Ok(Self { process, address: address.trim().to_owned(), _folder: None })
     }
 
     pub(crate) fn address(&self) -> &str {

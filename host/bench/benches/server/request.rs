@@ -1,7 +1,7 @@
 //! What is sent: one SendMessage, as each binding has it.
 
 use annex_grpc::pb;
-use annex_test_support::{STATE_INJECTION, STATE_KEY};
+use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
@@ -55,6 +55,12 @@ impl Request {
         );
         let metadata = format!(r#","metadata":{{"{STATE_KEY}":{state}}}"#);
         Self { extension: Some(STATE_INJECTION), metadata, ..Self::json_rpc() }
+    }
+
+    /// Has the test extension loop so many times.
+    pub(crate) fn looping(rounds: u64) -> Self {
+        let metadata = format!(r#","metadata":{{"test/command":"loop {rounds}"}}"#);
+        Self { extension: Some(TEST_EXTENSION), metadata, ..Self::json_rpc() }
     }
 
     /// The whole HTTP/1.1 request of a binding that is JSON.

@@ -49,7 +49,8 @@ async fn a_reload_notices_that_a_secret_has_changed() {
     let installation = Installation::new();
     let key = installation.path("key");
     fs::write(&key, "one").expect("a file");
-    let server = serve(&installation, &extension("test.wasm", "grants.secrets.KEY = { file = \"key\" }", "ok")).await;
+    let more = extension("test.wasm", "grants.secrets.KEY = { file = \"key\" }", "ok");
+    let server = serve(&installation, &format!("[admin]\ntoken_file = \"token\"\n{more}")).await;
     assert!(!server.installer().reload().await.expect("a reload").changed);
     fs::write(&key, "two").expect("a file");
     assert!(server.installer().reload().await.expect("a reload").changed);
