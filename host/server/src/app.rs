@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::card::{self, EncodedCard};
 use crate::claim::Claims;
-use crate::config::{AgentConfig, CardConfig, Config, ExtensionConfig, ModelConfig, PushConfig};
+use crate::config::{AgentConfig, CardConfig, Config, ExtensionConfig, LimitsConfig, ModelConfig, PushConfig};
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
 use crate::keyvalue_store::{self, KeyValueStoreError};
@@ -261,25 +261,29 @@ async fn install(config: &Config, locations: &Locations) -> Result<Installed, Ap
     let cache = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
     let runtime = Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
+        compile_time: Duration::from_secs(config.runtime.compile_seconds),
         cache: cache.or_else(|| locations.cache.clone()),
         keyvalue: keyvalue_store::open(config, &locations.config).await?,
         ..RuntimeConfig::default()
     })?;
     let mut extensions = Vec::with_capacity(config.extensions.len());
     for extension in &config.extensions {
-        extensions.push(load(&runtime, extension, locations).await?);
+        extensions.push(load(&runtime, extension, &config.runtime.ceiling, locations).await?);
     }
     Installed::new(extensions).map_err(AppError::Set)
 }
 
-async fn load(runtime: &Runtime, config: &ExtensionConfig, locations: &Locations) -> Result<Extension, AppError> {
+async fn load(
+    runtime: &Runtime,
+    config: &ExtensionConfig,
+    ceiling: &LimitsConfig,
+    locations: &Locations,
+) -> Result<Extension, AppError> {
     let (component, path) = (|| config.component.clone(), locations.component(&config.component));
     let bytes = fs::read(&path).map_err(|source| AppError::Component { component: component(), path, source })?;
-    let installation = config.installation(&locations.config).map_err(|(key, reason)| AppError::Extension {
-        component: component(),
-        key,
-        reason,
-    })?;
+    let installation = config
+        .installation(&locations.config, ceiling)
+        .map_err(|(key, reason)| AppError::Extension { component: component(), key, reason })?;
     let loaded = runtime.load(bytes, installation).await;
     loaded.map_err(|source| AppError::Load { component: component(), source })
 }

@@ -17,13 +17,15 @@ use crate::listener::ConnectionLimits;
 mod agent;
 mod extension;
 mod grants;
+mod limits;
 
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
-pub use extension::{ExtensionConfig, LimitsConfig};
+pub use extension::{ExtensionConfig, OnFailureConfig};
 pub use grants::{
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, SecretConfig,
     SessionStateGrantConfig, StateScopeConfig,
 };
+pub use limits::LimitsConfig;
 
 /// Everything that `annex serve` reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -333,11 +335,15 @@ pub struct RuntimeSection {
     pub max_instances: u32,
     /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
+    /// Seconds that compiling one component may take, waiting for another one included. Default 60.
+    pub compile_seconds: u64,
+    /// What no extension's limits may go beyond.
+    pub ceiling: LimitsConfig,
 }
 
 impl Default for RuntimeSection {
     fn default() -> Self {
-        Self { max_instances: 1_000, cache_dir: None }
+        Self { max_instances: 1_000, cache_dir: None, compile_seconds: 60, ceiling: LimitsConfig::default() }
     }
 }
 
@@ -414,12 +420,16 @@ impl Config {
             ("tasks.keep_days", whole(self.tasks.keep_days)),
             ("tasks.keep_count", whole(self.tasks.keep_count)),
             ("runtime.max_instances", whole(self.runtime.max_instances.into())),
+            ("runtime.compile_seconds", whole(self.runtime.compile_seconds)),
         ];
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })
         };
         if let Some((key, _)) = bounds.into_iter().find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
+        }
+        if let Err((key, reason)) = self.runtime.ceiling.check() {
+            return wrong(&key.replace("limits", "runtime.ceiling"), &reason);
         }
         if self.card.extended.is_some() && self.auth.is_none() {
             return wrong("card.extended", "is for authenticated callers, and there is no [auth]");

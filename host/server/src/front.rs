@@ -6,8 +6,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use annex_protocol::A2aError;
+use annex_runtime::Installed;
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
+use serde::Serialize;
 
 use crate::app::App;
 use crate::card::EncodedCard;
@@ -34,6 +36,15 @@ impl fmt::Display for Phase {
             Self::Draining => "draining",
         })
     }
+}
+
+/// What `/readyz` says.
+#[derive(Serialize)]
+pub(crate) struct Readiness {
+    phase: String,
+    /// URIs of extensions that are quarantined. The server takes messages all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    quarantined: Vec<String>,
 }
 
 /// The app, once it is loaded, and whether it still takes requests.
@@ -89,6 +100,13 @@ impl Front {
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&RequestHandler, Owner), A2aError> {
         let handler = self.handler()?;
         Ok((handler, handler.identify(headers).await?))
+    }
+
+    /// The phase, and what is wrong although requests are taken. Anybody may read it, so it gives no reasons.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let installed = self.app.get().map(App::installed);
+        let quarantined = installed.into_iter().flat_map(Installed::quarantined);
+        Readiness { phase: self.phase().to_string(), quarantined: quarantined.map(ToString::to_string).collect() }
     }
 
     pub(crate) fn card(&self) -> Option<&Arc<EncodedCard>> {

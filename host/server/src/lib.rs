@@ -43,8 +43,9 @@ mod write_limit;
 pub use app::{App, AppError, Locations};
 pub use config::{
     AgentConfig, CardConfig, Config, ConfigError, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
-    HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig, ProviderConfig, RuntimeSection, SecretConfig,
-    ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig,
+    HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig, OnFailureConfig, ProviderConfig, RuntimeSection,
+    SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig,
+    TemplateConfig,
 };
 pub use front::Phase;
 pub use serve::{ServeError, Server};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
 use annex_tasks::Owner;
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use axum::{Json, Router};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
@@ -133,9 +133,9 @@ async fn live() -> &'static str {
 
 /// The server takes messages.
 async fn ready(State(front): State<Arc<Front>>) -> Response {
-    let phase = front.phase();
-    let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, format!("{phase}\n")).into_response()
+    let is_ready = front.phase() == Phase::Ready;
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(front.readiness())).into_response()
 }
 
 async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
