@@ -22,9 +22,13 @@ const MAX_GLOBALS: u64 = 20_000;
 /// Bytes of one function.
 const MAX_FUNCTION_BYTES: u64 = 256 << 10;
 /// Parameters apart, in one function.
-const MAX_LOCALS: u64 = 10_000;
+const MAX_LOCALS: u64 = 5_000;
 /// Blocks within blocks, in one function.
 const MAX_NESTING: u64 = 5_000;
+/// Locals times blocks, in one function: the compiler keeps each local apart in each block where its value may differ.
+const MAX_MERGES: u64 = 2_000_000;
+/// The same over all functions.
+const MAX_ALL_MERGES: u64 = 50_000_000;
 
 /// Parts of the whole component, those inside it included.
 #[derive(Default)]
@@ -44,7 +48,7 @@ struct Parts {
 /// [`LoadError::TooComplex`] names the first limit that it goes beyond.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), LoadError> {
     let mut parts = Parts::default();
-    let mut depth = 0_u64;
+    let (mut depth, mut merges) = (0_u64, 0_u64);
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload.map_err(malformed)?;
         match &payload {
@@ -55,6 +59,10 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), LoadError> {
         at_most("levels of components in components", depth, MAX_DEPTH)?;
         parts.count(&payload)?;
         check_sizes(&payload)?;
+        if let Payload::CodeSectionEntry(function) = &payload {
+            merges = merges.saturating_add(check_function(function)?);
+            at_most("locals times blocks over all functions", merges, MAX_ALL_MERGES)?;
+        }
     }
     Ok(())
 }
@@ -92,7 +100,6 @@ fn check_sizes(payload: &Payload<'_>) -> Result<(), LoadError> {
             let (what, limit) = ("elements of a table to begin with", wide(TABLE_CEILING));
             at_most(what, table.map_err(malformed)?.ty.initial, limit)
         }),
-        Payload::CodeSectionEntry(function) => check_function(function),
         _ => Ok(()),
     }
 }
@@ -101,7 +108,8 @@ fn initial_bytes(memory: &MemoryType) -> u64 {
     memory.initial.saturating_mul(1 << memory.page_size_log2.unwrap_or(16).min(16))
 }
 
-fn check_function(function: &FunctionBody<'_>) -> Result<(), LoadError> {
+/// Returns its locals times its blocks.
+fn check_function(function: &FunctionBody<'_>) -> Result<u64, LoadError> {
     let range = function.range();
     at_most("bytes in one function", wide(range.end.saturating_sub(range.start)), MAX_FUNCTION_BYTES)?;
     let mut locals = 0_u64;
@@ -109,16 +117,25 @@ fn check_function(function: &FunctionBody<'_>) -> Result<(), LoadError> {
         locals = locals.saturating_add(group.map_err(malformed)?.0.into());
     }
     at_most("locals in one function", locals, MAX_LOCALS)?;
-    let mut nesting = 0_u64;
+    let (mut nesting, mut blocks) = (0_u64, 0_u64);
     for operator in function.get_operators_reader().map_err(malformed)? {
         match operator.map_err(malformed)? {
-            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => nesting += 1,
+            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
+                nesting += 1;
+                blocks += 1;
+            }
             Operator::End => nesting = nesting.saturating_sub(1),
+            // Parameters are not declared here, but they are used here.
+            Operator::LocalGet { local_index }
+            | Operator::LocalSet { local_index }
+            | Operator::LocalTee { local_index } => locals = locals.max(u64::from(local_index) + 1),
             _ => {}
         }
         at_most("blocks within blocks", nesting, MAX_NESTING)?;
     }
-    Ok(())
+    let merges = locals.saturating_mul(blocks);
+    at_most("locals times blocks in one function", merges, MAX_MERGES)?;
+    Ok(merges)
 }
 
 fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), LoadError> {

@@ -58,9 +58,24 @@ async fn parts_are_counted_over_all_that_is_nested() {
 async fn a_function_that_is_too_large_is_not_compiled() {
     let statements = times(60_000, "i32.const 1000000 drop");
     check_module("bytes in one function", 256 << 10, &format!("(func {statements})")).await;
-    check_module("locals in one function", 10_000, &format!("(func (local {}))", times(10_001, "i64"))).await;
+    check_module("locals in one function", 5_000, &format!("(func (local {}))", times(5_001, "i64"))).await;
     let blocks = format!("(func {} {})", times(5_001, "block"), times(5_001, "end"));
     check_module("blocks within blocks", 5_000, &blocks).await;
+}
+
+/// One function with so many locals, and as many blocks one after another.
+fn function(declared: &str, count: usize, blocks: usize) -> String {
+    let used = format!("local.get {} drop", count - 1);
+    format!("(func ({declared} {}) {used} {})", times(count, "i64"), times(blocks, "block end"))
+}
+
+#[tokio::test]
+async fn a_function_whose_locals_and_blocks_multiply_is_not_compiled() {
+    let what = "locals times blocks in one function";
+    check_module(what, 2_000_000, &function("local", 2_000, 1_001)).await;
+    check_module(what, 2_000_000, &function("param", 1_000, 2_001)).await;
+    let many = times(27, function("local", 1_900, 1_000));
+    check_module("locals times blocks over all functions", 50_000_000, &many).await;
 }
 
 #[tokio::test]
