@@ -13,8 +13,8 @@ use annex_protocol::{
     Artifact, ContextId, ExtensionUri, Json, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Limits, Runtime, RuntimeConfig, SessionReader, SessionStateGrant,
-    TaskReader, TurnRequest,
+    Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionReader,
+    SessionStateGrant, TaskReader, TurnRequest,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
@@ -283,7 +283,8 @@ async fn load_state_injection(runtime: &Runtime) -> Arc<Extension> {
 
 async fn load_component(runtime: &Runtime, component: &str, grants: Grants, parameters: &str) -> Arc<Extension> {
     let parameters = JsonObject::parse(parameters).expect("parameters are a JSON object");
-    let installation = Installation { grants, limits: Limits::standard(), parameters, required: false };
+    let (limits, on_failure) = (Limits::standard(), OnFailure::Reject);
+    let installation = Installation { grants, limits, parameters, required: false, on_failure };
     let bytes = fs::read(component).expect("the component was built");
     Arc::new(runtime.load(bytes, installation).await.expect("the component loads"))
 }

@@ -8,6 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
 
 use crate::error::RuntimeError;
+use crate::self_check;
 
 /// How often the epoch advances. A guest yields to other work at each tick and is stopped at a whole number of them.
 pub const TICK: Duration = Duration::from_millis(5);
@@ -15,10 +16,15 @@ pub const TICK: Duration = Duration::from_millis(5);
 /// The most linear memory that any instance can be given, in bytes.
 pub const MEMORY_CEILING: usize = 64 << 20;
 
-/// Builds the engine with room for `instances` live instances and starts its ticker.
+/// The most elements that one table of any instance can have.
+pub const TABLE_CEILING: usize = 20_000;
+
+/// Builds the engine with room for `instances` live instances and starts its ticker. It is not given away
+/// before it has stopped a guest that loops.
 pub(crate) fn start(instances: u32) -> Result<Engine, RuntimeError> {
     let engine = Engine::new(&config(instances)).map_err(|error| RuntimeError::Engine(error.into()))?;
     start_ticker(&engine)?;
+    self_check::a_loop_is_stopped(&engine, self_check::PATIENCE)?;
     Ok(engine)
 }
 
@@ -29,6 +35,8 @@ fn config(instances: u32) -> Config {
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances)))
         // Components with asynchronous lifting are refused and calls are five times cheaper.
         .concurrency_support(false)
+        // One core is what a load may take from the requests that run meanwhile.
+        .parallel_compilation(false)
         // Host functions run on the fiber's stack too: JSON Schema validation recurses with the document.
         .max_wasm_stack(256 << 10)
         .async_stack_size(1 << 20)
@@ -61,6 +69,7 @@ fn pool(instances: u32) -> PoolingAllocationConfig {
         .max_core_instances_per_component(16)
         .total_stacks(instances)
         .max_memory_size(MEMORY_CEILING)
+        .table_elements(TABLE_CEILING)
         .linear_memory_keep_resident(keep_resident)
         .table_keep_resident(64 << 10)
         .async_stack_keep_resident(64 << 10)
@@ -82,7 +91,7 @@ fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
     thread::Builder::new().name("annex-epoch".to_owned()).spawn(tick).map(drop).map_err(RuntimeError::Ticker)
 }
 
-/// Room for live instances, as much as the engine's pool has.
+/// Room for live instances, as much as the engine's pool has, or for the turns of one extension.
 #[derive(Clone)]
 pub(crate) struct Slots {
     free: Arc<Semaphore>,
@@ -90,9 +99,14 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    pub(crate) fn new(instances: u32, patience: Duration) -> Self {
-        let count = usize::try_from(instances).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    pub(crate) fn new(count: u32, patience: Duration) -> Self {
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Self { free: Arc::new(Semaphore::new(count)), patience }
+    }
+
+    /// Room of an extension's own, with the same patience.
+    pub(crate) fn of_extension(&self, turns: u32) -> Self {
+        Self::new(turns, self.patience)
     }
 
     /// Takes a slot, waiting for one in the order of asking, but not for long: `None` means overload.

@@ -2,6 +2,7 @@
 //! ([`HookError::Refused`]).
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use annex_protocol::{A2aError, ExtensionUri};
 
@@ -9,6 +10,7 @@ use crate::digest::Digest;
 use crate::grants::GrantNeeded;
 use crate::hook::Hook;
 use crate::limits::LimitReached;
+use crate::log;
 
 /// An underlying error whose type is nobody's business outside of this crate.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
@@ -22,6 +24,9 @@ pub enum RuntimeError {
     /// The epoch ticker's thread could not be started.
     #[error("cannot start the epoch ticker")]
     Ticker(#[source] std::io::Error),
+    /// Nothing would stop a guest that loops.
+    #[error("a guest that loops is not stopped: the epoch does not tick, so no limit of CPU time would hold")]
+    NotStopped,
     /// The compile cache is not safe to use.
     #[error("compile cache {}: {reason}", path.display())]
     Cache {
@@ -97,6 +102,28 @@ pub enum LoadError {
         /// The engine's reason.
         #[source]
         source: Source,
+    },
+    /// It is made of more than this host compiles.
+    #[error("the component has {found} {what}; this host compiles at most {limit}")]
+    TooComplex {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many it has, as far as was counted.
+        found: u64,
+        /// How many are allowed.
+        limit: u64,
+    },
+    /// Compiling it took too long.
+    #[error(
+        "compiling the component {digest} took longer than {} s, waiting for another one included; try again, or \
+         raise runtime.compile_seconds",
+        limit.as_secs_f64()
+    )]
+    CompileTime {
+        /// Its identity.
+        digest: Digest,
+        /// The time allowed.
+        limit: Duration,
     },
     /// Its imports or exports have other types than the contract says.
     #[error("the component does not fit the contract")]
@@ -205,6 +232,60 @@ pub enum Fault {
         /// Which extension.
         uri: ExtensionUri,
     },
+    /// It serves as many turns as it may, and none of them ended in time.
+    #[error("extension {uri} serves {turns} turns already, as many as limits.turns allows")]
+    Busy {
+        /// Which extension.
+        uri: ExtensionUri,
+        /// How many turns it may serve at once.
+        turns: u32,
+    },
+    /// It failed in so many turns in a row that it is left alone for a while.
+    #[error("extension {uri} is quarantined; the next trial is in {} ms", next_trial.as_millis())]
+    Quarantined {
+        /// Which extension.
+        uri: ExtensionUri,
+        /// The time to the next trial.
+        next_trial: Duration,
+    },
+    /// An outgoing event has more bytes than the extension is handed.
+    #[error("an event of {size} bytes is more than the {limit} of limits.input_bytes that extension {uri} is handed")]
+    EventTooLarge {
+        /// Which extension.
+        uri: ExtensionUri,
+        /// Bytes of the event as JSON.
+        size: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+}
+
+/// Bytes of a fault's text; a trap brings its backtrace.
+const MAX_TEXT: usize = 4 << 10;
+
+impl Fault {
+    /// The fault and what caused it, as one printable line of at most 4 KiB. It has a guest's words.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        log::printable(&text, MAX_TEXT)
+    }
+
+    /// Whether the guest is to blame, rather than the load on the host, or what others made.
+    pub(crate) fn is_of_guest(&self) -> bool {
+        match self {
+            Self::Trapped { .. } | Self::LimitReached { .. } | Self::Failed { .. } | Self::BrokeContract { .. } => true,
+            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } | Self::EventTooLarge { .. } => {
+                false
+            }
+        }
+    }
 }
 
 /// Why the hooks stopped a request.

@@ -9,6 +9,7 @@ use annex_protocol::{AgentExtension, ExtensionUri, Json, JsonObject};
 use wasmtime::component::InstancePre;
 
 use crate::bindings::v0_1::exports::annex::extension as hooks;
+use crate::breaker::{Breaker, Health};
 use crate::digest::Digest;
 use crate::engine::Slots;
 use crate::grants::Grants;
@@ -31,6 +32,19 @@ pub struct Installation {
     pub parameters: JsonObject,
     /// Whether requests that do not activate it are refused.
     pub required: bool,
+    /// What its failure does to a request. Required extensions must not be skipped.
+    pub on_failure: OnFailure,
+}
+
+/// What becomes of a request when an extension fails it: traps, overruns a limit, breaks the contract, is quarantined or
+/// overloaded. That an extension refuses a request is its verdict and no failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The request is refused, or its task fails.
+    #[default]
+    Reject,
+    /// The request goes on without the extension, which does not count as active.
+    Skip,
 }
 
 /// What every store of the extension shares. Nothing in it can be changed by a guest, but for the validators that it
@@ -132,6 +146,10 @@ pub struct Extension {
     pub(crate) size: usize,
     pub(crate) load_time: Duration,
     pub(crate) compiled: bool,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) breaker: Breaker,
+    /// Room for the turns that it serves at once.
+    pub(crate) turns: Slots,
 }
 
 /// The linked component: instantiating it is all that is left to do for a turn.
@@ -181,6 +199,22 @@ impl Extension {
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.card.required
+    }
+
+    /// What its failure does to a request.
+    #[must_use]
+    pub fn on_failure(&self) -> OnFailure {
+        self.on_failure
+    }
+
+    pub(crate) fn may_be_skipped(&self) -> bool {
+        self.on_failure == OnFailure::Skip && !self.is_required()
+    }
+
+    /// How it does: whether it is quarantined, and its failures.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.breaker.health()
     }
 
     /// Its entry on the Agent Card, made once at load.

@@ -110,6 +110,11 @@ impl Installed {
         self.extensions.iter().find(|extension| extension.uri() == uri)
     }
 
+    /// The URIs of those that are quarantined now.
+    pub fn quarantined(&self) -> impl Iterator<Item = &ExtensionUri> {
+        self.iter().filter(|extension| extension.breaker.is_open()).map(|extension| extension.uri())
+    }
+
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Extension>> {
         self.extensions.iter()

@@ -7,10 +7,11 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use annex_protocol::Json;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use wasmtime::Store;
 use wasmtime::component::Instance as ComponentInstance;
 
@@ -24,6 +25,8 @@ pub(crate) struct Instance {
     store: Store<HostState>,
     component: ComponentInstance,
     profile: Arc<Profile>,
+    /// What is left of [`Limits::turn_wall`](crate::Limits::turn_wall).
+    wall_left: Duration,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -39,8 +42,9 @@ impl Instance {
         let slot = program.slots.take().await.ok_or_else(overloaded)?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
         store::rearm(&mut store);
-        let component = bounded(profile, hook, program.component.instantiate_async(&mut store)).await?;
-        Ok(Self { store, component, profile: Arc::clone(profile), _slot: slot })
+        let wall_left = profile.limits.turn_wall;
+        let component = bounded(profile, hook, wall_left, program.component.instantiate_async(&mut store)).await?;
+        Ok(Self { store, component, profile: Arc::clone(profile), wall_left, _slot: slot })
     }
 
     /// The last snapshot of the session that the guest asked for.
@@ -48,29 +52,39 @@ impl Instance {
         self.store.data_mut().shown.take()
     }
 
-    /// Runs one call into the guest under the CPU and time limits. After an error the instance must be dropped.
+    /// Runs one call into the guest under the CPU and time limits, its own and what is left of the turn's. After an
+    /// error the instance must be dropped.
     pub(crate) async fn call<T>(
         &mut self,
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
+        if self.wall_left.is_zero() {
+            return Err(limit_reached(&self.profile, hook, LimitReached::TurnWall));
+        }
         store::rearm(&mut self.store);
-        bounded(&self.profile, hook, body(&mut self.store, &self.component)).await
+        let started = Instant::now();
+        let ended = bounded(&self.profile, hook, self.wall_left, body(&mut self.store, &self.component)).await;
+        self.wall_left = self.wall_left.saturating_sub(started.elapsed());
+        ended
     }
 }
 
-/// Waits for guest code, but no longer than it may take. The clock starts when it first has to wait; until then the CPU
-/// limit holds, and most calls never do.
+/// Waits for guest code, but no longer than it may take, in this call or with what is left of the turn. The clock
+/// starts when it first has to wait; until then the CPU limit holds, and most calls never do.
 async fn bounded<T>(
     profile: &Profile,
     hook: Hook,
+    wall_left: Duration,
     running: impl Future<Output = wasmtime::Result<T>>,
 ) -> Result<T, Fault> {
+    let wall = profile.limits.wall;
     let mut running = pin!(running);
     let ended = match poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
         Poll::Ready(ended) => ended,
-        Poll::Pending => match timeout(profile.limits.wall, running).await {
+        Poll::Pending => match timeout(wall.min(wall_left), running).await {
             Ok(ended) => ended,
+            Err(_) if wall_left < wall => return Err(limit_reached(profile, hook, LimitReached::TurnWall)),
             Err(_) => return Err(limit_reached(profile, hook, LimitReached::Wall)),
         },
     };

@@ -8,8 +8,10 @@
 //! outer deadline, a budget of host calls, and caps on what crosses the boundary ([`Limits`]).
 
 mod bindings;
+mod breaker;
 mod cache;
 mod chain;
+mod compile;
 mod digest;
 mod engine;
 mod error;
@@ -27,13 +29,16 @@ mod log;
 mod log_tail;
 mod outgoing;
 mod schema;
+mod self_check;
 mod store;
+mod structure;
 
+pub use breaker::Health;
 pub use chain::{Chain, TurnRequest};
 pub use digest::Digest;
-pub use engine::{MEMORY_CEILING, TICK};
+pub use engine::{MEMORY_CEILING, TABLE_CEILING, TICK};
 pub use error::{Fault, HookError, LoadError, RuntimeError, Source};
-pub use extension::{Descriptor, Events, Extension, Installation};
+pub use extension::{Descriptor, Events, Extension, Installation, OnFailure};
 pub use grants::{
     GrantNeeded, Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost, SessionStateGrant, StateScope,
 };

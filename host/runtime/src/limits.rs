@@ -15,11 +15,15 @@ pub struct Limits {
     pub table_elements: usize,
     /// CPU time in the guest, counted in ticks of [`crate::TICK`].
     pub cpu: Duration,
+    /// The same over the whole turn, whatever the number of its calls.
+    pub turn_cpu: Duration,
     /// Time on the clock, waiting in host calls included.
     pub wall: Duration,
+    /// The same over the whole turn; time between the calls does not count.
+    pub turn_wall: Duration,
     /// Calls to imports over the whole turn.
     pub host_calls: u32,
-    /// Bytes of metadata handed to one hook.
+    /// Bytes handed to one hook: metadata on the way in, an event as JSON on the way out.
     pub input: usize,
     /// Bytes that one call may hand to the host: a hook's result, or an import's arguments.
     pub output: usize,
@@ -27,23 +31,32 @@ pub struct Limits {
     pub log_lines: u32,
     /// Bytes of one log line; the rest is cut off.
     pub log_line: usize,
+    /// Bytes of all log lines over the whole turn.
+    pub log_bytes: usize,
+    /// Turns that the extension serves at once; more wait as long as for an instance, and are refused then.
+    pub turns: u32,
 }
 
 impl Limits {
-    /// What suits an extension that checks and adds metadata: 16 MiB, 50 ms of CPU, 1 s in all, 1,000 host calls,
-    /// 256 KiB in, 1 MiB out, 100 log lines of 4 KiB.
+    /// What suits an extension that checks and adds metadata: 16 MiB, 10,000 table elements, 50 ms of CPU and 1 s in all
+    /// per call, 1 s of CPU and 30 s in all per turn, 1,000 host calls, 256 KiB in, 1 MiB out, 100 log lines of 4 KiB
+    /// and 64 KiB together, 1,000 turns at once.
     #[must_use]
     pub const fn standard() -> Self {
         Self {
             memory: 16 << 20,
             table_elements: 10_000,
             cpu: Duration::from_millis(50),
+            turn_cpu: Duration::from_secs(1),
             wall: Duration::from_secs(1),
+            turn_wall: Duration::from_secs(30),
             host_calls: 1_000,
             input: 256 << 10,
             output: 1 << 20,
             log_lines: 100,
             log_line: 4 << 10,
+            log_bytes: 64 << 10,
+            turns: 1_000,
         }
     }
 }
@@ -57,8 +70,12 @@ pub enum LimitReached {
     TableElements,
     /// [`Limits::cpu`].
     Cpu,
+    /// [`Limits::turn_cpu`].
+    TurnCpu,
     /// [`Limits::wall`].
     Wall,
+    /// [`Limits::turn_wall`].
+    TurnWall,
     /// [`Limits::host_calls`].
     HostCalls,
 }
@@ -69,7 +86,9 @@ impl fmt::Display for LimitReached {
             Self::Memory => "memory limit",
             Self::TableElements => "table limit",
             Self::Cpu => "CPU time limit",
+            Self::TurnCpu => "CPU time limit of the turn",
             Self::Wall => "time limit",
+            Self::TurnWall => "time limit of the turn",
             Self::HostCalls => "limit of host calls",
         })
     }

@@ -9,7 +9,9 @@ use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
 
 use crate::bindings::v0_1::exports::annex::extension::descriptor;
+use crate::breaker::Breaker;
 use crate::cache::CompileCache;
+use crate::compile::Compiler;
 use crate::engine::{self, Slots};
 use crate::error::{Fault, LoadError, RuntimeError};
 use crate::extension::{Descriptor, Events, Extension, Hooks, Installation, Profile, Program, Services};
@@ -30,6 +32,8 @@ pub struct RuntimeConfig {
     pub patience: Duration,
     /// Folder for compiled components; `None` compiles at every start.
     pub cache: Option<std::path::PathBuf>,
+    /// How long a load waits until its component is compiled.
+    pub compile_time: Duration,
     /// Where extensions with the grant keep keys.
     pub keyvalue: Arc<dyn KeyValueStore>,
     /// Where requests of extensions with the grant get addresses from.
@@ -37,12 +41,13 @@ pub struct RuntimeConfig {
 }
 
 impl Default for RuntimeConfig {
-    /// 1,000 instances, one second of patience, no cache, keys in memory, the resolver of the operating system.
+    /// 1,000 instances, one second of patience, no cache, 60 seconds to compile, keys in memory, the resolver of the operating system.
     fn default() -> Self {
         Self {
             instances: 1_000,
             patience: Duration::from_secs(1),
             cache: None,
+            compile_time: Duration::from_secs(60),
             keyvalue: Arc::new(MemoryKeyValueStore::default()),
             resolver: Arc::new(SystemResolver::default()),
         }
@@ -53,7 +58,7 @@ impl Default for RuntimeConfig {
 pub struct Runtime {
     engine: Engine,
     slots: Slots,
-    cache: Option<Arc<CompileCache>>,
+    compiler: Compiler,
     keyvalue: Arc<dyn KeyValueStore>,
     resolver: Arc<dyn Resolver>,
 }
@@ -67,9 +72,9 @@ impl Runtime {
         let engine = engine::start(config.instances)?;
         let cache = config.cache.as_deref().map(|folder| CompileCache::open(folder, &engine)).transpose()?;
         Ok(Self {
+            compiler: Compiler::new(engine.clone(), cache, config.compile_time),
             engine,
             slots: Slots::new(config.instances, config.patience),
-            cache: cache.map(Arc::new),
             keyvalue: Arc::clone(&config.keyvalue),
             resolver: Arc::clone(&config.resolver),
         })
@@ -85,32 +90,25 @@ impl Runtime {
         inspection.check_grants(&installation.grants)?;
         check_secrets(&installation)?;
         let services = self.services(&installation.grants)?;
-        let (component, compiled) = self.compile(bytes, &inspection).await?;
+        let (component, compiled) = self.compiler.component(bytes, inspection.digest).await?;
         let program = self.link(&component, &inspection, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
         let Inspection { digest, size, hooks: exported, .. } = inspection;
-        let load_time = started.elapsed();
-        Ok(Extension { descriptor, profile, card, program, exported, digest, size, load_time, compiled })
-    }
-
-    async fn compile(&self, bytes: Vec<u8>, inspection: &Inspection) -> Result<(Component, bool), LoadError> {
-        let (engine, cache, digest) = (self.engine.clone(), self.cache.clone(), inspection.digest);
-        let work = move || {
-            if let Some(component) = cache.as_ref().and_then(|cache| cache.read(&engine, &digest)) {
-                return Ok((component, false));
-            }
-            let component = Component::new(&engine, &bytes)?;
-            if let Some(cache) = cache {
-                cache.write(&digest, &component);
-            }
-            Ok((component, true))
-        };
-        let refuse = |source| LoadError::Compile { digest, source };
-        match tokio::task::spawn_blocking(work).await {
-            Ok(compiled) => compiled.map_err(|error: wasmtime::Error| refuse(error.into())),
-            Err(panicked) => Err(refuse(panicked.into())),
-        }
+        Ok(Extension {
+            breaker: Breaker::new(descriptor.uri.clone()),
+            turns: self.slots.of_extension(installation.limits.turns),
+            on_failure: installation.on_failure,
+            descriptor,
+            profile,
+            card,
+            program,
+            exported,
+            digest,
+            size,
+            load_time: started.elapsed(),
+            compiled,
+        })
     }
 
     fn services(&self, grants: &Grants) -> Result<Services, LoadError> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use annex_protocol::Secret;
 
@@ -16,13 +16,38 @@ const HIDDEN: &str = "(secret)";
 #[derive(Clone)]
 pub(crate) struct Log {
     profile: Arc<Profile>,
-    lines_left: Arc<AtomicU32>,
+    left: Arc<Left>,
+}
+
+/// What an instance may still write.
+struct Left {
+    lines: AtomicU32,
+    bytes: AtomicUsize,
+}
+
+impl Left {
+    /// The bytes that one more line may have; `None` when there may be no further line.
+    fn take_line(&self) -> Option<usize> {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        if bytes == 0 {
+            return None;
+        }
+        let take = |left: u32| left.checked_sub(1);
+        self.lines.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| bytes)
+    }
+
+    /// Counts the bytes of a line. Whether it was the last one.
+    fn spend(&self, bytes: usize) -> bool {
+        let spend = |left: usize| Some(left.saturating_sub(bytes));
+        let before = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).unwrap_or(0);
+        before <= bytes || self.lines.load(Ordering::Relaxed) == 0
+    }
 }
 
 impl Log {
     pub(crate) fn new(profile: Arc<Profile>) -> Self {
-        let lines_left = Arc::new(AtomicU32::new(profile.limits.log_lines));
-        Self { profile, lines_left }
+        let (lines, bytes) = (profile.limits.log_lines.into(), profile.limits.log_bytes.into());
+        Self { profile, left: Arc::new(Left { lines, bytes }) }
     }
 
     /// Bytes of one line; the rest is cut off.
@@ -32,10 +57,11 @@ impl Log {
 
     /// Writes one line, if any are left.
     pub(crate) fn write(&self, level: Level, context: &str, message: &str) {
-        let take = |left: u32| left.checked_sub(1);
-        let Ok(left) = self.lines_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else { return };
+        let Some(left) = self.left.take_line() else { return };
         let extension = &self.profile.uri;
-        let (context, message) = (self.printable(context), self.printable(message));
+        let room = left.min(self.line_bytes());
+        let context = self.printable(context, room);
+        let message = self.printable(message, room - context.len());
         self.profile.log.push(level_name(level), context.clone(), message.clone());
         match level {
             Level::Trace => tracing::trace!(%extension, context, "{message}"),
@@ -44,20 +70,14 @@ impl Log {
             Level::Warn => tracing::warn!(%extension, context, "{message}"),
             Level::Error | Level::Critical => tracing::error!(%extension, context, "{message}"),
         }
-        if left == 1 {
+        if self.left.spend(context.len() + message.len()) {
             tracing::warn!(%extension, "further log lines of this turn are dropped");
         }
     }
 
-    /// Without secrets, cut to the limit, and with control characters escaped, so that a guest can forge no log line.
-    fn printable(&self, text: &str) -> String {
-        let text = without(text, self.profile.grants.secrets.values());
-        let cut = text.get(..text.floor_char_boundary(self.line_bytes())).unwrap_or(&text);
-        let mut line = String::with_capacity(cut.len());
-        for character in cut.chars() {
-            if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
-        }
-        line
+    /// Without secrets, printable, and cut to `room` bytes.
+    fn printable(&self, text: &str, room: usize) -> String {
+        printable(&without(text, self.profile.grants.secrets.values()), room)
     }
 }
 
@@ -70,6 +90,23 @@ fn level_name(level: Level) -> &'static str {
         Level::Warn => "warn",
         Level::Error | Level::Critical => "error",
     }
+}
+
+/// The text with control characters escaped, so that it can forge no line of a log, cut to `limit` bytes.
+pub(crate) fn printable(text: &str, limit: usize) -> String {
+    let mut line = String::with_capacity(text.len().min(limit));
+    for character in text.chars() {
+        let escape = character.is_control().then(|| character.escape_default());
+        let length = escape.as_ref().map_or(character.len_utf8(), ExactSizeIterator::len);
+        if line.len() + length > limit {
+            break;
+        }
+        match escape {
+            Some(escape) => line.extend(escape),
+            None => line.push(character),
+        }
+    }
+    line
 }
 
 fn without<'a>(text: &'a str, secrets: impl Iterator<Item = &'a Secret>) -> Cow<'a, str> {
@@ -86,12 +123,20 @@ fn without<'a>(text: &'a str, secrets: impl Iterator<Item = &'a Secret>) -> Cow<
 mod tests {
     use annex_protocol::Secret;
 
-    use super::without;
+    use super::{printable, without};
 
     #[test]
     fn secrets_are_taken_out_of_a_line() {
         let secrets = [Secret::new("hunter2"), Secret::new("abc")];
         assert_eq!(without("key=hunter2 id=abcd", secrets.iter()), "key=(secret) id=(secret)d");
         assert_eq!(without("nothing here", secrets.iter()), "nothing here");
+    }
+
+    #[test]
+    fn a_line_is_cut_as_it_is_written_and_never_within_a_character() {
+        let expected = [("abc", 3, "abc"), ("abc", 2, "ab"), ("a\nb", 4, "a\\nb"), ("a\nb", 2, "a"), ("aé", 2, "a")];
+        for (text, limit, line) in expected {
+            assert_eq!(printable(text, limit), line, "{text:?} in {limit} bytes");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The store of one instance: what the host keeps about it, and the limits that it cannot be made without.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_protocol::{Json, JsonObject};
 use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
@@ -8,7 +9,7 @@ use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 use crate::engine::TICK;
 use crate::extension::Profile;
 use crate::imports::wasi::Wasi;
-use crate::limits::{LimitReached, Limits};
+use crate::limits::LimitReached;
 use crate::log::Log;
 
 /// Reads the session that the running turn belongs to. Implemented by whoever owns sessions; called while a guest
@@ -44,6 +45,9 @@ pub(crate) struct HostState {
     pub(crate) log: Log,
     host_calls_left: u32,
     ticks_left: u64,
+    /// Over all calls of the turn. A call that is shorter than a tick meets one now and then, so that many short calls
+    /// are counted about right.
+    turn_ticks_left: u64,
     memory: usize,
     table_elements: usize,
     /// The last snapshot of the session that the guest was shown.
@@ -59,6 +63,7 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<TurnReade
         turn,
         host_calls_left: limits.host_calls,
         ticks_left: 0,
+        turn_ticks_left: ticks(limits.turn_cpu),
         memory: 0,
         table_elements: 0,
         shown: None,
@@ -74,10 +79,7 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<TurnReade
     store.epoch_deadline_callback(|mut context| {
         let state = context.data_mut();
         state.give_back_host_call();
-        state.ticks_left = state.ticks_left.saturating_sub(1);
-        if state.ticks_left == 0 {
-            return Err(LimitReached::Cpu.into());
-        }
+        state.count_tick()?;
         // Guests yield each tick, so that a busy one cannot hold a worker.
         Ok(UpdateDeadline::Yield(1))
     });
@@ -87,13 +89,13 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<TurnReade
 /// Gives the next call its full share of CPU time.
 pub(crate) fn rearm(store: &mut Store<HostState>) {
     let state = store.data_mut();
-    state.ticks_left = ticks(&state.profile.limits);
+    state.ticks_left = ticks(state.profile.limits.cpu);
     store.set_epoch_deadline(1);
 }
 
-fn ticks(limits: &Limits) -> u64 {
+fn ticks(share: Duration) -> u64 {
     // The first tick may come at once, so a share is a whole number of ticks and one more.
-    u64::try_from(limits.cpu.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u64::MAX).saturating_add(1)
+    u64::try_from(share.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 impl HostState {
@@ -101,6 +103,16 @@ impl HostState {
     fn count_host_call(&mut self) -> wasmtime::Result<()> {
         self.host_calls_left = self.host_calls_left.checked_sub(1).ok_or(LimitReached::HostCalls)?;
         Ok(())
+    }
+
+    fn count_tick(&mut self) -> Result<(), LimitReached> {
+        self.ticks_left = self.ticks_left.saturating_sub(1);
+        self.turn_ticks_left = self.turn_ticks_left.saturating_sub(1);
+        match (self.ticks_left, self.turn_ticks_left) {
+            (0, _) => Err(LimitReached::Cpu),
+            (_, 0) => Err(LimitReached::TurnCpu),
+            _ => Ok(()),
+        }
     }
 
     /// Ticks and the growth of memories and tables leave the guest too and are counted, but they are no calls of an

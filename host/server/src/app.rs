@@ -218,6 +218,7 @@ async fn parts(config: &Config, locations: &Locations, issuer: Issuer, pins: &Ar
     let cache = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
     let runtime = Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
+        compile_time: Duration::from_secs(config.runtime.compile_seconds),
         cache: cache.or_else(|| locations.cache.clone()),
         keyvalue: keyvalue_store::open(config, &locations.config).await?,
         ..RuntimeConfig::default()

@@ -19,15 +19,17 @@ mod agent;
 mod extension;
 mod file;
 mod grants;
+mod limits;
 
 pub use admin::AdminConfig;
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
-pub use extension::{ExtensionConfig, LimitsConfig};
+pub use extension::{ExtensionConfig, OnFailureConfig};
 pub use file::ConfigFile;
 pub use grants::{
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, SecretConfig,
     SessionStateGrantConfig, StateScopeConfig,
 };
+pub use limits::LimitsConfig;
 
 /// Everything that `annex serve` reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -342,17 +344,29 @@ pub struct RuntimeSection {
     pub max_instances: u32,
     /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
+    /// Seconds that compiling one component may take, waiting for another one included. Default 60.
+    pub compile_seconds: u64,
     /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
     pub extensions_dir: Option<PathBuf>,
     /// Whether component files are watched and loaded again when they change. Default: yes.
     pub watch: bool,
     /// Replaced versions of each extension that are kept for a rollback. Default 3.
     pub keep_versions: usize,
+    /// What no extension's limits may go beyond.
+    pub ceiling: LimitsConfig,
 }
 
 impl Default for RuntimeSection {
     fn default() -> Self {
-        Self { max_instances: 1_000, cache_dir: None, extensions_dir: None, watch: true, keep_versions: 3 }
+        Self {
+            max_instances: 1_000,
+            cache_dir: None,
+            compile_seconds: 60,
+            extensions_dir: None,
+            watch: true,
+            keep_versions: 3,
+            ceiling: LimitsConfig::default(),
+        }
     }
 }
 
@@ -430,12 +444,16 @@ impl Config {
             ("tasks.keep_days", whole(self.tasks.keep_days)),
             ("tasks.keep_count", whole(self.tasks.keep_count)),
             ("runtime.max_instances", whole(self.runtime.max_instances.into())),
+            ("runtime.compile_seconds", whole(self.runtime.compile_seconds)),
         ];
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })
         };
         if let Some((key, _)) = bounds.into_iter().find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
+        }
+        if let Err((key, reason)) = self.runtime.ceiling.check() {
+            return wrong(&key.replace("limits", "runtime.ceiling"), &reason);
         }
         if self.card.extended.is_some() && self.auth.is_none() {
             return wrong("card.extended", "is for authenticated callers, and there is no [auth]");

@@ -57,6 +57,16 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
             tracing::warn!(extension = %uri, "no instance became free in time");
             A2aError::Overloaded { reason: "all extension instances are busy; try again".to_owned() }
         }
+        HookError::Fault(fault @ Fault::Busy { .. }) => {
+            tracing::warn!("{fault}");
+            A2aError::Overloaded { reason: "an extension serves as many turns as it may; try again".to_owned() }
+        }
+        HookError::Fault(Fault::Quarantined { uri, next_trial }) => A2aError::Overloaded {
+            reason: format!(
+                "extension {uri} failed several times in a row and is quarantined; try again in {} s",
+                next_trial.as_secs().saturating_add(1)
+            ),
+        },
         HookError::Fault(fault) => internal(&fault),
     }
 }

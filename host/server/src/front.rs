@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use annex_protocol::A2aError;
+use annex_runtime::Installed;
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use serde::Serialize;
@@ -47,6 +48,9 @@ pub(crate) struct Readiness {
     /// The sources of extensions whose last load failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failed: Vec<String>,
+    /// URIs of extensions that are quarantined. The server takes messages all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    quarantined: Vec<String>,
 }
 
 /// The app, once it is loaded, and whether it still takes requests.
@@ -108,10 +112,13 @@ impl Front {
     pub(crate) fn readiness(&self) -> Readiness {
         let app = self.app.get();
         let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
+        let installed = app.map(App::installed);
+        let quarantined = installed.iter().flat_map(Installed::quarantined);
         Readiness {
             phase: self.phase().to_string(),
             edition: app.map(|app| app.handler.editions.current().number),
             failed: failures.into_iter().map(|failure| failure.source).collect(),
+            quarantined: quarantined.map(ToString::to_string).collect(),
         }
     }
 

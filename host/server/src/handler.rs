@@ -35,7 +35,7 @@ use crate::request_check::{self, check_tenant};
 use crate::task_log::LoggedEvent;
 use crate::task_record::TaskRecord;
 use crate::tasks::Tasks;
-use crate::turn::{self, Opening, Turn};
+use crate::turn::{self, Opened, Opening, Turn};
 
 /// The A2A operations over the agent, its sessions and its tasks.
 pub(crate) struct RequestHandler {
@@ -82,8 +82,8 @@ struct Started {
     /// What is really active, for the echo.
     active: Vec<ExtensionUri>,
     opening: Opening,
-    /// Resolves when the turn is over; an error when its end could not be stored.
-    finished: JoinHandle<Result<(), A2aError>>,
+    /// Resolves when the turn is over, to what was active to the end; an error when that end could not be stored.
+    finished: JoinHandle<Result<Vec<ExtensionUri>, A2aError>>,
 }
 
 /// Where a message belongs.
@@ -124,7 +124,7 @@ impl RequestHandler {
         let configuration = &request.configuration;
         let (at_once, history_length) = (configuration.return_immediately, configuration.history_length);
         let shown = |task| Sent::Task(ShownTask::trimmed(task, history_length));
-        let Started { active, opening, finished } = match self.accept(call, "SendMessage", request).await? {
+        let Started { mut active, opening, finished } = match self.accept(call, "SendMessage", request).await? {
             Accepted::Started(started) => started,
             Accepted::Answered(message) => return Ok(Answer { value: Sent::Message(message), active: Vec::new() }),
             Accepted::Repeated(record) => {
@@ -138,7 +138,7 @@ impl RequestHandler {
             Opening::Message(message) => Sent::Message(message),
             Opening::Task { snapshot, .. } if at_once => shown(snapshot),
             Opening::Task { record, .. } => {
-                finished.await.map_err(|error| fault::internal(&error))??;
+                active = finished.await.map_err(|error| fault::internal(&error))??;
                 shown(record.snapshot())
             }
         };
@@ -302,7 +302,6 @@ impl RequestHandler {
         target: Target,
         (session, place): (TurnSession, Place),
     ) -> Result<Started, A2aError> {
-        let active = chain.active().cloned().collect();
         let cancel = CancellationToken::new();
         let context = TurnContext {
             task_id: target.task_id,
@@ -334,7 +333,7 @@ impl RequestHandler {
             running: self.running.clone(),
         };
         let finished = self.running.spawn(turn.run());
-        let opening = opening.await.map_err(|gone| fault::internal(&gone))??;
+        let Opened { opening, active } = opening.await.map_err(|gone| fault::internal(&gone))??;
         if let (Opening::Task { snapshot, reader: Some(reader), .. }, Some(push)) = (&opening, &self.push) {
             match push_config {
                 Some(config) => drop(push.put(&snapshot.id, config, Some(reader.clone())).await?),

@@ -93,7 +93,8 @@ impl Installer {
     /// Loads what the config and the folder name.
     pub(crate) async fn start(config: &Config, parts: Parts) -> Result<Self, InstallError> {
         let Parts { runtime, issuer, locations, folder, pins } = parts;
-        let loader = Loader { runtime, locations, folder, loaded: AtomicU64::new(0) };
+        let loader =
+            Loader { runtime, locations, folder, ceiling: config.runtime.ceiling.clone(), loaded: AtomicU64::new(0) };
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;

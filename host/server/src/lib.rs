@@ -50,9 +50,9 @@ pub use admin::TokenError;
 pub use app::{App, AppError, Locations};
 pub use config::{
     AdminConfig, AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, GrantsConfig,
-    HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig, ProviderConfig,
-    RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
-    TasksConfig, TemplateConfig,
+    HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig, OnFailureConfig,
+    ProviderConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
+    StateScopeConfig, TasksConfig, TemplateConfig,
 };
 pub use front::Phase;
 pub use installer::{InstallError, Installer, Origin, Reloaded};

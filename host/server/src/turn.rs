@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{
-    A2aError, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    A2aError, ExtensionUri, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent, Timestamp,
 };
 use annex_runtime::Chain;
@@ -39,6 +39,12 @@ pub(crate) enum Opening {
     Task { record: Arc<TaskRecord>, snapshot: Arc<Task>, reader: Option<LogReader> },
 }
 
+/// An opening, and the extensions that were active up to it.
+pub(crate) struct Opened {
+    pub(crate) opening: Opening,
+    pub(crate) active: Vec<ExtensionUri>,
+}
+
 /// A turn that is ready to run.
 pub(crate) struct Turn {
     pub(crate) agent: Arc<dyn AgentExecutor>,
@@ -60,7 +66,7 @@ pub(crate) struct Turn {
     /// Events that have passed the hooks and are not stored.
     pub(crate) pending: Vec<StreamResponse>,
     /// Whoever sent the message waits here; taken once the first events are stored.
-    pub(crate) opened: Option<oneshot::Sender<Result<Opening, A2aError>>>,
+    pub(crate) opened: Option<oneshot::Sender<Result<Opened, A2aError>>>,
     /// The longest that the turn may take.
     pub(crate) patience: Duration,
     /// Fires when the server cannot wait for the turn any longer.
@@ -79,15 +85,16 @@ enum Ending {
 }
 
 impl Turn {
-    /// Runs the agent to its end, or until it is cancelled, and leaves the task in a final or interrupted state.
+    /// Runs the agent to its end, or until it is cancelled, and leaves the task in a final or interrupted state. Returns
+    /// the extensions that were active to the end.
     ///
     /// # Errors
     /// When that state cannot be stored.
-    pub(crate) async fn run(mut self) -> Result<(), A2aError> {
+    pub(crate) async fn run(mut self) -> Result<Vec<ExtensionUri>, A2aError> {
         if let Err(error) = self.begin().await {
             self.record = None;
             self.refuse(error);
-            return Ok(());
+            return Ok(Vec::new());
         }
         let (sender, mut events) = EventSender::bounded(EVENTS_IN_FLIGHT);
         let agent = Arc::clone(&self.agent);
@@ -205,7 +212,7 @@ impl Turn {
                 if let Some(claim) = self.claim.take() {
                     claim.answer(&message).await;
                 }
-                Ok(Opening::Message(Box::new(message)))
+                Ok(Opened { opening: Opening::Message(Box::new(message)), active: self.active() })
             }
             (Ok(()), _) => return Ok(()),
             (Err(fault), _) => Err(fault::internal(&fault)),
@@ -272,8 +279,13 @@ impl Turn {
     fn open(&mut self, record: &Arc<TaskRecord>, (snapshot, reader): Subscription) {
         if let Some(opened) = self.opened.take() {
             // A client that has gone away does not stop the task.
-            let _ = opened.send(Ok(Opening::Task { record: Arc::clone(record), snapshot, reader }));
+            let opening = Opening::Task { record: Arc::clone(record), snapshot, reader };
+            let _ = opened.send(Ok(Opened { opening, active: self.active() }));
         }
+    }
+
+    fn active(&self) -> Vec<ExtensionUri> {
+        self.chain.active().cloned().collect()
     }
 
     async fn create(&mut self, events: Vec<StreamResponse>) -> Result<(), A2aError> {
@@ -302,16 +314,21 @@ impl Turn {
         Ok(())
     }
 
-    async fn end(mut self, ending: Ending, mut events: mpsc::Receiver<AgentEvent>) -> Result<(), A2aError> {
+    async fn end(
+        mut self,
+        ending: Ending,
+        mut events: mpsc::Receiver<AgentEvent>,
+    ) -> Result<Vec<ExtensionUri>, A2aError> {
         let ending = match ending {
             Ending::Returned(result) => self.drain(result, &mut events).await,
             other => other,
         };
         let concluded = if self.has_no_task() { Ok(()) } else { self.conclude(ending).await };
         match self.record.take() {
-            Some(record) => close(&self.tasks, &record, concluded).await,
-            None => concluded,
+            Some(record) => close(&self.tasks, &record, concluded).await?,
+            None => concluded?,
         }
+        Ok(self.active())
     }
 
     /// Takes what the agent had sent before it returned.

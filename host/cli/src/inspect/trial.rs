@@ -2,8 +2,8 @@
 
 use annex_protocol::JsonObject;
 use annex_runtime::{
-    Extension, GrantNeeded, Grants, HttpGrant, Installation, Limits, LoadError, Quota, Runtime, RuntimeConfig,
-    RuntimeError, StateScope,
+    Extension, GrantNeeded, Grants, HttpGrant, Installation, Limits, LoadError, OnFailure, Quota, Runtime,
+    RuntimeConfig, RuntimeError, StateScope,
 };
 
 /// What came of it.
@@ -34,6 +34,7 @@ pub(super) async fn load(component: &[u8]) -> Result<Trial, RuntimeError> {
             limits: Limits::standard(),
             parameters: JsonObject::new(),
             required: false,
+            on_failure: OnFailure::Reject,
         };
         match runtime.load(component.to_vec(), installation).await {
             // A grant that was given and does not help ends the trial.

@@ -9,7 +9,7 @@ use wasmtime::Engine;
 use super::{linker, offers};
 use crate::digest::Digest;
 use crate::error::LoadError;
-use crate::extension::Installation;
+use crate::extension::{Installation, OnFailure};
 use crate::grants::{GrantNeeded, Grants, HttpGrant, SessionStateGrant, StateScope};
 use crate::inspect::{Import, Inspection, split_version};
 use crate::keyvalue::Quota;
@@ -173,7 +173,8 @@ async fn a_component_that_imports_what_is_not_granted_is_not_compiled() {
                 (instance $nothing) (export "annex:extension/descriptor@0.1.0" (instance $nothing)))"#
         );
         let (limits, parameters) = (Limits::standard(), JsonObject::new());
-        let installation = Installation { grants, limits, parameters, required: false };
+        let on_failure = OnFailure::Reject;
+        let installation = Installation { grants, limits, parameters, required: false, on_failure };
         runtime.load(wat::parse_str(&text).expect("a component"), installation).await.expect_err("no descriptor")
     };
     for name in names() {

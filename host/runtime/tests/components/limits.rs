@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use annex_protocol::A2aError;
 use annex_runtime::{Fault, Hook, HookError, Installation, LimitReached, Limits, LoadError};
 
-use crate::support::{Turn, component, installation, refused, respond, runtime, test_extension};
+use crate::support::{
+    Turn, component, installation, log_of, refused, respond, runtime, test_extension, with_parameters,
+};
 
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(30);
@@ -119,4 +121,68 @@ async fn metadata_beyond_the_input_limit_is_refused_with_the_key() {
     let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
     assert_eq!(fields, ["/message/metadata/test~1command"]);
     assert!(violations[0].description.contains("10 bytes"), "{}", violations[0].description);
+}
+
+/// Lines that nobody reads, as work that takes a while and ends.
+const BUSY: &str = r#"{"respond": "log-flood 5000"}"#;
+
+/// What ends a turn of many events, each of which keeps the guest busy for a while.
+async fn fault_of_many_events(limits: Limits) -> Fault {
+    let extension = test_extension(&runtime(), limited(limits)).await;
+    let mut chain = Turn::commanding(BUSY).chain(&[extension]).await;
+    for _ in 0..100_000 {
+        if let Err(fault) = respond(&mut chain).await {
+            return fault;
+        }
+    }
+    unreachable!("nothing ended the turn")
+}
+
+#[tokio::test]
+async fn many_short_calls_use_up_the_times_of_their_turn() {
+    let unlimited = Limits { host_calls: u32::MAX, turn_cpu: LONG, turn_wall: LONG, ..Limits::standard() };
+    let expected = [
+        (Limits { turn_cpu: SHORT, ..unlimited }, LimitReached::TurnCpu),
+        (Limits { turn_wall: SHORT, ..unlimited }, LimitReached::TurnWall),
+    ];
+    for (limits, reached) in expected {
+        let fault = fault_of_many_events(limits).await;
+        let Fault::LimitReached { hook: Hook::Response, limit, .. } = fault else { unreachable!("{fault:?}") };
+        assert_eq!(limit, reached);
+    }
+}
+
+#[tokio::test]
+async fn a_call_may_take_no_longer_than_what_is_left_of_its_turn() {
+    let limits = Limits { cpu: LONG, wall: LONG, turn_cpu: LONG, turn_wall: SHORT, ..Limits::standard() };
+    check(limits, "\"loop\"", LimitReached::TurnWall).await;
+    let limits = Limits { cpu: LONG, wall: LONG, turn_cpu: SHORT, turn_wall: LONG, ..Limits::standard() };
+    check(limits, "\"loop\"", LimitReached::TurnCpu).await;
+}
+
+#[tokio::test]
+async fn the_log_of_a_turn_is_limited_by_lines_and_by_bytes() {
+    let written = async |limits: Limits| {
+        let log = log_of(async {
+            let extension = test_extension(&runtime(), limited(limits)).await;
+            Turn::commanding("\"log-flood 500\"").chain(&[extension]).await;
+        })
+        .await;
+        assert_eq!(log.matches("further log lines of this turn are dropped").count(), 1, "{log}");
+        (log.matches(": line").count(), log.contains(": line 10"))
+    };
+    assert_eq!(written(Limits { log_lines: 7, ..Limits::standard() }).await, (7, false));
+    // "line 0" to "line 9", and four bytes of the next.
+    assert_eq!(written(Limits { log_bytes: 64, ..Limits::standard() }).await, (11, false));
+}
+
+#[tokio::test]
+async fn an_event_beyond_the_input_limit_is_not_handed_to_the_guest() {
+    let installation =
+        Installation { limits: Limits { input: 100, ..Limits::standard() }, ..with_parameters(r#"{"payload": true}"#) };
+    let extension = test_extension(&runtime(), installation).await;
+    let mut chain = Turn::with("{}").chain(std::slice::from_ref(&extension)).await;
+    let fault = respond(&mut chain).await.expect_err("the event is larger");
+    assert!(matches!(fault, Fault::EventTooLarge { limit: 100, size: 101.., .. }), "{fault:?}");
+    assert_eq!(extension.health().failures, 0, "the event is not the guest's");
 }

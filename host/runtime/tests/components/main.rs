@@ -1,14 +1,17 @@
 //! The crate as the server uses it, with the real components: what is loaded, what is refused, what is confined.
 #![cfg(test)]
 
+mod bombs;
 mod cache;
 mod capabilities;
 mod chain;
 mod egress;
+mod failures;
 mod inspection;
 mod installing;
 mod keyvalue;
 mod limits;
+mod metadata;
 mod peer;
 mod pool;
 mod refusals;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Once};
 
 use annex_protocol::{Artifact, ExtensionUri, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent};
 use annex_runtime::{
-    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, Runtime, RuntimeConfig, SessionReader,
-    SessionStateGrant, TaskReader, TurnRequest,
+    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, OnFailure, Runtime, RuntimeConfig,
+    SessionReader, SessionStateGrant, TaskReader, TurnRequest,
 };
 
 /// The key under which the test extension answers.
@@ -37,6 +37,7 @@ pub(crate) fn installation() -> Installation {
         limits: Limits::standard(),
         parameters: JsonObject::new(),
         required: false,
+        on_failure: OnFailure::Reject,
     }
 }
 

@@ -1,13 +1,13 @@
 //! `[[extension]]`: one installed extension.
 
 use std::path::Path;
-use std::time::Duration;
 
 use annex_protocol::{Json, JsonObject};
-use annex_runtime::{Installation, Limits, MEMORY_CEILING};
+use annex_runtime::{Installation, OnFailure};
 use serde::Deserialize;
 
 use super::grants::GrantsConfig;
+use super::limits::LimitsConfig;
 
 /// One installed extension.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -24,69 +24,56 @@ pub struct ExtensionConfig {
     /// What it may use.
     #[serde(default)]
     pub limits: LimitsConfig,
+    /// What its failure does to a request. Default `reject`.
+    #[serde(default)]
+    pub on_failure: OnFailureConfig,
     /// Its own parameters.
     #[serde(default)]
     pub parameters: toml::Table,
 }
 
-/// `[extension.limits]`; what is absent has the value of [`Limits::standard`].
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LimitsConfig {
-    /// Linear memory in MiB, at most 64.
-    pub memory_mib: Option<usize>,
-    /// CPU time per call in milliseconds.
-    pub cpu_ms: Option<u64>,
-    /// Time on the clock per call in milliseconds.
-    pub wall_ms: Option<u64>,
-    /// Host calls per turn.
-    pub host_calls: Option<u32>,
-    /// Metadata bytes handed to one hook.
-    pub input_bytes: Option<usize>,
-    /// Bytes that one call may hand to the host.
-    pub output_bytes: Option<usize>,
-    /// Log lines per turn.
-    pub log_lines: Option<u32>,
+/// What becomes of a request when an extension fails it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailureConfig {
+    /// It is refused, or its task fails.
+    #[default]
+    Reject,
+    /// It goes on without the extension.
+    Skip,
 }
 
 impl ExtensionConfig {
-    /// What the runtime is told; files are looked for in `folder`.
+    /// What the runtime is told; files are looked for in `folder`, and no limit may be above `ceiling`.
     ///
     /// # Errors
     /// The key and what is wrong with its value.
-    pub(crate) fn installation(&self, folder: &Path) -> Result<Installation, (&'static str, String)> {
+    pub(crate) fn installation(
+        &self,
+        folder: &Path,
+        ceiling: &LimitsConfig,
+    ) -> Result<Installation, (&'static str, String)> {
         let parameters = self.parameters.iter().map(|(key, value)| Ok((key.clone(), json(value)?)));
         let parameters = parameters.collect::<Result<JsonObject, String>>().map_err(|reason| ("parameters", reason))?;
         Ok(Installation {
             grants: self.grants.to_grants(folder)?,
-            limits: self.limits.to_limits()?,
+            limits: self.limits.to_limits(ceiling)?,
             parameters,
             required: self.required,
+            on_failure: self.on_failure()?,
         })
     }
-}
 
-impl LimitsConfig {
-    fn to_limits(&self) -> Result<Limits, (&'static str, String)> {
-        let standard = Limits::standard();
-        let ceiling = MEMORY_CEILING >> 20;
-        if self.memory_mib.is_some_and(|mib| mib == 0 || mib > ceiling) {
-            return Err(("limits.memory_mib", format!("must be between 1 and {ceiling}")));
+    fn on_failure(&self) -> Result<OnFailure, (&'static str, String)> {
+        match self.on_failure {
+            OnFailureConfig::Reject => Ok(OnFailure::Reject),
+            OnFailureConfig::Skip if self.required => {
+                let reason = "is \"skip\", and a request that needs a required extension cannot go on without it; leave \
+                              out one of the two";
+                Err(("on_failure", reason.to_owned()))
+            }
+            OnFailureConfig::Skip => Ok(OnFailure::Skip),
         }
-        if self.cpu_ms == Some(0) || self.wall_ms == Some(0) {
-            return Err(("limits", "cpu_ms and wall_ms must be at least 1".to_owned()));
-        }
-        Ok(Limits {
-            memory: self.memory_mib.map_or(standard.memory, |mib| mib << 20),
-            table_elements: standard.table_elements,
-            cpu: self.cpu_ms.map_or(standard.cpu, Duration::from_millis),
-            wall: self.wall_ms.map_or(standard.wall, Duration::from_millis),
-            host_calls: self.host_calls.unwrap_or(standard.host_calls),
-            input: self.input_bytes.unwrap_or(standard.input),
-            output: self.output_bytes.unwrap_or(standard.output),
-            log_lines: self.log_lines.unwrap_or(standard.log_lines),
-            log_line: standard.log_line,
-        })
     }
 }
 

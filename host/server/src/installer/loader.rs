@@ -13,7 +13,7 @@ use super::error::InstallError;
 use super::folder::{self, Folder, Found};
 use super::version::{Origin, Version};
 use crate::app::Locations;
-use crate::config::ExtensionConfig;
+use crate::config::{ExtensionConfig, LimitsConfig};
 use crate::fault;
 
 /// When the sources are read, which decides what a broken one does.
@@ -73,6 +73,8 @@ pub(super) struct Loader {
     pub(super) runtime: Runtime,
     pub(super) locations: Locations,
     pub(super) folder: Option<Folder>,
+    /// `[runtime.ceiling]`.
+    pub(super) ceiling: LimitsConfig,
     pub(super) loaded: AtomicU64,
 }
 
@@ -162,7 +164,7 @@ impl Loader {
         there: &[Version],
     ) -> Result<Version, InstallError> {
         let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        let installation = settings.installation(&self.locations.config).map_err(wrong)?;
+        let installation = settings.installation(&self.locations.config, &self.ceiling).map_err(wrong)?;
         let is_same = |version: &&Version| {
             // Secrets may be others under the same settings.
             version.is_of(&origin, &settings, digest) && version.extension.has_grants(&installation.grants)

@@ -140,3 +140,28 @@ async fn a_switch_for_anonymous_callers_is_refused_where_there_are_none() {
     let key = format!("[[auth.api_key]]\nprincipal = \"ada\"\nkey_sha256 = \"{}\"", "0".repeat(64));
     check(&format!("[tasks]\nlist_all_anonymous = true\n{key}"), &["tasks.list_all_anonymous", "[auth]"]).await;
 }
+
+#[tokio::test]
+async fn limits_beyond_the_ceiling_or_the_engine_are_refused_with_key_value_and_ceiling() {
+    let cases: [(&str, &str, &[&str]); 9] = [
+        ("memory_mib = 8", "memory_mib = 9", &["limits.memory_mib", "is 9", "ceiling of 8", "[runtime.ceiling]"]),
+        ("cpu_ms = 20", "cpu_ms = 21", &["limits.cpu_ms", "is 21", "ceiling of 20"]),
+        ("turn_cpu_ms = 20", "turn_cpu_ms = 21", &["limits.turn_cpu_ms", "is 21", "ceiling of 20"]),
+        ("log_bytes = 0", "log_bytes = 1", &["limits.log_bytes", "is 1", "ceiling of 0"]),
+        ("turns = 5", "turns = 6", &["limits.turns", "is 6", "ceiling of 5"]),
+        ("", "table_elements = 20001", &["limits.table_elements", "at most 20000"]),
+        ("", "turn_wall_ms = 0", &["limits.turn_wall_ms", "at least 1"]),
+        ("memory_mib = 65", "", &["runtime.ceiling.memory_mib", "between 1 and 64"]),
+        ("memory = 1", "", &["unknown field `memory`", "`memory_mib`"]),
+    ];
+    for (ceiling, limits, expected) in cases {
+        let extension = crate::test_extension(&format!("[extension.limits]\n{limits}"));
+        check(&format!("[runtime.ceiling]\n{ceiling}\n{extension}"), expected).await;
+    }
+}
+
+#[tokio::test]
+async fn a_required_extension_cannot_be_one_that_is_skipped() {
+    check(&crate::test_extension("required = true\non_failure = \"skip\""), &["on_failure", "required"]).await;
+    check(&crate::test_extension("on_failure = \"ignore\""), &["`ignore`", "`reject` or `skip`"]).await;
+}

@@ -92,6 +92,8 @@ async fn a_fault_on_the_way_out_fails_the_task_with_an_error_id() {
         let text = reply.task()["status"]["message"]["parts"][0]["text"].as_str().unwrap_or_default();
         assert!(text.contains("error id"), "{name}: {text}");
         assert!(!reply.text.contains("someone/else"), "{name}: nothing of a refused patch is stored");
+        // Failures in a row would bring the extension into quarantine.
+        assert_eq!(command(&server, "\"ok\"").await.code(), 0, "after {name}");
     }
 }
 

@@ -12,6 +12,7 @@ mod config;
 mod connections;
 mod crowd;
 mod durable;
+mod failures;
 mod faults;
 mod grants;
 mod installation;

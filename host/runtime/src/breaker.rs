@@ -1,0 +1,156 @@
+//! Keeps an extension that fails again and again from being tried at every request.
+//!
+//! After [`FAULTS`] failed turns in a row it is quarantined: turns are refused, or go on without it, and nothing of it
+//! runs. Then a single turn tries it; its success ends the quarantine, its failure makes the next one twice as long.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use annex_protocol::ExtensionUri;
+use tokio::time::Instant;
+
+use crate::error::Fault;
+
+/// Failed turns in a row that open a quarantine. One good turn in between starts the count again.
+const FAULTS: u32 = 5;
+/// The first quarantine; each failed trial doubles it.
+const FIRST: Duration = Duration::from_secs(1);
+/// The longest quarantine.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Quarantines end up to this share early, so that extensions that fail together are not tried together.
+const JITTER: f64 = 0.1;
+
+/// How an extension does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The time to the next trial, while the extension is quarantined; `None` when it serves.
+    pub quarantined: Option<Duration>,
+    /// Turns that it failed since the last one that went well.
+    pub failures_in_a_row: u32,
+    /// Turns that it failed since it was loaded.
+    pub failures: u64,
+    /// Quarantines since it was loaded. A failed trial makes one longer and begins none.
+    pub quarantines: u64,
+    /// The last failure with its causes, in one line. For operators only: it has a guest's words.
+    pub last_failure: Option<String>,
+}
+
+/// Leave to run an extension in one turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Admission {
+    /// The number of the quarantine's round that this turn is a trial of; `None` outside of a quarantine.
+    trial: Option<u64>,
+}
+
+/// The state of one extension.
+pub(crate) struct Breaker {
+    uri: ExtensionUri,
+    /// Whether there is anything to look up or to forget. While all goes well it is all that a turn reads.
+    troubled: AtomicBool,
+    record: Mutex<Record>,
+}
+
+#[derive(Default)]
+struct Record {
+    failures_in_a_row: u32,
+    failures: u64,
+    quarantines: u64,
+    /// Trials that failed and quarantines that began, over all quarantines.
+    rounds: u64,
+    quarantine: Option<Quarantine>,
+    last_failure: Option<String>,
+}
+
+struct Quarantine {
+    length: Duration,
+    until: Instant,
+    round: u64,
+}
+
+impl Breaker {
+    pub(crate) fn new(uri: ExtensionUri) -> Self {
+        Self { uri, troubled: AtomicBool::new(false), record: Mutex::default() }
+    }
+
+    /// Asks for leave to run the extension. The time to the next trial when there is none.
+    pub(crate) fn admit(&self) -> Result<Admission, Duration> {
+        if !self.troubled.load(Ordering::Relaxed) {
+            return Ok(Admission::default());
+        }
+        let mut record = self.lock();
+        let Some(quarantine) = &mut record.quarantine else { return Ok(Admission::default()) };
+        let now = Instant::now();
+        if now < quarantine.until {
+            return Err(quarantine.until - now);
+        }
+        // A trial may take long, or be broken off and tell nothing, so after the same time another one follows.
+        quarantine.until = now + quarantine.length;
+        Ok(Admission { trial: Some(quarantine.round) })
+    }
+
+    /// The extension failed in a turn.
+    pub(crate) fn failed(&self, admission: Admission, fault: &Fault) {
+        let mut record = self.lock();
+        self.troubled.store(true, Ordering::Relaxed);
+        record.failures = record.failures.saturating_add(1);
+        record.failures_in_a_row = record.failures_in_a_row.saturating_add(1);
+        let text = fault.text();
+        record.last_failure = Some(text.clone());
+        let length = match &record.quarantine {
+            None if record.failures_in_a_row < FAULTS => return,
+            None => {
+                record.quarantines = record.quarantines.saturating_add(1);
+                FIRST
+            }
+            Some(quarantine) if admission.trial == Some(quarantine.round) => (quarantine.length * 2).min(LONGEST),
+            // The turn began before this round and tells nothing new.
+            Some(_) => return,
+        };
+        record.rounds = record.rounds.saturating_add(1);
+        let until = Instant::now() + length.mul_f64(1.0 - JITTER * fastrand::f64());
+        record.quarantine = Some(Quarantine { length, until, round: record.rounds });
+        let (extension, failures, seconds) = (&self.uri, record.failures_in_a_row, length.as_secs());
+        tracing::warn!(%extension, failures, seconds, "quarantined after failures in a row: {text}");
+    }
+
+    /// The extension did its part of a turn.
+    pub(crate) fn succeeded(&self, admission: Admission) {
+        if !self.troubled.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut record = self.lock();
+        match &record.quarantine {
+            // The turn began before this round and tells nothing new.
+            Some(quarantine) if admission.trial != Some(quarantine.round) => return,
+            Some(_) => tracing::info!(extension = %self.uri, "out of quarantine: a trial went well"),
+            None => {}
+        }
+        record.quarantine = None;
+        record.failures_in_a_row = 0;
+        self.troubled.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.troubled.load(Ordering::Relaxed) && self.lock().quarantine.is_some()
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        let record = self.lock();
+        let quarantine = record.quarantine.as_ref();
+        Health {
+            quarantined: quarantine.map(|quarantine| quarantine.until.saturating_duration_since(Instant::now())),
+            failures_in_a_row: record.failures_in_a_row,
+            failures: record.failures,
+            quarantines: record.quarantines,
+            last_failure: record.last_failure.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

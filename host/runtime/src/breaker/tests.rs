@@ -1,0 +1,109 @@
+use std::time::Duration;
+
+use tokio::time::advance;
+
+use super::{Admission, Breaker, FAULTS, FIRST, LONGEST};
+use crate::error::Fault;
+use crate::hook::Hook;
+
+fn breaker() -> Breaker {
+    Breaker::new("https://annex.example/test/v1".into())
+}
+
+fn fault() -> Fault {
+    Fault::Failed { uri: "https://annex.example/test/v1".into(), hook: Hook::State, message: "no".to_owned() }
+}
+
+/// The breaker after as many failures as open it.
+fn opened() -> Breaker {
+    let breaker = breaker();
+    fail(&breaker, FAULTS);
+    breaker
+}
+
+fn fail(breaker: &Breaker, times: u32) {
+    for _ in 0..times {
+        breaker.failed(admitted(breaker), &fault());
+    }
+}
+
+fn admitted(breaker: &Breaker) -> Admission {
+    breaker.admit().expect("the extension may run")
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_in_a_row_open_a_quarantine() {
+    let breaker = breaker();
+    fail(&breaker, FAULTS - 1);
+    assert_eq!(breaker.health().quarantined, None);
+    fail(&breaker, 1);
+    let left = breaker.admit().expect_err("the extension is quarantined");
+    assert!(FIRST.mul_f64(0.9) <= left && left <= FIRST, "{left:?}");
+    let health = breaker.health();
+    assert_eq!((health.quarantined, health.failures_in_a_row), (Some(left), FAULTS));
+    assert_eq!(health.last_failure.as_deref(), Some("extension https://annex.example/test/v1 failed in state: no"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_good_turn_in_between_starts_the_count_again() {
+    let breaker = breaker();
+    for _ in 0..3 {
+        fail(&breaker, FAULTS - 1);
+        breaker.succeeded(admitted(&breaker));
+    }
+    let health = breaker.health();
+    assert_eq!((health.quarantines, health.failures_in_a_row), (0, 0));
+    assert_eq!(health.failures, u64::from(FAULTS - 1) * 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_turn_at_a_time_tries_a_quarantined_extension() {
+    let breaker = opened();
+    advance(FIRST).await;
+    admitted(&breaker);
+    assert!(breaker.admit().is_err(), "there is a trial already");
+    // It tells nothing, so another one follows.
+    advance(FIRST).await;
+    admitted(&breaker);
+    assert!(breaker.admit().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_good_trial_ends_the_quarantine_and_a_bad_one_doubles_it() {
+    let breaker = opened();
+    let mut length = FIRST;
+    for _ in 0..8 {
+        advance(length).await;
+        fail(&breaker, 1);
+        length = (length * 2).min(LONGEST);
+        let left = breaker.admit().expect_err("the trial failed");
+        assert!(length.mul_f64(0.9) <= left && left <= length, "{left:?} of {length:?}");
+    }
+    assert_eq!(length, LONGEST);
+    advance(length).await;
+    breaker.succeeded(admitted(&breaker));
+    let health = breaker.health();
+    assert_eq!((health.quarantined, health.failures_in_a_row, health.quarantines), (None, 0, 1));
+    // The next one begins small again.
+    fail(&breaker, FAULTS);
+    assert!(breaker.health().quarantined.is_some_and(|left| left <= FIRST));
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_that_began_before_a_trial_decide_nothing() {
+    let breaker = breaker();
+    let early = admitted(&breaker);
+    fail(&breaker, FAULTS);
+    breaker.succeeded(early);
+    assert!(breaker.admit().is_err(), "a turn from before does not end the quarantine");
+    breaker.failed(early, &fault());
+    assert!(breaker.health().quarantined.is_some_and(|left| left <= FIRST), "nor does it make it longer");
+
+    advance(FIRST).await;
+    let slow = admitted(&breaker);
+    advance(FIRST).await;
+    fail(&breaker, 1);
+    breaker.succeeded(slow);
+    let left = breaker.admit().expect_err("another trial failed meanwhile");
+    assert!(left > FIRST && left <= Duration::from_secs(2), "{left:?}");
+}

@@ -1,0 +1,85 @@
+//! What an extension leaves on outgoing events: its own keys and nothing else, whichever event it is.
+
+use annex_protocol::{Message, Metadata, Part, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent};
+use annex_runtime::{Fault, Hook};
+
+use crate::support::{RESPONSE_KEY, Turn, artifact, runtime, test_extension, with_parameters};
+
+fn message() -> Message {
+    let mut message = Message::agent("c-1".into(), None, vec![Part::text("answer")]);
+    message.metadata = Metadata::parse(r#"{"agent/key": 1}"#).expect("a JSON object");
+    message
+}
+
+fn status(message: Option<Message>) -> StreamResponse {
+    StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
+        task_id: "t-1".into(),
+        context_id: "c-1".into(),
+        status: TaskStatus { state: TaskState::Working, message, timestamp: None },
+        ..TaskStatusUpdateEvent::default()
+    })
+}
+
+/// One event of each kind, and the place where metadata goes.
+fn events() -> [(StreamResponse, &'static str); 4] {
+    [
+        (StreamResponse::Message(message()), "message"),
+        (StreamResponse::ArtifactUpdate(artifact()), "artifact"),
+        (status(Some(message())), "status.message"),
+        (status(None), "statusUpdate"),
+    ]
+}
+
+fn json(event: &StreamResponse) -> String {
+    serde_json::to_string(event).expect("JSON")
+}
+
+/// The patch is refused with the path, and the event is as it was.
+async fn check_refused(command: &str, key: &str) {
+    let extensions = [test_extension(&runtime(), with_parameters("{}")).await];
+    for (mut event, place) in events() {
+        let before = json(&event);
+        let mut chain = Turn::commanding(&format!(r#"{{"respond": "{command}"}}"#)).chain(&extensions).await;
+        let fault = chain.respond(&mut event).await.expect_err("the patch is refused");
+        let Fault::BrokeContract { hook: Hook::Response, reason, .. } = fault else { unreachable!("{fault:?}") };
+        assert!(reason.contains(&format!("{place}.metadata[{key:?}]")), "{reason}");
+        assert_eq!(json(&event), before);
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_somebody_else_is_refused_with_its_path_on_every_kind_of_event() {
+    check_refused("foreign-key", "someone/else").await;
+}
+
+#[tokio::test]
+async fn a_value_that_is_no_json_is_refused_with_its_path_on_every_kind_of_event() {
+    check_refused("bad-json", RESPONSE_KEY).await;
+}
+
+#[tokio::test]
+async fn an_own_key_is_all_that_changes() {
+    let extensions = [test_extension(&runtime(), with_parameters("{}")).await];
+    for (mut event, place) in events() {
+        let before = json(&event);
+        Turn::with("{}").chain(&extensions).await.respond(&mut event).await.expect("no fault");
+        assert_ne!(json(&event), before, "{place}");
+        let (metadata, extensions) = match &mut event {
+            StreamResponse::Message(message) => (&mut message.metadata, Some(&mut message.extensions)),
+            StreamResponse::ArtifactUpdate(update) => {
+                (&mut update.artifact.metadata, Some(&mut update.artifact.extensions))
+            }
+            StreamResponse::StatusUpdate(update) => match &mut update.status.message {
+                Some(message) => (&mut message.metadata, Some(&mut message.extensions)),
+                None => (&mut update.metadata, None),
+            },
+            StreamResponse::Task(_) => unreachable!("no task was sent"),
+        };
+        assert!(metadata.remove(RESPONSE_KEY).is_some(), "{place}");
+        if let Some(extensions) = extensions {
+            assert_eq!(extensions.len(), 1, "{place}");
+            extensions.clear();
+        }
+        assert_eq!(json(&event), before, "{place}");
+    }
+}
