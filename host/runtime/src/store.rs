@@ -139,3 +139,6 @@ impl ResourceLimiter for HostState {
         MAX_PARTS
     }
 }
+
+#[cfg(test)]
+mod tests;

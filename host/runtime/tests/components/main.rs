@@ -5,6 +5,7 @@ mod cache;
 mod capabilities;
 mod chain;
 mod egress;
+mod hostile;
 mod inspection;
 mod installing;
 mod keyvalue;

@@ -13,6 +13,7 @@ mod crowd;
 mod durable;
 mod faults;
 mod grants;
+mod hostile;
 mod interrupted;
 mod lifecycle;
 mod names;
