@@ -49,10 +49,13 @@ async fn fault(parts: HandMade) -> Fault {
     fault
 }
 
-async fn traps(parts: HandMade) {
+/// Why the guest traps.
+async fn traps(parts: HandMade) -> String {
     let what = parts.module.to_owned() + parts.realloc + parts.validate;
-    let fault = fault(parts).await;
-    assert!(matches!(fault, Fault::Trapped { hook: Hook::State, .. }), "{what}: {fault:?}");
+    match fault(parts).await {
+        Fault::Trapped { hook: Hook::State, source, .. } => source.to_string(),
+        other => unreachable!("{what}: {other:?}"),
+    }
 }
 
 async fn reaches(parts: HandMade, expected: LimitReached) {
@@ -104,12 +107,13 @@ async fn results_that_lie_about_themselves_trap() {
     }
 }
 
-/// 65,536 items of 8 bytes become as many on the host, where each is larger; and 512 of them can share a long text.
+/// 65,536 items of 16 bytes become as many on the host, where each is larger; and 512 texts can be one and the same.
 #[tokio::test]
 async fn a_small_result_that_grows_on_the_host_is_not_taken() {
     let many = "(drop (memory.grow (i32.const 16)))
         (call $answer (i32.const 1) (i32.const 0) (i32.const 0x20000) (i32.const 0x10000))";
-    traps(HandMade { validate: many, ..HandMade::default() }).await;
+    let reason = traps(HandMade { validate: many, ..HandMade::default() }).await;
+    assert!(reason.contains("fuel"), "{reason}");
     let shared = r#"(local $item i32)
         (local.set $item (i32.const 0x1000))
         (loop $next
@@ -117,7 +121,8 @@ async fn a_small_result_that_grows_on_the_host_is_not_taken() {
             (local.set $item (i32.add (local.get $item) (i32.const 8)))
             (br_if $next (i32.lt_u (local.get $item) (i32.const 0x2000))))
         (call $answer (i32.const 1) (i32.const 0) (i32.const 0x1000) (i32.const 0x100))"#;
-    traps(HandMade { validate: shared, ..HandMade::default() }).await;
+    let reason = traps(HandMade { validate: shared, ..HandMade::default() }).await;
+    assert!(reason.contains("fuel"), "{reason}");
 }
 
 #[tokio::test]
