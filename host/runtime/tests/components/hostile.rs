@@ -228,11 +228,15 @@ async fn a_descriptor_that_lies_about_itself_is_refused() {
         r#"(data (i32.const 52) "\00\00\00\10")"#,
     ] {
         let error = refusal(module).await;
-        assert!(matches!(error, LoadError::SelfTest(Fault::Trapped { hook: Hook::Descriptor, .. })), "{module}: {error:?}");
+        assert!(
+            matches!(error, LoadError::SelfTest(Fault::Trapped { hook: Hook::Descriptor, .. })),
+            "{module}: {error:?}"
+        );
     }
     for module in [r#"(data (i32.const 0x100) "https://a/ ")"#, r#"(data (i32.const 0x100) "https://a\0ab,")"#] {
         let error = refusal(module).await;
         assert!(matches!(error, LoadError::Description { .. }), "{module}: {error:?}");
+        assert!(!error.to_string().chars().any(char::is_control), "{error}");
     }
 }
 

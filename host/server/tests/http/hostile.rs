@@ -31,7 +31,10 @@ const NEIGHBOUR: &str = "https://annex.example/hello/v1";
 
 /// The component that is made by hand, with what its `validate` does.
 const HAND_MADE: [(&str, &str); 6] = [
-    ("https://annex.example/hand-made/v1", "(call $answer (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 0x40000000))"),
+    (
+        "https://annex.example/hand-made/v1",
+        "(call $answer (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 0x40000000))",
+    ),
     (
         "https://annex.example/hand-made/v2",
         "(i32.store (i32.const 0x300) (i32.const 0xfeff))
@@ -66,7 +69,7 @@ impl Arena {
     async fn open(port: u16) -> Self {
         let components = tempfile::tempdir().expect("a folder");
         let few = "[tasks]\nmax_tasks = 100\n[sessions]\nmax_sessions = 100";
-        let mut extensions = format!("{few}\n{}\n{}\n{}\n", test_extension(), capable(port), neighbour());
+        let mut extensions = format!("{few}\n{}\n{}\n{}\n", test_extension(), capable(CAPABLE, port), neighbour());
         for (number, (uri, validate)) in HAND_MADE.into_iter().enumerate() {
             let path = components.path().join(format!("{number}.wasm"));
             fs::write(&path, hand_made(uri, "(table $table 1 funcref)", validate)).expect("a file");
@@ -81,14 +84,15 @@ fn test_extension() -> String {
     format!("[[extension]]\ncomponent = {component:?}\n[extension.parameters]\nuri = {TEST:?}\n")
 }
 
-fn capable(port: u16) -> String {
+/// May send requests to `port` of this machine, were it not for the screen.
+fn capable(uri: &str, port: u16) -> String {
     let component = annex_test_support::component("test-capabilities");
     format!(
         r#"
         [[extension]]
         component = {component:?}
         [extension.parameters]
-        uri = {CAPABLE:?}
+        uri = {uri:?}
         [extension.grants]
         clock = true
         random = true
@@ -128,26 +132,28 @@ fn hand_made(uri: &str, module: &str, validate: &str) -> Vec<u8> {
 /// One line of a table for the operator.
 struct Row<'a> {
     case: &'a str,
-    seen: &'a str,
-    logged: &'a str,
+    columns: &'a [&'a str],
     took: Duration,
-}
-
-impl Row<'_> {
-    const HEAD: &str = "| case | what the client saw | what the log said | contained after |\n|---|---|---|---|";
 }
 
 impl fmt::Display for Row<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seen, logged, took) = (short(self.seen), short(self.logged), self.took.as_secs_f64() * 1e3);
-        write!(formatter, "| {} | {seen} | {logged} | {took:.1} ms |", self.case)
+        write!(formatter, "| {} |", short(self.case))?;
+        for column in self.columns {
+            write!(formatter, " {} |", short(column))?;
+        }
+        write!(formatter, " {:.1} ms |", self.took.as_secs_f64() * 1e3)
     }
 }
 
-/// What fits into a table.
+/// What fits into a table: the beginning and the end, which has the cause.
 fn short(text: &str) -> String {
-    const WIDTH: usize = 160;
-    let cut = text.char_indices().nth(WIDTH).map_or(text, |(at, _)| &text[..at]);
-    let more = if cut.len() < text.len() { "…" } else { "" };
-    format!("{}{more}", cut.replace('|', "\\|"))
+    const HALF: usize = 90;
+    let text = text.replace('|', "\\|");
+    let characters: Vec<char> = text.chars().collect();
+    if characters.len() <= 2 * HALF {
+        return text;
+    }
+    let (first, last) = (&characters[..HALF], &characters[characters.len() - HALF..]);
+    format!("{} … {}", first.iter().collect::<String>(), last.iter().collect::<String>())
 }

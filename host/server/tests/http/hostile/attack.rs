@@ -26,7 +26,7 @@ pub(super) struct Outcome {
     pub(super) logged: String,
     /// From the request to its answer.
     pub(super) took: Duration,
-    /// Requests of neighbours that were served in the meantime.
+    /// Rounds of neighbours that were served in the meantime.
     pub(super) neighbours: usize,
 }
 
@@ -74,11 +74,13 @@ impl Attack {
         };
         let neighbours = async {
             let mut served = 0;
-            while !over.get() {
+            loop {
                 greet(server, &self.case).await;
                 served += 1;
+                if over.get() {
+                    break served;
+                }
             }
-            served
         };
         let ((reply, took), neighbours) = tokio::join!(attacking, neighbours);
         greet(server, &self.case).await;

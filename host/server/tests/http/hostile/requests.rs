@@ -4,7 +4,8 @@
 use std::net::TcpListener;
 
 use super::attack::Attack;
-use super::{Arena, HAND_MADE, Row, log};
+use super::{Arena, CAPABLE, HAND_MADE, Row, TEST, capable, log};
+use crate::agent;
 
 /// What must come of an attack.
 enum Expected {
@@ -40,7 +41,7 @@ fn attacks(port: u16) -> Vec<(Attack, Expected)> {
         ("loop", "reached its CPU time limit in response"),
         ("trap", "trapped in response"),
         ("turn 2", "trapped in response"),
-        ("foreign-key", r#"artifact.metadata["someone/else"], which it does not own"#),
+        ("foreign-key", r#".metadata["someone/else"], which it does not own"#),
         ("deep-json 10000", "nest deeper than 100 levels"),
         ("big-result 2000000", "trapped in response"),
     ];
@@ -67,7 +68,8 @@ fn with_grants(port: u16) -> Vec<(Attack, Expected)> {
         (r#"{"fields": 40000}"#, "trapped in state"),
     ];
     let faults = faults.map(|(command, logged)| (Attack::with_grants(command), Refused(logged)));
-    let get = |url: &str, fields: &str| format!(r#"{{"http": {{"method": "GET", "url": "{url}", "fields": [{fields}]}}}}"#);
+    let get =
+        |url: &str, fields: &str| format!(r#"{{"http": {{"method": "GET", "url": "{url}", "fields": [{fields}]}}}}"#);
     let told = [
         (get(&format!("http://localhost:{port}/"), ""), "DestinationIpProhibited"),
         (get(&format!("http://127.0.0.1:{port}/"), ""), "DestinationIpProhibited"),
@@ -90,11 +92,13 @@ async fn every_attack_fails_its_own_request_and_neighbours_are_served_meanwhile(
     let victim = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = victim.local_addr().expect("an address").port();
     let arena = Arena::open(port).await;
-    println!("{}", Row::HEAD);
+    println!("| case | what the client saw | what the log said | neighbours served meanwhile | contained after |");
+    println!("|---|---|---|---|---|");
     for (attack, expected) in attacks(port) {
         let outcome = attack.run(&arena.server).await;
         let (case, seen, logged) = (&attack.case, &outcome.seen, &outcome.logged);
-        println!("{}", Row { case, seen, logged, took: outcome.took });
+        let neighbours = outcome.neighbours.to_string();
+        println!("{}", Row { case, columns: &[seen, logged, &neighbours], took: outcome.took });
         match expected {
             Refused(reason) => {
                 assert_eq!((outcome.reply.status, outcome.reply.code()), (200, -32_603), "{case}: {seen}");
@@ -106,13 +110,11 @@ async fn every_attack_fails_its_own_request_and_neighbours_are_served_meanwhile(
             }
             Told(answer) => assert!(seen.contains(answer), "{case}: {seen}"),
         }
-        assert!(outcome.neighbours > 0, "{case}: no neighbour was served");
-        let good = if case.ends_with("way out") { Attack::by_response("ok") } else { Attack::by_state("ok") };
-        assert_eq!(good.run(&arena.server).await.reply.code(), 0, "after {case}");
+        assert_eq!(Attack::by_state("ok").run(&arena.server).await.reply.code(), 0, "after {case}");
     }
     victim.set_nonblocking(true).expect("a socket");
     assert!(victim.accept().is_err(), "somebody called the victim");
-    let lines = log::count(&[super::TEST, "line "]);
+    let lines = log::count(&[TEST, "line "]);
     assert!((1..=101).contains(&lines), "the flood wrote {lines} lines");
 }
 
@@ -120,23 +122,19 @@ async fn every_attack_fails_its_own_request_and_neighbours_are_served_meanwhile(
 #[tokio::test]
 async fn keys_of_a_neighbour_are_out_of_reach() {
     let other = "https://annex.example/hostile/other/v1";
-    let port = 1;
-    let component = annex_test_support::component("test-capabilities");
-    let second = format!(
-        "[[extension]]\ncomponent = {component:?}\n[extension.parameters]\nuri = {other:?}\n[extension.grants]\nclock = true
-        random = true\nkeyvalue = {{}}\nsession-state = {{ read = true }}\ntask = true\nhttp = {{ allow = [] }}"
-    );
     let folder = tempfile::tempdir().expect("a folder");
-    let kept = format!("[keyvalue]\ndata_dir = {:?}", folder.path());
-    let server = crate::agent("{results?}", &format!("{}\n{second}\n{kept}", super::capable(port))).await;
+    let both = format!("{}\n{}", capable(CAPABLE, 1), capable(other, 1));
+    let server = agent("{results?}", &format!("[keyvalue]\ndata_dir = {:?}\n{both}", folder.path())).await;
     let results = async |uri: &str, commands: &str| {
         let request = server.say("prompt").extensions(uri).metadata("test/capability", commands);
-        request.send().await.expect("a reply").answer().to_owned()
+        let reply = request.send().await.expect("a reply");
+        assert_eq!(reply.code(), 0, "{}", reply.text);
+        reply.answer().to_owned()
     };
     assert!(results(other, r#"[{"set": ["password", "hunter2"]}]"#).await.contains("ok"));
     let spied = r#"["list", {"get": "password"}, {"get": "../password"}, {"get": "%"}, {"get": "' OR ''='"},
         {"get": "https://annex.example/hostile/other/v1/password"}, {"set": ["password", "x"]}, {"delete": "password"}]"#;
-    let answer = results(super::CAPABLE, spied).await;
+    let answer = results(CAPABLE, spied).await;
     assert!(!answer.contains("hunter2") && answer.matches("none").count() == 5, "{answer}");
     assert!(results(other, r#"[{"get": "password"}]"#).await.contains("hunter2"));
 }
