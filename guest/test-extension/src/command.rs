@@ -103,7 +103,8 @@ impl<'a> Command<'a> {
             "trap" => abort(),
             "panic" => fail(&format!("{} was told to panic", self.hook)),
             "memory-bomb" => fill_memory(),
-            "costly-schema" => validate_for_ever(),
+            "costly-pattern" => match_for_ever(),
+            "costly-schema" => compare_for_ever(),
             "stack-overflow" => fail(&format!("survived {} levels", recurse(0))),
             other => fail(&format!("{} knows no command `{other}`", self.hook)),
         }
@@ -123,15 +124,25 @@ fn fill_memory() -> ! {
     }
 }
 
-/// As much work per host call as the host takes on: many patterns over a long text.
-fn validate_for_ever() -> ! {
-    let patterns = vec![r#"{"pattern":"(a|b|ab)*c"}"#; 50].join(",");
-    let (schema, instance) = (format!(r#"{{"anyOf":[{patterns}]}}"#), format!("\"{}\"", "ab".repeat(2_500)));
+/// As much work per host call as the host takes on, for ever.
+fn validate_for_ever(schema: &str, instance: &str) -> ! {
     loop {
-        if let Err(error) = schema::validate(&schema, &instance) {
+        if let Err(error) = schema::validate(schema, instance) {
             fail(&error);
         }
     }
+}
+
+/// Many patterns over a long text.
+fn match_for_ever() -> ! {
+    let patterns = vec![r#"{"pattern":"(a|b|ab)*c"}"#; 50].join(",");
+    validate_for_ever(&format!(r#"{{"anyOf":[{patterns}]}}"#), &format!("\"{}\"", "ab".repeat(2_500)))
+}
+
+/// Many values that each of many items could have, and has not.
+fn compare_for_ever() -> ! {
+    let values = vec![r#"{"const":1}"#; 4_900].join(",");
+    validate_for_ever(&format!(r#"{{"items":{{"anyOf":[{values}]}}}}"#), &format!("[{}]", vec!["2"; 199].join(",")))
 }
 
 /// Returns only if the compiler makes a loop of it.

@@ -317,10 +317,12 @@ async fn a_canary_finds_nothing_of_the_instances_before_it() {
 #[tokio::test]
 async fn work_on_the_host_is_stopped_by_a_limit_too() {
     let extension = test_extension(&one_place(), installation()).await;
-    let fault = Turn::commanding("\"costly-schema\"").fault(std::slice::from_ref(&extension)).await;
-    let Fault::LimitReached { limit, .. } = fault else { unreachable!("{fault:?}") };
-    assert!(matches!(limit, LimitReached::Cpu | LimitReached::Wall), "{limit}");
-    turn(&extension).await.expect("the next turn is served");
+    for command in ["costly-schema", "costly-pattern"] {
+        let fault = Turn::commanding(&format!("\"{command}\"")).fault(std::slice::from_ref(&extension)).await;
+        let Fault::LimitReached { limit, .. } = fault else { unreachable!("{command}: {fault:?}") };
+        assert!(matches!(limit, LimitReached::Cpu | LimitReached::Wall), "{command}: {limit}");
+        turn(&extension).await.expect("the next turn is served");
+    }
 }
 
 #[tokio::test]
