@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Http(HttpCommand),
     /// A request with so many header fields.
     Fields(usize),
+    /// So many handles of the host at once.
+    Handles(usize),
     Get(String),
     Set(String, String),
     /// A value of so many bytes.
@@ -99,6 +101,7 @@ impl Command {
             Self::Hash => return Ok(format!("{:?}", HashMap::from([(1, 2)]))),
             Self::Http(request) => return request.send(),
             Self::Fields(count) => return fields(*count),
+            Self::Handles(count) => return Ok(handles(*count)),
             _ => return self.attempt_with_keys(),
         }
         Ok("ok".to_owned())
@@ -149,6 +152,11 @@ fn fields(count: usize) -> Result<String, String> {
         request = request.field(&format!("x-{number}"), "");
     }
     request.send().map(|response| response.status.to_string()).map_err(text)
+}
+
+fn handles(count: usize) -> String {
+    let handles: Vec<_> = (0..count).map(|_| wasip2::clocks::monotonic_clock::subscribe_duration(0)).collect();
+    handles.len().to_string()
 }
 
 fn sleep(milliseconds: u64) -> String {

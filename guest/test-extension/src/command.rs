@@ -2,8 +2,9 @@
 
 use std::hint::black_box;
 use std::process::abort;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use annex_sdk::{ExtensionError, log};
+use annex_sdk::{ExtensionError, log, schema};
 use serde::Deserialize;
 
 /// Outside of what JSON-RPC and A2A own.
@@ -15,6 +16,11 @@ const FORGED_CODE: i32 = -32_001;
 const DEFAULT_LINES: usize = 100_000;
 /// What `big-result` returns when it does not say.
 const DEFAULT_BYTES: usize = 1 << 20;
+/// How deep `deep-json` nests when it does not say.
+const DEFAULT_DEPTH: usize = 10_000;
+
+/// How often `turn` behaved in this instance.
+static BEHAVED: AtomicUsize = AtomicUsize::new(0);
 
 /// One command per hook.
 #[derive(Debug, Default, Deserialize)]
@@ -71,6 +77,7 @@ impl<'a> Command<'a> {
         let data = match self.name {
             "bad-json" => "{".to_owned(),
             "big-result" => format!("\"{}\"", self.filler()),
+            "deep-json" => self.deep(),
             _ => format!(r#"{{"hook":"{}"}}"#, self.hook),
         };
         ExtensionError { code, message: format!("{} was told to refuse", self.hook), data: Some(data) }
@@ -81,6 +88,17 @@ impl<'a> Command<'a> {
         "x".repeat(self.amount.unwrap_or(DEFAULT_BYTES))
     }
 
+    /// An array in an array, as deep as the command asks for.
+    pub(crate) fn deep(&self) -> String {
+        let depth = self.amount.unwrap_or(DEFAULT_DEPTH);
+        "[".repeat(depth) + &"]".repeat(depth)
+    }
+
+    /// For `turn`: whether it has behaved often enough.
+    pub(crate) fn has_turned(&self) -> bool {
+        BEHAVED.fetch_add(1, Ordering::Relaxed) >= self.amount.unwrap_or_default()
+    }
+
     /// What any hook is capable of.
     pub(crate) fn misbehave(&self) -> ! {
         match self.name {
@@ -88,6 +106,8 @@ impl<'a> Command<'a> {
             "trap" => abort(),
             "panic" => fail(&format!("{} was told to panic", self.hook)),
             "memory-bomb" => fill_memory(),
+            "costly-pattern" => match_for_ever(),
+            "costly-schema" => compare_for_ever(),
             "stack-overflow" => fail(&format!("survived {} levels", recurse(0))),
             other => fail(&format!("{} knows no command `{other}`", self.hook)),
         }
@@ -105,6 +125,27 @@ fn fill_memory() -> ! {
     loop {
         blocks.push(black_box(vec![1_u8; 1 << 20]));
     }
+}
+
+/// As much work per host call as the host takes on, for ever.
+fn validate_for_ever(schema: &str, instance: &str) -> ! {
+    loop {
+        if let Err(error) = schema::validate(schema, instance) {
+            fail(&error);
+        }
+    }
+}
+
+/// Many patterns over a long text.
+fn match_for_ever() -> ! {
+    let patterns = vec![r#"{"pattern":"(a|b|ab)*c"}"#; 50].join(",");
+    validate_for_ever(&format!(r#"{{"anyOf":[{patterns}]}}"#), &format!("\"{}\"", "ab".repeat(2_500)))
+}
+
+/// Many values that each of many items could have, and has not.
+fn compare_for_ever() -> ! {
+    let values = vec![r#"{"const":1}"#; 4_900].join(",");
+    validate_for_ever(&format!(r#"{{"items":{{"anyOf":[{values}]}}}}"#), &format!("[{}]", vec!["2"; 199].join(",")))
 }
 
 /// Returns only if the compiler makes a loop of it.

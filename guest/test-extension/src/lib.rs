@@ -4,6 +4,7 @@
 mod command;
 mod parameters;
 
+use std::process::abort;
 use std::sync::OnceLock;
 
 use annex_sdk::{
@@ -43,6 +44,7 @@ impl Extension for TestExtension {
             "error" => return Err(command.refusal()),
             "big-result" => descriptor.description = command.filler(),
             "bad-json" => descriptor.parameter_schema = Some("{".to_owned()),
+            "deep-json" => descriptor.parameter_schema = Some(command.deep()),
             "no-uri" => descriptor.uri.clear(),
             _ => command.misbehave(),
         }
@@ -59,6 +61,7 @@ impl Card for TestExtension {
             "error" => return Err(command.refusal()),
             "big-result" => Some(format!(r#"{{"filler":"{}"}}"#, command.filler())),
             "bad-json" => Some("{".to_owned()),
+            "deep-json" => Some(format!(r#"{{"deep":{}}}"#, command.deep())),
             "not-an-object" => Some("[]".to_owned()),
             _ => command.misbehave(),
         };
@@ -72,7 +75,7 @@ impl Activation for TestExtension {
         match command.name {
             "ok" => Ok(Decision::Active),
             "inactive" => Ok(Decision::Inactive),
-            "reject" | "forged-code" | "bad-json" | "big-result" => Err(command.extension_error()),
+            "reject" | "forged-code" | "bad-json" | "big-result" | "deep-json" => Err(command.extension_error()),
             _ => command.misbehave(),
         }
     }
@@ -97,6 +100,7 @@ impl State for TestExtension {
             "seen" => seen(&request, &metadata),
             "scope-escalation" => r#"{"app:x":"escalated"}"#.to_owned(),
             "bad-json" => "{".to_owned(),
+            "deep-json" => format!(r#"{{"deep":{}}}"#, command.deep()),
             "not-an-object" => "[]".to_owned(),
             "big-result" => format!(r#"{{"filler":"{}"}}"#, command.filler()),
             _ => command.misbehave(),
@@ -121,11 +125,14 @@ impl Response for TestExtension {
         let patch = match command.name {
             "ok" => Patch::entry(RESPONSE_KEY, json::string(kind(&event))),
             "none" => return Ok(None),
+            "turn" if command.has_turned() => abort(),
+            "turn" => Patch::entry(RESPONSE_KEY, json::string(kind(&event))),
             "empty" => Patch { metadata: Vec::new() },
             "payload" => Patch::entry(RESPONSE_KEY, event.payload.unwrap_or_else(|| "null".to_owned())),
             "error" => return Err(command.refusal()),
             "foreign-key" => Patch::entry("someone/else", "true"),
             "bad-json" => Patch::entry(RESPONSE_KEY, "{"),
+            "deep-json" => Patch::entry(RESPONSE_KEY, command.deep()),
             "big-result" => Patch::entry(RESPONSE_KEY, json::string(&command.filler())),
             _ => command.misbehave(),
         };

@@ -28,7 +28,7 @@ pub(crate) fn start(instances: u32) -> Result<Engine, RuntimeError> {
     Ok(engine)
 }
 
-fn config(instances: u32) -> Config {
+pub(crate) fn config(instances: u32) -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)

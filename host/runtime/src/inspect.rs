@@ -108,18 +108,26 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
-                    imports.push(import.map_err(malformed)?.name.name.to_owned());
+                    imports.push(plain(import.map_err(malformed)?.name.name)?);
                 }
             }
             Payload::ComponentExportSection(section) if depth == 0 => {
                 for export in section {
-                    exports.push(export.map_err(malformed)?.name.name.to_owned());
+                    exports.push(plain(export.map_err(malformed)?.name.name)?);
                 }
             }
             _ => {}
         }
     }
     Ok((imports, exports))
+}
+
+/// Names are shown before anything has validated them, so they must not look like more than a name.
+fn plain(name: &str) -> Result<String, LoadError> {
+    if name.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(name.to_owned());
+    }
+    Err(LoadError::NotAComponent { reason: format!("{name:?} is no name of an import or export") })
 }
 
 fn hooks(exports: &[String]) -> Result<(String, Vec<Hook>), LoadError> {

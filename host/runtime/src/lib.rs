@@ -51,4 +51,5 @@ pub use keyvalue::{
 pub use limits::{LimitReached, Limits};
 pub use load::{Runtime, RuntimeConfig};
 pub use log_tail::LogLine;
+pub use outgoing::apply_patch;
 pub use store::{SessionReader, TaskReader};

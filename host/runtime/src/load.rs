@@ -177,14 +177,14 @@ fn check_descriptor(
 ) -> Result<Descriptor, LoadError> {
     let wrong = |reason: String| Err(LoadError::Description { reason });
     if let Some(uri) = described.depends_on.iter().chain([&described.uri]).find(|uri| !is_uri(uri)) {
-        return wrong(format!("`{uri}` is not an absolute URI without spaces and commas"));
+        return wrong(format!("{uri:?} is not an absolute URI without spaces and commas"));
     }
     if described.metadata_keys.iter().any(String::is_empty) {
         return wrong("a metadata key is empty".to_owned());
     }
     for name in &described.grants {
         let Some(grant) = GrantNeeded::from_name(name) else {
-            return wrong(format!("`{name}` is not a grant that this host knows"));
+            return wrong(format!("{name:?} is not a grant that this host knows"));
         };
         if !installation.grants.allow(grant) {
             return Err(LoadError::NotGranted { needs: format!("extension {}", described.uri), grant });

@@ -60,9 +60,12 @@ fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {
     descriptor.metadata_keys.iter().filter(|key| metadata.contains_key(key)).cloned().collect()
 }
 
-/// Adds the entries and the URI to the event, if every key is the extension's own and every value is JSON. The error
-/// names the offending path; the event is unchanged then. `shown` is a value that the guest may hand back as it got it.
-pub(crate) fn apply(
+/// Adds the entries of a `response` hook's patch and the extension's URI to the event, if every key is the extension's
+/// own and every value is JSON. `shown` is a value that the guest may hand back as it got it.
+///
+/// # Errors
+/// The offending path and what is wrong there; the event is unchanged then.
+pub fn apply_patch(
     event: &mut StreamResponse,
     descriptor: &Descriptor,
     entries: Vec<(String, String)>,

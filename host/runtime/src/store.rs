@@ -151,3 +151,6 @@ impl ResourceLimiter for HostState {
         MAX_PARTS
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -230,7 +230,7 @@ impl Member {
             Slot::Running(instance) => instance.take_shown(),
             Slot::Idle | Slot::Out => None,
         };
-        outgoing::apply(event, &extension.descriptor, patch.metadata, shown)
+        outgoing::apply_patch(event, &extension.descriptor, patch.metadata, shown)
             .map_err(|reason| self.broke(Hook::Response, &reason))
     }
 

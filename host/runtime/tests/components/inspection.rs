@@ -6,6 +6,7 @@ use crate::support::component;
 
 const CONFIG: (&str, Access) = ("wasi:config/store@0.2.0-rc.1", Access::Free);
 const LOGGING: (&str, Access) = ("wasi:logging/logging@0.1.0-draft", Access::Free);
+const SCHEMA: (&str, Access) = ("annex:extension/json-schema@0.1.0", Access::Free);
 const TYPES: (&str, Access) = ("annex:extension/types@0.1.0", Access::Free);
 
 /// The imports in the order of their names; no other import means no other WASI.
@@ -22,9 +23,8 @@ fn check(path: &str, hooks: &[Hook], imports: &[(&str, Access)]) {
 
 #[test]
 fn state_injection_has_all_hooks_and_needs_the_session() {
-    let schema = ("annex:extension/json-schema@0.1.0", Access::Free);
     let session = ("annex:extension/session-state@0.1.0", Access::Needs(GrantNeeded::SessionState));
-    check(annex_components::STATE_INJECTION, &Hook::ALL, &[schema, session, TYPES, CONFIG, LOGGING]);
+    check(annex_components::STATE_INJECTION, &Hook::ALL, &[SCHEMA, session, TYPES, CONFIG, LOGGING]);
 }
 
 #[test]
@@ -35,6 +35,6 @@ fn timestamp_answers_only_and_needs_the_clock() {
 
 #[test]
 fn the_extensions_for_tests_and_examples_need_no_grant() {
-    check(annex_components::TEST_EXTENSION, &Hook::ALL, &[TYPES, CONFIG, LOGGING]);
+    check(annex_components::TEST_EXTENSION, &Hook::ALL, &[SCHEMA, TYPES, CONFIG, LOGGING]);
     check(annex_components::HELLO_EXTENSION, &[Hook::Descriptor, Hook::Response], &[TYPES, CONFIG, LOGGING]);
 }

@@ -7,6 +7,7 @@ mod capabilities;
 mod chain;
 mod egress;
 mod failures;
+mod hostile;
 mod inspection;
 mod installing;
 mod keyvalue;

@@ -88,3 +88,17 @@ async fn an_import_that_no_host_has_is_refused() {
     let error = refused(patched("wasi:config/store@", "wasi:config/stone@"), installation()).await;
     assert!(matches!(&error, LoadError::UnknownImport { name } if name.starts_with("wasi:config/stone")), "{error:?}");
 }
+
+/// What has not been validated is shown, so it must not look like another line, or steer a terminal.
+#[tokio::test]
+async fn names_that_would_forge_a_line_are_refused_and_shown_harmlessly() {
+    for (from, to) in [
+        ("wasi:config/store@", "wasi:config/s\nore@"),
+        ("wasi:config/store@", "wasi:config/s\x1bore@"),
+        ("extension/state@0.1.0", "extension/st\nte@0.1.0"),
+    ] {
+        let error = refused(patched(from, to), installation()).await;
+        assert!(matches!(error, LoadError::NotAComponent { .. }), "{error:?}");
+        assert!(!error.to_string().chars().any(char::is_control), "{error}");
+    }
+}

@@ -100,6 +100,14 @@ async fn random_bytes_come_in_bounded_amounts() {
 }
 
 #[tokio::test]
+async fn handles_are_bounded_in_number() {
+    let extension = load(&runtime(), capable()).await;
+    assert_eq!(results(&extension, r#"{"handles": 50}, {"handles": 50}, {"handles": 50}"#).await, ["50"; 3]);
+    let fault = fault(&extension, r#"{"handles": 101}"#).await;
+    assert!(matches!(fault, Fault::Trapped { .. }), "{fault:?}");
+}
+
+#[tokio::test]
 async fn it_does_not_load_without_a_clock_that_it_imports() {
     let mut installation = installation();
     installation.grants = Grants { clock: false, ..grants() };

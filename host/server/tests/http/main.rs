@@ -15,6 +15,7 @@ mod durable;
 mod failures;
 mod faults;
 mod grants;
+mod hostile;
 mod installation;
 mod interrupted;
 mod life;

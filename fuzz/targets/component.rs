@@ -1,0 +1,43 @@
+//! Bytes of a component file into the loader: an error is fine, a panic, a crash or a hang is a finding.
+//!
+//! What passes inspection goes all the way: it is compiled, linked and self-tested under tight limits.
+
+#![no_main]
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use annex_protocol::JsonObject;
+use annex_runtime::{Grants, Inspection, Installation, Limits, Runtime, RuntimeConfig};
+use libfuzzer_sys::fuzz_target;
+
+struct Host {
+    executor: tokio::runtime::Runtime,
+    runtime: Runtime,
+}
+
+static HOST: LazyLock<Host> = LazyLock::new(|| Host {
+    executor: tokio::runtime::Builder::new_current_thread().enable_time().build().expect("an executor"),
+    runtime: Runtime::new(&RuntimeConfig { instances: 2, ..RuntimeConfig::default() }).expect("the runtime starts"),
+});
+
+fn installation() -> Installation {
+    let limits = Limits {
+        memory: 2 << 20,
+        cpu: Duration::from_millis(5),
+        wall: Duration::from_millis(100),
+        host_calls: 100,
+        ..Limits::standard()
+    };
+    Installation { grants: Grants::default(), limits, parameters: JsonObject::new(), required: false }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(inspection) = Inspection::of(bytes) else { return };
+    assert_eq!(inspection.size, bytes.len());
+    let host = &*HOST;
+    if let Ok(extension) = host.executor.block_on(host.runtime.load(bytes.to_vec(), installation())) {
+        assert_eq!(extension.digest(), inspection.digest);
+        assert_eq!(extension.uri(), &extension.card().uri);
+    }
+});

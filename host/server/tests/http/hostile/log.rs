@@ -1,0 +1,47 @@
+//! What the server logs while a case runs.
+
+use std::io::{self, Write};
+use std::sync::{Mutex, Once};
+
+/// Lines that the cases look for: faults with their ids, and what hostile extensions write themselves.
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Begins to listen, once for all tests of the process.
+pub(super) fn listen() {
+    static SUBSCRIBER: Once = Once::new();
+    SUBSCRIBER.call_once(|| {
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_target(false).without_time();
+        let subscriber = subscriber.with_writer(|| Lines).finish();
+        tracing::subscriber::set_global_default(subscriber).expect("the only subscriber");
+    });
+}
+
+/// The line of a fault, without its id.
+pub(super) fn of_fault(id: &str) -> String {
+    let lines = LINES.lock().expect("no panic");
+    let line = lines.iter().find(|line| line.contains(id)).cloned().unwrap_or_default();
+    let line = line.trim().trim_start_matches("ERROR ");
+    line.replace(&format!("error_id=\"{id}\""), "").trim().to_owned()
+}
+
+/// How many lines have all of these texts.
+pub(super) fn count(texts: &[&str]) -> usize {
+    let lines = LINES.lock().expect("no panic");
+    lines.iter().filter(|line| texts.iter().all(|text| line.contains(text))).count()
+}
+
+struct Lines;
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        if text.contains("error_id") || text.contains("/hostile/") {
+            LINES.lock().expect("no panic").push(text.into_owned());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
