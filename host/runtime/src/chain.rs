@@ -15,6 +15,7 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::instance::Instance;
+use crate::metrics::{Verdict, Watch};
 use crate::outgoing;
 use crate::store::{HostState, SessionReader, TaskReader, TurnReaders};
 
@@ -48,6 +49,8 @@ struct Member {
     extension: Arc<Extension>,
     instance: Slot,
     readers: TurnReaders,
+    /// The call that has just ended, until its result is looked at.
+    watch: Option<Watch>,
 }
 
 /// A member's instance.
@@ -82,12 +85,18 @@ impl Chain {
                 Self::check_optional(extension)?;
                 continue;
             }
-            let mut member =
-                Member { extension: Arc::clone(extension), instance: Slot::Idle, readers: readers.clone() };
-            if !member.activate(&seen).await? {
+            let mut member = Member {
+                extension: Arc::clone(extension),
+                instance: Slot::Idle,
+                readers: readers.clone(),
+                watch: None,
+            };
+            let activated = member.activate(&seen).await;
+            if !member.counted(activated)? {
                 continue;
             }
-            delta.extend(member.validate(request, &seen).await?);
+            let validated = member.validate(request, &seen).await;
+            delta.extend(member.counted(validated)?);
             chain.members.push(member);
         }
         Ok((chain, delta))
@@ -122,16 +131,40 @@ impl Chain {
     /// When an extension fails or writes what is not its own; the event must not be sent then.
     pub async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         for member in self.members.iter_mut().rev() {
-            member.respond(event).await?;
+            let responded = member.respond(event).await;
+            member.counted(responded)?;
         }
         Ok(())
     }
 }
 
 impl Member {
+    /// Runs one hook and measures it.
+    async fn call<T>(
+        &mut self,
+        hook: Hook,
+        body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
+    ) -> Result<T, Fault> {
+        let mut watch = Watch::new(&self.extension, hook);
+        let called = watch.run(self.enter(hook, body)).await;
+        self.watch = Some(watch);
+        called
+    }
+
+    /// Counts the call that has just ended, if there was one, by what came of it.
+    fn counted<T, E>(&mut self, result: Result<T, E>) -> Result<T, E>
+    where
+        for<'a> Verdict<'a>: From<&'a E>,
+    {
+        if let Some(watch) = self.watch.take() {
+            watch.end(&result.as_ref().map_or_else(Verdict::from, |_| Verdict::Passed));
+        }
+        result
+    }
+
     /// Runs one hook in the member's instance, which is started by the first. An instance that failed is dropped with
     /// its store, and the member takes no further part in the turn.
-    async fn call<T>(
+    async fn enter<T>(
         &mut self,
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,

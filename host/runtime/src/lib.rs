@@ -25,6 +25,7 @@ mod limits;
 mod load;
 mod log;
 mod log_tail;
+mod metrics;
 mod outgoing;
 mod schema;
 mod store;
@@ -46,4 +47,5 @@ pub use keyvalue::{
 pub use limits::{LimitReached, Limits};
 pub use load::{Runtime, RuntimeConfig};
 pub use log_tail::LogLine;
+pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use store::{SessionReader, TaskReader};

@@ -19,6 +19,7 @@ use crate::imports::{self, http::Sender};
 use crate::inspect::Inspection;
 use crate::instance::Instance;
 use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
+use crate::metrics::Registry;
 use crate::store::HostState;
 
 /// How the runtime is set up.
@@ -56,6 +57,7 @@ pub struct Runtime {
     cache: Option<Arc<CompileCache>>,
     keyvalue: Arc<dyn KeyValueStore>,
     resolver: Arc<dyn Resolver>,
+    metrics: Arc<Registry>,
 }
 
 impl Runtime {
@@ -72,6 +74,7 @@ impl Runtime {
             cache: cache.map(Arc::new),
             keyvalue: Arc::clone(&config.keyvalue),
             resolver: Arc::clone(&config.resolver),
+            metrics: Arc::default(),
         })
     }
 
@@ -116,7 +119,7 @@ impl Runtime {
     fn services(&self, grants: &Grants) -> Result<Services, LoadError> {
         let sender = |grant: &HttpGrant| Sender::new(grant.clone(), Arc::clone(&self.resolver)).map(Arc::new);
         let http = grants.http.as_ref().map(sender).transpose().map_err(LoadError::HttpClient)?;
-        Ok(Services { keyvalue: Arc::clone(&self.keyvalue), http })
+        Ok(Services { keyvalue: Arc::clone(&self.keyvalue), http, metrics: Arc::clone(&self.metrics) })
     }
 
     fn link(

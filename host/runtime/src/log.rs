@@ -33,9 +33,12 @@ impl Log {
     /// Writes one line, if any are left.
     pub(crate) fn write(&self, level: Level, context: &str, message: &str) {
         let take = |left: u32| left.checked_sub(1);
-        let Ok(left) = self.lines_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else { return };
+        let Ok(left) = self.lines_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else {
+            return self.profile.meters.add_dropped_log_line();
+        };
+        self.profile.meters.add_log_line();
         let extension = &self.profile.uri;
-        let (context, message) = (self.printable(context), self.printable(message));
+        let (context, message) = (printable(&self.profile, context), printable(&self.profile, message));
         self.profile.log.push(level_name(level), context.clone(), message.clone());
         match level {
             Level::Trace => tracing::trace!(%extension, context, "{message}"),
@@ -48,17 +51,17 @@ impl Log {
             tracing::warn!(%extension, "further log lines of this turn are dropped");
         }
     }
+}
 
-    /// Without secrets, cut to the limit, and with control characters escaped, so that a guest can forge no log line.
-    fn printable(&self, text: &str) -> String {
-        let text = without(text, self.profile.grants.secrets.values());
-        let cut = text.get(..text.floor_char_boundary(self.line_bytes())).unwrap_or(&text);
-        let mut line = String::with_capacity(cut.len());
-        for character in cut.chars() {
-            if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
-        }
-        line
+/// Without secrets, cut to the limit, and with control characters escaped, so that a guest can forge no log line.
+pub(crate) fn printable(profile: &Profile, text: &str) -> String {
+    let text = without(text, profile.grants.secrets.values());
+    let cut = text.get(..text.floor_char_boundary(profile.limits.log_line)).unwrap_or(&text);
+    let mut line = String::with_capacity(cut.len());
+    for character in cut.chars() {
+        if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
     }
+    line
 }
 
 /// As the process's log has it, which has no level beyond errors.

@@ -9,6 +9,7 @@ mod inspection;
 mod installing;
 mod keyvalue;
 mod limits;
+mod metrics;
 mod peer;
 mod pool;
 mod refusals;
