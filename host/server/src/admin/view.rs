@@ -1,11 +1,12 @@
 //! What the admin API shows, as JSON.
 
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use annex_protocol::Timestamp;
 use annex_runtime::Limits;
 use serde::Serialize;
 
+use super::calls::Calls;
 use crate::config::GrantsConfig;
 use crate::installer::{Change, Failure, Installer, Origin, Reloaded, Version};
 
@@ -33,6 +34,8 @@ struct Summary {
     kept: usize,
     /// Waiting tasks that go on with this version.
     pinned_tasks: usize,
+    #[serde(flatten)]
+    calls: Calls,
 }
 
 /// Where a version comes from, and how long it stays.
@@ -169,6 +172,7 @@ impl Summary {
             loaded_at: version.loaded_at.to_string(),
             kept: installer.kept(version.uri()).len(),
             pinned_tasks: installer.pins().count(extension),
+            calls: Calls::from(extension.metrics()),
         }
     }
 }
@@ -240,13 +244,19 @@ impl From<Change> for Changed {
 
 impl Log {
     pub(super) fn of(version: &Version) -> Self {
-        let lines = version.extension.log().into_iter().map(|line| {
-            let millis = line.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-            let at = Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string();
-            Line { at, level: line.level, context: line.context, message: line.message }
+        let lines = version.extension.log().into_iter().map(|line| Line {
+            at: shown_time(line.at),
+            level: line.level,
+            context: line.context,
+            message: line.message,
         });
         Self { uri: version.uri().to_string(), lines: lines.collect() }
     }
+}
+
+pub(super) fn shown_time(time: SystemTime) -> String {
+    let millis = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
 }
 
 impl Removed {
