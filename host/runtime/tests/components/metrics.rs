@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use annex_protocol::Secret;
 use annex_runtime::{Extension, ExtensionMetrics, Hook, HookMetrics, Limits, Outcome, Runtime, RuntimeConfig};
 
 use crate::support::{Turn, config, installation, respond, runtime, test_extension, with_parameters};
@@ -97,6 +98,17 @@ async fn the_last_failure_is_kept_with_its_reason_in_one_line() {
         assert_eq!((failure.hook, failure.outcome), (Hook::State, outcome));
         assert!(failure.reason.contains(reason) && !failure.reason.contains('\n'), "{}", failure.reason);
     }
+}
+
+#[tokio::test]
+async fn secrets_are_taken_out_of_the_reason() {
+    let mut installation = installation();
+    installation.grants.secrets.insert("KEY".to_owned(), Secret::new("someone/else"));
+    let extension = test_extension(&runtime(), installation).await;
+    let mut chain = Turn::commanding(r#"{"respond": "foreign-key"}"#).chain(&[Arc::clone(&extension)]).await;
+    respond(&mut chain).await.expect_err("the key is another's");
+    let reason = extension.metrics().last_failure.expect("a failure").reason;
+    assert!(reason.contains("(secret)") && !reason.contains("someone/else"), "{reason}");
 }
 
 /// Room for one instance.
