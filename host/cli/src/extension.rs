@@ -41,7 +41,7 @@ pub(crate) struct Extension {
 enum Command {
     /// List what is installed, and what could not be
     List,
-    /// Show one extension with its grants, limits and kept versions
+    /// Show one extension with its grants, limits, calls and kept versions
     Show {
         /// URI or digest
         extension: String,

@@ -32,8 +32,6 @@ pub struct Health {
     pub failures: u64,
     /// Quarantines since it was loaded. A failed trial makes one longer and begins none.
     pub quarantines: u64,
-    /// The last failure with its causes, in one line. For operators only: it has a guest's words.
-    pub last_failure: Option<String>,
 }
 
 /// Leave to run an extension in one turn.
@@ -59,7 +57,6 @@ struct Record {
     /// Trials that failed and quarantines that began, over all quarantines.
     rounds: u64,
     quarantine: Option<Quarantine>,
-    last_failure: Option<String>,
 }
 
 struct Quarantine {
@@ -95,8 +92,6 @@ impl Breaker {
         self.troubled.store(true, Ordering::Relaxed);
         record.failures = record.failures.saturating_add(1);
         record.failures_in_a_row = record.failures_in_a_row.saturating_add(1);
-        let text = fault.text();
-        record.last_failure = Some(text.clone());
         let length = match &record.quarantine {
             None if record.failures_in_a_row < FAULTS => return,
             None => {
@@ -111,7 +106,7 @@ impl Breaker {
         let until = Instant::now() + length.mul_f64(1.0 - JITTER * fastrand::f64());
         record.quarantine = Some(Quarantine { length, until, round: record.rounds });
         let (extension, failures, seconds) = (&self.uri, record.failures_in_a_row, length.as_secs());
-        tracing::warn!(%extension, failures, seconds, "quarantined after failures in a row: {text}");
+        tracing::warn!(%extension, failures, seconds, "quarantined after failures in a row: {}", fault.text());
     }
 
     /// The extension did its part of a turn.
@@ -143,7 +138,6 @@ impl Breaker {
             failures_in_a_row: record.failures_in_a_row,
             failures: record.failures,
             quarantines: record.quarantines,
-            last_failure: record.last_failure.clone(),
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
 
 use crate::error::RuntimeError;
+use crate::metrics::Meters;
 use crate::self_check;
 
 /// How often the epoch advances. A guest yields to other work at each tick and is stopped at a whole number of them.
@@ -110,11 +111,13 @@ impl Slots {
     }
 
     /// Takes a slot, waiting for one in the order of asking, but not for long: `None` means overload.
-    pub(crate) async fn take(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn take(&self, meters: &Meters) -> Option<OwnedSemaphorePermit> {
         if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(slot);
         }
-        let waiting = tokio::time::timeout(self.patience, Arc::clone(&self.free).acquire_owned());
-        waiting.await.ok().and_then(Result::ok)
+        let began = Instant::now();
+        let waited = tokio::time::timeout(self.patience, Arc::clone(&self.free).acquire_owned()).await;
+        meters.add_wait(began.elapsed());
+        waited.ok().and_then(Result::ok)
     }
 }

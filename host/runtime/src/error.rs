@@ -260,20 +260,19 @@ pub enum Fault {
     },
 }
 
-/// Bytes of a fault's text; a trap brings its backtrace.
+/// Bytes of a fault's text.
 const MAX_TEXT: usize = 4 << 10;
 
 impl Fault {
-    /// The fault and what caused it, as one printable line of at most 4 KiB. It has a guest's words.
+    /// The fault and what caused it at the bottom, as one printable line of at most 4 KiB. It has a guest's words.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
+        while let Some(deeper) = cause.and_then(std::error::Error::source) {
+            cause = Some(deeper);
         }
+        // What lies between is the backtrace.
+        let text = cause.map_or_else(|| self.to_string(), |cause| format!("{self}: {cause}"));
         log::printable(&text, MAX_TEXT)
     }
 

@@ -18,6 +18,7 @@ use crate::imports::http::Sender;
 use crate::keyvalue::{KeyValueStore, Space};
 use crate::limits::Limits;
 use crate::log_tail::{LogLine, LogTail};
+use crate::metrics::{ExtensionMetrics, Meters, Registry};
 use crate::schema::Schemas;
 use crate::store::HostState;
 
@@ -57,6 +58,8 @@ pub(crate) struct Profile {
     pub(crate) schemas: Schemas,
     /// The last lines that the component wrote.
     pub(crate) log: LogTail,
+    /// What is counted, shared with the other versions of the URI.
+    pub(crate) meters: Arc<Meters>,
     /// Its keys in the store of the host.
     pub(crate) space: Space,
     pub(crate) services: Services,
@@ -68,6 +71,7 @@ pub(crate) struct Services {
     pub(crate) keyvalue: Arc<dyn KeyValueStore>,
     /// `None` without the grant.
     pub(crate) http: Option<Arc<Sender>>,
+    pub(crate) metrics: Arc<Registry>,
 }
 
 /// The parameters in the forms that a guest can ask for.
@@ -90,6 +94,7 @@ impl Profile {
     pub(crate) fn new(uri: ExtensionUri, installation: &Installation, services: Services) -> Self {
         Self {
             space: Space { tenant: String::new(), extension: uri.clone() },
+            meters: services.metrics.of(&uri),
             services,
             uri,
             grants: installation.grants.clone(),
@@ -251,6 +256,12 @@ impl Extension {
     #[must_use]
     pub fn log(&self) -> Vec<LogLine> {
         self.profile.log.lines()
+    }
+
+    /// What its calls cost and how they ended.
+    #[must_use]
+    pub fn metrics(&self) -> ExtensionMetrics {
+        self.profile.meters.read(&self.exported)
     }
 
     /// SHA-256 of the component file.

@@ -39,7 +39,7 @@ impl Instance {
         hook: Hook,
     ) -> Result<Self, Fault> {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
-        let slot = program.slots.take().await.ok_or_else(overloaded)?;
+        let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
         store::rearm(&mut store);
         let wall_left = profile.limits.turn_wall;

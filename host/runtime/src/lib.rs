@@ -27,6 +27,7 @@ mod limits;
 mod load;
 mod log;
 mod log_tail;
+mod metrics;
 mod outgoing;
 mod schema;
 mod self_check;
@@ -51,5 +52,6 @@ pub use keyvalue::{
 pub use limits::{LimitReached, Limits};
 pub use load::{Runtime, RuntimeConfig};
 pub use log_tail::LogLine;
+pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use outgoing::apply_patch;
 pub use store::{SessionReader, TaskReader};

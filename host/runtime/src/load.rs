@@ -21,6 +21,7 @@ use crate::imports::{self, http::Sender};
 use crate::inspect::Inspection;
 use crate::instance::Instance;
 use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
+use crate::metrics::Registry;
 use crate::store::HostState;
 
 /// How the runtime is set up.
@@ -61,6 +62,7 @@ pub struct Runtime {
     compiler: Compiler,
     keyvalue: Arc<dyn KeyValueStore>,
     resolver: Arc<dyn Resolver>,
+    metrics: Arc<Registry>,
 }
 
 impl Runtime {
@@ -77,6 +79,7 @@ impl Runtime {
             slots: Slots::new(config.instances, config.patience),
             keyvalue: Arc::clone(&config.keyvalue),
             resolver: Arc::clone(&config.resolver),
+            metrics: Arc::default(),
         })
     }
 
@@ -114,7 +117,7 @@ impl Runtime {
     fn services(&self, grants: &Grants) -> Result<Services, LoadError> {
         let sender = |grant: &HttpGrant| Sender::new(grant.clone(), Arc::clone(&self.resolver)).map(Arc::new);
         let http = grants.http.as_ref().map(sender).transpose().map_err(LoadError::HttpClient)?;
-        Ok(Services { keyvalue: Arc::clone(&self.keyvalue), http })
+        Ok(Services { keyvalue: Arc::clone(&self.keyvalue), http, metrics: Arc::clone(&self.metrics) })
     }
 
     fn link(

@@ -57,11 +57,12 @@ impl Log {
 
     /// Writes one line, if any are left.
     pub(crate) fn write(&self, level: Level, context: &str, message: &str) {
-        let Some(left) = self.left.take_line() else { return };
+        let Some(left) = self.left.take_line() else { return self.profile.meters.add_dropped_log_line() };
+        self.profile.meters.add_log_line();
         let extension = &self.profile.uri;
         let room = left.min(self.line_bytes());
-        let context = self.printable(context, room);
-        let message = self.printable(message, room - context.len());
+        let context = shown(&self.profile, context, room);
+        let message = shown(&self.profile, message, room - context.len());
         self.profile.log.push(level_name(level), context.clone(), message.clone());
         match level {
             Level::Trace => tracing::trace!(%extension, context, "{message}"),
@@ -74,11 +75,11 @@ impl Log {
             tracing::warn!(%extension, "further log lines of this turn are dropped");
         }
     }
+}
 
-    /// Without secrets, printable, and cut to `room` bytes.
-    fn printable(&self, text: &str, room: usize) -> String {
-        printable(&without(text, self.profile.grants.secrets.values()), room)
-    }
+/// A guest's words: without secrets, printable, and cut to `room` bytes.
+pub(crate) fn shown(profile: &Profile, text: &str, room: usize) -> String {
+    printable(&without(text, profile.grants.secrets.values()), room)
 }
 
 /// As the process's log has it, which has no level beyond errors.

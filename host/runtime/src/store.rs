@@ -122,12 +122,28 @@ impl HostState {
     }
 }
 
+/// Host calls are metered once for the whole instance, so that none of them costs more.
+impl Drop for HostState {
+    fn drop(&mut self) {
+        if self.turn.is_some() {
+            let made = self.profile.limits.host_calls.saturating_sub(self.host_calls_left);
+            self.profile.meters.add_host_calls(made);
+        }
+    }
+}
+
 impl ResourceLimiter for HostState {
     /// Counts all memories of the instance together.
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         self.give_back_host_call();
         self.memory = self.memory.saturating_add(desired.saturating_sub(current));
-        if self.memory > self.profile.limits.memory { Err(LimitReached::Memory.into()) } else { Ok(true) }
+        if self.memory > self.profile.limits.memory {
+            return Err(LimitReached::Memory.into());
+        }
+        if self.turn.is_some() {
+            self.profile.meters.has_memory(self.memory);
+        }
+        Ok(true)
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {

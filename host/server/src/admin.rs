@@ -25,11 +25,15 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::config::AdminConfig;
+use crate::counters::Counters;
+use crate::handler::RequestHandler;
 use crate::hosts::Hosts;
 use crate::installer::{InstallError, Installer};
 use crate::listener::ConnectionLimits;
 
+mod calls;
 mod error;
+mod exposition;
 mod metrics;
 mod token;
 mod view;
@@ -50,6 +54,7 @@ pub(crate) const CONNECTIONS: ConnectionLimits =
 pub(crate) struct Admin {
     installer: Arc<Installer>,
     running: TaskTracker,
+    counters: Arc<Counters>,
     token: Token,
     hosts: Hosts,
 }
@@ -60,9 +65,10 @@ impl Admin {
         config: &AdminConfig,
         folder: &std::path::Path,
         installer: Arc<Installer>,
-        running: TaskTracker,
+        handler: &RequestHandler,
     ) -> Result<Self, TokenError> {
-        Ok(Self { installer, running, token: Token::read(config, folder)?, hosts: Hosts::of_admin(config) })
+        let (running, counters) = (handler.running.clone(), Arc::clone(&handler.counters));
+        Ok(Self { installer, running, counters, token: Token::read(config, folder)?, hosts: Hosts::of_admin(config) })
     }
 }
 
@@ -160,7 +166,7 @@ async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<view::Reload>, A
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let text = metrics::text(&admin.installer, admin.running.len());
+    let text = metrics::text(&admin.installer, &admin.counters, admin.running.len());
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{Admin, TokenError};
 use crate::claim::Claims;
 use crate::config::{AgentConfig, Config, ModelConfig, PushConfig};
+use crate::counters::Counters;
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
 use crate::installer::{Folder, InstallError, Installer, Parts};
@@ -134,11 +135,12 @@ impl App {
             places: Places::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
+            counters: Arc::new(Counters::default()),
             stop: CancellationToken::new(),
             closing,
         };
-        let (installer, running) = (Arc::new(installer), handler.running.clone());
-        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installer), running);
+        let installer = Arc::new(installer);
+        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installer), &handler);
         let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
         Ok(Self { handler, installer, admin, base_url: base_url.to_owned() })
     }

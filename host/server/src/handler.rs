@@ -19,11 +19,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::field::{Empty, display};
+use tracing::{Instrument, Span};
 
 use crate::activation;
 use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
 use crate::call::Call;
 use crate::claim::{self, Claim, Claimed, Claims};
+use crate::counters::{Counters, Reception};
 use crate::edition::{Edition, Editions};
 use crate::fault;
 use crate::input_modes::InputModes;
@@ -61,6 +64,8 @@ pub(crate) struct RequestHandler {
     pub(crate) max_turn: Duration,
     /// The running turns.
     pub(crate) running: TaskTracker,
+    /// How messages were taken and how turns ended.
+    pub(crate) counters: Arc<Counters>,
     /// Fires when running turns must end.
     pub(crate) stop: CancellationToken,
     /// Fires when streams must end, whatever their tasks do.
@@ -178,9 +183,31 @@ impl RequestHandler {
         edition.extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })
     }
 
+    /// Takes a message, counts it and traces it.
+    async fn accept(
+        &self,
+        call: &Call,
+        operation: &'static str,
+        request: SendMessageRequest,
+    ) -> Result<Accepted, A2aError> {
+        let span = tracing::debug_span!("request", operation, context = Empty, task = Empty, verdict = Empty);
+        let accepted = self.take(call, operation, request).instrument(span.clone()).await;
+        let reception = match &accepted {
+            Ok(Accepted::Started(_)) => Reception::Started,
+            Ok(Accepted::Repeated(_) | Accepted::Answered(_)) => Reception::Repeated,
+            Err(error) => Reception::from(error),
+        };
+        self.counters.message(reception);
+        if !span.is_disabled() {
+            span.record("verdict", reception.name());
+            tracing::debug!(parent: &span, "the message has been taken or refused");
+        }
+        accepted
+    }
+
     /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
     /// state delta, and given to the agent. Nothing is left behind when it is refused.
-    async fn accept(
+    async fn take(
         &self,
         call: &Call,
         operation: &'static str,
@@ -192,6 +219,7 @@ impl RequestHandler {
         let active = activation::negotiate(&installed, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
+        Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
         self.input_modes.check(&request.message)?;
         match self.claim(&request, &target).await? {
             Some(Claimed::Repeated(task)) => return self.repeated(&call.owner, &task).await,
@@ -331,8 +359,9 @@ impl RequestHandler {
             patience: self.max_turn,
             stop: self.stop.clone(),
             running: self.running.clone(),
+            counters: Arc::clone(&self.counters),
         };
-        let finished = self.running.spawn(turn.run());
+        let finished = self.running.spawn(turn.run().instrument(Span::current()));
         let Opened { opening, active } = opening.await.map_err(|gone| fault::internal(&gone))??;
         if let (Opening::Task { snapshot, reader: Some(reader), .. }, Some(push)) = (&opening, &self.push) {
             match push_config {

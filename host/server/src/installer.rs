@@ -4,7 +4,7 @@
 //! make and sign the cards → swap. Whatever fails, the last good edition stays. Changes come one after the other, and
 //! no request waits for one.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::ExtensionUri;
@@ -93,8 +93,9 @@ impl Installer {
     /// Loads what the config and the folder name.
     pub(crate) async fn start(config: &Config, parts: Parts) -> Result<Self, InstallError> {
         let Parts { runtime, issuer, locations, folder, pins } = parts;
-        let loader =
-            Loader { runtime, locations, folder, ceiling: config.runtime.ceiling.clone(), loaded: AtomicU64::new(0) };
+        let ceiling = config.runtime.ceiling.clone();
+        let (loaded, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+        let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;
@@ -326,6 +327,11 @@ impl Installer {
     #[must_use]
     pub fn installed(&self) -> Installed {
         self.editions.current().installed.clone()
+    }
+
+    /// How many components this process has loaded, and how many it has refused to load.
+    pub(crate) fn loads(&self) -> (u64, u64) {
+        (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
     }
 
     /// The versions in force, in order.

@@ -13,6 +13,7 @@ mod card;
 mod claim;
 mod config;
 mod connection;
+mod counters;
 mod doors;
 mod edition;
 mod fault;

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::claim::Claim;
+use crate::counters::{Counters, TurnEnd};
 use crate::fault;
 use crate::places::Place;
 use crate::readers::TurnTask;
@@ -73,6 +74,8 @@ pub(crate) struct Turn {
     pub(crate) stop: CancellationToken,
     /// Where the turn itself is counted.
     pub(crate) running: TaskTracker,
+    /// Where its end is counted.
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// Why the events of a turn ended.
@@ -324,7 +327,9 @@ impl Turn {
             other => other,
         };
         let concluded = if self.has_no_task() { Ok(()) } else { self.conclude(ending).await };
-        match self.record.take() {
+        let record = self.record.take();
+        self.counters.turn(record.as_ref().map_or(TurnEnd::Taskless, |record| record.task_state().into()));
+        match record {
             Some(record) => close(&self.tasks, &record, concluded).await?,
             None => concluded?,
         }
@@ -423,6 +428,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let Some(record) = self.record.take() else { return };
         tracing::error!(task = %self.context.task_id, "the turn broke off");
+        self.counters.turn(TurnEnd::Failed);
         let event = self.status_event(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
         let tasks = Arc::clone(&self.tasks);
         let Ok(runtime) = Handle::try_current() else { return };

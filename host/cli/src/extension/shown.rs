@@ -21,6 +21,34 @@ struct Summary {
     loaded_at: String,
     kept: u64,
     pinned_tasks: u64,
+    calls: u64,
+    failures: u64,
+    last_failure: Option<FailedCall>,
+    timings: Vec<Timing>,
+    quarantine: Quarantine,
+}
+
+#[derive(Deserialize)]
+struct Quarantine {
+    next_trial_ms: Option<u64>,
+    failures_in_a_row: u32,
+}
+
+#[derive(Deserialize)]
+struct FailedCall {
+    at: String,
+    hook: String,
+    outcome: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct Timing {
+    hook: String,
+    calls: u64,
+    failures: u64,
+    mean_ms: Option<f64>,
+    max_ms: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -114,14 +142,38 @@ impl List {
 
 impl Summary {
     fn text(&self) -> String {
-        let Self { uri, version, digest, kept, loaded_at, pinned_tasks, .. } = self;
+        let Self { uri, version, digest, kept, loaded_at, pinned_tasks, calls, failures, .. } = self;
         let required = if self.required { "  (required)" } else { "" };
         let size = self.size.div_ceil(1024);
         format!(
             "\n{uri}{required}\n  version {version}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
-             rollback: {kept}, pinned by tasks: {pinned_tasks}\n",
-            self.source.text()
+             rollback: {kept}, pinned by tasks: {pinned_tasks}\n  hook calls: {calls}, failed: {failures}\n{}{}",
+            self.source.text(),
+            self.last_failure.as_ref().map(FailedCall::text).unwrap_or_default(),
+            self.quarantine.text()
         )
+    }
+}
+
+impl FailedCall {
+    fn text(&self) -> String {
+        let Self { at, hook, outcome, reason } = self;
+        format!("  last failure: {at} in {hook} ({outcome}): {reason}\n")
+    }
+}
+
+impl Quarantine {
+    fn text(&self) -> String {
+        let Self { next_trial_ms: Some(left), failures_in_a_row } = self else { return String::new() };
+        format!("  quarantined after {failures_in_a_row} failed turns in a row; the next trial is in {left} ms\n")
+    }
+}
+
+impl Timing {
+    fn text(&self) -> String {
+        let Self { hook, calls, failures, mean_ms, max_ms } = self;
+        let times = mean_ms.zip(*max_ms).map(|(mean, max)| format!(", mean {mean:.3} ms, longest {max:.3} ms"));
+        format!("Calls       {hook}: {calls}, failed {failures}{}\n", times.unwrap_or_default())
     }
 }
 
@@ -140,6 +192,7 @@ impl Details {
         if !self.depends_on.is_empty() {
             text.push_str(&format!("Depends on  {}\n", self.depends_on.join(", ")));
         }
+        self.summary.timings.iter().for_each(|timing| text.push_str(&timing.text()));
         for Kept { version, digest, loaded_at } in &self.kept_versions {
             text.push_str(&format!("Kept        version {version}, {digest}, loaded {loaded_at}\n"));
         }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Run, Server, annex, run, specialist};
+use crate::support::{Run, STATE, STATE_URI, Server, annex, run, specialist};
 
 const TOKEN: &str = "a-token-of-the-tests";
 const HELLO: &str = annex_components::HELLO_EXTENSION;
@@ -70,6 +70,30 @@ fn an_extension_is_added_replaced_rolled_back_and_removed_by_command() -> Result
     assert_eq!((gone.code, gone.out.as_str()), (Some(1), ""));
     assert!(gone.err.contains("is installed"), "{}", gone.err);
     assert!(managed.extension(&["reload"])?.out.contains("nothing has changed"));
+    Ok(())
+}
+
+#[test]
+fn calls_and_the_last_failure_of_an_extension_are_shown() -> Result<()> {
+    let managed = Managed::start()?;
+    let settings = tempfile::NamedTempFile::new()?;
+    fs::write(settings.path(), "[parameters.behaviour]\nvalidate = \"trap\"\n")?;
+    let settings = settings.path().to_str().context("a path")?;
+    let added = managed.json(&["add", annex_components::TEST_EXTENSION, "--settings", settings])?;
+    let uri = added["uri"].as_str().context("a URI")?;
+    let sent =
+        run(["send", &managed.server.url, "hi", "--state", STATE, "--extension", STATE_URI, "--extension", uri])?;
+    assert_ne!(sent.code, Some(0), "{}", sent.out);
+    let shown = managed.extension(&["show", uri])?;
+    for expected in [
+        "hook calls: 2, failed: 1\n",
+        "in state (trap): extension ",
+        "Calls       activation: 1, failed 0, mean ",
+        "Calls       response: 0, failed 0\n",
+    ] {
+        assert!(shown.out.contains(expected), "{expected}: {}", shown.out);
+    }
+    assert!(managed.extension(&["list"])?.out.contains("(trap)"));
     Ok(())
 }
 

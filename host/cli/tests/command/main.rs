@@ -11,3 +11,4 @@ mod inspect;
 mod send;
 mod serve;
 mod support;
+mod trace;

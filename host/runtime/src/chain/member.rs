@@ -16,6 +16,8 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::instance::Instance;
+use crate::log;
+use crate::metrics::{Verdict, Watch};
 use crate::outgoing;
 use crate::store::{HostState, TurnReaders};
 
@@ -24,6 +26,8 @@ pub(super) struct Member {
     instance: Slot,
     readers: TurnReaders,
     admission: Admission,
+    /// The call that has just ended, until its result is looked at.
+    watch: Option<Watch>,
     /// One of the turns that the extension serves at once.
     _turn: OwnedSemaphorePermit,
 }
@@ -55,12 +59,17 @@ impl Member {
 
     /// Nothing of a quarantined extension is run, and none waits for it.
     async fn admit(extension: &Arc<Extension>, readers: TurnReaders) -> Result<Self, Fault> {
-        let uri = || extension.uri().clone();
-        let quarantined = |next_trial| Fault::Quarantined { uri: uri(), next_trial };
-        let admission = extension.breaker.admit().map_err(quarantined)?;
-        let busy = || Fault::Busy { uri: uri(), turns: extension.profile.limits.turns };
-        let turn = extension.turns.take().await.ok_or_else(busy)?;
-        Ok(Self { extension: Arc::clone(extension), instance: Slot::Idle, readers, admission, _turn: turn })
+        let (uri, profile) = (|| extension.uri().clone(), &extension.profile);
+        let admission = extension.breaker.admit().map_err(|next_trial| {
+            profile.meters.add_quarantined_turn();
+            Fault::Quarantined { uri: uri(), next_trial }
+        })?;
+        let turn = extension.turns.take(&profile.meters).await.ok_or_else(|| {
+            profile.meters.add_busy_turn();
+            Fault::Busy { uri: uri(), turns: profile.limits.turns }
+        })?;
+        let extension = Arc::clone(extension);
+        Ok(Self { extension, instance: Slot::Idle, readers, admission, watch: None, _turn: turn })
     }
 
     async fn run_way_in(
@@ -68,10 +77,24 @@ impl Member {
         request: &TurnRequest<'_>,
         seen: &types::Request,
     ) -> Result<Option<JsonObject>, HookError> {
-        if !self.activate(seen).await? {
+        let activated = self.activate(seen).await;
+        if !self.counted(Hook::Activation, activated)? {
             return Ok(None);
         }
-        self.validate(request, seen).await.map(Some)
+        let validated = self.validate(request, seen).await;
+        self.counted(Hook::State, validated).map(Some)
+    }
+
+    /// Counts the call of the hook that has just ended by what came of it. What was refused before the call counts too.
+    fn counted<T, E>(&mut self, hook: Hook, result: Result<T, E>) -> Result<T, E>
+    where
+        for<'a> Verdict<'a>: From<&'a E>,
+    {
+        let refused = || result.is_err().then(|| Watch::new(&self.extension, hook));
+        if let Some(watch) = self.watch.take().or_else(refused) {
+            watch.end(&result.as_ref().map_or_else(Verdict::from, |_| Verdict::Passed));
+        }
+        result
     }
 
     /// Whether it takes no further part in the turn.
@@ -97,15 +120,28 @@ impl Member {
     /// Lets it add its metadata to an event. After a failure it takes no further part in the turn.
     pub(super) async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         let responded = self.add_to(event).await;
+        let responded = self.counted(Hook::Response, responded);
         if let Err(fault) = &responded {
             self.fail(fault);
         }
         responded
     }
 
+    /// Runs one hook and measures it.
+    async fn call<T>(
+        &mut self,
+        hook: Hook,
+        body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
+    ) -> Result<T, Fault> {
+        let mut watch = Watch::new(&self.extension, hook);
+        let called = watch.run(self.run(hook, body)).await;
+        self.watch = Some(watch);
+        called
+    }
+
     /// Runs one hook in the member's instance, which is started by the first. A hook that fails or is broken off
     /// leaves no instance behind.
-    async fn call<T>(
+    async fn run<T>(
         &mut self,
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
@@ -224,7 +260,7 @@ impl Member {
                 indices.load(&mut *store, component)?.call_respond(store, &seen).await
             })
             .await?;
-        let patch = patch.map_err(|message| self.failed(Hook::Response, message))?;
+        let patch = patch.map_err(|message| self.failed(Hook::Response, &message))?;
         let Some(patch) = patch else { return Ok(()) };
         let shown = match &mut self.instance {
             Slot::Running(instance) => instance.take_shown(),
@@ -243,11 +279,17 @@ impl Member {
     }
 
     fn broke(&self, hook: Hook, reason: &str) -> Fault {
-        Fault::BrokeContract { uri: self.extension.uri().clone(), hook, reason: reason.to_owned() }
+        Fault::BrokeContract { uri: self.extension.uri().clone(), hook, reason: self.shown(reason) }
     }
 
-    fn failed(&self, hook: Hook, message: String) -> Fault {
-        Fault::Failed { uri: self.extension.uri().clone(), hook, message }
+    fn failed(&self, hook: Hook, message: &str) -> Fault {
+        Fault::Failed { uri: self.extension.uri().clone(), hook, message: self.shown(message) }
+    }
+
+    /// A guest's words as the operator may see them.
+    fn shown(&self, text: &str) -> String {
+        let profile = &self.extension.profile;
+        log::shown(profile, text, profile.limits.log_line)
     }
 }
 

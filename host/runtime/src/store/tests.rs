@@ -35,7 +35,7 @@ fn profile(cpu: Duration) -> Arc<Profile> {
         required: false,
         on_failure: OnFailure::Reject,
     };
-    let services = Services { keyvalue: Arc::new(MemoryKeyValueStore::default()), http: None };
+    let services = Services { keyvalue: Arc::new(MemoryKeyValueStore::default()), http: None, metrics: Arc::default() };
     Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
 }
 

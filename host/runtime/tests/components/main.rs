@@ -13,6 +13,7 @@ mod installing;
 mod keyvalue;
 mod limits;
 mod metadata;
+mod metrics;
 mod peer;
 mod pool;
 mod refusals;

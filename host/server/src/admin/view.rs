@@ -1,11 +1,12 @@
 //! What the admin API shows, as JSON.
 
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use annex_protocol::Timestamp;
-use annex_runtime::Limits;
+use annex_runtime::{Health, Limits, OnFailure};
 use serde::Serialize;
 
+use super::calls::Calls;
 use crate::config::GrantsConfig;
 use crate::installer::{Change, Failure, Installer, Origin, Reloaded, Version};
 
@@ -33,6 +34,22 @@ struct Summary {
     kept: usize,
     /// Waiting tasks that go on with this version.
     pinned_tasks: usize,
+    /// What becomes of a request that it fails: `reject` or `skip`.
+    on_failure: &'static str,
+    #[serde(flatten)]
+    calls: Calls,
+    quarantine: Quarantine,
+}
+
+/// How this version does. Failures are of turns.
+#[derive(Serialize)]
+struct Quarantine {
+    /// Milliseconds to the next trial; absent while it is not quarantined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_trial_ms: Option<u128>,
+    failures_in_a_row: u32,
+    /// How often it was quarantined.
+    count: u64,
 }
 
 /// Where a version comes from, and how long it stays.
@@ -75,12 +92,17 @@ pub(super) struct Details {
 #[derive(Serialize)]
 struct LimitsView {
     memory: usize,
+    table_elements: usize,
     cpu_ms: u128,
+    turn_cpu_ms: u128,
     wall_ms: u128,
+    turn_wall_ms: u128,
     host_calls: u32,
     input: usize,
     output: usize,
     log_lines: u32,
+    log_bytes: usize,
+    turns: u32,
 }
 
 #[derive(Serialize)]
@@ -169,6 +191,22 @@ impl Summary {
             loaded_at: version.loaded_at.to_string(),
             kept: installer.kept(version.uri()).len(),
             pinned_tasks: installer.pins().count(extension),
+            on_failure: match extension.on_failure() {
+                OnFailure::Reject => "reject",
+                OnFailure::Skip => "skip",
+            },
+            calls: Calls::from(extension.metrics()),
+            quarantine: Quarantine::from(extension.health()),
+        }
+    }
+}
+
+impl From<Health> for Quarantine {
+    fn from(health: Health) -> Self {
+        Self {
+            next_trial_ms: health.quarantined.map(|left| left.as_millis()),
+            failures_in_a_row: health.failures_in_a_row,
+            count: health.quarantines,
         }
     }
 }
@@ -208,12 +246,17 @@ impl LimitsView {
     fn of(limits: &Limits) -> Self {
         Self {
             memory: limits.memory,
+            table_elements: limits.table_elements,
             cpu_ms: limits.cpu.as_millis(),
+            turn_cpu_ms: limits.turn_cpu.as_millis(),
             wall_ms: limits.wall.as_millis(),
+            turn_wall_ms: limits.turn_wall.as_millis(),
             host_calls: limits.host_calls,
             input: limits.input,
             output: limits.output,
             log_lines: limits.log_lines,
+            log_bytes: limits.log_bytes,
+            turns: limits.turns,
         }
     }
 }
@@ -240,13 +283,19 @@ impl From<Change> for Changed {
 
 impl Log {
     pub(super) fn of(version: &Version) -> Self {
-        let lines = version.extension.log().into_iter().map(|line| {
-            let millis = line.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-            let at = Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string();
-            Line { at, level: line.level, context: line.context, message: line.message }
+        let lines = version.extension.log().into_iter().map(|line| Line {
+            at: shown_time(line.at),
+            level: line.level,
+            context: line.context,
+            message: line.message,
         });
         Self { uri: version.uri().to_string(), lines: lines.collect() }
     }
+}
+
+pub(super) fn shown_time(time: SystemTime) -> String {
+    let millis = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
 }
 
 impl Removed {

@@ -76,6 +76,7 @@ pub(super) struct Loader {
     /// `[runtime.ceiling]`.
     pub(super) ceiling: LimitsConfig,
     pub(super) loaded: AtomicU64,
+    pub(super) refused: AtomicU64,
 }
 
 impl Loader {
@@ -172,8 +173,11 @@ impl Loader {
         if let Some(same) = there.iter().find(is_same) {
             return Ok(same.clone());
         }
-        let refused = |source: LoadError| InstallError::Load { origin: origin.clone(), source };
-        let extension = Arc::new(self.runtime.load(component, installation).await.map_err(refused)?);
+        let refuse = |source: LoadError| {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            InstallError::Load { origin: origin.clone(), source }
+        };
+        let extension = Arc::new(self.runtime.load(component, installation).await.map_err(refuse)?);
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
     }

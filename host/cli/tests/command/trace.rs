@@ -1,0 +1,57 @@
+//! What the log says of requests and hooks when it is asked to.
+
+use std::io::{BufRead, BufReader};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::support::{STATE, STATE_URI, Server, run, specialist};
+
+/// The log of a server that was sent two messages, up to the line that says so of the second.
+fn log(filter: &str) -> Result<Vec<Value>> {
+    let mut server = Server::start_with(&specialist(), &[("ANNEX_LOG", filter)])?;
+    run(["send", &server.url, "hi", "--state", STATE])?;
+    run(["send", &server.url, "hi", "--state", r#"{"user_info":1}"#])?;
+    server.process.kill()?;
+    let log = BufReader::new(server.process.stderr.take().context("a log")?);
+    log.lines().map(|line| Ok(serde_json::from_str(&line?)?)).collect()
+}
+
+/// The spans around a line with this name.
+fn span<'a>(line: &'a Value, name: &str) -> Option<&'a Value> {
+    let around = line["spans"].as_array().into_iter().flatten();
+    around.chain([&line["span"]]).find(|span| span["name"] == name)
+}
+
+#[test]
+fn each_hook_is_traced_in_its_request_with_uri_digest_and_verdict() -> Result<()> {
+    let log = log("warn,annex_runtime=debug,annex_server=debug")?;
+    let traced: Vec<(&Value, &Value)> =
+        log.iter().filter_map(|line| Some((span(line, "request")?, span(line, "hook")?))).collect();
+    let verdicts = |hook: &str| -> Vec<&str> {
+        let of_hook = traced.iter().filter(|(_, span)| span["hook"] == hook && span["extension"] == STATE_URI);
+        of_hook.filter_map(|(_, span)| span["verdict"].as_str()).collect()
+    };
+    assert_eq!(verdicts("state"), ["ok", "refused"], "{traced:#?}");
+    assert_eq!(verdicts("response").first(), Some(&"ok"), "the turn goes on in its request's span: {traced:#?}");
+    for (request, hook) in &traced {
+        assert!(hook["digest"].as_str().is_some_and(|digest| digest.starts_with("sha256:")), "{hook}");
+        assert!(hook["micros"].is_u64(), "{hook}");
+        assert_eq!(request["operation"], "SendMessage");
+        assert!(request["context"].is_string() && request["task"].is_string(), "{request}");
+    }
+    let requests: Vec<&str> = log
+        .iter()
+        .filter(|line| line["message"] == "the message has been taken or refused")
+        .filter_map(|line| span(line, "request")?["verdict"].as_str())
+        .collect();
+    assert_eq!(requests, ["started", "refused"]);
+    Ok(())
+}
+
+#[test]
+fn nothing_is_traced_unless_asked_for() -> Result<()> {
+    let log = log("info")?;
+    assert!(!log.is_empty() && log.iter().all(|line| span(line, "request").is_none()), "{log:#?}");
+    Ok(())
+}

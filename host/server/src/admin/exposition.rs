@@ -1,0 +1,60 @@
+//! The text format of Prometheus, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// One scrape.
+#[derive(Default)]
+pub(super) struct Exposition {
+    text: String,
+}
+
+impl Exposition {
+    /// Begins a metric, whose samples follow.
+    pub(super) fn metric(&mut self, name: &'static str, kind: Kind, help: &str) -> Metric<'_> {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        // Writing to a string does not fail, here and below.
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        Metric { text: &mut self.text, name }
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+/// A metric whose samples are being written.
+pub(super) struct Metric<'a> {
+    text: &'a mut String,
+    name: &'static str,
+}
+
+impl Metric<'_> {
+    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.part("", labels, value);
+    }
+
+    /// One of the samples that a histogram is made of; `suffix` says which.
+    pub(super) fn part(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        let _ = write!(self.text, "{}{suffix}", self.name);
+        for (place, (name, value)) in labels.iter().enumerate() {
+            let before = if place == 0 { '{' } else { ',' };
+            let _ = write!(self.text, "{before}{name}=\"{}\"", escaped(value));
+        }
+        let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

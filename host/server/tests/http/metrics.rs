@@ -1,0 +1,144 @@
+//! `/metrics` and the numbers of the admin API, after real requests.
+
+use annex_test_support::{TEST_EXTENSION, TestServer};
+use serde_json::{Value, json};
+
+use crate::installation::{Installation, TOKEN, addition, admin, extension, marked, segment};
+use crate::prometheus::{Scrape, parse};
+
+const ADMIN: &str = "[runtime]\nwatch = false\n[admin]\ntoken_file = \"token\"\n";
+
+/// A server with the test extension, which answers nothing.
+async fn serve() -> (Installation, TestServer) {
+    let limits = "[extension.limits]\ncpu_ms = 10";
+    serve_with(&extension("test.wasm", limits, "none")).await
+}
+
+async fn serve_with(extensions: &str) -> (Installation, TestServer) {
+    let installation = Installation::new();
+    installation.component("test.wasm", "first");
+    installation.config(&format!("{ADMIN}{extensions}"));
+    let server = installation.serve().await;
+    (installation, server)
+}
+
+async fn scrape(server: &TestServer) -> Scrape {
+    let response = server.client().get(format!("{}/metrics", server.admin_url())).bearer_auth(TOKEN).send().await;
+    let response = response.expect("a reply");
+    assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    parse(&response.text().await.expect("a body"))
+}
+
+/// Sends a message that tells `validate` what to do.
+async fn command(server: &TestServer, command: &str) -> i64 {
+    let request = server.say("hi").extensions(TEST_EXTENSION).metadata("test/command", &format!("{command:?}"));
+    request.send().await.expect("a reply").code()
+}
+
+/// How often the hook ended so.
+fn calls(scrape: &Scrape, hook: &str, outcome: &str) -> f64 {
+    scrape.value("annex_hook_calls_total", &[("extension", TEST_EXTENSION), ("hook", hook), ("outcome", outcome)])
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_how_each_hook_ended() {
+    let (_files, server) = serve().await;
+    let before = scrape(&server).await;
+    assert_eq!(calls(&before, "state", "ok"), 0.0, "a series is there before its first call");
+    for (told, code) in [("ok", 0), ("violation", -32_602), ("trap", -32_603), ("loop", -32_603), ("log-flood 130", 0)]
+    {
+        assert_eq!(command(&server, told).await, code, "{told}");
+    }
+    let after = scrape(&server).await;
+    for (outcome, count) in [("ok", 2.0), ("refused", 1.0), ("trap", 1.0), ("cpu_limit", 1.0), ("wall_limit", 0.0)] {
+        assert_eq!(calls(&after, "state", outcome), count, "{outcome}");
+    }
+    assert_eq!(calls(&after, "activation", "ok"), 5.0);
+    let of_state = [("extension", TEST_EXTENSION), ("hook", "state")];
+    assert_eq!(after.value("annex_hook_duration_seconds_count", &of_state), 5.0);
+    let busy = after.value("annex_hook_busy_seconds_total", &of_state);
+    let all = after.value("annex_hook_duration_seconds_sum", &of_state);
+    assert!((0.01..=all).contains(&busy), "the loop is busy for its share: {busy} of {all}");
+    let of_extension = |name| after.value(name, &[("extension", TEST_EXTENSION)]);
+    assert_eq!(of_extension("annex_extension_log_lines_total"), 100.0);
+    assert_eq!(of_extension("annex_extension_log_lines_dropped_total"), 30.0);
+    assert!(of_extension("annex_extension_host_calls_total") >= 130.0);
+    assert!(of_extension("annex_extension_memory_peak_bytes") >= 65_536.0);
+    assert_eq!(of_extension("annex_extension_instance_waits_total"), 0.0);
+}
+
+#[tokio::test]
+async fn messages_turns_and_loads_are_counted_by_how_they_ended() {
+    let (_files, server) = serve().await;
+    for told in ["ok", "violation", "trap"] {
+        command(&server, told).await;
+    }
+    server.say("ask").extensions(TEST_EXTENSION).send().await.expect("a reply");
+    let bad = marked("bad");
+    admin(&server, "POST", "extensions", addition("x", &bad[..100], None)).await;
+    let scrape = scrape(&server).await;
+    let outcome = |name, outcome| scrape.value(name, &[("outcome", outcome)]);
+    for (reception, count) in [("started", 2.0), ("refused", 1.0), ("failed", 1.0), ("repeated", 0.0)] {
+        assert_eq!(outcome("annex_messages_total", reception), count, "{reception}");
+    }
+    for (end, count) in [("completed", 1.0), ("interrupted", 1.0), ("failed", 0.0)] {
+        assert_eq!(outcome("annex_turns_total", end), count, "{end}");
+    }
+    assert_eq!(outcome("annex_extension_loads_total", "loaded"), 1.0);
+    assert_eq!(outcome("annex_extension_loads_total", "refused"), 1.0);
+    assert_eq!(scrape.value("annex_extension_failures", &[]), 1.0);
+}
+
+#[tokio::test]
+async fn a_uri_with_quotes_and_backslashes_is_escaped() {
+    const ODD: &str = r#"urn:odd"\n{}='x'"#;
+    let config = format!("[[extension]]\ncomponent = \"./test.wasm\"\n[extension.parameters]\nuri = '''{ODD}'''");
+    let (_files, server) = serve_with(&config).await;
+    let reply = server.say("hi").extensions(ODD).send().await.expect("a reply");
+    assert_eq!(reply.code(), 0);
+    let scrape = scrape(&server).await;
+    let labels = [("extension", ODD), ("hook", "state"), ("outcome", "ok")];
+    assert_eq!(scrape.value("annex_hook_calls_total", &labels), 1.0);
+}
+
+#[tokio::test]
+async fn counters_go_on_over_fifty_swaps_and_go_with_the_extension() {
+    let (_files, server) = serve_with("").await;
+    let mut lines = None;
+    for number in 0..50 {
+        let added = addition("test", &marked(&number.to_string()), None);
+        assert_eq!(admin(&server, "POST", "extensions", added).await.0, 201);
+        assert_eq!(command(&server, "ok").await, 0);
+        let scrape = scrape(&server).await;
+        assert_eq!(calls(&scrape, "state", "ok"), f64::from(number + 1));
+        assert_eq!(*lines.get_or_insert(scrape.len()), scrape.len(), "no version adds to what is shown");
+    }
+    admin(&server, "DELETE", &format!("extensions/{}", segment(TEST_EXTENSION)), Value::Null).await;
+    let scrape = scrape(&server).await;
+    assert!(!scrape.has_label("extension", TEST_EXTENSION), "what is removed is gone");
+}
+
+#[tokio::test]
+async fn failures_and_timings_are_in_the_list_and_the_details() {
+    let (_files, server) = serve().await;
+    let path = format!("extensions/{}", segment(TEST_EXTENSION));
+    let (_, fresh) = admin(&server, "GET", &path, Value::Null).await;
+    let none = json!({"hook": "state", "calls": 0, "failures": 0});
+    assert_eq!((&fresh["calls"], &fresh["last_failure"]), (&json!(0), &Value::Null));
+    assert_eq!(fresh["timings"][1], none, "{fresh}");
+    command(&server, "ok").await;
+    command(&server, "trap").await;
+    let (_, details) = admin(&server, "GET", &path, Value::Null).await;
+    let (_, list) = admin(&server, "GET", "extensions", Value::Null).await;
+    for shown in [&details, &list["extensions"][0]] {
+        assert_eq!(shown["failures"], 1, "{shown}");
+        let failure = &shown["last_failure"];
+        assert_eq!((&failure["hook"], &failure["outcome"]), (&json!("state"), &json!("trap")), "{failure}");
+        assert!(failure["reason"].as_str().is_some_and(|reason| reason.contains("trapped in state")), "{failure}");
+        assert!(failure["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{failure}");
+        let timing = &shown["timings"][1];
+        assert_eq!((&timing["calls"], &timing["failures"]), (&json!(2), &json!(1)), "{timing}");
+        let (mean, max) = (timing["mean_ms"].as_f64(), timing["max_ms"].as_f64());
+        assert!(mean.is_some_and(|mean| mean > 0.0) && mean <= max, "{timing}");
+    }
+}
