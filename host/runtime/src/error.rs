@@ -182,6 +182,12 @@ fn ring(uris: &[ExtensionUri]) -> String {
     uris.join(" needs ")
 }
 
+impl From<wasmparser::BinaryReaderError> for LoadError {
+    fn from(error: wasmparser::BinaryReaderError) -> Self {
+        Self::NotAComponent { reason: error.to_string() }
+    }
+}
+
 /// A guest broke off, overran a limit or broke the contract. The client learns nothing of it but an error id.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {

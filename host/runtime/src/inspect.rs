@@ -95,11 +95,10 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     if !bytes.starts_with(MAGIC) {
         return Err(LoadError::NotAComponent { reason: "the file does not begin as WebAssembly does".to_owned() });
     }
-    let malformed = |error: wasmparser::BinaryReaderError| LoadError::NotAComponent { reason: error.to_string() };
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(bytes) {
-        match payload.map_err(malformed)? {
+        match payload? {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                 let reason = "it is a core module; link it with wasm-component-ld or wrap it into a component";
                 return Err(LoadError::NotAComponent { reason: reason.to_owned() });
@@ -108,12 +107,12 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
-                    imports.push(plain(import.map_err(malformed)?.name.name)?);
+                    imports.push(plain(import?.name.name)?);
                 }
             }
             Payload::ComponentExportSection(section) if depth == 0 => {
                 for export in section {
-                    exports.push(plain(export.map_err(malformed)?.name.name)?);
+                    exports.push(plain(export?.name.name)?);
                 }
             }
             _ => {}

@@ -3,7 +3,7 @@
 //! The compiler's time and memory grow with the component's parts, and faster than the size of one function. The limits
 //! leave room for whole interpreters compiled to WebAssembly.
 
-use wasmparser::{BinaryReaderError, FunctionBody, MemoryType, Operator, Parser, Payload};
+use wasmparser::{FunctionBody, MemoryType, Operator, Parser, Payload};
 
 use crate::engine::{MEMORY_CEILING, TABLE_CEILING};
 use crate::error::LoadError;
@@ -50,7 +50,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), LoadError> {
     let mut parts = Parts::default();
     let (mut depth, mut merges) = (0_u64, 0_u64);
     for payload in Parser::new(0).parse_all(bytes) {
-        let payload = payload.map_err(malformed)?;
+        let payload = payload?;
         match &payload {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
@@ -94,11 +94,11 @@ fn check_sizes(payload: &Payload<'_>) -> Result<(), LoadError> {
     match payload {
         Payload::MemorySection(section) => section.clone().into_iter().try_for_each(|memory| {
             let (what, limit) = ("bytes of memory to begin with", wide(MEMORY_CEILING));
-            at_most(what, initial_bytes(&memory.map_err(malformed)?), limit)
+            at_most(what, initial_bytes(&memory?), limit)
         }),
         Payload::TableSection(section) => section.clone().into_iter().try_for_each(|table| {
             let (what, limit) = ("elements of a table to begin with", wide(TABLE_CEILING));
-            at_most(what, table.map_err(malformed)?.ty.initial, limit)
+            at_most(what, table?.ty.initial, limit)
         }),
         _ => Ok(()),
     }
@@ -113,13 +113,13 @@ fn check_function(function: &FunctionBody<'_>) -> Result<u64, LoadError> {
     let range = function.range();
     at_most("bytes in one function", wide(range.end.saturating_sub(range.start)), MAX_FUNCTION_BYTES)?;
     let mut locals = 0_u64;
-    for group in function.get_locals_reader().map_err(malformed)? {
-        locals = locals.saturating_add(group.map_err(malformed)?.0.into());
+    for group in function.get_locals_reader()? {
+        locals = locals.saturating_add(group?.0.into());
     }
     at_most("locals in one function", locals, MAX_LOCALS)?;
     let (mut nesting, mut blocks) = (0_u64, 0_u64);
-    for operator in function.get_operators_reader().map_err(malformed)? {
-        match operator.map_err(malformed)? {
+    for operator in function.get_operators_reader()? {
+        match operator? {
             Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
                 nesting += 1;
                 blocks += 1;
@@ -144,8 +144,4 @@ fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), LoadError> 
 
 fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
-}
-
-fn malformed(error: BinaryReaderError) -> LoadError {
-    LoadError::NotAComponent { reason: error.to_string() }
 }
