@@ -146,6 +146,7 @@ fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
 fn malformed(error: BinaryReaderError) -> LoadError {
     LoadError::NotAComponent { reason: error.to_string() }
 }
