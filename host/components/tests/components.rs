@@ -83,7 +83,7 @@ fn the_timestamp_extension_reads_the_clock_and_nothing_else() -> Result<()> {
 fn the_test_extension_exports_each_hook_and_needs_no_grant() -> Result<()> {
     check(
         annex_components::TEST_EXTENSION,
-        &[TYPES, CONFIG, LOGGING],
+        &[SCHEMA, TYPES, CONFIG, LOGGING],
         &["activation", "card", "descriptor", "response", "state"],
     )
 }
