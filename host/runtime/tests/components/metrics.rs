@@ -26,10 +26,17 @@ fn outcomes(extension: &Extension, hook: Hook) -> Vec<(&'static str, u64)> {
 async fn each_call_is_counted_by_how_it_ended() {
     let extension = test_extension(&runtime(), installation()).await;
     let extensions = [Arc::clone(&extension)];
-    for command in ["violation", "reject", "forged-code", "trap", "loop", "memory-bomb", "log-flood 1001", "bad-json"] {
-        Turn::commanding(&format!("\"{command}\"")).refusal(&extensions).await;
+    let refuse = async |command: &str| Turn::commanding(&format!("\"{command}\"")).refusal(&extensions).await;
+    for command in ["violation", "reject", "forged-code", "trap", "loop", "memory-bomb"] {
+        refuse(command).await;
+    }
+    // So many failures in a row would be a reason to leave it alone.
+    drop(Turn::with("{}").start(&extensions).await.expect("the turn starts"));
+    for command in ["log-flood 1001", "bad-json"] {
+        refuse(command).await;
     }
     let expected = [
+        ("ok", 1),
         ("refused", 2),
         ("trap", 1),
         ("invalid_result", 2),
@@ -38,9 +45,9 @@ async fn each_call_is_counted_by_how_it_ended() {
         ("host_call_limit", 1),
     ];
     assert_eq!(outcomes(&extension, Hook::State), expected);
-    assert_eq!(outcomes(&extension, Hook::Activation), [("ok", 8)]);
+    assert_eq!(outcomes(&extension, Hook::Activation), [("ok", 9)]);
     let state = of_hook(&extension, Hook::State);
-    assert_eq!((state.calls, state.failures()), (8, 6));
+    assert_eq!((state.calls, state.failures()), (9, 6));
     let share = Limits::standard().cpu;
     assert!(state.longest >= share && state.busy >= share / 2, "the loop had its share: {state:?}");
     assert!(state.busy <= state.time && state.longest <= state.time, "{state:?}");

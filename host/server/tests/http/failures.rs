@@ -64,7 +64,7 @@ async fn a_refusal_stays_one_although_the_extension_may_be_skipped() {
 #[tokio::test]
 async fn a_quarantined_extension_is_refused_as_overloaded_and_listed_as_what_it_is() {
     let server = server("").await;
-    assert_eq!(readiness(&server).await, serde_json::json!({"phase": "ready"}));
+    assert_eq!(readiness(&server).await, serde_json::json!({"phase": "ready", "edition": 1}));
     for _ in 0..FAULTS {
         assert_eq!(command(&server, "\"trap\"").await.code(), -32_603);
     }
