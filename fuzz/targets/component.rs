@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use annex_protocol::JsonObject;
-use annex_runtime::{Grants, Inspection, Installation, Limits, Runtime, RuntimeConfig};
+use annex_runtime::{Grants, Inspection, Installation, Limits, OnFailure, Runtime, RuntimeConfig};
 use libfuzzer_sys::fuzz_target;
 
 struct Host {
@@ -29,7 +29,8 @@ fn installation() -> Installation {
         host_calls: 100,
         ..Limits::standard()
     };
-    Installation { grants: Grants::default(), limits, parameters: JsonObject::new(), required: false }
+    let (grants, parameters) = (Grants::default(), JsonObject::new());
+    Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject }
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -60,6 +60,11 @@ impl JsonObject {
         self.0.contains_key(key)
     }
 
+    /// Keeps the entries whose key passes, in order.
+    pub fn retain_keys(&mut self, mut passes: impl FnMut(&str) -> bool) {
+        self.0.retain(|key, _| passes(key));
+    }
+
     /// The entries in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Json)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))

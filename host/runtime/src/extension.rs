@@ -17,6 +17,7 @@ use crate::hook::Hook;
 use crate::imports::http::Sender;
 use crate::keyvalue::{KeyValueStore, Space};
 use crate::limits::Limits;
+use crate::log;
 use crate::log_tail::{LogLine, LogTail};
 use crate::metrics::{ExtensionMetrics, Meters, Registry};
 use crate::schema::Schemas;
@@ -103,6 +104,11 @@ impl Profile {
             schemas: Schemas::default(),
             log: LogTail::default(),
         }
+    }
+
+    /// A guest's words as the operator may see them: one line, without secrets.
+    pub(crate) fn words(&self, text: &str) -> String {
+        log::shown(self, text, self.limits.log_line)
     }
 }
 

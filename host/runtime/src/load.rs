@@ -162,7 +162,7 @@ async fn describe(
         })
         .await
         .map_err(LoadError::SelfTest)?;
-    let described = described.map_err(|reason| LoadError::Description { reason })?;
+    let described = described.map_err(|reason| LoadError::Description { reason: unnamed.words(&reason) })?;
     let profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation, services);
     // A wrong parameter may be why the rest is wrong, so it is named first.
     check_parameters(&profile, described.parameter_schema.as_deref())?;
@@ -247,7 +247,7 @@ async fn declare(
         .call(Hook::Card, async |store, component| indices.load(&mut *store, component)?.call_declare(store).await)
         .await
         .map_err(LoadError::SelfTest)?;
-    let declared = declared.map_err(|reason| LoadError::Description { reason })?;
+    let declared = declared.map_err(|reason| LoadError::Description { reason: profile.words(&reason) })?;
     if let Some(description) = declared.description {
         card.description = description;
     }

@@ -9,7 +9,7 @@ use crate::extension::Descriptor;
 pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Option<Event> {
     let wanted = descriptor.events;
     let present = || present(event, descriptor);
-    let payload = || descriptor.payload.then(|| serde_json::to_string(event).ok()).flatten();
+    let payload = || descriptor.payload.then(|| payload(event, descriptor)).flatten();
     match event {
         StreamResponse::Message(message) if wanted.message => Some(Event {
             kind: EventKind::Message,
@@ -46,6 +46,27 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
         | StreamResponse::StatusUpdate(_)
         | StreamResponse::ArtifactUpdate(_) => None,
     }
+}
+
+/// The event as JSON, without the metadata of others: the agent's, and what extensions before this one have added.
+fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
+    let mut event = event.clone();
+    let is_own = |key: &str| descriptor.metadata_keys.iter().any(|own| own == key);
+    match &mut event {
+        StreamResponse::Message(message) => message.metadata.retain_keys(is_own),
+        StreamResponse::ArtifactUpdate(update) => {
+            update.metadata.retain_keys(is_own);
+            update.artifact.metadata.retain_keys(is_own);
+        }
+        StreamResponse::StatusUpdate(update) => {
+            update.metadata.retain_keys(is_own);
+            if let Some(message) = &mut update.status.message {
+                message.metadata.retain_keys(is_own);
+            }
+        }
+        StreamResponse::Task(_) => return None,
+    }
+    serde_json::to_string(&event).ok()
 }
 
 fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {

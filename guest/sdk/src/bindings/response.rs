@@ -74,7 +74,7 @@ pub mod exports {
                     pub last_chunk: bool,
                     /// Which of the extension's own keys are there already.
                     pub present: _rt::Vec<_rt::String>,
-                    /// The event as in a StreamResponse, when the descriptor asked for payloads.
+                    /// The event as in a StreamResponse, when the descriptor asked for payloads; without metadata under keys of others.
                     pub payload: ::core::option::Option<Json>,
                 }
                 impl ::core::fmt::Debug for Event {

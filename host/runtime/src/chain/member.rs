@@ -16,7 +16,6 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::instance::Instance;
-use crate::log;
 use crate::metrics::{Verdict, Watch};
 use crate::outgoing;
 use crate::store::{HostState, TurnReaders};
@@ -279,17 +278,11 @@ impl Member {
     }
 
     fn broke(&self, hook: Hook, reason: &str) -> Fault {
-        Fault::BrokeContract { uri: self.extension.uri().clone(), hook, reason: self.shown(reason) }
+        Fault::BrokeContract { uri: self.extension.uri().clone(), hook, reason: self.extension.profile.words(reason) }
     }
 
     fn failed(&self, hook: Hook, message: &str) -> Fault {
-        Fault::Failed { uri: self.extension.uri().clone(), hook, message: self.shown(message) }
-    }
-
-    /// A guest's words as the operator may see them.
-    fn shown(&self, text: &str) -> String {
-        let profile = &self.extension.profile;
-        log::shown(profile, text, profile.limits.log_line)
+        Fault::Failed { uri: self.extension.uri().clone(), hook, message: self.extension.profile.words(message) }
     }
 }
 

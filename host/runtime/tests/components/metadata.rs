@@ -58,6 +58,34 @@ async fn a_value_that_is_no_json_is_refused_with_its_path_on_every_kind_of_event
 }
 
 #[tokio::test]
+async fn an_event_is_shown_without_the_metadata_of_others() {
+    let extensions = [test_extension(&runtime(), with_parameters(r#"{"payload": true}"#)).await];
+    for (mut event, place) in events() {
+        let metadata = metadata(&mut event);
+        *metadata = Metadata::parse(r#"{"agent/key": "hidden", "test/response": "own"}"#).expect("a JSON object");
+        let mut chain = Turn::commanding(r#"{"respond": "payload"}"#).chain(&extensions).await;
+        chain.respond(&mut event).await.expect("no fault");
+        let metadata = self::metadata(&mut event);
+        let shown = metadata.get(RESPONSE_KEY).expect("the payload").get().to_owned();
+        assert!(shown.contains("own") && !shown.contains("hidden"), "{place}: {shown}");
+        assert!(metadata.contains_key("agent/key"), "{place}");
+    }
+}
+
+/// Where extensions write.
+fn metadata(event: &mut StreamResponse) -> &mut Metadata {
+    match event {
+        StreamResponse::Message(message) => &mut message.metadata,
+        StreamResponse::ArtifactUpdate(update) => &mut update.artifact.metadata,
+        StreamResponse::StatusUpdate(update) => match &mut update.status.message {
+            Some(message) => &mut message.metadata,
+            None => &mut update.metadata,
+        },
+        StreamResponse::Task(_) => unreachable!("no task was sent"),
+    }
+}
+
+#[tokio::test]
 async fn an_own_key_is_all_that_changes() {
     let extensions = [test_extension(&runtime(), with_parameters("{}")).await];
     for (mut event, place) in events() {
