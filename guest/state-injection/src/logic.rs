@@ -167,6 +167,9 @@ impl Scope {
     }
 }
 
+/// Violations in one answer; a client that has sent more keys than that learns of the rest when these are mended.
+const MAX_VIOLATIONS: usize = 64;
+
 /// One violation for each key whose scope the extension may not write.
 fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) -> Vec<Violation> {
     let scoped: Vec<(&str, Scope)> = state.keys().filter_map(|key| Some((key, Scope::of(key)?))).collect();
@@ -181,6 +184,7 @@ fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) 
             let message = format!("must not be sent: the scope `{}` is not granted to this extension", scope.prefix());
             Violation::new(pointer::child(&base, key), message)
         })
+        .take(MAX_VIOLATIONS)
         .collect()
 }
 

@@ -1,7 +1,8 @@
 //! Keeps an extension that fails again and again from being tried at every request.
 //!
 //! After [`FAULTS`] failed turns in a row it is quarantined: turns are refused, or go on without it, and nothing of it
-//! runs. Then a single turn tries it; its success ends the quarantine, its failure makes the next one twice as long.
+//! runs. Then [`TRIALS`] turns try it: the first success ends the quarantine, and only when all have failed is the next
+//! one twice as long. One client whose messages make it fail must be there before everybody else each time, then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,9 @@ use crate::error::Fault;
 
 /// Failed turns in a row that open a quarantine. One good turn in between starts the count again.
 const FAULTS: u32 = 5;
-/// The first quarantine; each failed trial doubles it.
+/// Turns that try a quarantined extension before it is left alone again.
+const TRIALS: u32 = 5;
+/// The first quarantine; each round of failed trials doubles it.
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest quarantine.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -24,13 +27,13 @@ const JITTER: f64 = 0.1;
 /// How an extension does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The time to the next trial, while the extension is quarantined; `None` when it serves.
+    /// The time to the next trials, while the extension is quarantined; `None` when it serves.
     pub quarantined: Option<Duration>,
     /// Turns that it failed since the last one that went well.
     pub failures_in_a_row: u32,
     /// Turns that it failed since it was loaded.
     pub failures: u64,
-    /// Quarantines since it was loaded. A failed trial makes one longer and begins none.
+    /// Quarantines since it was loaded. Failed trials make one longer and begin none.
     pub quarantines: u64,
 }
 
@@ -54,7 +57,7 @@ struct Record {
     failures_in_a_row: u32,
     failures: u64,
     quarantines: u64,
-    /// Trials that failed and quarantines that began, over all quarantines.
+    /// Rounds of trials that failed and quarantines that began, over all quarantines.
     rounds: u64,
     quarantine: Option<Quarantine>,
 }
@@ -63,6 +66,9 @@ struct Quarantine {
     length: Duration,
     until: Instant,
     round: u64,
+    /// Trials of this round that may still begin.
+    trials_left: u32,
+    failed_trials: u32,
 }
 
 impl Breaker {
@@ -81,30 +87,42 @@ impl Breaker {
         if now < quarantine.until {
             return Err(quarantine.until - now);
         }
-        // A trial may take long, or be broken off and tell nothing, so after the same time another one follows.
-        quarantine.until = now + quarantine.length;
+        quarantine.trials_left = quarantine.trials_left.saturating_sub(1);
+        if quarantine.trials_left == 0 {
+            // They may take long, or be broken off and tell nothing, so after the same time others follow.
+            quarantine.until = now + quarantine.length;
+            quarantine.trials_left = TRIALS;
+        }
         Ok(Admission { trial: Some(quarantine.round) })
     }
 
     /// The extension failed in a turn.
     pub(crate) fn failed(&self, admission: Admission, fault: &Fault) {
-        let mut record = self.lock();
+        let mut guard = self.lock();
+        let record = &mut *guard;
         self.troubled.store(true, Ordering::Relaxed);
         record.failures = record.failures.saturating_add(1);
         record.failures_in_a_row = record.failures_in_a_row.saturating_add(1);
-        let length = match &record.quarantine {
+        let length = match &mut record.quarantine {
             None if record.failures_in_a_row < FAULTS => return,
             None => {
                 record.quarantines = record.quarantines.saturating_add(1);
                 FIRST
             }
-            Some(quarantine) if admission.trial == Some(quarantine.round) => (quarantine.length * 2).min(LONGEST),
+            Some(quarantine) if admission.trial == Some(quarantine.round) => {
+                quarantine.failed_trials = quarantine.failed_trials.saturating_add(1);
+                if quarantine.failed_trials < TRIALS {
+                    return;
+                }
+                (quarantine.length * 2).min(LONGEST)
+            }
             // The turn began before this round and tells nothing new.
             Some(_) => return,
         };
         record.rounds = record.rounds.saturating_add(1);
         let until = Instant::now() + length.mul_f64(1.0 - JITTER * fastrand::f64());
-        record.quarantine = Some(Quarantine { length, until, round: record.rounds });
+        let round = record.rounds;
+        record.quarantine = Some(Quarantine { length, until, round, trials_left: TRIALS, failed_trials: 0 });
         let (extension, failures, seconds) = (&self.uri, record.failures_in_a_row, length.as_secs());
         tracing::warn!(%extension, failures, seconds, "quarantined after failures in a row: {}", fault.text());
     }

@@ -12,6 +12,8 @@ use crate::hook::Hook;
 pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
 
 /// How every WebAssembly file begins.
+/// Imports, and exports, in one section.
+const MAX_NAMES: u64 = 1_000;
 const MAGIC: &[u8] = b"\0asm";
 
 /// What a component's type says about it.
@@ -106,11 +108,13 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
+                at_most("imports", section.count())?;
                 for import in section {
                     imports.push(plain(import?.name.name)?);
                 }
             }
             Payload::ComponentExportSection(section) if depth == 0 => {
+                at_most("exports", section.count())?;
                 for export in section {
                     exports.push(plain(export?.name.name)?);
                 }
@@ -119,6 +123,11 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
         }
     }
     Ok((imports, exports))
+}
+
+fn at_most(what: &'static str, found: u32) -> Result<(), LoadError> {
+    let (found, limit) = (u64::from(found), MAX_NAMES);
+    if found > limit { Err(LoadError::TooComplex { what, found, limit }) } else { Ok(()) }
 }
 
 /// Names are shown before anything has validated them, so they must not look like more than a name.

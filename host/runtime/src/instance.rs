@@ -98,8 +98,14 @@ fn fault(profile: &Profile, hook: Hook, error: wasmtime::Error) -> Fault {
     }
     match error.downcast_ref::<LimitReached>() {
         Some(limit) => Fault::LimitReached { uri, hook, limit: *limit },
+        None if is_of_output(&error) => Fault::LimitReached { uri, hook, limit: LimitReached::Output },
         None => Fault::Trapped { uri, hook, source: error.into() },
     }
+}
+
+/// The engine counts what a guest hands over and has no public type for the error when it is too much.
+fn is_of_output(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().contains("fuel allocated for hostcalls")
 }
 
 fn limit_reached(profile: &Profile, hook: Hook, limit: LimitReached) -> Fault {

@@ -78,6 +78,8 @@ pub enum LimitReached {
     TurnWall,
     /// [`Limits::host_calls`].
     HostCalls,
+    /// [`Limits::output`].
+    Output,
 }
 
 impl fmt::Display for LimitReached {
@@ -90,6 +92,7 @@ impl fmt::Display for LimitReached {
             Self::Wall => "time limit",
             Self::TurnWall => "time limit of the turn",
             Self::HostCalls => "limit of host calls",
+            Self::Output => "limit of output bytes",
         })
     }
 }

@@ -21,6 +21,7 @@ use crate::imports::{self, http::Sender};
 use crate::inspect::Inspection;
 use crate::instance::Instance;
 use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
+use crate::log;
 use crate::metrics::Registry;
 use crate::store::HostState;
 
@@ -174,6 +175,11 @@ async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<
     Instance::start(program, profile, None, hook).await.map_err(LoadError::SelfTest)
 }
 
+/// Metadata keys, dependencies and grants of one extension.
+const MAX_NAMES: usize = 64;
+/// Bytes of what an extension says of itself, each.
+const MAX_WORDS: usize = 4 << 10;
+
 fn check_descriptor(
     described: descriptor::ExtensionDescriptor,
     installation: &Installation,
@@ -181,6 +187,10 @@ fn check_descriptor(
     let wrong = |reason: String| Err(LoadError::Description { reason });
     if let Some(uri) = described.depends_on.iter().chain([&described.uri]).find(|uri| !is_uri(uri)) {
         return wrong(format!("{uri:?} is not an absolute URI without spaces and commas"));
+    }
+    let names = [&described.metadata_keys, &described.depends_on, &described.grants];
+    if names.iter().any(|names| names.len() > MAX_NAMES) {
+        return wrong(format!("it has more than {MAX_NAMES} metadata keys, dependencies or grants"));
     }
     if described.metadata_keys.iter().any(String::is_empty) {
         return wrong("a metadata key is empty".to_owned());
@@ -196,9 +206,9 @@ fn check_descriptor(
     let events = described.events;
     Ok(Descriptor {
         uri: ExtensionUri::from(described.uri),
-        name: described.name,
-        version: described.version,
-        description: described.description,
+        name: log::printable(&described.name, MAX_WORDS),
+        version: log::printable(&described.version, MAX_WORDS),
+        description: log::printable(&described.description, MAX_WORDS),
         parameter_schema: described.parameter_schema,
         metadata_keys: described.metadata_keys,
         depends_on: described.depends_on.into_iter().map(ExtensionUri::from).collect(),

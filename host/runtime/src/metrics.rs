@@ -46,6 +46,8 @@ pub enum Outcome {
     TableLimit,
     /// [`LimitReached::HostCalls`]
     HostCallLimit,
+    /// [`LimitReached::Output`]
+    OutputLimit,
     /// The event is larger than what it is handed.
     InputLimit,
     /// No instance became free in time.
@@ -56,7 +58,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Ok,
         Self::Refused,
         Self::Trap,
@@ -69,6 +71,7 @@ impl Outcome {
         Self::MemoryLimit,
         Self::TableLimit,
         Self::HostCallLimit,
+        Self::OutputLimit,
         Self::InputLimit,
         Self::Overloaded,
         Self::Abandoned,
@@ -90,6 +93,7 @@ impl Outcome {
             Self::MemoryLimit => "memory_limit",
             Self::TableLimit => "table_limit",
             Self::HostCallLimit => "host_call_limit",
+            Self::OutputLimit => "output_limit",
             Self::InputLimit => "input_limit",
             Self::Overloaded => "overloaded",
             Self::Abandoned => "abandoned",
@@ -126,6 +130,7 @@ impl From<LimitReached> for Outcome {
             LimitReached::Wall => Self::WallLimit,
             LimitReached::TurnWall => Self::TurnWallLimit,
             LimitReached::HostCalls => Self::HostCallLimit,
+            LimitReached::Output => Self::OutputLimit,
         }
     }
 }

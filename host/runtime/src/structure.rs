@@ -19,6 +19,9 @@ const MAX_FUNCTIONS: u64 = 100_000;
 /// Data and element segments.
 const MAX_SEGMENTS: u64 = 20_000;
 const MAX_GLOBALS: u64 = 20_000;
+/// Each may become an adapter with code of its own.
+const MAX_CANONICALS: u64 = 1_000;
+const MAX_ALIASES: u64 = 10_000;
 /// Bytes of one function.
 const MAX_FUNCTION_BYTES: u64 = 256 << 10;
 /// Parameters apart, in one function.
@@ -40,6 +43,8 @@ struct Parts {
     functions: u64,
     segments: u64,
     globals: u64,
+    canonicals: u64,
+    aliases: u64,
 }
 
 /// Checks a component file.
@@ -82,6 +87,10 @@ impl Parts {
             Payload::FunctionSection(section) => (&mut self.functions, section.count(), "functions", MAX_FUNCTIONS),
             Payload::DataSection(section) => (&mut self.segments, section.count(), "segments", MAX_SEGMENTS),
             Payload::ElementSection(section) => (&mut self.segments, section.count(), "segments", MAX_SEGMENTS),
+            Payload::ComponentCanonicalSection(section) => {
+                (&mut self.canonicals, section.count(), "canonical functions", MAX_CANONICALS)
+            }
+            Payload::ComponentAliasSection(section) => (&mut self.aliases, section.count(), "aliases", MAX_ALIASES),
             Payload::GlobalSection(section) => (&mut self.globals, section.count(), "globals", MAX_GLOBALS),
             _ => return Ok(()),
         };

@@ -48,7 +48,7 @@ const BODY_PATIENCE: Duration = Duration::from_secs(60);
 const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 /// Few clients talk to the API, and a body may be large.
 pub(crate) const CONNECTIONS: ConnectionLimits =
-    ConnectionLimits { connections: 32, head: Duration::from_secs(30), write: Duration::from_secs(30), streams: 8 };
+    ConnectionLimits { connections: 256, head: Duration::from_secs(5), write: Duration::from_secs(30), streams: 8 };
 
 /// What the API is about, and who may use it.
 pub(crate) struct Admin {

@@ -45,10 +45,15 @@ impl Locations {
     /// The file of a component: a bare name is one that ships, anything else a path.
     #[must_use]
     pub fn component(&self, name: &str) -> PathBuf {
-        if name.contains(['/', '.']) {
-            return self.config.join(name);
+        match Self::ships(name) {
+            true => self.components.join(name).with_extension("wasm"),
+            false => self.config.join(name),
         }
-        self.components.join(name).with_extension("wasm")
+    }
+
+    /// Whether it is a bare name.
+    pub(crate) fn ships(name: &str) -> bool {
+        !name.contains(['/', '.'])
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use annex_auth::AuthConfig;
 use annex_egress::Allowed;
+use axum::http::Uri;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -434,6 +435,7 @@ impl Config {
             ("server.write_seconds", whole(self.server.write_seconds)),
             ("server.max_running_turns", self.server.max_running_turns),
             ("server.max_running_turns_per_caller", self.server.max_running_turns_per_caller),
+            ("server.max_turn_seconds", whole(self.server.max_turn_seconds)),
             ("server.max_body_bytes", self.server.max_body_bytes),
             ("server.max_connections", self.server.max_connections),
             ("sessions.max_sessions", self.sessions.max_sessions),
@@ -451,6 +453,9 @@ impl Config {
         };
         if let Some((key, _)) = bounds.into_iter().find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
+        }
+        if let Some(Err(reason)) = self.server.public_url.as_deref().map(check_url) {
+            return wrong("server.public_url", &reason);
         }
         if let Err((key, reason)) = self.runtime.ceiling.check() {
             return wrong(&key.replace("limits", "runtime.ceiling"), &reason);
@@ -471,5 +476,15 @@ impl Config {
             return wrong("server.listen", reason);
         }
         Ok(())
+    }
+}
+
+/// The card and its links begin with it.
+fn check_url(url: &str) -> Result<(), String> {
+    let parsed: Result<Uri, _> = url.parse();
+    let is_whole = parsed.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some());
+    match is_whole && !url.ends_with('/') {
+        true => Ok(()),
+        false => Err(format!("is {url:?}; write it as in \"https://agent.example.com\", without a slash at its end")),
     }
 }

@@ -55,18 +55,15 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
         HookError::Refused(refusal) => refusal,
         HookError::Fault(Fault::Overloaded { uri }) => {
             tracing::warn!(extension = %uri, "no instance became free in time");
-            A2aError::Overloaded { reason: "all extension instances are busy; try again".to_owned() }
+            A2aError::Overloaded { reason: "all extension instances are busy".to_owned() }
         }
         HookError::Fault(fault @ Fault::Busy { .. }) => {
             tracing::warn!("{fault}");
-            A2aError::Overloaded { reason: "an extension serves as many turns as it may; try again".to_owned() }
+            A2aError::Overloaded { reason: "an extension serves as many turns as it may".to_owned() }
         }
-        HookError::Fault(Fault::Quarantined { uri, next_trial }) => A2aError::Overloaded {
-            reason: format!(
-                "extension {uri} failed several times in a row and is quarantined; try again in {} s",
-                next_trial.as_secs().saturating_add(1)
-            ),
-        },
+        HookError::Fault(Fault::Quarantined { uri, .. }) => {
+            A2aError::Overloaded { reason: format!("extension {uri} failed several times in a row and is quarantined") }
+        }
         HookError::Fault(fault) => internal(&fault),
     }
 }
@@ -91,7 +88,7 @@ pub(crate) fn of_store(error: StoreError) -> A2aError {
 /// What the client hears when its session refused the turn.
 pub(crate) fn of_session(error: &SessionError) -> A2aError {
     match error {
-        SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: format!("{error}; try again") },
+        SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: error.to_string() },
         SessionError::StateTooLarge { .. } => A2aError::invalid_params(error.to_string()),
         SessionError::InvalidContextId { .. } => A2aError::invalid_field("message.contextId", error.to_string()),
         SessionError::NotFound { .. }

@@ -98,7 +98,7 @@ impl Front {
     pub(crate) fn handler(&self) -> Result<&RequestHandler, A2aError> {
         match (self.phase(), self.app.get()) {
             (Phase::Ready, Some(app)) => Ok(&app.handler),
-            (phase, _) => Err(A2aError::Overloaded { reason: format!("the server is {phase}; try again") }),
+            (phase, _) => Err(A2aError::Overloaded { reason: format!("the server is {phase}") }),
         }
     }
 

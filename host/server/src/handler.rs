@@ -233,7 +233,7 @@ impl RequestHandler {
         let session = self.begin_turn(&call.owner, &target).await?;
         // Whoever waited may find the server leaving.
         if self.running.is_closed() {
-            return Err(A2aError::Overloaded { reason: "the server is draining; try again".to_owned() });
+            return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
         target.check_open()?;
         let hooks = hook_request(call, operation, &request, &target, &session);

@@ -99,6 +99,7 @@ impl Installer {
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;
+        pins.thin_out(&installed);
         let edition = issuer.issue(installed, None).map_err(|error| InstallError::Cards(error.into()))?;
         let mut history = History::new(config.runtime.keep_versions);
         history.record(edition.number, Action::Loaded, Vec::new(), &versions);
@@ -192,7 +193,8 @@ impl Installer {
         }
         let _door = self.door.lock().await;
         let added = self.try_add(name, component, settings).await;
-        added.inspect_err(|error| self.note(error))
+        // Whoever asked hears why, and no source is worse than it was.
+        added.inspect_err(|error| drop(loader::failed(error)))
     }
 
     async fn try_add(&self, name: &str, component: Vec<u8>, settings: Option<&str>) -> Result<Version, InstallError> {
@@ -225,6 +227,8 @@ impl Installer {
             written.map_err(|source| InstallError::Folder { path, source })?;
         }
         self.forgive(&origin);
+        // What was decided about the place before counts no more.
+        self.lock().overruled.retain(|decision| decision.origin != origin);
         self.put(prepared, Action::Loaded);
         Ok(version)
     }

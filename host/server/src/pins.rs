@@ -18,7 +18,13 @@ const MAX_REPLACED: usize = 8;
 
 /// The versions of waiting tasks.
 pub(crate) struct Pins {
-    tasks: Mutex<LruCache<TaskId, Pinned>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    tasks: LruCache<TaskId, Pinned>,
+    /// What is installed; a turn that runs while one of its extensions is removed pins that no more.
+    installed: Installed,
 }
 
 struct Pinned {
@@ -28,17 +34,19 @@ struct Pinned {
 
 impl Default for Pins {
     fn default() -> Self {
-        Self { tasks: Mutex::new(LruCache::unbounded()) }
+        Self { state: Mutex::new(State { tasks: LruCache::unbounded(), installed: Installed::default() }) }
     }
 }
 
 impl Pins {
     /// The task waits, and goes on with `extensions`. What it has pinned already stays.
     pub(crate) fn hold<'a>(&self, owner: &Owner, task: &TaskId, extensions: impl Iterator<Item = &'a Arc<Extension>>) {
-        let mut tasks = self.lock();
+        let mut state = self.lock();
+        let State { tasks, installed } = &mut *state;
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
         for extension in extensions {
-            if !pinned.iter().any(|other| other.uri() == extension.uri()) {
+            let is_there = installed.get(extension.uri()).is_some();
+            if is_there && !pinned.iter().any(|other| other.uri() == extension.uri()) {
                 pinned.push(Arc::clone(extension));
             }
         }
@@ -55,28 +63,28 @@ impl Pins {
 
     /// The task will not go on.
     pub(crate) fn release(&self, task: &TaskId) {
-        self.lock().pop(task);
+        self.lock().tasks.pop(task);
     }
 
     /// What the owner's task goes on with.
     pub(crate) fn of(&self, owner: &Owner, task: &TaskId) -> Vec<Arc<Extension>> {
-        let mut tasks = self.lock();
-        let pinned = tasks.get(task).filter(|pinned| pinned.owner == *owner);
+        let mut state = self.lock();
+        let pinned = state.tasks.get(task).filter(|pinned| pinned.owner == *owner);
         pinned.map(|pinned| pinned.extensions.clone()).unwrap_or_default()
     }
 
     /// How many tasks go on with this version.
     pub(crate) fn count(&self, extension: &Arc<Extension>) -> usize {
         let is_pinned = |pinned: &Pinned| pinned.extensions.iter().any(|other| Arc::ptr_eq(other, extension));
-        self.lock().iter().filter(|(_, pinned)| is_pinned(pinned)).count()
+        self.lock().tasks.iter().filter(|(_, pinned)| is_pinned(pinned)).count()
     }
 
     /// How many tasks have pins.
     pub(crate) fn tasks(&self) -> usize {
-        self.lock().len()
+        self.lock().tasks.len()
     }
 
-    /// Lets go of what was removed, and of the oldest versions where tasks keep too many alive.
+    /// Learns what is installed now. Lets go of what was removed, and of the oldest versions where tasks keep too many alive.
     pub(crate) fn thin_out(&self, installed: &Installed) {
         let mut replaced: HashMap<ExtensionUri, Vec<*const Extension>> = HashMap::new();
         let mut may_stay = |extension: &Arc<Extension>| {
@@ -91,10 +99,11 @@ impl Pins {
             }
             versions.contains(&version)
         };
-        let mut tasks = self.lock();
+        let mut state = self.lock();
+        state.installed = installed.clone();
         let mut empty = Vec::new();
         // The task that was busy last comes first.
-        for (task, pinned) in tasks.iter_mut() {
+        for (task, pinned) in state.tasks.iter_mut() {
             let before = pinned.extensions.len();
             pinned.extensions.retain(&mut may_stay);
             if pinned.extensions.len() < before {
@@ -105,11 +114,11 @@ impl Pins {
             }
         }
         for task in empty {
-            tasks.pop(&task);
+            state.tasks.pop(&task);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<TaskId, Pinned>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -208,6 +208,9 @@ impl Details {
     pub(super) fn changed(&self, what: &str) -> String {
         let Summary { uri, version, digest, source, .. } = &self.summary;
         let until = match &source.until {
+            Some(until) if source.kind == "added" => {
+                format!("It is gone after a {until}; set runtime.extensions_dir to keep what is added.\n")
+            }
             Some(until) => format!("It stays until the {until}: {} {:?} gives another.\n", source.kind, source.name),
             None => String::new(),
         };

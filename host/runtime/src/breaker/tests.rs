@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::{Admission, Breaker, FAULTS, FIRST, LONGEST};
+use super::{Admission, Breaker, FAULTS, FIRST, LONGEST, TRIALS};
 use crate::error::Fault;
 use crate::hook::Hook;
 
@@ -24,6 +24,13 @@ fn opened() -> Breaker {
 fn fail(breaker: &Breaker, times: u32) {
     for _ in 0..times {
         breaker.failed(admitted(breaker), &fault());
+    }
+}
+
+/// Turns that tell nothing yet.
+fn begin(breaker: &Breaker, times: u32) {
+    for _ in 0..times {
+        admitted(breaker);
     }
 }
 
@@ -56,15 +63,26 @@ async fn a_good_turn_in_between_starts_the_count_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_turn_at_a_time_tries_a_quarantined_extension() {
+async fn a_few_turns_try_a_quarantined_extension() {
+    let breaker = opened();
+    for _ in 0..2 {
+        advance(FIRST).await;
+        begin(&breaker, TRIALS);
+        assert!(breaker.admit().is_err(), "there are trials already");
+        // They tell nothing, so others follow.
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_good_trial_outweighs_those_that_fail() {
     let breaker = opened();
     advance(FIRST).await;
-    admitted(&breaker);
-    assert!(breaker.admit().is_err(), "there is a trial already");
-    // It tells nothing, so another one follows.
-    advance(FIRST).await;
-    admitted(&breaker);
-    assert!(breaker.admit().is_err());
+    fail(&breaker, TRIALS - 2);
+    let bad = admitted(&breaker);
+    breaker.succeeded(admitted(&breaker));
+    assert_eq!(breaker.health().quarantined, None);
+    breaker.failed(bad, &fault());
+    assert_eq!(breaker.health().quarantined, None, "a single failure opens nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,9 +91,9 @@ async fn a_good_trial_ends_the_quarantine_and_a_bad_one_doubles_it() {
     let mut length = FIRST;
     for _ in 0..8 {
         advance(length).await;
-        fail(&breaker, 1);
+        fail(&breaker, TRIALS);
         length = (length * 2).min(LONGEST);
-        let left = breaker.admit().expect_err("the trial failed");
+        let left = breaker.admit().expect_err("the trials failed");
         assert!(length.mul_f64(0.9) <= left && left <= length, "{left:?} of {length:?}");
     }
     assert_eq!(length, LONGEST);
@@ -100,9 +118,10 @@ async fn turns_that_began_before_a_trial_decide_nothing() {
 
     advance(FIRST).await;
     let slow = admitted(&breaker);
+    begin(&breaker, TRIALS - 1);
     advance(FIRST).await;
-    fail(&breaker, 1);
+    fail(&breaker, TRIALS);
     breaker.succeeded(slow);
-    let left = breaker.admit().expect_err("another trial failed meanwhile");
+    let left = breaker.admit().expect_err("other trials failed meanwhile");
     assert!(left > FIRST && left <= Duration::from_secs(2), "{left:?}");
 }

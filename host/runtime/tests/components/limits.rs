@@ -110,7 +110,8 @@ async fn a_guest_that_breaks_off_traps() {
 #[tokio::test]
 async fn a_result_beyond_the_output_limit_is_not_taken() {
     let fault = fault(Limits { output: 4 << 10, ..Limits::standard() }, "\"big-result 5000\"").await;
-    assert!(matches!(fault, Fault::Trapped { hook: Hook::State, .. }), "{fault:?}");
+    let is_expected = matches!(fault, Fault::LimitReached { hook: Hook::State, limit: LimitReached::Output, .. });
+    assert!(is_expected, "{fault:?}");
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ impl AdminError {
     }
 
     pub(super) fn unauthenticated() -> Self {
-        let message = "send the admin token as `Authorization: Bearer …`";
+        let message = "the admin token is missing or wrong; send it as `Authorization: Bearer …`";
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", message)
     }
 

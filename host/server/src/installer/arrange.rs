@@ -27,7 +27,7 @@ impl Candidate {
 pub(super) struct Arranged {
     pub(super) versions: Vec<Version>,
     pub(super) installed: Installed,
-    pub(super) refused: Vec<(Origin, LoadError)>,
+    pub(super) refused: Vec<(Version, LoadError)>,
 }
 
 /// Puts all in order. New components of the folder that do not fit give way to what was installed in their place.
@@ -51,7 +51,7 @@ pub(super) fn arrange(
         let at_fault = at_fault.or_else(|| folder.iter().position(|candidate| candidate.is_new));
         let Some(at_fault) = at_fault else { return Err(InstallError::Set(error)) };
         let candidate = folder.remove(at_fault);
-        refused.push((candidate.version.origin, error));
+        refused.push((candidate.version, error));
         if let Some(fallback) = candidate.fallback {
             folder.insert(at_fault, Candidate::unchanged(fallback));
         }

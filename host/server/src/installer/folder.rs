@@ -62,8 +62,8 @@ impl Folder {
     /// The settings beside the component; those of an empty file when there is none.
     pub(super) fn settings(&self, name: &str) -> Result<ExtensionConfig, String> {
         let file = self.settings_file(name);
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
+        let text = match read(&file) {
+            Ok(bytes) => String::from_utf8(bytes).map_err(|_| format!("{name}.toml: it is not UTF-8"))?,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => return Err(format!("cannot read {name}.toml: {error}")),
         };
@@ -72,20 +72,28 @@ impl Folder {
 
     /// Puts a component into the folder, in place of one with its name. Without `settings`, those that are there stay.
     pub(super) fn write(&self, name: &str, component: &[u8], settings: Option<&str>) -> io::Result<()> {
+        let (file, settings_file) = (self.component(name), self.settings_file(name));
+        // All that can fail for want of space fails before anything is replaced.
+        let component = self.aside(&file, component)?;
         if let Some(settings) = settings {
-            self.replace(&self.settings_file(name), settings.as_bytes())?;
+            fs::rename(self.aside(&settings_file, settings.as_bytes())?, settings_file)?;
         }
-        self.replace(&self.component(name), component)
+        fs::rename(component, file)
     }
 
-    /// Written aside and renamed, so that nobody sees half a file.
-    fn replace(&self, file: &Path, content: &[u8]) -> io::Result<()> {
+    /// Written aside, to be renamed, so that nobody sees half a file.
+    fn aside(&self, file: &Path, content: &[u8]) -> io::Result<PathBuf> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.path.join(format!(".{name}.new"));
-        let mut writing = File::create(&aside)?;
+        // What is left of a broken attempt, or a link that somebody has put there.
+        match fs::remove_file(&aside) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut writing = File::create_new(&aside)?;
         writing.write_all(content)?;
         writing.sync_all()?;
-        fs::rename(&aside, file)
+        Ok(aside)
     }
 
     /// Takes the component and its settings out of the folder.

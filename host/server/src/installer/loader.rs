@@ -14,7 +14,6 @@ use super::folder::{self, Folder, Found};
 use super::version::{Origin, Version};
 use crate::app::Locations;
 use crate::config::{ExtensionConfig, LimitsConfig};
-use crate::fault;
 
 /// When the sources are read, which decides what a broken one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +104,15 @@ impl Loader {
         let added = present.versions.iter().filter(|version| matches!(version.origin, Origin::Added { .. }));
         let added: Vec<Version> = added.cloned().collect();
         let Arranged { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
-        failures.extend(refused.into_iter().map(|(origin, source)| failed(&InstallError::Load { origin, source })));
+        for (version, source) in refused {
+            let (is_required, origin) = (version.settings.required, version.origin);
+            let error = InstallError::Load { origin, source };
+            // Whatever took its place was not asked for either.
+            if is_required && occasion == Occasion::Start {
+                return Err(error);
+            }
+            failures.push(failed(&error));
+        }
         Ok(Plan { versions, installed, failures, overruled })
     }
 
@@ -140,7 +147,11 @@ impl Loader {
         let settings = settings.as_ref().map_err(wrong)?;
         let file = component.clone();
         let read = blocking(move || folder::read(&file).map(|bytes| (Digest::of(&bytes), bytes))).await;
-        let unreadable = |source| InstallError::Read { origin: origin.clone(), path: component.clone(), source };
+        let unreadable = |source| InstallError::Read {
+            origin: origin.clone(),
+            path: component.clone(),
+            source: hint(origin, source),
+        };
         let (digest, bytes) = read.map_err(unreadable)?;
         let decision = present
             .overruled
@@ -231,11 +242,22 @@ fn installed_from(wanted: &Wanted, present: &Present<'_>) -> Option<Version> {
     }
 }
 
+/// A bare name that is not there is a typo, or the executable was moved without what ships with it.
+fn hint(origin: &Origin, error: io::Error) -> io::Error {
+    match origin {
+        Origin::Config { component } if error.kind() == io::ErrorKind::NotFound && Locations::ships(component) => {
+            let reason = "a name without `/` and `.` is a component that ships, in `components` beside the executable";
+            io::Error::new(error.kind(), format!("{error}; {reason}"))
+        }
+        _ => error,
+    }
+}
+
 /// Logs a failure and keeps it for whoever asks later.
 pub(super) fn failed(error: &InstallError) -> Failure {
-    let source = error.source_name();
-    tracing::error!(source, "not installed, what was there stays: {}", fault::text(error));
-    Failure { source, reason: error.public_text(), at: Timestamp::now() }
+    let (source, reason) = (error.source_name(), error.public_text());
+    tracing::error!(source, "not installed, what was there stays: {reason}");
+    Failure { source, reason, at: Timestamp::now() }
 }
 
 /// Files are read where waiting for a disk holds nobody up.

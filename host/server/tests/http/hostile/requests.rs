@@ -29,7 +29,7 @@ fn attacks(port: u16) -> Vec<(Attack, Expected)> {
         ("trap", "trapped in state"),
         ("panic", "trapped in state"),
         ("log-flood 10000000", "reached its limit of host calls in state"),
-        ("big-result 2000000", "trapped in state"),
+        ("big-result 2000000", "reached its limit of output bytes in state"),
         ("big-result 2000000000", "reached its memory limit in state"),
         ("bad-json", "the delta is not a JSON object"),
         ("not-an-object", "the delta is not a JSON object"),
@@ -44,14 +44,14 @@ fn attacks(port: u16) -> Vec<(Attack, Expected)> {
         ("turn 2", "trapped in response"),
         ("foreign-key", r#".metadata["someone/else"], which it does not own"#),
         ("deep-json 10000", "nest deeper than 100 levels"),
-        ("big-result 2000000", "trapped in response"),
+        ("big-result 2000000", "reached its limit of output bytes in response"),
     ];
     let by_hand = [
         ("a result of 1 GiB by its length", "trapped in state"),
         ("a result that is not UTF-8", "trapped in state"),
         ("a table bomb", "reached its table limit in state"),
         ("memory.fill over 12 MiB for ever", "reached its CPU time limit in state"),
-        ("65,536 violations", "trapped in state"),
+        ("65,536 violations", "reached its limit of output bytes in state"),
         ("a case that the result's type does not have", "trapped in state"),
     ];
     let state = state.map(|(command, logged)| (Attack::by_state(command), Refused(logged)));
@@ -66,7 +66,7 @@ fn with_grants(port: u16) -> Vec<(Attack, Expected)> {
         (r#"{"sleep": 3600000}"#, "reached its time limit in state"),
         (r#"{"flood": 10000000}"#, "reached its limit of host calls in state"),
         (r#"{"random": 4294967296}"#, "trapped in state"),
-        (r#"{"fields": 40000}"#, "trapped in state"),
+        (r#"{"fields": 40000}"#, "reached its limit of output bytes in state"),
         (r#"{"handles": 101}"#, "trapped in state"),
     ];
     let faults = faults.map(|(command, logged)| (Attack::with_grants(command), Refused(logged)));
