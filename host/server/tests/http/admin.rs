@@ -108,6 +108,22 @@ async fn an_added_component_lasts_until_the_restart_where_there_is_no_folder() {
 }
 
 #[tokio::test]
+async fn what_is_added_after_a_rollback_stays() {
+    let (files, server) = serve(WITH_FOLDER).await;
+    for mark in ["1", "2"] {
+        admin(&server, "POST", "extensions", addition("test", &marked(mark), None)).await;
+    }
+    let path = format!("extensions/{}/rollback", segment(TEST_EXTENSION));
+    let (status, back) = admin(&server, "POST", &path, json!({})).await;
+    assert_eq!((status, &back["version"]), (200, &json!(1)), "{back}");
+    let (_, again) = admin(&server, "POST", "extensions", addition("test", &marked("2"), None)).await;
+    assert!(!server.installer().reload().await.expect("a reload").changed, "the folder has what is in force");
+    let (_, details) = admin(&server, "GET", &format!("extensions/{}", segment(TEST_EXTENSION)), Value::Null).await;
+    assert_eq!(details["version"], again["version"]);
+    assert_eq!(fs::read(files.path("extensions/test.wasm")).expect("a component"), marked("2"));
+}
+
+#[tokio::test]
 async fn an_added_component_is_kept_in_the_folder_and_removed_from_it() {
     let (files, server) = serve(WITH_FOLDER).await;
     let settings = "# why it is here\nrequired = true\n";

@@ -445,3 +445,18 @@ async fn a_server_starts_without_a_broken_drop_in_unless_it_is_required() {
         assert!(format!("{error:#}").contains("broken"), "{error:#}");
     }
 }
+
+#[tokio::test]
+async fn a_required_drop_in_whose_uri_another_took_stops_the_start() {
+    let installation = Installation::new();
+    fs::create_dir(installation.path("extensions")).expect("a folder");
+    installation.config(FOLDER);
+    drop_in(&installation, "a", "urn:same", &[]);
+    drop_in(&installation, "z", "urn:same", &[]);
+    installation.serve().await;
+
+    let settings = fs::read_to_string(installation.path("extensions/z.toml")).expect("settings");
+    fs::write(installation.path("extensions/z.toml"), format!("required = true\n{settings}")).expect("a file");
+    let error = format!("{:#}", installation.try_serve().await.err().expect("a refusal"));
+    assert!(error.contains("z.wasm") && error.contains("urn:same"), "{error}");
+}
