@@ -81,8 +81,11 @@ impl Arena {
 
 fn test_extension() -> String {
     let component = annex_test_support::component("test-extension");
-    format!("[[extension]]\ncomponent = {component:?}\n[extension.parameters]\nuri = {TEST:?}\n")
+    format!("[[extension]]\ncomponent = {component:?}\n{LITTLE_MEMORY}\n[extension.parameters]\nuri = {TEST:?}\n")
 }
+
+/// Filled before the CPU time is used up, on a busy machine too.
+const LITTLE_MEMORY: &str = "[extension.limits]\nmemory_mib = 12";
 
 /// May send requests to `port` of this machine, were it not for the screen.
 fn capable(uri: &str, port: u16) -> String {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use annex_test_support::TestServer;
 use tempfile::TempDir;
 
-use super::{Row, hand_made};
+use super::{LITTLE_MEMORY, Row, hand_made};
 use crate::agent;
 
 const MINIMAL: &str = r#"
@@ -37,7 +37,7 @@ fn module(case: &'static str, module: &str, expected: &'static str) -> Suspect {
 /// The test extension, told what to do in a hook that runs at load.
 fn told(case: &'static str, behaviour: &str, expected: &'static str) -> Suspect {
     let bytes = fs::read(annex_test_support::component("test-extension")).expect("the component was built");
-    Suspect { case, bytes, config: format!("[extension.parameters.behaviour]\n{behaviour}"), expected }
+    Suspect { case, bytes, config: format!("{LITTLE_MEMORY}\n[extension.parameters.behaviour]\n{behaviour}"), expected }
 }
 
 fn malformed() -> Vec<Suspect> {
