@@ -5,7 +5,8 @@ use std::time::Duration;
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions};
 use annex_protocol::{AgentCard, AgentExtension, AgentInterface, ExtensionUri, SendMessageRequest};
 use anyhow::{Context, anyhow, bail, ensure};
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{Client, Url};
 use serde::Serialize;
 
@@ -21,6 +22,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// From the request for the card to its last byte.
 const CARD_TIME: Duration = Duration::from_secs(10);
+const MAX_REDIRECTS: usize = 10;
 /// How long an agent may think without sending a byte.
 const SILENCE: Duration = Duration::from_secs(300);
 
@@ -42,6 +44,8 @@ struct Envelope<'a> {
 /// An agent whose card was read.
 pub(crate) struct Agent {
     http: Client,
+    /// Where the card was asked for.
+    card_url: Url,
     card: AgentCard,
     card_text: String,
 }
@@ -53,7 +57,8 @@ impl Agent {
     /// When the address is no URL, cannot be reached, or gives no card.
     pub(crate) async fn discover(address: &str) -> anyhow::Result<Self> {
         let url = card_url(address)?;
-        let http = Client::builder().connect_timeout(CONNECT_TIME).read_timeout(SILENCE).build()?;
+        let http = Client::builder().connect_timeout(CONNECT_TIME).read_timeout(SILENCE).redirect(Policy::custom(same));
+        let http = http.build()?;
         let request = http.get(url.clone()).header(ACCEPT, JSON).header(A2A_VERSION, VERSION).timeout(CARD_TIME);
         let response = request.send().await.map_err(|error| unreachable(&url, error))?;
         let status = response.status();
@@ -65,7 +70,7 @@ impl Agent {
         let card_text = answer::text(response).await.with_context(|| format!("cannot read the agent card {url}"))?;
         let card = serde_json::from_str(&card_text)
             .with_context(|| format!("{url} is not an agent card, so this is not an A2A agent"))?;
-        Ok(Self { http, card, card_text })
+        Ok(Self { http, card_url: url, card, card_text })
     }
 
     pub(crate) fn card(&self) -> &AgentCard {
@@ -77,28 +82,48 @@ impl Agent {
         &self.card_text
     }
 
-    /// Sends `request` and waits for the head of the answer.
+    /// Sends `request` with further header fields and waits for the head of the answer.
     ///
     /// # Errors
-    /// When the card names no interface that this client speaks, or the agent cannot be reached there.
+    /// When the card names no interface that this client speaks, or the agent cannot be reached there; when there are
+    /// `fields`, which may be credentials, and the interface is at another place than the card.
     pub(crate) async fn call(
         &self,
         method: Method,
         mut request: SendMessageRequest,
         extensions: &[ExtensionUri],
+        fields: &HeaderMap,
     ) -> anyhow::Result<Answer> {
         let interface = interface(&self.card)?;
         let url = Url::parse(&interface.url)
             .with_context(|| format!("the agent card's interface URL {:?} is not a URL", interface.url))?;
+        ensure!(
+            fields.is_empty() || url.origin() == self.card_url.origin(),
+            "the agent card is at {} and names an interface at {}; --header sends nothing there, because whoever made \
+             the card would get it",
+            self.card_url.origin().ascii_serialization(),
+            url.origin().ascii_serialization()
+        );
         request.tenant.clone_from(&interface.tenant);
         let envelope = Envelope { jsonrpc: "2.0", id: 1, method: method.name(), params: &request };
         let mut post = self.http.post(url.clone()).header(A2A_VERSION, VERSION).header(CONTENT_TYPE, JSON);
-        post = post.header(ACCEPT, method.answer_type()).body(serde_json::to_string(&envelope)?);
+        post = post.header(ACCEPT, method.answer_type()).headers(fields.clone());
+        post = post.body(serde_json::to_string(&envelope)?);
         if !extensions.is_empty() {
             post = post.header(A2A_EXTENSIONS, format_extensions(extensions));
         }
         let response = post.send().await.map_err(|error| unreachable(&url, error))?;
         Ok(Answer::new(url, response))
+    }
+}
+
+/// Redirects are followed within one place, so that header fields reach nobody else.
+fn same(attempt: Attempt<'_>) -> Action {
+    let is_same = attempt.previous().first().is_none_or(|first| first.origin() == attempt.url().origin());
+    match (is_same, attempt.previous().len() < MAX_REDIRECTS) {
+        (true, true) => attempt.follow(),
+        (true, false) => attempt.error("too many redirects"),
+        (false, _) => attempt.stop(),
     }
 }
 

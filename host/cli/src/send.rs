@@ -5,6 +5,7 @@ use annex_protocol::{
 };
 use anyhow::{Context, ensure};
 use clap::Args;
+use reqwest::header::{HeaderName, HeaderValue};
 
 use crate::agent::{Agent, Answer, Method, RpcError};
 use crate::output;
@@ -45,6 +46,9 @@ pub(crate) struct Send {
     /// Continue a task that waits for an answer
     #[arg(long, value_name = "ID")]
     task: Option<TaskId>,
+    /// Send a header field with the message, such as credentials; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header_field)]
+    fields: Vec<(HeaderName, HeaderValue)>,
     /// Print the result as JSON, one line per event
     #[arg(long)]
     json: bool,
@@ -78,7 +82,8 @@ impl Send {
         let offers_stream = agent.card().capabilities.streaming == Some(true);
         ensure!(!self.stream || offers_stream, "the agent's card does not offer streaming; leave out --stream");
         let method = if self.stream { Method::SendStreamingMessage } else { Method::SendMessage };
-        let answer = agent.call(method, request, &self.extensions).await?;
+        let fields = self.fields.iter().cloned().collect();
+        let answer = agent.call(method, request, &self.extensions, &fields).await?;
         let active = answer.active();
         let outcome = self.receive(answer).await?;
         if !self.json {
@@ -123,6 +128,15 @@ impl Send {
         let options: String = missing.map(|uri| format!("\n  --extension {uri}")).collect();
         if options.is_empty() { error } else { anyhow::anyhow!("{error:#}\nadd to this command:{options}") }
     }
+}
+
+/// What it says is shown nowhere.
+fn header_field(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let (name, value) = text.split_once(':').ok_or("not of the form NAME: VALUE")?;
+    let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| "the name is no name of a header field")?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| "the value is no value of a header field")?;
+    value.set_sensitive(true);
+    Ok((name, value))
 }
 
 /// A URI travels in a comma-separated header, so it must be one plain word.

@@ -55,6 +55,21 @@ fn a_streamed_answer_reads_like_a_whole_one() -> Result<()> {
 }
 
 #[test]
+fn credentials_are_sent_as_header_fields() -> Result<()> {
+    let auth = "[[auth.api_key]]\nprincipal = \"ada\"\nkey_env = \"TEST_API_KEY\"\n";
+    let server =
+        Server::start_with(&format!("{}\n{auth}", specialist()), &[("TEST_API_KEY", "a-key-of-ada-0123456789")])?;
+    let send = |fields: &[&str]| run([&["send", server.url.as_str(), QUESTION, "--state", STATE], fields].concat());
+    let refused = send(&[])?;
+    assert!(refused.code == Some(1) && refused.err.contains("credentials"), "{}", refused.err);
+    let answered = send(&["--header", "X-API-Key: a-key-of-ada-0123456789"])?;
+    assert_eq!((answered.code, answered.out.as_str()), (Some(0), ANSWER), "{}", answered.err);
+    let malformed = send(&["--header", "X-API-Key a-key-of-ada"])?;
+    assert!(malformed.err.contains("NAME: VALUE"), "{}", malformed.err);
+    Ok(())
+}
+
+#[test]
 fn json_output_is_the_result_and_nothing_else() -> Result<()> {
     let server = Server::start(&specialist())?;
     let whole = run(["send", &server.url, QUESTION, "--json", "--state", STATE])?;
