@@ -7,21 +7,21 @@
 use std::sync::Arc;
 
 use annex_egress::{Refused, Resolver, Screen, ScreenConfig};
-use annex_protocol::ExtensionUri;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST, TE, TRAILER};
 use http::{HeaderMap, HeaderName, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use reqwest::Client;
 use tokio::time::timeout;
-use url::Url;
 use wasmtime_wasi_http::{
     DEFAULT_FORBIDDEN_HEADERS, Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks,
 };
 
+use crate::bindings::v0_1::wasi::logging::logging::Level;
 use crate::error::Source;
 use crate::extension::Profile;
 use crate::grants::HttpGrant;
+use crate::log::Log;
 
 /// The most that the header fields of a request or a response may take in memory, in bytes.
 pub(super) const FIELD_BYTES: usize = 32 << 10;
@@ -51,7 +51,6 @@ impl Sender {
     /// Sends one request whose body has at most `max_body` bytes.
     async fn send(
         &self,
-        extension: &ExtensionUri,
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         max_body: usize,
@@ -60,7 +59,6 @@ impl Sender {
         let (head, body) = request.into_parts();
         let url = self.screen.parse(&head.uri.to_string()).map_err(|refused| denial(&refused))?;
         if !self.grant.covers(&head.method, &url) {
-            tracing::debug!(%extension, method = %head.method, origin = origin(&url), "no rule allows the request");
             return Err(Error::HttpRequestDenied);
         }
         let body =
@@ -107,14 +105,27 @@ fn own_fields(mut fields: HeaderMap) -> HeaderMap {
     fields
 }
 
-/// Scheme, host and port. The rest of a URL may be a credential and does not belong into logs.
-fn origin(url: &Url) -> String {
-    url.origin().ascii_serialization()
-}
-
 /// What belongs to the connection, to proxies and to the choice of the host is not the guest's to write, nor to read.
 fn is_forbidden(name: &HeaderName) -> bool {
     DEFAULT_FORBIDDEN_HEADERS.contains(name) || [TE, TRAILER].contains(name) || name.as_str().starts_with("proxy-")
+}
+
+/// What the request is for, without its query.
+fn asked(request: &Request<WasiBody>) -> String {
+    let (method, uri) = (request.method(), request.uri());
+    let scheme = uri.scheme_str().unwrap_or_default();
+    let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    format!("{method} {scheme}://{authority}{}", uri.path())
+}
+
+/// The operator learns what the grant does not cover, in the extension's own log and within its bounds.
+fn log_denial(log: &Log, asked: &str, error: &Error) {
+    let reason = match error {
+        Error::HttpRequestDenied => "no rule of its grant allows it",
+        Error::DestinationIpProhibited => "the address is private, and its grant's allow_private does not name it",
+        _ => return,
+    };
+    log.write(Level::Warn, "http", &format!("{asked} was not sent: {reason}"));
 }
 
 fn denial(refused: &Refused) -> Error {
@@ -143,11 +154,12 @@ fn failure(error: &reqwest::Error) -> Error {
 /// How wasmtime's `wasi:http` reaches the sender.
 pub(super) struct Hooks {
     profile: Arc<Profile>,
+    log: Log,
 }
 
 impl Hooks {
-    pub(super) fn new(profile: Arc<Profile>) -> Self {
-        Self { profile }
+    pub(super) fn new(profile: Arc<Profile>, log: Log) -> Self {
+        Self { profile, log }
     }
 }
 
@@ -164,11 +176,13 @@ impl WasiHttpHooks for Hooks {
         options: Option<RequestOptions>,
         _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Sent> + Send> {
-        let profile = Arc::clone(&self.profile);
+        let (profile, log) = (Arc::clone(&self.profile), self.log.clone());
         Box::new(async move {
             // Without the grant nothing of `wasi:http` is linked.
             let sender = profile.services.http.as_ref().ok_or(Error::HttpRequestDenied)?;
-            let response = sender.send(&profile.uri, request, options, profile.limits.output).await?;
+            let asked = asked(&request);
+            let sent = sender.send(request, options, profile.limits.output).await;
+            let response = sent.inspect_err(|error| log_denial(&log, &asked, error))?;
             let nothing_left: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });
             Ok((response, nothing_left))
         })

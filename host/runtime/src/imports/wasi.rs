@@ -116,7 +116,7 @@ impl Wasi {
             .build();
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(FIELD_BYTES);
-        Self { context, resources, http, hooks: Hooks::new(Arc::clone(profile)) }
+        Self { context, resources, http, hooks: Hooks::new(Arc::clone(profile), log.clone()) }
     }
 }
 

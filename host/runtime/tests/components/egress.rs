@@ -75,6 +75,10 @@ async fn a_request_that_no_rule_covers_is_not_sent() {
     assert_eq!(results(&extension, &other).await, [failed("HttpRequestDenied")]);
     assert_eq!(peer.count(), 0);
     assert_eq!(get(&extension, &format!("http://api.example:{port}/v1/")).await, "200 ");
+    let told: Vec<String> = extension.log().into_iter().map(|line| line.message).collect();
+    assert_eq!(told.len(), 10, "{told:?}");
+    let expected = format!("GET http://api.example:{port}/v10 was not sent: no rule of its grant allows it");
+    assert!(told.contains(&expected), "{told:?}");
 }
 
 #[tokio::test]
