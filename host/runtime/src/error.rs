@@ -175,6 +175,14 @@ pub enum LoadError {
         /// What is missing.
         needs: ExtensionUri,
     },
+    /// A required extension needs one that requests can go on without.
+    #[error("extension {uri} is required and depends on {needs}, which on_failure = \"skip\" lets requests go without")]
+    SkippedDependency {
+        /// Who needs it.
+        uri: ExtensionUri,
+        /// What may be skipped.
+        needs: ExtensionUri,
+    },
 }
 
 fn ring(uris: &[ExtensionUri]) -> String {

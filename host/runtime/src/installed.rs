@@ -41,6 +41,9 @@ impl Installed {
         if let Some(needs) = self.lacks(&extension) {
             return Err(LoadError::Dependency { uri: extension.uri().clone(), needs: needs.clone() });
         }
+        if let Some(needs) = self.may_miss(&extension) {
+            return Err(LoadError::SkippedDependency { uri: extension.uri().clone(), needs: needs.clone() });
+        }
         self.check_keys(&extension)?;
         self.extensions.push(extension);
         Ok(())
@@ -50,6 +53,12 @@ impl Installed {
     #[must_use]
     pub fn lacks<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         extension.descriptor.depends_on.iter().find(|needs| self.get(needs).is_none())
+    }
+
+    /// A dependency that may be skipped, of one that may not.
+    fn may_miss<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
+        let is_skipped = |needs: &&ExtensionUri| self.get(needs).is_some_and(|needs| needs.may_be_skipped());
+        extension.descriptor.depends_on.iter().find(is_skipped).filter(|_| extension.is_required())
     }
 
     /// Extensions that depend on one another in a ring, each on the next and the last on the first.

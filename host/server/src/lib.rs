@@ -17,6 +17,7 @@ mod counters;
 mod doors;
 mod edition;
 mod fault;
+mod files;
 mod front;
 mod grpc;
 mod handler;

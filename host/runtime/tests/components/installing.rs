@@ -1,7 +1,9 @@
 //! Components that are fine, and what the operator decided about them is not.
 
+use std::sync::Arc;
+
 use annex_protocol::ExtensionUri;
-use annex_runtime::{Fault, GrantNeeded, Hook, Installation, Installed, LimitReached, LoadError};
+use annex_runtime::{Fault, GrantNeeded, Hook, Installation, Installed, LimitReached, LoadError, OnFailure};
 
 use crate::support::{
     Turn, component, installation, reading_the_session, refused, runtime, test_extension, with_parameters,
@@ -70,6 +72,18 @@ async fn one_uri_can_be_installed_once_and_dependencies_stand_before_dependents(
     assert!(matches!(error, LoadError::Dependency { .. }), "{error:?}");
     let installed = Installed::new(vec![load("{}").await, load(&dependent).await]).expect("the right order");
     assert!(installed.get(&ExtensionUri::from(DEPENDENT_URI)).is_some());
+}
+
+#[tokio::test]
+async fn a_required_extension_cannot_depend_on_one_that_may_be_skipped() {
+    let runtime = runtime();
+    let load = async |installation| test_extension(&runtime, installation).await;
+    let skipped = load(Installation { on_failure: OnFailure::Skip, ..with_parameters("{}") }).await;
+    let dependent = format!(r#"{{"uri": "{DEPENDENT_URI}", "depends_on": ["https://annex.example/test/v1"]}}"#);
+    let required = load(Installation { required: true, ..with_parameters(&dependent) }).await;
+    let error = Installed::new(vec![Arc::clone(&skipped), required]).expect_err("a refusal");
+    assert!(matches!(error, LoadError::SkippedDependency { .. }), "{error:?}");
+    Installed::new(vec![skipped, load(with_parameters(&dependent)).await]).expect("nobody requires it");
 }
 
 #[tokio::test]

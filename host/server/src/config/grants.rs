@@ -1,10 +1,10 @@
 //! `[extension.grants]`: what one installed extension may do.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs};
 
 use annex_egress::Allowed;
 use annex_protocol::Secret;
@@ -13,8 +13,12 @@ use axum::http::Method;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::files;
+
 /// The most bytes of one secret.
 const MAX_SECRET_BYTES: usize = 64 << 10;
+/// The most bytes of a file that are looked at for one.
+const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// A key of the grants, and what is wrong with its value.
 type Wrong = (&'static str, String);
@@ -259,7 +263,8 @@ impl SecretConfig {
                 let path = folder.join(path);
                 let read =
                     |error| wrong(format!("cannot read {}: {error}; name a file with the value", path.display()));
-                let text = fs::read_to_string(&path).map_err(read)?;
+                let bytes = files::read(&path, MAX_FILE_BYTES).map_err(read)?;
+                let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8".to_owned()))?;
                 let line = text.strip_suffix('\n').unwrap_or(&text);
                 line.strip_suffix('\r').unwrap_or(line).to_owned()
             }

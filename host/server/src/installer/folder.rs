@@ -1,13 +1,14 @@
 //! The managed folder: every `NAME.wasm` in it is installed, with the settings of `NAME.toml` beside it.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use annex_runtime::MAX_COMPONENT_BYTES;
-
 use crate::config::ExtensionConfig;
+use crate::files;
 
+/// The most bytes of a settings file.
+const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// The longest name of a file, without its ending.
 const MAX_NAME_BYTES: usize = 100;
 
@@ -62,7 +63,7 @@ impl Folder {
     /// The settings beside the component; those of an empty file when there is none.
     pub(super) fn settings(&self, name: &str) -> Result<ExtensionConfig, String> {
         let file = self.settings_file(name);
-        let text = match read(&file) {
+        let text = match files::read(&file, MAX_SETTINGS_BYTES) {
             Ok(bytes) => String::from_utf8(bytes).map_err(|_| format!("{name}.toml: it is not UTF-8"))?,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => return Err(format!("cannot read {name}.toml: {error}")),
@@ -126,22 +127,6 @@ fn one_line(error: &toml::de::Error) -> String {
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.starts_with('.') && name.bytes().all(plain)
-}
-
-/// Reads a component file, but none that is larger than the host compiles, and nothing that is no file.
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // A pipe would be waited for.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
-    }
-    let most = u64::try_from(MAX_COMPONENT_BYTES).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_COMPONENT_BYTES {
-        let reason = format!("it is larger than {} MiB, the most that is loaded here", MAX_COMPONENT_BYTES >> 20);
-        return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

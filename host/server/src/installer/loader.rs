@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annex_protocol::Timestamp;
-use annex_runtime::{Digest, Installed, LoadError, Runtime};
+use annex_runtime::{Digest, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
 
 use super::arrange::{self, Arranged, Candidate};
 use super::error::InstallError;
-use super::folder::{self, Folder, Found};
+use super::folder::{Folder, Found};
 use super::version::{Origin, Version};
 use crate::app::Locations;
 use crate::config::{ExtensionConfig, LimitsConfig};
+use crate::files;
 
 /// When the sources are read, which decides what a broken one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,9 @@ impl Loader {
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
             candidates.extend(tolerate(loaded, &wanted, present, is_tolerated, &mut failures)?);
         }
+        if occasion == Occasion::Rescan {
+            candidates.extend(self.vanished(present, &candidates, &mut failures));
+        }
         let added = present.versions.iter().filter(|version| matches!(version.origin, Origin::Added { .. }));
         let added: Vec<Version> = added.cloned().collect();
         let Arranged { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
@@ -114,6 +118,27 @@ impl Loader {
             failures.push(failed(&error));
         }
         Ok(Plan { versions, installed, failures, overruled })
+    }
+
+    /// Required components whose file is gone from the folder. They stay, because it may be a folder that is not
+    /// mounted: removing them takes the command, or reading the config again.
+    fn vanished(&self, present: &Present<'_>, found: &[Candidate], failures: &mut Vec<Failure>) -> Vec<Candidate> {
+        let is_found = |version: &Version| found.iter().any(|candidate| candidate.version.origin == version.origin);
+        let mut vanished = Vec::new();
+        for version in present.versions.iter().filter(|version| version.settings.required && !is_found(version)) {
+            let Some((folder, Origin::Folder { name })) = self.folder.as_ref().map(|folder| (folder, &version.origin))
+            else {
+                continue;
+            };
+            let source = io::Error::new(io::ErrorKind::NotFound, "it is required, and its file is gone");
+            failures.push(failed(&InstallError::Read {
+                origin: version.origin.clone(),
+                path: folder.component(name),
+                source,
+            }));
+            vanished.push(Candidate::unchanged(version.clone()));
+        }
+        vanished
     }
 
     fn named(&self, extension: &ExtensionConfig) -> Wanted {
@@ -146,7 +171,8 @@ impl Loader {
             |reason: &String| InstallError::Setting { origin: origin.clone(), key: "settings", reason: reason.clone() };
         let settings = settings.as_ref().map_err(wrong)?;
         let file = component.clone();
-        let read = blocking(move || folder::read(&file).map(|bytes| (Digest::of(&bytes), bytes))).await;
+        let read =
+            blocking(move || files::read(&file, MAX_COMPONENT_BYTES).map(|bytes| (Digest::of(&bytes), bytes))).await;
         let unreadable = |source| InstallError::Read {
             origin: origin.clone(),
             path: component.clone(),

@@ -74,11 +74,14 @@ async fn grants_that_cannot_be_given_are_refused_with_the_key() {
             &["KEY", "ANNEX_TEST_NO_SUCH_VARIABLE", "set it"],
         ),
         ("secrets = { KEY = { file = \"/nowhere/key\" } }", &["KEY", "/nowhere/key", "name a file"]),
-        ("secrets = { KEY = { file = \"/dev/null\" } }", &["KEY", "is empty"]),
+        ("secrets = { KEY = { file = \"/dev/null\" } }", &["KEY", "/dev/null", "it is not a file"]),
     ];
     for (grant, expected) in cases {
         check(&granted(grant), expected).await;
     }
+    let empty = tempfile::NamedTempFile::new().expect("a file");
+    let secret = format!("secrets = {{ KEY = {{ file = {:?} }} }}", empty.path());
+    check(&granted(&secret), &["KEY", "is empty"]).await;
 }
 
 #[tokio::test]

@@ -365,6 +365,24 @@ async fn a_component_put_into_the_folder_is_installed_and_one_taken_out_is_gone(
 }
 
 #[tokio::test]
+async fn a_required_component_whose_file_is_gone_stays_until_the_config_is_read_again() {
+    let installation = Installation::new();
+    installation.config("[runtime]\nextensions_dir = \"extensions\"");
+    fs::create_dir(installation.path("extensions")).expect("a folder");
+    drop_in(&installation, "test", "urn:test", &[]);
+    let settings = fs::read_to_string(installation.path("extensions/test.toml")).expect("settings");
+    fs::write(installation.path("extensions/test.toml"), format!("required = true\n{settings}")).expect("a file");
+    let server = installation.serve().await;
+    fs::remove_file(installation.path("extensions/test.wasm")).expect("a file");
+    while ready(&server).await["failed"].is_null() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(on_card(&server).await, ["urn:test"]);
+    server.installer().reload().await.expect("a reload");
+    assert_eq!(on_card(&server).await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_component_of_the_config_is_watched() {
     let installation = Installation::new();
     installation.component("test.wasm", "first");
