@@ -213,12 +213,12 @@ impl From<Health> for Quarantine {
 
 impl Source {
     fn of(installer: &Installer, version: &Version) -> Self {
-        let (kind, name, is_temporary) = match &version.origin {
-            Origin::Config { component } => ("config", component, installer.overrules(version)),
-            Origin::Folder { name } => ("folder", name, installer.overrules(version)),
-            Origin::Added { name } => ("added", name, true),
+        let (kind, is_temporary) = match &version.origin {
+            Origin::Config { .. } => ("config", installer.overrules(version)),
+            Origin::Folder { .. } => ("folder", installer.overrules(version)),
+            Origin::Added { .. } => ("added", true),
         };
-        Self { kind, name: name.clone(), until: is_temporary.then_some("restart") }
+        Self { kind, name: version.origin.name().to_owned(), until: is_temporary.then_some("restart") }
     }
 }
 

@@ -40,6 +40,7 @@ pub(super) fn arrange(
     added: &[Version],
 ) -> Result<Arranged, InstallError> {
     let first = Installed::new(config.iter().map(|version| version.extension.clone())).map_err(InstallError::Set)?;
+    folder.sort_by(|a, b| a.version.origin.name().cmp(b.version.origin.name()));
     let mut refused = Vec::new();
     loop {
         let (origin, error) = match place(first.clone(), config, &folder, added) {

@@ -226,12 +226,10 @@ pub(super) fn in_order(versions: Vec<Version>) -> Result<Arranged, InstallError>
     for version in versions {
         match &version.origin {
             Origin::Config { .. } => config.push(version),
-            Origin::Folder { name } => folder.push((name.clone(), version)),
+            Origin::Folder { .. } => folder.push(Candidate::unchanged(version)),
             Origin::Added { .. } => added.push(version),
         }
     }
-    folder.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let folder = folder.into_iter().map(|(_, version)| Candidate::unchanged(version)).collect();
     arrange::arrange(&config, folder, &added)
 }
 

@@ -28,6 +28,15 @@ pub enum Origin {
     },
 }
 
+impl Origin {
+    /// What it is called there.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Config { component: name } | Self::Folder { name } | Self::Added { name } => name,
+        }
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -372,14 +372,15 @@ async fn a_required_component_whose_file_is_gone_stays_until_the_config_is_read_
     drop_in(&installation, "test", "urn:test", &[]);
     let settings = fs::read_to_string(installation.path("extensions/test.toml")).expect("settings");
     fs::write(installation.path("extensions/test.toml"), format!("required = true\n{settings}")).expect("a file");
+    drop_in(&installation, "z", "urn:z", &[]);
     let server = installation.serve().await;
     fs::remove_file(installation.path("extensions/test.wasm")).expect("a file");
     while ready(&server).await["failed"].is_null() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(on_card(&server).await, ["urn:test"]);
+    assert_eq!(on_card(&server).await, ["urn:test", "urn:z"], "and keeps its place");
     server.installer().reload().await.expect("a reload");
-    assert_eq!(on_card(&server).await, Vec::<String>::new());
+    assert_eq!(on_card(&server).await, ["urn:z"]);
 }
 
 #[tokio::test]
