@@ -130,7 +130,7 @@ impl Send {
     }
 }
 
-/// What it says is shown nowhere.
+/// The value may be a credential, so debug output leaves it out.
 fn header_field(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = text.split_once(':').ok_or("not of the form NAME: VALUE")?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| "the name is no name of a header field")?;

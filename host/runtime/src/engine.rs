@@ -20,8 +20,8 @@ pub const MEMORY_CEILING: usize = 64 << 20;
 /// The most elements that one table of any instance can have.
 pub const TABLE_CEILING: usize = 20_000;
 
-/// Builds the engine with room for `instances` live instances and starts its ticker. It is not given away
-/// before it has stopped a guest that loops.
+/// Builds the engine with room for `instances` live instances and starts its ticker. It is not given away before it has
+/// stopped a guest that loops.
 pub(crate) fn start(instances: u32) -> Result<Engine, RuntimeError> {
     let engine = Engine::new(&config(instances)).map_err(|error| RuntimeError::Engine(error.into()))?;
     start_ticker(&engine)?;

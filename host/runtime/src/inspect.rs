@@ -7,6 +7,7 @@ use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::grants::{GrantNeeded, Grants};
 use crate::hook::Hook;
+use crate::structure::at_most;
 
 /// The largest component file that this host reads: 32 MiB.
 pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
@@ -108,13 +109,13 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
-                at_most("imports", section.count())?;
+                at_most("imports", section.count().into(), MAX_NAMES)?;
                 for import in section {
                     imports.push(plain(import?.name.name)?);
                 }
             }
             Payload::ComponentExportSection(section) if depth == 0 => {
-                at_most("exports", section.count())?;
+                at_most("exports", section.count().into(), MAX_NAMES)?;
                 for export in section {
                     exports.push(plain(export?.name.name)?);
                 }
@@ -123,11 +124,6 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
         }
     }
     Ok((imports, exports))
-}
-
-fn at_most(what: &'static str, found: u32) -> Result<(), LoadError> {
-    let (found, limit) = (u64::from(found), MAX_NAMES);
-    if found > limit { Err(LoadError::TooComplex { what, found, limit }) } else { Ok(()) }
 }
 
 /// Names are shown before anything has validated them, so they must not look like more than a name.

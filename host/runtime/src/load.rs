@@ -43,7 +43,8 @@ pub struct RuntimeConfig {
 }
 
 impl Default for RuntimeConfig {
-    /// 1,000 instances, one second of patience, no cache, 60 seconds to compile, keys in memory, the resolver of the operating system.
+    /// 1,000 instances, one second of patience, no cache, 60 seconds to compile, keys in memory, the resolver of the
+    /// operating system.
     fn default() -> Self {
         Self {
             instances: 1_000,

@@ -147,7 +147,8 @@ fn check_function(function: &FunctionBody<'_>) -> Result<u64, LoadError> {
     Ok(merges)
 }
 
-fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), LoadError> {
+/// Refuses a component that has more of something than `limit`.
+pub(crate) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), LoadError> {
     if found > limit { Err(LoadError::TooComplex { what, found, limit }) } else { Ok(()) }
 }
 
