@@ -1,6 +1,9 @@
 //! Short ways to make the contract's records.
 
-use crate::{Declaration, Descriptor, EventKinds, ExtensionError, Json, Patch, Rejection, Violation};
+use crate::{
+    Addition, Declaration, Descriptor, EventKinds, ExtensionError, Json, Location, MetadataEntry, MethodDeclaration,
+    Patch, Rejection, Violation,
+};
 
 impl Descriptor {
     /// An extension without parameters, keys, dependencies, grants or events. Set the fields that differ:
@@ -32,6 +35,39 @@ impl Patch {
     /// One metadata entry; `value` is JSON text.
     pub fn entry(key: impl Into<String>, value: impl Into<Json>) -> Self {
         Self { metadata: vec![(key.into(), value.into())] }
+    }
+}
+
+impl MethodDeclaration {
+    /// A method that takes any object and answers with one value. Set the fields that differ.
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            params_schema: None,
+            result_schema: None,
+            streams: false,
+        }
+    }
+}
+
+impl Addition {
+    /// Nothing: the extension stays out of the call.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { activate: false, metadata: Vec::new() }
+    }
+
+    /// The extension's URI, and nothing else.
+    #[must_use]
+    pub fn activation() -> Self {
+        Self { activate: true, metadata: Vec::new() }
+    }
+
+    /// The extension's URI, and one entry of the message's metadata; `value` is JSON text.
+    pub fn entry(key: impl Into<String>, value: impl Into<Json>) -> Self {
+        let entry = MetadataEntry { location: Location::Message, key: key.into(), value: value.into() };
+        Self { activate: true, metadata: vec![entry] }
     }
 }
 

@@ -19,8 +19,16 @@ pub mod capabilities;
 #[rustfmt::skip]
 pub mod card;
 #[rustfmt::skip]
+pub mod client;
+#[rustfmt::skip]
 pub mod descriptor;
+#[rustfmt::skip]
+pub mod message;
+#[rustfmt::skip]
+pub mod method;
 #[rustfmt::skip]
 pub mod response;
 #[rustfmt::skip]
 pub mod state;
+#[rustfmt::skip]
+pub mod transition;

@@ -3,10 +3,11 @@
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use crate::bindings::{activation, card, descriptor, response, state};
+use crate::bindings::{activation, card, client, descriptor, message, method, response, state, transition};
 use crate::{
-    Activation, Card, Config, Decision, Declaration, Descriptor, Event, Extension, ExtensionError, FromConfig, Json,
-    MetadataEntry, Patch, Rejection, Request, Response, State, panics,
+    Activation, Addition, Answer, Beginning, Card, Client, Config, Decision, Declaration, Descriptor, Entry, Event,
+    Extension, ExtensionError, FromConfig, Incoming, Json, Message, MetadataEntry, Method, MethodDeclaration, Outgoing,
+    Patch, Rejection, Request, Response, Rewrite, Ruling, State, StateChange, Transition, panics,
 };
 
 /// What `export!` knows of an extension and its crate.
@@ -58,6 +59,46 @@ impl<E: Exported + State> state::exports::annex::extension::state::Guest for Com
 impl<E: Exported + Response> response::exports::annex::extension::response::Guest for Component<E> {
     fn respond(event: Event) -> Result<Option<Patch>, String> {
         E::respond(enter::<E>()?, event)
+    }
+}
+
+impl<E: Exported + Message> message::exports::annex::extension::message::Guest for Component<E> {
+    fn check(request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
+        E::check(enter_checked::<E>(), request, message)
+    }
+}
+
+impl<E: Exported + Transition> transition::exports::annex::extension::transition::Guest for Component<E> {
+    fn begin(request: Request, beginning: Beginning) -> Result<Entry, String> {
+        E::begin(enter::<E>()?, request, beginning)
+    }
+
+    fn change(change: StateChange) -> Result<Ruling, String> {
+        E::change(enter::<E>()?, change)
+    }
+}
+
+impl<E: Exported + Method> method::exports::annex::extension::method::Guest for Component<E> {
+    fn declare_methods() -> Result<Vec<MethodDeclaration>, String> {
+        E::methods(enter::<E>()?)
+    }
+
+    fn call(request: Request, name: String, params: Json) -> Result<Answer, Rejection> {
+        E::call(enter_checked::<E>(), request, &name, params)
+    }
+
+    fn next() -> Result<Option<Json>, Rejection> {
+        E::next(enter_checked::<E>())
+    }
+}
+
+impl<E: Exported + Client> client::exports::annex::extension::client::Guest for Component<E> {
+    fn before(call: Outgoing) -> Result<Addition, Rejection> {
+        E::before(enter_checked::<E>(), call)
+    }
+
+    fn after(event: Incoming) -> Result<Option<Json>, String> {
+        E::after(enter::<E>()?, event)
     }
 }
 
@@ -115,6 +156,10 @@ macro_rules! export_hook {
     (activation, $component:ident) => { $crate::export_hook!(activation, export_activation, $component); };
     (state, $component:ident) => { $crate::export_hook!(state, export_state, $component); };
     (response, $component:ident) => { $crate::export_hook!(response, export_response, $component); };
+    (message, $component:ident) => { $crate::export_hook!(message, export_message, $component); };
+    (transition, $component:ident) => { $crate::export_hook!(transition, export_transition, $component); };
+    (method, $component:ident) => { $crate::export_hook!(method, export_method, $component); };
+    (client, $component:ident) => { $crate::export_hook!(client, export_client, $component); };
     ($hook:ident, $export:ident, $component:ident) => {
         #[cfg(target_arch = "wasm32")]
         $crate::bindings::$hook::$export!($component with_types_in $crate::bindings::$hook);
@@ -130,7 +175,7 @@ macro_rules! export_hook {
         ::core::compile_error!(::core::concat!(
             "no hook is called `",
             ::core::stringify!($other),
-            "`: there are card, activation, state, response"
+            "`: there are card, activation, message, state, transition, response, method, client"
         ));
     };
 }

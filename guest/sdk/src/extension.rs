@@ -1,8 +1,8 @@
 //! The traits that an extension implements: one for what it is, one for each hook.
 
 use crate::{
-    Decision, Declaration, Descriptor, Event, ExtensionError, FromConfig, Json, MetadataEntry, Patch, Rejection,
-    Request,
+    Addition, Answer, Beginning, Decision, Declaration, Descriptor, Entry, Event, ExtensionError, FromConfig, Incoming,
+    Json, MetadataEntry, MethodDeclaration, Outgoing, Patch, Rejection, Request, Rewrite, Ruling, StateChange,
 };
 
 /// What the extension is. Every extension implements it.
@@ -44,4 +44,49 @@ pub trait Response: Extension {
     /// Called for each outgoing event of the kinds that the descriptor names. A patch, even an empty one, marks the
     /// event as touched by the extension; `None` leaves it alone. An error fails the turn.
     fn respond(parameters: &Self::Parameters, event: Event) -> Result<Option<Patch>, String>;
+}
+
+/// The hook `message`: what a message may contain.
+pub trait Message: Extension {
+    /// Called once per active request, before [`State::validate`]. `message` is the message as JSON. An empty list
+    /// leaves it as it is; rewriting takes the grant `rewrite-message`. A rejection refuses the request.
+    fn check(parameters: &Self::Parameters, request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection>;
+}
+
+/// The hook `transition`: the states that a task goes through.
+pub trait Transition: Extension {
+    /// Called once per turn before the agent runs: lets it run, lets the task wait, or rejects it. An error fails the
+    /// turn.
+    fn begin(_parameters: &Self::Parameters, _request: Request, _beginning: Beginning) -> Result<Entry, String> {
+        Ok(Entry::Proceed)
+    }
+
+    /// Called for each change of the task's state. An error fails the turn.
+    fn change(parameters: &Self::Parameters, change: StateChange) -> Result<Ruling, String>;
+}
+
+/// The hook `method`: operations of the extension's own.
+pub trait Method: Extension {
+    /// Called once per load. The text of an error stops the load.
+    fn methods(parameters: &Self::Parameters) -> Result<Vec<MethodDeclaration>, String>;
+
+    /// Called for each call of a method that [`Method::methods`] declares. `params` is a JSON object that fits the
+    /// declared schema.
+    fn call(parameters: &Self::Parameters, request: Request, name: &str, params: Json) -> Result<Answer, Rejection>;
+
+    /// The next result of a stream, after `call` has answered [`Answer::Results`]; `None` ends it.
+    fn next(_parameters: &Self::Parameters) -> Result<Option<Json>, Rejection> {
+        Ok(None)
+    }
+}
+
+/// The hook `client`: the extension's half on the calling side.
+pub trait Client: Extension {
+    /// Called before each call. A rejection keeps it from being made.
+    fn before(parameters: &Self::Parameters, call: Outgoing) -> Result<Addition, Rejection>;
+
+    /// Called for each thing that comes back. What it returns is for the program that calls.
+    fn after(_parameters: &Self::Parameters, _event: Incoming) -> Result<Option<Json>, String> {
+        Ok(None)
+    }
 }

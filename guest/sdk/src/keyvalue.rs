@@ -1,4 +1,4 @@
-//! Keys of the extension's own that outlive a turn (imports `wasi:keyvalue/store` and `atomics`, need the grant
+//! Keys of the extension's own, which outlive a turn (imports `wasi:keyvalue/store` and `atomics`, need the grant
 //! `keyvalue`). No other extension sees them.
 //!
 //! The grant bounds their number and size; what is beyond is an error, and nothing changes.
@@ -10,12 +10,28 @@ use crate::bindings::capabilities::wasi::keyvalue::{atomics, store};
 pub struct Keys(store::Bucket);
 
 impl Keys {
-    /// Opens them.
+    /// Opens those that outlive turns.
     ///
     /// # Errors
     /// As the host says.
     pub fn open() -> Result<Self, String> {
         store::open("").map(Self).map_err(text)
+    }
+
+    /// Opens those of the turn's task, which are gone when the task is.
+    ///
+    /// # Errors
+    /// When the turn has no task.
+    pub fn of_task() -> Result<Self, String> {
+        store::open("task").map(Self).map_err(text)
+    }
+
+    /// Opens those of the turn's conversation, which are gone when its session is.
+    ///
+    /// # Errors
+    /// When the turn has no conversation.
+    pub fn of_context() -> Result<Self, String> {
+        store::open("context").map(Self).map_err(text)
     }
 
     /// The value of a key.

@@ -1,7 +1,7 @@
 //! Write an A2A extension as a WebAssembly component.
 //!
 //! An extension is a type that implements [`Extension`] and one trait per hook that it wants: [`Card`],
-//! [`Activation`], [`State`], [`Response`]. [`export!`] makes the component. It exports the hooks that are named there
+//! [`Activation`], [`Message`], [`State`], [`Transition`], [`Response`], [`Method`], [`Client`]. [`export!`] makes the component. It exports the hooks that are named there
 //! and imports only what the code really calls, so that the import list shows what the extension can do.
 //!
 //! ```
@@ -10,7 +10,7 @@
 //!
 //! JSON crosses the boundary as text. Hand on what you were given instead of parsing and printing it, and numbers and
 //! key order survive. Everything that calls the host ([`clock::now`], `http`, [`keyvalue`], [`log`], [`schema`],
-//! [`secrets`], [`session`], [`task`]) works only inside a component: keep the logic in functions that take values, and
+//! [`secrets`], [`session`], [`steps`], [`task`], [`tasks`]) works only inside a component: keep the logic in functions that take values, and
 //! test those natively.
 
 #![warn(missing_docs)]
@@ -26,7 +26,9 @@ pub mod pointer;
 pub mod schema;
 pub mod secrets;
 pub mod session;
+pub mod steps;
 pub mod task;
+pub mod tasks;
 
 #[doc(hidden)]
 pub mod bindings;
@@ -47,7 +49,13 @@ pub use bindings::capabilities::annex::extension::types::{
     ExtensionError, Json, Location, MetadataEntry, Rejection, Request, Violation,
 };
 pub use bindings::card::exports::annex::extension::card::Declaration;
+pub use bindings::client::exports::annex::extension::client::{Addition, Incoming, Outgoing};
 pub use bindings::descriptor::exports::annex::extension::descriptor::{EventKinds, ExtensionDescriptor as Descriptor};
+pub use bindings::message::exports::annex::extension::message::Rewrite;
+pub use bindings::method::exports::annex::extension::method::{Answer, Declaration as MethodDeclaration};
 pub use bindings::response::exports::annex::extension::response::{Event, EventKind, Patch};
-pub use extension::{Activation, Card, Extension, Response, State};
+pub use bindings::transition::exports::annex::extension::transition::{
+    Beginning, Entry, Interruption, Ruling, StateChange, Waiting,
+};
+pub use extension::{Activation, Card, Client, Extension, Message, Method, Response, State, Transition};
 pub use parameters::{Config, FromConfig, NoParameters};

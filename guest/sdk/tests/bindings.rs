@@ -21,7 +21,24 @@ const WORLDS: &str = "
     world activation { export annex:extension/activation@0.1.0; }
     world state { export annex:extension/state@0.1.0; }
     world response { export annex:extension/response@0.1.0; }
+    world message { export annex:extension/message@0.1.0; }
+    world transition { export annex:extension/transition@0.1.0; }
+    world method { export annex:extension/method@0.1.0; }
+    world client { export annex:extension/client@0.1.0; }
 ";
+
+const WORLD_NAMES: [&str; 10] = [
+    "capabilities",
+    "descriptor",
+    "card",
+    "activation",
+    "message",
+    "state",
+    "transition",
+    "response",
+    "method",
+    "client",
+];
 
 const HEADER: &str = "\
 // Written by guest/sdk/tests/bindings.rs from wit/; do not edit.
@@ -30,7 +47,7 @@ const HEADER: &str = "\
 
 #[test]
 fn the_bindings_are_what_the_contract_generates() -> Result<()> {
-    for world in ["capabilities", "descriptor", "card", "activation", "state", "response"] {
+    for world in WORLD_NAMES {
         let generated = generate(world).with_context(|| format!("generate the bindings of {world}"))?;
         let path = crate_folder().join(format!("src/bindings/{world}.rs"));
         if env::var_os("UPDATE_BINDINGS").is_some() {

@@ -75,7 +75,7 @@ pub mod annex {
             /// The request that the hook runs for. It names no user: identity never reaches a guest in this version.
             #[derive(Clone, PartialEq)]
             pub struct Request {
-                /// The A2A operation: `SendMessage` or `SendStreamingMessage`.
+                /// The A2A operation, `SendMessage` or `SendStreamingMessage`, or the name of a method of the extension's own.
                 pub operation: _rt::String,
                 /// The conversation, when the client named one or it follows from the task.
                 pub context_id: ::core::option::Option<_rt::String>,
@@ -576,6 +576,209 @@ pub mod annex {
                         _ => _rt::invalid_enum_discriminant(),
                     };
                     result6
+                }
+            }
+        }
+        /// The caller's tasks. Needs the grant `tasks`.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod tasks {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Json = super::super::super::annex::extension::types::Json;
+            #[allow(unused_unsafe, clippy::all)]
+            /// What the operation ListTasks answers to the caller: `request` is a ListTasksRequest as JSON, the answer a
+            /// ListTasksResponse (A2A 1.0 section 3.1.4). The tasks of others are never in it. The error is for a request that
+            /// ListTasks refuses too, and for an answer beyond the limits.
+            #[allow(async_fn_in_trait)]
+            pub fn list(request: &str) -> ::core::result::Result<Json, _rt::String> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 3 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 3
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = request;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "annex:extension/tasks@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "list"]
+                        fn wit_import2(_: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(_: *mut u8, _: usize, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import2(ptr0.cast_mut(), len0, ptr1);
+                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
+                    let result10 = match l3 {
+                        0 => {
+                            let e = {
+                                let l4 = *ptr1
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l5 = *ptr1
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len6 = l5;
+                                let bytes6 = _rt::Vec::from_raw_parts(
+                                    l4.cast(),
+                                    len6,
+                                    len6,
+                                );
+                                _rt::string_lift(bytes6)
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l7 = *ptr1
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l8 = *ptr1
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len9 = l8;
+                                let bytes9 = _rt::Vec::from_raw_parts(
+                                    l7.cast(),
+                                    len9,
+                                    len9,
+                                );
+                                _rt::string_lift(bytes9)
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result10
+                }
+            }
+        }
+        /// Takes up tasks that wait. Needs the grant `task-resumption`.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod task_resumption {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            #[allow(unused_unsafe, clippy::all)]
+            /// Takes up a task that this extension interrupted (`transition`), whoever owns it: the turn that was interrupted is
+            /// made again once the running hook has returned without an error. The error says that there is no such task.
+            #[allow(async_fn_in_trait)]
+            pub fn resume(task_id: &str) -> ::core::result::Result<(), _rt::String> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 3 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 3
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = task_id;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "annex:extension/task-resumption@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "resume"]
+                        fn wit_import2(_: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(_: *mut u8, _: usize, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import2(ptr0.cast_mut(), len0, ptr1);
+                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
+                    let result7 = match l3 {
+                        0 => {
+                            let e = ();
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l4 = *ptr1
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l5 = *ptr1
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len6 = l5;
+                                let bytes6 = _rt::Vec::from_raw_parts(
+                                    l4.cast(),
+                                    len6,
+                                    len6,
+                                );
+                                _rt::string_lift(bytes6)
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result7
+                }
+            }
+        }
+        /// What the agent did in this turn. Needs the grant `agent-steps`.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod agent_steps {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Json = super::super::super::annex::extension::types::Json;
+            #[allow(unused_unsafe, clippy::all)]
+            /// The steps so far, as a JSON array in the order in which they began. Each is an object with `kind` (`model`, `tool`
+            /// or `agent`), `name`, `startTime` and `endTime` (RFC 3339; the end is missing while it runs), and where they are
+            /// known `parameters`, `inputTokens`, `outputTokens` and `error`.
+            #[allow(async_fn_in_trait)]
+            pub fn recorded() -> Json {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "annex:extension/agent-steps@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "recorded"]
+                        fn wit_import1(_: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0);
+                    let l2 = *ptr0.add(0).cast::<*mut u8>();
+                    let l3 = *ptr0
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let len4 = l3;
+                    let bytes4 = _rt::Vec::from_raw_parts(l2.cast(), len4, len4);
+                    let result5 = _rt::string_lift(bytes4);
+                    result5
                 }
             }
         }
@@ -2136,9 +2339,9 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 1809] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x8e\x0d\x01A\x02\x01\
-A\x16\x01B\x12\x01s\x04\0\x04json\x03\0\0\x01m\x02\x07message\x07request\x04\0\x08\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2037] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf2\x0e\x01A\x02\x01\
+A\x1c\x01B\x12\x01s\x04\0\x04json\x03\0\0\x01m\x02\x07message\x07request\x04\0\x08\
 location\x03\0\x02\x01r\x03\x08location\x03\x03keys\x05value\x01\x04\0\x0emetada\
 ta-entry\x03\0\x04\x01ks\x01ps\x01r\x04\x09operations\x0acontext-id\x06\x07task-\
 id\x06\x09requested\x07\x04\0\x07request\x03\0\x08\x01r\x02\x07pointers\x07messa\
@@ -2176,10 +2379,15 @@ extension/json-schema@0.1.0\x05\x0a\x01B\x0b\x02\x03\x02\x01\x08\x04\0\x04json\x
 \x01@\x01\x03keys\0\x04\x04\0\x03get\x01\x05\x01@\0\0\x01\x04\0\x08snapshot\x01\x06\
 \x01@\0\0\x03\x04\0\x08writable\x01\x07\x03\0#annex:extension/session-state@0.1.\
 0\x05\x0b\x01B\x05\x02\x03\x02\x01\x08\x04\0\x04json\x03\0\0\x01k\x01\x01@\0\0\x02\
-\x04\0\x07current\x01\x03\x03\0\x1aannex:extension/task@0.1.0\x05\x0c\x04\0\x16a\
-nnex:sdk/capabilities\x04\0\x0b\x12\x01\0\x0ccapabilities\x03\0\0\0G\x09producer\
-s\x01\x0cprocessed-by\x02\x0dwit-component\x070.262.0\x10wit-bindgen-rust\x060.6\
-3.0";
+\x04\0\x07current\x01\x03\x03\0\x1aannex:extension/task@0.1.0\x05\x0c\x01B\x05\x02\
+\x03\x02\x01\x08\x04\0\x04json\x03\0\0\x01j\x01\x01\x01s\x01@\x01\x07request\x01\
+\0\x02\x04\0\x04list\x01\x03\x03\0\x1bannex:extension/tasks@0.1.0\x05\x0d\x01B\x03\
+\x01j\0\x01s\x01@\x01\x07task-ids\0\0\x04\0\x06resume\x01\x01\x03\0%annex:extens\
+ion/task-resumption@0.1.0\x05\x0e\x01B\x04\x02\x03\x02\x01\x08\x04\0\x04json\x03\
+\0\0\x01@\0\0\x01\x04\0\x08recorded\x01\x02\x03\0!annex:extension/agent-steps@0.\
+1.0\x05\x0f\x04\0\x16annex:sdk/capabilities\x04\0\x0b\x12\x01\0\x0ccapabilities\x03\
+\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.262.0\x10wit-\
+bindgen-rust\x060.63.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

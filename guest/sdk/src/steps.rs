@@ -1,0 +1,9 @@
+//! What the agent did in this turn (import `agent-steps`, needs the grant of that name).
+
+use crate::Json;
+use crate::bindings::capabilities::annex::extension::agent_steps;
+
+/// The steps so far, as a JSON array.
+pub fn recorded() -> Json {
+    agent_steps::recorded()
+}

@@ -1,0 +1,21 @@
+//! The caller's tasks (import `tasks`, needs the grant of that name), and tasks that wait (import `task-resumption`,
+//! needs that grant).
+
+use crate::Json;
+use crate::bindings::capabilities::annex::extension::{task_resumption, tasks};
+
+/// What ListTasks answers to the caller; `request` is a ListTasksRequest as JSON.
+///
+/// # Errors
+/// What ListTasks says of the request.
+pub fn list(request: &str) -> Result<Json, String> {
+    tasks::list(request)
+}
+
+/// Takes up a task that this extension interrupted, once the running hook has returned without an error.
+///
+/// # Errors
+/// When there is no such task.
+pub fn resume(task_id: &str) -> Result<(), String> {
+    task_resumption::resume(task_id)
+}
