@@ -34,6 +34,8 @@ pub struct Grants {
     pub session_state: Option<SessionStateGrant>,
     /// Reading the task's state.
     pub task: bool,
+    /// Rewriting what a message has in its parts.
+    pub rewrite_message: bool,
 }
 
 impl Grants {

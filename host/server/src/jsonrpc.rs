@@ -15,21 +15,6 @@ use crate::call::{self, Call};
 use crate::handler::RequestHandler;
 use crate::sse;
 
-/// The methods of A2A 1.0.
-const METHODS: [&str; 11] = [
-    "SendMessage",
-    "SendStreamingMessage",
-    "GetTask",
-    "ListTasks",
-    "CancelTask",
-    "SubscribeToTask",
-    "CreateTaskPushNotificationConfig",
-    "GetTaskPushNotificationConfig",
-    "ListTaskPushNotificationConfigs",
-    "DeleteTaskPushNotificationConfig",
-    "GetExtendedAgentCard",
-];
-
 /// Answers one HTTP request whose body was read in full.
 pub(crate) async fn answer(
     handler: &RequestHandler,
@@ -52,7 +37,7 @@ pub(crate) async fn answer(
     }
     // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2); a name that neither version has is wrong
     // in whichever was meant.
-    if handler.speaks_v0_3 && !METHODS.contains(&request.method.as_str()) {
+    if handler.speaks_v0_3 && !jsonrpc::METHODS.contains(&request.method.as_str()) {
         return failure(&request.id, &A2aError::MethodNotFound { method: request.method });
     }
     let call = match Call::of(owner, headers, uri) {
