@@ -14,7 +14,7 @@ use annex_protocol::{
 };
 use annex_runtime::{
     Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionReader,
-    SessionStateGrant, TaskReader, TurnRequest,
+    SessionStateGrant, TaskReader, TurnRequest, TurnServices,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
@@ -187,6 +187,7 @@ impl Turn {
             request: &self.request,
             session,
             task,
+            services: TurnServices::default(),
         };
         let (chain, delta) = Chain::start(extensions, &request).await.expect("nothing refuses the request");
         black_box(delta);

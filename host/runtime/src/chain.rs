@@ -9,6 +9,7 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::store::{SessionReader, TaskReader, TurnReaders};
+use crate::turn_services::TurnServices;
 
 mod member;
 
@@ -32,6 +33,8 @@ pub struct TurnRequest<'a> {
     pub session: Arc<dyn SessionReader>,
     /// The task, for extensions with the grant.
     pub task: Arc<dyn TaskReader>,
+    /// What else there is for extensions with the grants.
+    pub services: TurnServices,
 }
 
 /// The extensions that are active in one turn. Dropping it frees their instances.
@@ -58,7 +61,8 @@ impl Chain {
             return Ok((chain, delta));
         }
         let seen = seen_request(request);
-        let readers = TurnReaders { session: Arc::clone(&request.session), task: Arc::clone(&request.task) };
+        let (session, task) = (Arc::clone(&request.session), Arc::clone(&request.task));
+        let readers = TurnReaders { session, task, services: request.services.clone() };
         for extension in extensions {
             if !chain.has_all(&extension.descriptor.depends_on) {
                 Self::check_optional(extension)?;

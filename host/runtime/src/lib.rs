@@ -33,6 +33,7 @@ mod schema;
 mod self_check;
 mod store;
 mod structure;
+mod turn_services;
 
 pub use breaker::Health;
 pub use chain::{Chain, TurnRequest};
@@ -47,7 +48,8 @@ pub use hook::Hook;
 pub use inspect::{Access, Import, Inspection, MAX_COMPONENT_BYTES};
 pub use installed::Installed;
 pub use keyvalue::{
-    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, Space, Usage, incremented,
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
+    ScopeKind, Space, Usage, incremented,
 };
 pub use limits::{LimitReached, Limits};
 pub use load::{Runtime, RuntimeConfig};
@@ -55,3 +57,4 @@ pub use log_tail::LogLine;
 pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use outgoing::apply_patch;
 pub use store::{SessionReader, TaskReader};
+pub use turn_services::{KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};

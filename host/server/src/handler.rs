@@ -11,7 +11,7 @@ use annex_protocol::{
     ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
     TaskId,
 };
-use annex_runtime::{Chain, Installed, TurnRequest};
+use annex_runtime::{Chain, Installed, TurnRequest, TurnServices};
 use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use axum::http::HeaderMap;
@@ -482,6 +482,7 @@ fn hook_request<'a>(
         request: &request.metadata,
         session: Arc::new(TurnState(session.clone())),
         task: Arc::new(target.turn_task.clone()),
+        services: TurnServices::default(),
     }
 }
 

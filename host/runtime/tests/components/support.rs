@@ -9,7 +9,7 @@ use std::sync::{Arc, Once};
 use annex_protocol::{Artifact, ExtensionUri, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent};
 use annex_runtime::{
     Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, OnFailure, Runtime, RuntimeConfig,
-    SessionReader, SessionStateGrant, TaskReader, TurnRequest,
+    SessionReader, SessionStateGrant, TaskReader, TurnRequest, TurnServices,
 };
 
 /// The key under which the test extension answers.
@@ -65,12 +65,19 @@ pub(crate) async fn refused(component: Vec<u8>, installation: Installation) -> L
 /// What a turn begins with: the metadata of its message.
 pub(crate) struct Turn {
     message: Metadata,
+    services: TurnServices,
 }
 
 impl Turn {
     /// `metadata` is a JSON object.
     pub(crate) fn with(metadata: &str) -> Self {
-        Self { message: Metadata::parse(metadata).expect("a JSON object") }
+        let message = Metadata::parse(metadata).expect("a JSON object");
+        Self { message, services: TurnServices::default() }
+    }
+
+    /// With these services of the host.
+    pub(crate) fn served(self, services: &TurnServices) -> Self {
+        Self { services: services.clone(), ..self }
     }
 
     /// `command` is JSON for the test extension.
@@ -90,6 +97,7 @@ impl Turn {
             request: &Metadata::new(),
             session: Arc::new(EmptySession),
             task: Arc::new(NoTask),
+            services: self.services.clone(),
         };
         Chain::start(extensions, &request).await
     }
