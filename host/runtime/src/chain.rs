@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use annex_protocol::{
-    ContextId, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState, TaskStatusUpdateEvent,
+    ContextId, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
+    TaskStatusUpdateEvent,
 };
 
 use crate::bindings::v0_1::annex::extension::types;
@@ -13,6 +14,7 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::steering::{Entry, Opinion, Steering};
 use crate::store::{SessionReader, TaskReader, TurnReaders};
+use crate::turn_services::TurnServices;
 
 mod member;
 
@@ -36,6 +38,8 @@ pub struct TurnRequest<'a> {
     pub session: Arc<dyn SessionReader>,
     /// The task, for extensions with the grant.
     pub task: Arc<dyn TaskReader>,
+    /// What else there is for extensions with the grants.
+    pub services: TurnServices,
     /// Whether the message was taken before, and its task is taken up again: then only `activation` runs on the way in.
     pub resumed: bool,
 }
@@ -137,11 +141,7 @@ impl Chain {
     ///
     /// # Errors
     /// When an extension fails and may not be skipped; the change must not happen then.
-    pub async fn change(
-        &mut self,
-        current: TaskState,
-        update: &mut TaskStatusUpdateEvent,
-    ) -> Result<Steering, Fault> {
+    pub async fn change(&mut self, current: TaskState, update: &mut TaskStatusUpdateEvent) -> Result<Steering, Fault> {
         let mut steering = Steering::Passed;
         if !self.steers() {
             return Ok(steering);
@@ -260,6 +260,7 @@ impl TurnRequest<'_> {
 
     /// What guests can read of the turn.
     pub(crate) fn readers(&self) -> TurnReaders {
-        TurnReaders { session: Arc::clone(&self.session), task: Arc::clone(&self.task) }
+        let (session, task) = (Arc::clone(&self.session), Arc::clone(&self.task));
+        TurnReaders { session, task, services: self.services.clone() }
     }
 }

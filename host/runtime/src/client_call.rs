@@ -14,6 +14,7 @@ use crate::outgoing;
 use crate::own;
 use crate::rewriting;
 use crate::store::{SessionReader, TaskReader, TurnReaders};
+use crate::turn_services::TurnServices;
 
 /// A call that is about to be made.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +52,7 @@ impl ClientCall {
     ///
     /// # Errors
     /// When the extension refuses the call, or fails. The call must not be made then.
-    pub async fn start(
-        extension: &Arc<Extension>,
-        call: &OutgoingCall<'_>,
-    ) -> Result<(Self, Addition), HookError> {
+    pub async fn start(extension: &Arc<Extension>, call: &OutgoingCall<'_>) -> Result<(Self, Addition), HookError> {
         let mut started = Self { member: Member::admit(extension, nothing()).await? };
         let added = started.ask(call).await;
         let added = started.member.counted(Hook::Client, added);
@@ -136,7 +134,9 @@ impl ClientCall {
             .await?;
         let told = told.map_err(|message| self.member.failed(Hook::Client, &message))?;
         let told = told.map(Json::parse).transpose();
-        told.map_err(|error| self.member.broke(Hook::Client, &format!("what it has for the program is not JSON: {error}")))
+        told.map_err(|error| {
+            self.member.broke(Hook::Client, &format!("what it has for the program is not JSON: {error}"))
+        })
     }
 }
 
@@ -160,5 +160,5 @@ fn nothing() -> TurnReaders {
         }
     }
 
-    TurnReaders { session: Arc::new(Nothing), task: Arc::new(Nothing) }
+    TurnReaders { session: Arc::new(Nothing), task: Arc::new(Nothing), services: TurnServices::default() }
 }

@@ -15,7 +15,7 @@ use crate::engine::Slots;
 use crate::grants::Grants;
 use crate::hook::Hook;
 use crate::imports::http::Sender;
-use crate::keyvalue::{KeyValueStore, Space};
+use crate::keyvalue::{KeyValueStore, Scope, Space};
 use crate::limits::Limits;
 use crate::log;
 use crate::log_tail::{LogLine, LogTail};
@@ -62,7 +62,7 @@ pub(crate) struct Profile {
     pub(crate) log: LogTail,
     /// What is counted, shared with the other versions of the URI.
     pub(crate) meters: Arc<Meters>,
-    /// Its keys in the store of the host.
+    /// Its keys in the store of the host that outlive turns.
     pub(crate) space: Space,
     pub(crate) services: Services,
 }
@@ -95,7 +95,7 @@ impl ParameterTexts {
 impl Profile {
     pub(crate) fn new(uri: ExtensionUri, installation: &Installation, services: Services) -> Self {
         Self {
-            space: Space { tenant: String::new(), extension: uri.clone() },
+            space: Space { extension: uri.clone(), scope: Scope::lasting("") },
             meters: services.metrics.of(&uri),
             services,
             uri,

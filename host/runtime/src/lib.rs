@@ -39,6 +39,7 @@ mod self_check;
 mod steering;
 mod store;
 mod structure;
+mod turn_services;
 
 pub use breaker::Health;
 pub use chain::{Chain, Entered, TurnRequest};
@@ -54,7 +55,8 @@ pub use hook::Hook;
 pub use inspect::{Access, Import, Inspection, MAX_COMPONENT_BYTES};
 pub use installed::Installed;
 pub use keyvalue::{
-    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, Space, Usage, incremented,
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
+    ScopeKind, Space, Usage, incremented,
 };
 pub use limits::{LimitReached, Limits};
 pub use load::{Runtime, RuntimeConfig};
@@ -65,3 +67,4 @@ pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use outgoing::apply_patch;
 pub use steering::{Entry, Interruption, Steering};
 pub use store::{SessionReader, TaskReader};
+pub use turn_services::{KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};

@@ -119,9 +119,7 @@ impl MethodCall {
         let Some(indices) = &extension.program.hooks.method else { return Ok(None) };
         let next = self
             .member
-            .call(Hook::Method, async |store, component| {
-                indices.load(&mut *store, component)?.call_next(store).await
-            })
+            .call(Hook::Method, async |store, component| indices.load(&mut *store, component)?.call_next(store).await)
             .await?;
         match next {
             Ok(None) => Ok(None),

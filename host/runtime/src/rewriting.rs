@@ -21,7 +21,8 @@ pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>) -> Result<Vec<Part
     let mut replaced: Vec<Option<Vec<Part>>> = vec![None; parts.len()];
     for Rewrite { part, replacement } in rewrites {
         let place = usize::try_from(part).ok().and_then(|place| replaced.get_mut(place));
-        let place = place.ok_or_else(|| format!("it rewrites the part {part} of a message of {} parts", parts.len()))?;
+        let place =
+            place.ok_or_else(|| format!("it rewrites the part {part} of a message of {} parts", parts.len()))?;
         let read = |json: &String| serde_json::from_str::<Part>(json);
         let read: Result<Vec<Part>, _> = replacement.iter().map(read).collect();
         let read = read.map_err(|error| format!("what replaces the part {part} is not a Part: {error}"))?;

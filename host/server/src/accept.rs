@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annex_agent::TurnContext;
 use annex_protocol::{A2aError, ContextId, ExtensionUri, Message, SendMessageRequest, TaskId};
-use annex_runtime::{Chain, Entered, Installed, TurnRequest};
+use annex_runtime::{Chain, Entered, Installed, TurnRequest, TurnServices};
 use annex_session::{Event, SessionKey, StateDelta, TurnSession, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use tokio::sync::oneshot;
@@ -138,12 +138,7 @@ impl RequestHandler {
     }
 
     /// What is installed, with the versions that the message's task was accepted by.
-    pub(crate) fn installed_for<'a>(
-        &self,
-        call: &Call,
-        message: &Message,
-        edition: &'a Edition,
-    ) -> Cow<'a, Installed> {
+    pub(crate) fn installed_for<'a>(&self, call: &Call, message: &Message, edition: &'a Edition) -> Cow<'a, Installed> {
         let pinned = message.task_id.as_ref().map(|task| self.tasks.pins().of(&call.owner, task)).unwrap_or_default();
         if pinned.is_empty() {
             return Cow::Borrowed(&edition.installed);
@@ -310,6 +305,7 @@ pub(crate) fn hook_request<'a>(
         request: &request.metadata,
         session: Arc::new(TurnState(session.clone())),
         task: Arc::new(target.turn_task.clone()),
+        services: TurnServices::default(),
         resumed: false,
     }
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use annex_agent::AgentExecutor;
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
-    A2aError, AgentCard, CancelTaskRequest, ContextId, ExtensionUri, GetExtendedAgentCardRequest, GetTaskRequest,
-    ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
-    TaskId,
+    A2aError, AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
+    ListTasksResponse, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
 };
 use annex_session::{InMemorySessionService, Turns};
 use annex_tasks::Owner;

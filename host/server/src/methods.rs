@@ -4,7 +4,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata, TaskId};
-use annex_runtime::{Extension, MethodAnswer, MethodCall, SessionReader, TaskReader, TurnRequest};
+use annex_runtime::{
+    Extension, MethodAnswer, MethodCall, SessionReader, TaskReader, TaskResumption, TurnRequest, TurnServices,
+};
 use futures::stream::{self, Stream};
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +48,7 @@ impl RequestHandler {
         }
         let place = self.places.take(&call.owner)?;
         let resumed = Arc::new(Resumed { tasks: Arc::clone(&self.tasks), wanted: Mutex::default() });
+        let resumption = Arc::clone(&resumed) as Arc<dyn TaskResumption>;
         let (message, metadata) = (Message::default(), Metadata::new());
         let request = TurnRequest {
             operation: name,
@@ -56,6 +59,7 @@ impl RequestHandler {
             request: &metadata,
             session: Arc::new(NoTurn),
             task: Arc::new(NoTurn),
+            services: TurnServices { resumption: Some(resumption), ..TurnServices::default() },
             resumed: false,
         };
         let answered = MethodCall::start(&extension, &request, params).await.map_err(fault::of_hook)?;
@@ -114,7 +118,7 @@ impl Resumed {
     }
 }
 
-impl Resumed {
+impl TaskResumption for Resumed {
     fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         let task = TaskId::from(task_id);
         if self.tasks.pins().interrupted(&task, extension).is_none() {
