@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_agent::{AgentExecutor, TurnContext};
+use annex_agent::{AgentExecutor, Steps, TurnContext};
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, ContextId, ExtensionUri, GetExtendedAgentCardRequest, GetTaskRequest,
@@ -12,7 +12,7 @@ use annex_protocol::{
     TaskId,
 };
 use annex_runtime::{Chain, Installed, TurnRequest, TurnServices};
-use annex_session::{Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
+use annex_session::{Event, InMemorySessionService, StateDelta, TurnSession, Turns, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use axum::http::HeaderMap;
 use tokio::sync::oneshot;
@@ -35,6 +35,8 @@ use crate::places::{Place, Places};
 use crate::push::PushNotifications;
 use crate::readers::{TurnState, TurnTask};
 use crate::request_check::{self, check_tenant};
+use crate::scoped_keys::session_key;
+use crate::services::Services;
 use crate::task_log::LoggedEvent;
 use crate::task_record::TaskRecord;
 use crate::tasks::Tasks;
@@ -54,8 +56,8 @@ pub(crate) struct RequestHandler {
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<Tasks>,
-    /// Whether ListTasks shows anonymous callers the tasks of all of them.
-    pub(crate) lists_all_anonymous: bool,
+    /// What extensions get besides session and task.
+    pub(crate) services: Services,
     /// Messages that are being looked at.
     pub(crate) claims: Arc<Claims>,
     /// How many turns there may be.
@@ -102,6 +104,8 @@ struct Target {
     claim: Option<Claim>,
     /// What the extensions see of the task.
     turn_task: TurnTask,
+    /// What they see of the agent.
+    steps: Steps,
 }
 
 impl RequestHandler {
@@ -236,7 +240,9 @@ impl RequestHandler {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
         target.check_open()?;
-        let hooks = hook_request(call, operation, &request, &target, &session);
+        let of_turn = (&session, &target.task_id, &target.steps);
+        let services = self.services.of_turn(&active, &call.owner, of_turn).await?;
+        let hooks = TurnRequest { services, ..hook_request(call, operation, &request, &target, &session) };
         let (chain, delta) = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
         let mut delta = StateDelta::from(delta);
         self.agent.before_turn(&request, &session, &mut delta)?;
@@ -289,8 +295,8 @@ impl RequestHandler {
         let Some(task_id) = &message.task_id else {
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
             let (task_id, owner) = (TaskId::generate(), owner.clone());
-            let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
-            return Ok(Target { context_id, task_id, record: None, owner, claim: None, turn_task });
+            let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
+            return Ok(Target { context_id, task_id, record: None, owner, claim: None, turn_task, steps });
         };
         let record = self.tasks.open(owner, task_id).await?;
         let context_id = record.context_id().clone();
@@ -299,25 +305,14 @@ impl RequestHandler {
             return Err(A2aError::invalid_field("message.contextId", description));
         }
         let (task_id, owner) = (task_id.clone(), owner.clone());
-        let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
+        let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
         turn_task.show(&record.snapshot().status);
-        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None, turn_task })
+        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None, turn_task, steps })
     }
 
-    /// Waits for its turn in the context and opens the session. An anonymous user is as many users as contexts, so that
-    /// `user:` state of one never reaches another.
+    /// Waits for its turn in the context and opens the session.
     async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
-        let key = SessionKey {
-            tenant: String::new(),
-            app: self.agent.name().to_owned(),
-            user: if owner.principal.is_empty() {
-                format!("A2A_USER_{}", target.context_id)
-            } else {
-                // No principal can be named like an anonymous user.
-                format!("principal:{}", owner.principal)
-            },
-            context: target.context_id.clone(),
-        };
+        let key = session_key(self.agent.name(), &owner.principal, &target.context_id);
         let guard = self.turns.begin(&key).await.map_err(|error| fault::of_session(&error))?;
         Ok(self.sessions.open(key, guard))
     }
@@ -337,6 +332,7 @@ impl RequestHandler {
             message: Arc::new(request.message),
             metadata: Arc::new(request.metadata),
             session,
+            steps: target.steps,
             cancel,
         };
         let push_config = request.configuration.task_push_notification_config;
@@ -384,11 +380,7 @@ impl RequestHandler {
         call: &Call,
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
-        check_tenant(request.tenant.as_deref())?;
-        if !self.lists_all_anonymous {
-            list::check_context(&call.owner, request)?;
-        }
-        list::page(self.tasks.store().as_ref(), &call.owner, request).await
+        self.services.lister.list(&call.owner, request).await
     }
 
     /// Stops the turn and returns the task in its final state.

@@ -19,4 +19,5 @@ mod pool;
 mod refusals;
 mod secrets;
 mod support;
+mod turn_services;
 mod wasi;
