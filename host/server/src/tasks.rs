@@ -49,10 +49,6 @@ impl Tasks {
         Self { store, live: Mutex::new(live), doors: Doors::new(), unsettled: Mutex::default(), pins }
     }
 
-    pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
-        &self.store
-    }
-
     /// The versions of extensions that waiting tasks go on with.
     pub(crate) fn pins(&self) -> &Pins {
         &self.pins
