@@ -30,12 +30,14 @@ mod receivers;
 mod references;
 mod repeats;
 mod rest;
+mod scoped_keys;
 mod script_agent;
 mod state;
 mod streams;
 mod tasks;
 mod three_ways;
 mod transitions;
+mod turn_services;
 mod v0_3;
 
 use annex_test_support::TestServer;
