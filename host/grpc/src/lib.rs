@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 mod convert;
+mod extension_service;
 mod health;
 mod operations;
 mod parameters;
@@ -21,5 +22,5 @@ mod routes;
 mod service;
 mod status;
 
-pub use operations::{CallParameters, EventStream, Operations, Reply};
-pub use routes::{A2A_PATHS, Limits, is_grpc, refuse, routes, unknown_service};
+pub use operations::{CallParameters, EventStream, MethodReply, Operations, Reply, Results};
+pub use routes::{Limits, is_grpc, is_operation, refuse, routes, unknown_service};
