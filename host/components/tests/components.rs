@@ -88,7 +88,7 @@ fn the_test_extension_exports_each_hook_and_needs_no_grant() -> Result<()> {
     check(
         annex_components::TEST_EXTENSION,
         &[SCHEMA, TYPES, CONFIG, LOGGING],
-        &["activation", "card", "descriptor", "response", "state"],
+        &["activation", "card", "client", "descriptor", "message", "method", "response", "state", "transition"],
     )
 }
 

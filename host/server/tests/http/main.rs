@@ -21,8 +21,10 @@ mod installation;
 mod interrupted;
 mod life;
 mod lifecycle;
+mod methods;
 mod metrics;
 mod names;
+mod profiles;
 mod prometheus;
 mod push;
 mod receivers;
@@ -34,6 +36,7 @@ mod state;
 mod streams;
 mod tasks;
 mod three_ways;
+mod transitions;
 mod v0_3;
 
 use annex_test_support::TestServer;

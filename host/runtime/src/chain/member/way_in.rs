@@ -91,6 +91,8 @@ impl Member {
     ) -> Result<Option<Vec<Part>>, HookError> {
         let extension = Arc::clone(&self.extension);
         let Some(indices) = &extension.program.hooks.message else { return Ok(None) };
+        // First, because this error names the key.
+        self.own_metadata(request)?;
         let message = rewriting::shown(request.message, parts, &extension.descriptor);
         let limit = extension.profile.limits.input;
         if message.len() > limit {
