@@ -88,7 +88,7 @@ fn offset_seconds(text: &str) -> Option<i64> {
 }
 
 fn days_of_month(year: u64, month: u64) -> u64 {
-    let is_leap_year = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap_year = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     match month {
         2 if is_leap_year => 29,
         2 => 28,

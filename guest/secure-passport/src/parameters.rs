@@ -15,7 +15,7 @@ pub const PARAMETER_SCHEMA: &str = r##"{
   "properties": {
     "uri": {"type": "string", "minLength": 1, "description": "The extension's URI, which is the metadata key too."},
     "supported_state_keys": {
-      "type": "array", "minItems": 1, "maxItems": 100, "uniqueItems": true, "items": {"type": "string", "minLength": 1},
+      "type": "array", "maxItems": 100, "uniqueItems": true, "items": {"type": "string", "minLength": 1},
       "description": "The keys of a passport's state that the agent understands. They stand on the card."
     },
     "state_key": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "description": "Where the session has the passport; `passport`."},
@@ -128,11 +128,8 @@ impl Parameters {
     /// The `params` of the entry on the card.
     ///
     /// # Errors
-    /// There is nothing to declare.
+    /// They cannot be written.
     pub fn card_params(&self) -> Result<Json, String> {
-        if self.supported_state_keys.is_empty() {
-            return Err("`supported_state_keys` must name the keys that the agent understands".to_owned());
-        }
         json::text(&CardParams { supported_state_keys: &self.supported_state_keys })
     }
 
@@ -232,10 +229,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_card_names_the_supported_keys_and_there_must_be_some() {
+    fn the_card_names_the_supported_keys() {
         let card = parameters(r#"{"supported_state_keys": ["tier", "currency"]}"#).card_params();
         assert_eq!(card.unwrap(), r#"{"supportedStateKeys":["tier","currency"]}"#);
-        assert!(parameters("{}").card_params().is_err());
+        assert_eq!(parameters("{}").card_params().unwrap(), r#"{"supportedStateKeys":[]}"#);
     }
 
     #[test]

@@ -7,13 +7,16 @@ use crate::parameters::{Parameters, Secrets};
 use crate::passport::Passport;
 
 /// The passport for a call: the program's input, in the name of `sign_as` and signed by it when that is configured.
-/// Nothing where the agent does not declare the extension, or the call has no message.
+/// Nothing where there is no input, or the call has no message.
 ///
 /// # Errors
-/// The input is no passport, has a key that the agent does not support, or cannot be signed.
+/// The agent does not declare the extension, or the input is no passport, has a key that the agent does not support, or
+/// cannot be signed.
 pub fn addition(parameters: &Parameters, call: &Outgoing, secrets: &impl Secrets) -> Result<Addition, Rejection> {
-    let (Some(declaration), Some(_), Some(input)) = (&call.declaration, &call.message, &call.input) else {
-        return Ok(Addition::none());
+    let (Some(_), Some(input)) = (&call.message, &call.input) else { return Ok(Addition::none()) };
+    let Some(declaration) = &call.declaration else {
+        let message = format!("cannot be sent: the agent does not declare {}", parameters.uri);
+        return Err(Violation::new("", message).into());
     };
     let mut passport = Passport::parse(&named(parameters, input))
         .map_err(|malformed| Violation::new(malformed.pointer, malformed.message))?;
@@ -129,12 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn agents_without_the_extension_and_calls_without_message_or_input_get_nothing() {
-        let calls = [
-            Outgoing { declaration: None, ..call("{}") },
-            Outgoing { message: None, ..call("{}") },
-            Outgoing { input: None, ..call("{}") },
-        ];
+    fn an_agent_that_does_not_declare_the_extension_is_shown_no_passport() {
+        let call = Outgoing { declaration: None, ..call(r#"{"clientId": "c", "state": {}}"#) };
+        let refused = addition(&parameters("{}"), &call, &FakeSecrets);
+        assert!(matches!(refused, Err(Rejection::Violations(violations)) if violations[0].message.contains("declare")));
+    }
+
+    #[test]
+    fn calls_without_message_or_input_get_nothing() {
+        let calls = [Outgoing { message: None, ..call("{}") }, Outgoing { input: None, ..call("{}") }];
         for call in calls {
             assert_eq!(addition(&parameters(SIGNS), &call, &FakeSecrets), Ok(Addition::none()));
         }

@@ -85,7 +85,7 @@ fn check_data(
 fn is_for(rule: &Rule, part: &Members<'_>) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     let has_type = rule.media_type.as_ref().is_none_or(|wanted| {
-        part.get("mediaType").and_then(value).is_some_and(|media_type| media_type == Value::from(wanted.as_str()))
+        part.get("mediaType").and_then(value).is_some_and(|media_type| media_type == wanted.as_str())
     });
     let metadata = part.get("metadata").and_then(Members::of).unwrap_or_default();
     has_type && rule.metadata.iter().all(|(key, wanted)| metadata.get(key).and_then(value).as_ref() == Some(wanted))

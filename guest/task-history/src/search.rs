@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn task(count: usize, number: usize) -> Value {
-        let text = if number % 2 == 0 { "a flight" } else { "a hotel" };
+        let text = if number.is_multiple_of(2) { "a flight" } else { "a hotel" };
         let time = clock::text(1_000 * (count - number) as u64);
         json!({"id": number.to_string(), "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED", "timestamp": time},
                "history": [{"parts": [{"text": text}]}]})
