@@ -1,0 +1,58 @@
+//! Reads an event stream (WHATWG HTML section 9.2). Only `data` matters here: A2A uses no event names, ids or retries.
+
+/// Turns chunks of bytes, cut anywhere, into the data of events.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    /// The current line so far. It is decoded when it is whole, so that a cut inside a character does no harm.
+    line: Vec<u8>,
+    /// The `data` lines of the current event, each with a line break at its end.
+    data: String,
+    /// The last byte was CR, so that an LF right after it belongs to the same line end.
+    after_cr: bool,
+    /// The first line is over; only there a byte order mark is skipped.
+    begun: bool,
+}
+
+impl Decoder {
+    /// Takes the next bytes and returns the events that they complete. An event is complete at its blank line: one that
+    /// the end of the stream cuts off is dropped.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut events = Vec::new();
+        for &byte in bytes {
+            let continues_cr = self.after_cr && byte == b'\n';
+            self.after_cr = byte == b'\r';
+            match byte {
+                b'\n' if continues_cr => {}
+                b'\n' | b'\r' => events.extend(self.end_line()),
+                _ => self.line.push(byte),
+            }
+        }
+        events
+    }
+
+    /// Bytes held for an event that is not complete.
+    pub(crate) fn pending(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
+    fn end_line(&mut self) -> Option<String> {
+        let bytes = std::mem::take(&mut self.line);
+        let line = String::from_utf8_lossy(&bytes);
+        let was_begun = std::mem::replace(&mut self.begun, true);
+        let line = if was_begun { &line } else { line.strip_prefix('\u{feff}').unwrap_or(&line) };
+        if line.is_empty() {
+            let mut data = std::mem::take(&mut self.data);
+            return data.pop().map(|_| data);
+        }
+        // A comment is a line whose field name is empty.
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        if field == "data" {
+            self.data.push_str(value.strip_prefix(' ').unwrap_or(value));
+            self.data.push('\n');
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+use super::Decoder;
+
+/// The stream must mean the same wherever it is cut.
+fn check(stream: &str, expected: &[&str]) {
+    let bytes = stream.as_bytes();
+    for cut in 0..=bytes.len() {
+        let mut decoder = Decoder::default();
+        let (head, tail) = bytes.split_at(cut);
+        let events = [decoder.push(head), decoder.push(tail)].concat();
+        assert_eq!(events, expected, "cut at byte {cut}");
+    }
+    let mut decoder = Decoder::default();
+    let events: Vec<String> = bytes.iter().flat_map(|byte| decoder.push(&[*byte])).collect();
+    assert_eq!(events, expected, "byte by byte");
+}
+
+#[test]
+fn lines_end_with_lf_cr_or_both() {
+    check("data: a\n\ndata: b\n\n", &["a", "b"]);
+    check("data: a\r\rdata: b\r\r", &["a", "b"]);
+    check("data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]);
+    check("data: a\n\r\ndata: b\r\n\n", &["a", "b"]);
+}
+
+#[test]
+fn data_over_several_lines_is_joined_by_line_breaks() {
+    check("data: {\ndata:  \"a\"\ndata:}\n\n", &["{\n \"a\"\n}"]);
+    check("data\ndata\n\n", &["\n"]);
+}
+
+#[test]
+fn comments_other_fields_and_empty_events_are_skipped() {
+    check(": keep-alive\n\n\nevent: message\nid: 1\nretry: 5\ndata: a\nunknown\n\nevent: x\n\n", &["a"]);
+}
+
+#[test]
+fn characters_of_several_bytes_survive_a_cut() {
+    check("data: é€😀\n\n", &["é€😀"]);
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_at_the_start_only() {
+    check("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["a"]);
+}
+
+#[test]
+fn an_event_without_its_blank_line_is_dropped() {
+    check("data: a\n\ndata: b\n", &["a"]);
+    check("data: a\n\ndata: b", &["a"]);
+}
+
+#[test]
+fn bytes_of_an_incomplete_event_are_counted() {
+    let mut decoder = Decoder::default();
+    decoder.push(b"data: abc\ndata: d");
+    assert_eq!(decoder.pending(), "abc\n".len() + "data: d".len());
+    decoder.push(b"\n\n");
+    assert_eq!(decoder.pending(), 0);
+}
