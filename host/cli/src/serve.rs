@@ -12,8 +12,8 @@ use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::agent::takes_state;
 use crate::log;
+use crate::state::takes_state;
 
 /// Serve an agent with its extensions.
 #[derive(Args)]

@@ -54,4 +54,5 @@ pub use load::{Runtime, RuntimeConfig};
 pub use log_tail::LogLine;
 pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use outgoing::apply_patch;
+pub use schema::{Schemas, Violation};
 pub use store::{SessionReader, TaskReader};
