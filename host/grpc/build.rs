@@ -13,7 +13,7 @@ fn main() -> anyhow::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
 
     let mut compiler = protox::Compiler::new(["proto"])?;
-    compiler.include_imports(true).open_file("lf/a2a/v1/a2a.proto")?;
+    compiler.include_imports(true).open_files(["lf/a2a/v1/a2a.proto", "annex/extension/v1/extension.proto"])?;
     // For reflection: encoded by protox itself, which keeps the HTTP annotations.
     fs::write(out.join("a2a.bin"), compiler.encode_file_descriptor_set())?;
 

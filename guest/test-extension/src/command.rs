@@ -29,8 +29,14 @@ pub(crate) struct Hooks {
     pub(crate) describe: Option<String>,
     pub(crate) declare: Option<String>,
     pub(crate) activate: Option<String>,
+    pub(crate) check: Option<String>,
     pub(crate) validate: Option<String>,
+    pub(crate) begin: Option<String>,
+    pub(crate) change: Option<String>,
     pub(crate) respond: Option<String>,
+    pub(crate) methods: Option<String>,
+    pub(crate) next: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 impl Hooks {

@@ -2,7 +2,9 @@
 //! commands.
 
 mod command;
+mod ends;
 mod parameters;
+mod steering;
 
 use std::process::abort;
 use std::sync::OnceLock;
@@ -20,8 +22,13 @@ const COMMAND_KEY: &str = "test/command";
 /// What `respond` writes.
 const RESPONSE_KEY: &str = "test/response";
 
-/// Commands of the current request: `validate` sees its metadata, `respond` runs later in the same instance.
+/// Commands of the current request: `check` and `validate` see its metadata, the others run later in the same instance.
 static REQUESTED: OnceLock<Hooks> = OnceLock::new();
+
+/// The commands of the request, which are read once.
+fn requested(json: &str) -> &'static Hooks {
+    REQUESTED.get_or_init(|| Hooks::of_request(json))
+}
 
 struct TestExtension;
 
@@ -88,7 +95,7 @@ impl State for TestExtension {
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
         let sent = metadata.iter().find(|entry| entry.key == COMMAND_KEY);
-        let requested = REQUESTED.get_or_init(|| Hooks::of_request(sent.map_or("{}", |entry| &entry.value)));
+        let requested = requested(sent.map_or("{}", |entry| &entry.value));
         let text = requested.validate.as_deref().or(parameters.behaviour.validate.as_deref());
         let command = Command::of("validate", text);
         let delta = match command.name {
@@ -148,4 +155,4 @@ fn kind(event: &Event) -> &'static str {
     }
 }
 
-annex_sdk::export!(TestExtension: card, activation, state, response);
+annex_sdk::export!(TestExtension: card, activation, message, state, transition, response, method, client);

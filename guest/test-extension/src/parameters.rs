@@ -13,6 +13,8 @@ pub(crate) struct Parameters {
     pub(crate) depends_on: Vec<String>,
     pub(crate) grants: Vec<String>,
     pub(crate) payload: bool,
+    /// The methods that it has; one whose name ends with `stream` streams.
+    pub(crate) methods: Vec<String>,
 }
 
 impl Default for Parameters {
@@ -23,6 +25,7 @@ impl Default for Parameters {
             depends_on: Vec::new(),
             grants: Vec::new(),
             payload: false,
+            methods: Vec::new(),
         }
     }
 }

@@ -13,6 +13,7 @@
 
 mod client;
 mod convert;
+mod extension_service;
 mod health;
 mod operations;
 mod parameters;
@@ -23,5 +24,5 @@ mod service;
 mod status;
 
 pub use client::{CallError, Client, Events};
-pub use operations::{CallParameters, EventStream, Operations, Reply};
-pub use routes::{A2A_PATHS, Limits, is_grpc, refuse, routes, unknown_service};
+pub use operations::{CallParameters, EventStream, MethodReply, Operations, Reply, Results};
+pub use routes::{Limits, is_grpc, is_operation, refuse, routes, unknown_service};

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
-    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest, Json,
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
     ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
     TaskPushNotificationConfig,
@@ -48,6 +48,17 @@ pub struct Reply<T> {
 
 /// The events of one stream. An error ends the call with the status of that error.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamResponse, A2aError>> + Send>>;
+
+/// The results of a method that streams. An error ends the call with the status of that error.
+pub type Results = Pin<Box<dyn Stream<Item = Result<Json, A2aError>> + Send>>;
+
+/// What a method of an extension answers.
+pub enum MethodReply {
+    /// One result.
+    Value(Json),
+    /// A stream of them.
+    Results(Results),
+}
 
 /// The operations of A2A (specification section 3.1), one method for each rpc.
 ///
@@ -128,6 +139,14 @@ pub trait Operations: Send + Sync + 'static {
         parameters: CallParameters,
         request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError>;
+
+    /// Calls a method that an extension adds; `params` is any JSON.
+    async fn call_method(
+        &self,
+        parameters: CallParameters,
+        method: String,
+        params: Json,
+    ) -> Result<Reply<MethodReply>, A2aError>;
 
     /// Whether the health service answers SERVING: not while starting or draining.
     fn is_serving(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The generated messages, the client and the server of `lf.a2a.v1`.
+//! The generated messages, the client and the server of `lf.a2a.v1` and `annex.extension.v1`.
 
 #![allow(
     missing_docs,
@@ -13,6 +13,11 @@
 use std::fmt;
 
 tonic::include_proto!("lf.a2a.v1");
+
+/// The methods of extensions.
+pub mod extension {
+    tonic::include_proto!("annex.extension.v1");
+}
 
 /// The descriptors of the service and of all that it imports, for reflection.
 pub(crate) const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("a2a");

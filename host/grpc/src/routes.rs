@@ -15,9 +15,11 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder;
 
 use crate::Operations;
+use crate::extension_service::ExtensionAdapter;
 use crate::health::HealthOf;
 use crate::pb::FILE_DESCRIPTOR_SET;
 use crate::pb::a2a_service_server::A2aServiceServer;
+use crate::pb::extension::extension_service_server::ExtensionServiceServer;
 use crate::service::A2aAdapter;
 use crate::status;
 
@@ -31,14 +33,16 @@ pub struct Limits {
     pub max_message_bytes: usize,
 }
 
-/// The A2A service, health and reflection (both versions), to be served over HTTP/2, also without TLS.
+/// The A2A service, the methods of extensions, health and reflection (both versions), to be served over HTTP/2, also without TLS.
 ///
 /// The router has no fallback, so that it can be merged into one that has; [`unknown_service`] is the answer of gRPC to
 /// every other path.
 pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
     let health = HealthServer::new(HealthOf(operations.clone())).max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES);
+    let extensions = ExtensionServiceServer::new(ExtensionAdapter { operations: operations.clone() })
+        .max_decoding_message_size(limits.max_message_bytes);
     let a2a = A2aServiceServer::new(A2aAdapter { operations }).max_decoding_message_size(limits.max_message_bytes);
-    let mut router = with_service(with_service(Router::new(), a2a), health);
+    let mut router = with_service(with_service(with_service(Router::new(), a2a), extensions), health);
     // The descriptors are part of the program; they are read or the program is broken, and a test would say so.
     if let Ok(v1) = reflection().build_v1() {
         router = with_service(router, v1.max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES));
@@ -55,9 +59,11 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
     matches!(content_type.strip_prefix(b"application/grpc"), Some([] | [b'+' | b';', ..]))
 }
 
-/// The paths of the A2A service, whose calls can be refused before their message is read; health and reflection have
-/// others.
-pub const A2A_PATHS: &str = "/lf.a2a.v1.A2AService/";
+/// Whether a path is of the A2A service or of the methods of extensions, whose calls can be refused before their message
+/// is read; health and reflection have others.
+pub fn is_operation(path: &str) -> bool {
+    ["/lf.a2a.v1.A2AService/", "/annex.extension.v1.ExtensionService/"].iter().any(|service| path.starts_with(service))
+}
 
 /// The error as an answer, for a layer before the binding.
 pub fn refuse(error: &A2aError) -> Response {

@@ -5,24 +5,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use annex_runtime::{KEYS_PER_PAGE, KeyValueError, KeyValueStore, Quota, Space, Usage, incremented};
+use annex_runtime::{
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space, Usage, incremented,
+};
 use async_trait::async_trait;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite, Transaction};
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{Arguments, Sqlite, Transaction};
 
-/// The version of the table, kept in the file.
-const VERSION: i64 = 1;
-/// Lengths are counted in bytes as in memory, also those of keys.
-const TABLE: &str = "
-    CREATE TABLE IF NOT EXISTS entry (
-        tenant TEXT NOT NULL,
-        extension TEXT NOT NULL,
-        key TEXT NOT NULL,
-        value BLOB NOT NULL,
-        PRIMARY KEY (tenant, extension, key)
-    ) WITHOUT ROWID;
-    PRAGMA user_version = 1;
-";
+mod schema;
+mod statements;
+
+use schema::VERSION;
 
 /// How long to wait for the lock when another process writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -83,11 +78,10 @@ impl SqliteKeyValueStore {
         let broken = |source| OpenError::Database { path: path.to_owned(), source };
         let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(ACQUIRE_TIMEOUT);
         let pool = pool.connect_with(options).await.map_err(broken)?;
-        let found: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&pool).await.map_err(broken)?;
+        let found = schema::bring_up_to_date(&pool).await.map_err(broken)?;
         if found > VERSION {
             return Err(OpenError::Version { path: path.to_owned(), found });
         }
-        sqlx::raw_sql(TABLE).execute(&pool).await.map_err(broken)?;
         Ok(Self { pool })
     }
 
@@ -113,7 +107,8 @@ fn unavailable(error: sqlx::Error) -> KeyValueError {
 #[async_trait]
 impl KeyValueStore for SqliteKeyValueStore {
     async fn get(&self, space: &Space, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
-        value(space, key).fetch_optional(&self.pool).await.map_err(unavailable)
+        let value = sqlx::query_scalar_with(statements::SELECT_VALUE, bucket(space)?).bind(key);
+        value.fetch_optional(&self.pool).await.map_err(unavailable)
     }
 
     async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
@@ -123,35 +118,74 @@ impl KeyValueStore for SqliteKeyValueStore {
     }
 
     async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
-        let delete = sqlx::query("DELETE FROM entry WHERE tenant = ? AND extension = ? AND key = ?");
-        let delete = delete.bind(&space.tenant).bind(space.extension.as_str()).bind(key);
-        delete.execute(&self.pool).await.map(drop).map_err(unavailable)
+        let mut transaction = self.begin().await?;
+        let delete = sqlx::query_scalar_with(statements::DELETE, bucket(space)?).bind(key);
+        let freed: Option<i64> = delete.fetch_optional(&mut *transaction).await.map_err(unavailable)?;
+        if let Some(bytes) = freed {
+            count_scoped(&mut transaction, space, -1, -bytes).await?;
+        }
+        transaction.commit().await.map_err(unavailable)
     }
 
     async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError> {
-        let keys = sqlx::query_scalar(
-            "SELECT key FROM entry WHERE tenant = ? AND extension = ? ORDER BY key LIMIT ? OFFSET ?",
-        );
-        let keys = keys.bind(&space.tenant).bind(space.extension.as_str());
+        let keys = sqlx::query_scalar_with(statements::SELECT_KEYS, bucket(space)?);
         let keys = keys.bind(number(KEYS_PER_PAGE)).bind(i64::try_from(skip).unwrap_or(i64::MAX));
         keys.fetch_all(&self.pool).await.map_err(unavailable)
     }
 
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
         let mut transaction = self.begin().await?;
-        let found = value(space, key).fetch_optional(&mut *transaction).await.map_err(unavailable)?;
-        let count = incremented(found.as_deref(), delta)?;
+        let value = sqlx::query_scalar_with(statements::SELECT_VALUE, bucket(space)?).bind(key);
+        let value: Option<Vec<u8>> = value.fetch_optional(&mut *transaction).await.map_err(unavailable)?;
+        let count = incremented(value.as_deref(), delta)?;
         put(&mut transaction, space, key, count.to_string().as_bytes(), quota).await?;
         transaction.commit().await.map_err(unavailable)?;
         Ok(count)
     }
+
+    async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError> {
+        // What lasts comes before all that ends.
+        let lasting = Scope::lasting("");
+        let scopes = sqlx::query_as_with(statements::SELECT_SCOPES, scope(after.unwrap_or(&lasting))?);
+        let scopes = scopes.bind(number(SCOPES_PER_PAGE));
+        let scopes: Vec<(String, String, String, String)> = scopes.fetch_all(&self.pool).await.map_err(unavailable)?;
+        Ok(scopes.into_iter().filter_map(scope_of_row).collect())
+    }
+
+    async fn remove(&self, gone: &Scope) -> Result<(), KeyValueError> {
+        let exists = sqlx::query_scalar_with(statements::HAS_KEYS, scope(gone)?);
+        // Most have no keys, and then nobody has to wait for the lock.
+        if !exists.fetch_one(&self.pool).await.map_err(unavailable)? {
+            return Ok(());
+        }
+        let mut transaction = self.begin().await?;
+        for statement in [statements::UNCOUNT_SCOPE, statements::DELETE_SCOPE] {
+            let query = sqlx::query_with(statement, scope(gone)?);
+            query.execute(&mut *transaction).await.map_err(unavailable)?;
+        }
+        transaction.commit().await.map_err(unavailable)
+    }
 }
 
-type ValueQuery<'a> = sqlx::query::QueryScalar<'a, Sqlite, Vec<u8>, sqlx::sqlite::SqliteArguments>;
+/// The first parameters of statements about a scope.
+fn scope(scope: &Scope) -> Result<SqliteArguments, KeyValueError> {
+    let mut arguments = SqliteArguments::default();
+    for text in [scope.kind.name(), &scope.tenant, &scope.principal, &scope.id] {
+        arguments.add(text).map_err(KeyValueError::Unavailable)?;
+    }
+    Ok(arguments)
+}
 
-fn value<'a>(space: &'a Space, key: &'a str) -> ValueQuery<'a> {
-    let value = sqlx::query_scalar("SELECT value FROM entry WHERE tenant = ? AND extension = ? AND key = ?");
-    value.bind(&space.tenant).bind(space.extension.as_str()).bind(key)
+/// The first parameters of statements about a bucket.
+fn bucket(space: &Space) -> Result<SqliteArguments, KeyValueError> {
+    let mut arguments = scope(&space.scope)?;
+    arguments.add(space.extension.as_str()).map_err(KeyValueError::Unavailable)?;
+    Ok(arguments)
+}
+
+fn scope_of_row((kind, tenant, principal, id): (String, String, String, String)) -> Option<Scope> {
+    let kind = ScopeKind::ALL.into_iter().find(|known| known.name() == kind)?;
+    Some(Scope { kind, tenant, principal, id })
 }
 
 /// Sets the key when the quota has room for it.
@@ -162,18 +196,38 @@ async fn put(
     value: &[u8],
     quota: &Quota,
 ) -> Result<(), KeyValueError> {
-    let usage = sqlx::query_as(
-        "SELECT COUNT(*), COALESCE(SUM(LENGTH(CAST(key AS BLOB)) + LENGTH(value)), 0),
-            MAX(CASE WHEN key = ? THEN LENGTH(value) END)
-         FROM entry WHERE tenant = ? AND extension = ?",
-    );
-    let usage = usage.bind(key).bind(&space.tenant).bind(space.extension.as_str());
+    let usage = sqlx::query_as_with(statements::SELECT_USAGE, bucket(space)?).bind(key);
     let (keys, bytes, replaced): (i64, i64, Option<i64>) =
         usage.fetch_one(&mut **transaction).await.map_err(unavailable)?;
     quota.check(Usage { keys: count(keys), bytes: count(bytes) }, key, value, replaced.map(count))?;
-    let set = sqlx::query("INSERT OR REPLACE INTO entry (tenant, extension, key, value) VALUES (?, ?, ?, ?)");
-    let set = set.bind(&space.tenant).bind(space.extension.as_str()).bind(key).bind(value);
-    set.execute(&mut **transaction).await.map(drop).map_err(unavailable)
+    if space.scope.kind.ends() {
+        let scoped = sqlx::query_as(statements::SELECT_SCOPED_USAGE);
+        let scoped = scoped.bind(&space.scope.tenant).bind(space.extension.as_str());
+        let scoped: Option<(i64, i64)> = scoped.fetch_optional(&mut **transaction).await.map_err(unavailable)?;
+        let (keys, bytes) = scoped.unwrap_or_default();
+        quota.check_scoped(Usage { keys: count(keys), bytes: count(bytes) }, key, value, replaced.map(count))?;
+    }
+    let set = sqlx::query_with(statements::PUT, bucket(space)?).bind(key).bind(value);
+    set.execute(&mut **transaction).await.map_err(unavailable)?;
+    let added = match replaced {
+        Some(bytes) => (0, number(value.len()) - bytes),
+        None => (1, number(key.len() + value.len())),
+    };
+    count_scoped(transaction, space, added.0, added.1).await
+}
+
+/// Adds to what all buckets of the extension that end hold together, so that no write has to sum them up.
+async fn count_scoped(
+    transaction: &mut Transaction<'static, Sqlite>,
+    space: &Space,
+    keys: i64,
+    bytes: i64,
+) -> Result<(), KeyValueError> {
+    if !space.scope.kind.ends() {
+        return Ok(());
+    }
+    let count = sqlx::query(statements::COUNT_SCOPED).bind(&space.scope.tenant).bind(space.extension.as_str());
+    count.bind(keys).bind(bytes).execute(&mut **transaction).await.map(drop).map_err(unavailable)
 }
 
 fn number(count: usize) -> i64 {

@@ -3,14 +3,27 @@
 #![cfg(test)]
 
 use annex_keyvalue::{OpenError, SqliteKeyValueStore};
-use annex_runtime::{KEYS_PER_PAGE, KeyValueError, KeyValueStore, MemoryKeyValueStore, Quota, Space};
+use annex_runtime::{
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope, Space,
+};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Connection as _, SqliteConnection};
 
 fn space(tenant: &str, extension: &str) -> Space {
-    Space { tenant: tenant.to_owned(), extension: extension.into() }
+    Space { extension: extension.into(), scope: Scope::lasting(tenant) }
 }
 
 fn own() -> Space {
     space("", "https://annex.example/own/v1")
+}
+
+/// A bucket of our own extension.
+fn own_in(scope: Scope) -> Space {
+    Space { scope, ..own() }
+}
+
+fn task(principal: &str, id: &str) -> Scope {
+    Scope::task("", principal, &id.into())
 }
 
 /// Runs a test against each store, both empty.
@@ -21,7 +34,13 @@ async fn check(test: impl AsyncFn(&dyn KeyValueStore)) {
     test(&store).await;
 }
 
-const ROOMY: Quota = Quota { max_keys: 10_000, max_value_bytes: 1_000, max_total_bytes: 1 << 20 };
+const ROOMY: Quota = Quota {
+    max_keys: 10_000,
+    max_value_bytes: 1_000,
+    max_total_bytes: 1 << 20,
+    max_scoped_keys: 10_000,
+    max_scoped_bytes: 1 << 20,
+};
 
 #[tokio::test]
 async fn what_was_set_is_there_until_it_is_deleted() {
@@ -57,7 +76,7 @@ async fn another_extensions_and_another_tenants_keys_are_invisible() {
 
 #[tokio::test]
 async fn a_quota_holds_for_keys_values_and_their_sum() {
-    let quota = Quota { max_keys: 2, max_value_bytes: 4, max_total_bytes: 8 };
+    let quota = Quota { max_keys: 2, max_value_bytes: 4, max_total_bytes: 8, ..ROOMY };
     check(async |store| {
         let set = async |key: &str, value: &[u8]| store.set(&own(), key, value.to_vec(), &quota).await;
         assert!(matches!(set("a", b"12345").await, Err(KeyValueError::ValueTooLarge { limit: 4 })));
@@ -103,6 +122,106 @@ async fn counters_are_decimal_text_within_64_bits() {
     .await;
 }
 
+#[tokio::test]
+async fn a_task_and_a_conversation_have_keys_of_their_own() {
+    check(async |store| {
+        let scopes = [
+            Scope::lasting(""),
+            Scope::context("", "", &"x".into()),
+            Scope::context("", "ada", &"x".into()),
+            Scope::context("t", "", &"x".into()),
+            task("", "x"),
+            task("ada", "x"),
+            task("", "y"),
+        ];
+        for scope in &scopes {
+            let space = own_in(scope.clone());
+            assert_eq!(store.get(&space, "a").await.expect("a store"), None, "{scope:?}");
+            store.set(&space, "a", format!("{scope:?}").into_bytes(), &ROOMY).await.expect("room");
+        }
+        for scope in &scopes {
+            let value = store.get(&own_in(scope.clone()), "a").await.expect("a store");
+            assert_eq!(value, Some(format!("{scope:?}").into_bytes()));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn removing_a_scope_takes_the_keys_of_all_extensions_and_leaves_all_others() {
+    check(async |store| {
+        let other = Space { extension: "https://annex.example/other/v1".into(), scope: task("ada", "t") };
+        let gone = [own_in(task("ada", "t")), other];
+        let kept =
+            [own(), own_in(task("", "t")), own_in(task("ada", "u")), own_in(Scope::context("", "ada", &"t".into()))];
+        for space in gone.iter().chain(&kept) {
+            store.set(space, "a", b"1".to_vec(), &ROOMY).await.expect("room");
+        }
+        store.remove(&task("ada", "t")).await.expect("a store");
+        store.remove(&task("ada", "t")).await.expect("removing nothing is no error");
+        for space in &gone {
+            assert_eq!(store.get(space, "a").await.expect("a store"), None, "{space:?}");
+        }
+        for space in &kept {
+            assert_eq!(store.get(space, "a").await.expect("a store"), Some(b"1".to_vec()), "{space:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn scopes_with_keys_are_listed_in_pages() {
+    check(async |store| {
+        store.set(&own(), "a", Vec::new(), &ROOMY).await.expect("room");
+        for number in 0..SCOPES_PER_PAGE {
+            let space = own_in(task("ada", &format!("{number:04}")));
+            store.set(&space, "a", Vec::new(), &ROOMY).await.expect("room");
+            store.set(&space, "b", Vec::new(), &ROOMY).await.expect("room");
+        }
+        let context = Scope::context("", "ada", &"c".into());
+        store.set(&own_in(context.clone()), "a", Vec::new(), &ROOMY).await.expect("room");
+        let first = store.scopes(None).await.expect("a page");
+        assert_eq!((first.len(), &first[0], &first[1]), (SCOPES_PER_PAGE, &context, &task("ada", "0000")));
+        let rest = store.scopes(first.last()).await.expect("a page");
+        assert_eq!(rest, [task("ada", &format!("{:04}", SCOPES_PER_PAGE - 1))]);
+        store.remove(&context).await.expect("a store");
+        store.delete(&own_in(task("ada", "0000")), "a").await.expect("a store");
+        store.delete(&own_in(task("ada", "0000")), "b").await.expect("a store");
+        assert_eq!(store.scopes(None).await.expect("a page")[0], task("ada", "0001"), "what is empty is not there");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_tasks_and_conversations_of_an_extension_share_a_quota() {
+    let quota = Quota { max_scoped_keys: 3, max_scoped_bytes: 10, ..ROOMY };
+    check(async |store| {
+        let set =
+            async |scope: Scope, key: &str, value: &[u8]| store.set(&own_in(scope), key, value.to_vec(), &quota).await;
+        let context = Scope::context("", "", &"c".into());
+        set(task("", "t"), "a", b"1234").await.expect("room");
+        set(context.clone(), "a", b"").await.expect("room");
+        assert!(matches!(set(task("", "u"), "a", b"1234").await, Err(KeyValueError::ScopedFull { limit: 10 })));
+        set(task("", "u"), "a", b"123").await.expect("exactly full");
+        set(task("", "t"), "a", b"4321").await.expect("replacing takes no room");
+        assert!(matches!(set(task("", "v"), "", b"").await, Err(KeyValueError::TooManyScopedKeys { limit: 3 })));
+        let count = store.increment(&own_in(task("", "v")), "n", 1, &quota).await;
+        assert!(matches!(count, Err(KeyValueError::TooManyScopedKeys { limit: 3 })), "{count:?}");
+        set(Scope::lasting(""), "a", b"1234567890").await.expect("what lasts has a quota of its own");
+        let other = Space { extension: "https://annex.example/other/v1".into(), scope: task("", "t") };
+        store.set(&other, "a", b"1234".to_vec(), &quota).await.expect("another's quota");
+        // Room comes back whichever way keys go, and only as much as they took.
+        store.delete(&own(), "a").await.expect("a store");
+        store.delete(&own_in(context), "a").await.expect("a store");
+        store.delete(&own_in(task("", "t")), "b").await.expect("a store");
+        set(task("", "v"), "a", b"").await.expect("a key was deleted");
+        store.remove(&task("", "t")).await.expect("a store");
+        set(task("", "w"), "a", b"1234").await.expect("a scope was removed");
+        assert!(matches!(set(task("", "w"), "a", b"12345").await, Err(KeyValueError::ScopedFull { limit: 10 })));
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn increments_at_once_all_count() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -129,6 +248,47 @@ async fn keys_are_there_after_the_file_is_opened_again() {
     drop(store);
     let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
     assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"1".to_vec()));
+}
+
+/// As the first version wrote it.
+const FIRST_VERSION: &str = "
+    CREATE TABLE entry (
+        tenant TEXT NOT NULL,
+        extension TEXT NOT NULL,
+        key TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (tenant, extension, key)
+    ) WITHOUT ROWID;
+    INSERT INTO entry VALUES ('', 'https://annex.example/own/v1', 'a', x'31');
+    PRAGMA user_version = 1;
+";
+
+#[tokio::test]
+async fn keys_of_an_older_file_are_taken_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keyvalue.sqlite");
+    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let mut connection = SqliteConnection::connect_with(&options).await.expect("a file");
+    sqlx::raw_sql(FIRST_VERSION).execute(&mut connection).await.expect("valid SQL");
+    connection.close().await.expect("closed");
+    for _ in 0..2 {
+        let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
+        assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"1".to_vec()));
+        assert_eq!(store.keys(&own(), 0).await.expect("a store"), ["a"]);
+        store.set(&own_in(task("", "t")), "a", b"2".to_vec(), &ROOMY).await.expect("room");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_a_later_version_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keyvalue.sqlite");
+    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let mut connection = SqliteConnection::connect_with(&options).await.expect("a file");
+    sqlx::raw_sql("PRAGMA user_version = 3").execute(&mut connection).await.expect("valid SQL");
+    connection.close().await.expect("closed");
+    let error = SqliteKeyValueStore::open(&path).await.expect_err("a later version");
+    assert!(matches!(error, OpenError::Version { found: 3, .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,36 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use crate::{A2aError, Json};
+use crate::{A2aError, Json, v0_3};
+
+/// The methods of A2A 1.0.
+pub const METHODS: [&str; 11] = [
+    "SendMessage",
+    "SendStreamingMessage",
+    "GetTask",
+    "ListTasks",
+    "CancelTask",
+    "SubscribeToTask",
+    "CreateTaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig",
+    "ListTaskPushNotificationConfigs",
+    "DeleteTaskPushNotificationConfig",
+    "GetExtendedAgentCard",
+];
+
+/// Whether A2A 1.0, A2A 0.3 or JSON-RPC itself owns a method of this name, whatever its case.
+///
+/// ```
+/// use annex_protocol::jsonrpc::is_reserved;
+///
+/// assert!(is_reserved("sendmessage") && is_reserved("tasks/get") && is_reserved("rpc.discover"));
+/// assert!(!is_reserved("tasks/search"));
+/// ```
+pub fn is_reserved(method: &str) -> bool {
+    let core = METHODS.into_iter().chain(v0_3::Method::ALL.iter().map(|method| method.name()));
+    let is_of_json_rpc = method.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("rpc."));
+    is_of_json_rpc || core.into_iter().any(|name| name.eq_ignore_ascii_case(method))
+}
 
 /// The id of a request. It is echoed with its JSON type, which clients compare.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annex_protocol::{
-    Artifact, ContextId, ExtensionUri, Json, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
+    Artifact, ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, Part, StreamResponse,
+    TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
     Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionReader,
-    SessionStateGrant, TaskReader, TurnRequest,
+    SessionStateGrant, TaskReader, TurnRequest, TurnServices,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
@@ -159,7 +160,7 @@ impl Bench {
 struct Turn {
     context_id: ContextId,
     requested: Vec<ExtensionUri>,
-    message: Metadata,
+    message: Message,
     request: Metadata,
     session: Arc<Session>,
 }
@@ -170,7 +171,7 @@ impl Turn {
         Self {
             context_id: ContextId::generate(),
             requested: requested.to_vec(),
-            message,
+            message: Message { metadata: message, ..Message::user_text("Who am I?") },
             request: Metadata::new(),
             session: Arc::new(Session { state }),
         }
@@ -187,10 +188,12 @@ impl Turn {
             request: &self.request,
             session,
             task,
+            services: TurnServices::default(),
+            resumed: false,
         };
-        let (chain, delta) = Chain::start(extensions, &request).await.expect("nothing refuses the request");
-        black_box(delta);
-        chain
+        let entered = Chain::start(extensions, &request).await.expect("nothing refuses the request");
+        black_box(entered.delta);
+        entered.chain
     }
 
     /// The time that the way out takes in so many turns, each with an instance that has done the way in before.

@@ -2,79 +2,183 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{ContextId, ExtensionUri, JsonObject, Metadata, StreamResponse, TaskId};
+use annex_protocol::{
+    ContextId, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
+    TaskStatusUpdateEvent,
+};
 
 use crate::bindings::v0_1::annex::extension::types;
+use crate::bindings::v0_1::exports::annex::extension::transition::Beginning;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
+use crate::steering::{Entry, Opinion, Steering};
 use crate::store::{SessionReader, TaskReader, TurnReaders};
+use crate::turn_services::TurnServices;
 
 mod member;
 
-use member::Member;
+pub(crate) use member::Member;
 
 /// The request as the hooks may see it.
 pub struct TurnRequest<'a> {
-    /// The A2A operation.
-    pub operation: &'static str,
+    /// The A2A operation, or the method of an extension.
+    pub operation: &'a str,
     /// The conversation, when it is known.
     pub context_id: Option<&'a ContextId>,
     /// The task that the message continues.
     pub task_id: Option<&'a TaskId>,
     /// Every URI that the client asked for.
     pub requested: &'a [ExtensionUri],
-    /// `message.metadata`.
-    pub message: &'a Metadata,
+    /// The message; that of a method is empty.
+    pub message: &'a Message,
     /// `metadata` of the request.
     pub request: &'a Metadata,
     /// The session, for extensions with the grant.
     pub session: Arc<dyn SessionReader>,
     /// The task, for extensions with the grant.
     pub task: Arc<dyn TaskReader>,
+    /// What else there is for extensions with the grants.
+    pub services: TurnServices,
+    /// Whether the message was taken before, and its task is taken up again: then only `activation` runs on the way in.
+    pub resumed: bool,
 }
 
 /// The extensions that are active in one turn. Dropping it frees their instances.
 #[derive(Default)]
 pub struct Chain {
     members: Vec<Member>,
+    /// The request as its `transition` hooks see it when the turn begins.
+    seen: Option<types::Request>,
+}
+
+/// What the hooks of the way in made of a request.
+#[derive(Default)]
+pub struct Entered {
+    /// The extensions that take part, for the way out.
+    pub chain: Chain,
+    /// The state delta of all of them; a later one wins a key.
+    pub delta: JsonObject,
+    /// The message's parts, when they were rewritten.
+    pub parts: Option<Vec<Part>>,
 }
 
 impl Chain {
-    /// Runs the hooks of the way in: each extension in order, `activation` then `state`.
-    ///
-    /// Returns the chain for the way out and the state delta of all extensions; a later one wins a key. One that fails
-    /// and may be skipped is in neither.
+    /// Runs the hooks of the way in: each extension in order, `activation`, `message`, then `state`. One that fails and
+    /// may be skipped leaves nothing behind.
     ///
     /// # Errors
     /// When an extension refuses the request, or fails and may not be skipped. Nothing has happened then.
-    pub async fn start(
-        extensions: &[Arc<Extension>],
-        request: &TurnRequest<'_>,
-    ) -> Result<(Self, JsonObject), HookError> {
-        let mut chain = Self::default();
-        let mut delta = JsonObject::new();
+    pub async fn start(extensions: &[Arc<Extension>], request: &TurnRequest<'_>) -> Result<Entered, HookError> {
+        let mut entered = Entered::default();
         if extensions.is_empty() {
-            return Ok((chain, delta));
+            return Ok(entered);
         }
-        let seen = seen_request(request);
-        let readers = TurnReaders { session: Arc::clone(&request.session), task: Arc::clone(&request.task) };
+        let seen = request.seen();
+        let readers = request.readers();
         for extension in extensions {
-            if !chain.has_all(&extension.descriptor.depends_on) {
+            if !entered.chain.has_all(&extension.descriptor.depends_on) {
                 Self::check_optional(extension)?;
                 continue;
             }
-            match Member::enter(extension, request, &seen, readers.clone()).await {
-                Ok(Some((member, own))) => {
-                    delta.extend(own);
-                    chain.members.push(member);
+            let parts = entered.parts.as_deref().unwrap_or(&request.message.parts);
+            match Member::enter(extension, request, &seen, parts, readers.clone()).await {
+                Ok(Some((member, verdict))) => {
+                    entered.delta.extend(verdict.delta);
+                    entered.parts = verdict.parts.or(entered.parts);
+                    entered.chain.members.push(member);
                 }
                 Ok(None) => {}
                 Err(HookError::Fault(fault)) if extension.may_be_skipped() => log_skipped(extension, &fault),
                 Err(error) => return Err(error),
             }
         }
-        Ok((chain, delta))
+        entered.chain.seen = Some(seen);
+        Ok(entered)
+    }
+
+    /// Asks the extensions in order whether the agent is to run; the first that is against it decides.
+    ///
+    /// # Errors
+    /// When an extension fails and may not be skipped.
+    pub async fn begin(
+        &mut self,
+        task_id: &TaskId,
+        context_id: &ContextId,
+        waits_in: Option<TaskState>,
+        resumed: bool,
+    ) -> Result<Entry, Fault> {
+        let Some(seen) = self.seen.take() else { return Ok(Entry::Proceed) };
+        if !self.steers() {
+            return Ok(Entry::Proceed);
+        }
+        let beginning = Beginning {
+            task_id: task_id.to_string(),
+            context_id: context_id.to_string(),
+            waits_in: waits_in.map(|state| state.name().to_owned()),
+            resumed,
+        };
+        let mut entry = Entry::Proceed;
+        for member in &mut self.members {
+            match Self::or_skipped(member.begin(&seen, &beginning).await, member)? {
+                Opinion::Agrees => {}
+                Opinion::Interrupts(interruption) => {
+                    entry = Entry::Interrupted(interruption);
+                    break;
+                }
+                Opinion::Vetoes(reason) => {
+                    entry = Entry::Vetoed(reason);
+                    break;
+                }
+            }
+        }
+        self.leave_out_dependents()?;
+        Ok(entry)
+    }
+
+    /// Asks the extensions in order about a change of the task's state. `update` is the change, and what they made of
+    /// it afterwards: annotated, or another one.
+    ///
+    /// # Errors
+    /// When an extension fails and may not be skipped; the change must not happen then.
+    pub async fn change(&mut self, current: TaskState, update: &mut TaskStatusUpdateEvent) -> Result<Steering, Fault> {
+        let mut steering = Steering::Passed;
+        if !self.steers() {
+            return Ok(steering);
+        }
+        for member in &mut self.members {
+            match Self::or_skipped(member.change(current, update).await, member)? {
+                Opinion::Agrees => {}
+                Opinion::Interrupts(interruption) => {
+                    steering = Steering::Interrupted(interruption.by.clone());
+                    interruption.place(update);
+                }
+                Opinion::Vetoes(reason) => {
+                    steering = Steering::Vetoed;
+                    update.status.state = TaskState::Failed;
+                    let parts = vec![Part::text(reason)];
+                    let (context, task) = (update.context_id.clone(), update.task_id.clone());
+                    update.status.message = Some(Message::agent(context, Some(task), parts));
+                }
+            }
+        }
+        self.leave_out_dependents()?;
+        Ok(steering)
+    }
+
+    /// Whether any extension has the hook `transition`.
+    fn steers(&self) -> bool {
+        self.members.iter().any(|member| member.extension.program.hooks.transition.is_some())
+    }
+
+    fn or_skipped(opinion: Result<Opinion, Fault>, member: &Member) -> Result<Opinion, Fault> {
+        match opinion {
+            Err(fault) if member.extension.may_be_skipped() => {
+                log_skipped(&member.extension, &fault);
+                Ok(Opinion::Agrees)
+            }
+            other => other,
+        }
     }
 
     fn has_all(&self, uris: &[ExtensionUri]) -> bool {
@@ -143,11 +247,20 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
     }
 }
 
-fn seen_request(request: &TurnRequest<'_>) -> types::Request {
-    types::Request {
-        operation: request.operation.to_owned(),
-        context_id: request.context_id.map(ToString::to_string),
-        task_id: request.task_id.map(ToString::to_string),
-        requested: request.requested.iter().map(ToString::to_string).collect(),
+impl TurnRequest<'_> {
+    /// The request as guests see it.
+    pub(crate) fn seen(&self) -> types::Request {
+        types::Request {
+            operation: self.operation.to_owned(),
+            context_id: self.context_id.map(ToString::to_string),
+            task_id: self.task_id.map(ToString::to_string),
+            requested: self.requested.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// What guests can read of the turn.
+    pub(crate) fn readers(&self) -> TurnReaders {
+        let (session, task) = (Arc::clone(&self.session), Arc::clone(&self.task));
+        TurnReaders { session, task, services: self.services.clone() }
     }
 }

@@ -161,6 +161,26 @@ pub enum LoadError {
         /// The key.
         key: String,
     },
+    /// Two installed components have a method of one name.
+    #[error("the extensions {uri} and {other} both have the method {name}")]
+    SharedMethod {
+        /// The later one.
+        uri: ExtensionUri,
+        /// The earlier one.
+        other: ExtensionUri,
+        /// The method.
+        name: String,
+    },
+    /// Two installed components with methods have one name, by which HTTP requests find their methods.
+    #[error("the extensions {uri} and {other} are both called {name:?}, and both have methods")]
+    SharedPath {
+        /// The later one.
+        uri: ExtensionUri,
+        /// The earlier one.
+        other: ExtensionUri,
+        /// The name.
+        name: String,
+    },
     /// Extensions depend on one another in a ring.
     #[error("extensions depend on one another in a ring: {}", ring(uris))]
     Cycle {

@@ -15,10 +15,11 @@ use crate::engine::Slots;
 use crate::grants::Grants;
 use crate::hook::Hook;
 use crate::imports::http::Sender;
-use crate::keyvalue::{KeyValueStore, Space};
+use crate::keyvalue::{KeyValueStore, Scope, Space};
 use crate::limits::Limits;
 use crate::log;
 use crate::log_tail::{LogLine, LogTail};
+use crate::method::Method;
 use crate::metrics::{ExtensionMetrics, Meters, Registry};
 use crate::schema::Schemas;
 use crate::store::HostState;
@@ -61,7 +62,7 @@ pub(crate) struct Profile {
     pub(crate) log: LogTail,
     /// What is counted, shared with the other versions of the URI.
     pub(crate) meters: Arc<Meters>,
-    /// Its keys in the store of the host.
+    /// Its keys in the store of the host that outlive turns.
     pub(crate) space: Space,
     pub(crate) services: Services,
 }
@@ -94,7 +95,7 @@ impl ParameterTexts {
 impl Profile {
     pub(crate) fn new(uri: ExtensionUri, installation: &Installation, services: Services) -> Self {
         Self {
-            space: Space { tenant: String::new(), extension: uri.clone() },
+            space: Space { extension: uri.clone(), scope: Scope::lasting("") },
             meters: services.metrics.of(&uri),
             services,
             uri,
@@ -151,6 +152,7 @@ pub struct Extension {
     pub(crate) descriptor: Descriptor,
     pub(crate) profile: Arc<Profile>,
     pub(crate) card: AgentExtension,
+    pub(crate) methods: Vec<Method>,
     pub(crate) program: Program,
     pub(crate) exported: Vec<Hook>,
     pub(crate) digest: Digest,
@@ -175,8 +177,12 @@ pub(crate) struct Hooks {
     pub(crate) descriptor: hooks::descriptor::GuestIndices,
     pub(crate) card: Option<hooks::card::GuestIndices>,
     pub(crate) activation: Option<hooks::activation::GuestIndices>,
+    pub(crate) message: Option<hooks::message::GuestIndices>,
     pub(crate) state: Option<hooks::state::GuestIndices>,
+    pub(crate) transition: Option<hooks::transition::GuestIndices>,
     pub(crate) response: Option<hooks::response::GuestIndices>,
+    pub(crate) method: Option<hooks::method::GuestIndices>,
+    pub(crate) client: Option<hooks::client::GuestIndices>,
 }
 
 impl Hooks {
@@ -187,8 +193,12 @@ impl Hooks {
             descriptor: hooks::descriptor::GuestIndices::new(component)?,
             card: has(Hook::Card).then(|| hooks::card::GuestIndices::new(component)).transpose()?,
             activation: has(Hook::Activation).then(|| hooks::activation::GuestIndices::new(component)).transpose()?,
+            message: has(Hook::Message).then(|| hooks::message::GuestIndices::new(component)).transpose()?,
             state: has(Hook::State).then(|| hooks::state::GuestIndices::new(component)).transpose()?,
+            transition: has(Hook::Transition).then(|| hooks::transition::GuestIndices::new(component)).transpose()?,
             response: has(Hook::Response).then(|| hooks::response::GuestIndices::new(component)).transpose()?,
+            method: has(Hook::Method).then(|| hooks::method::GuestIndices::new(component)).transpose()?,
+            client: has(Hook::Client).then(|| hooks::client::GuestIndices::new(component)).transpose()?,
         })
     }
 }
@@ -232,6 +242,16 @@ impl Extension {
     #[must_use]
     pub fn card(&self) -> &AgentExtension {
         &self.card
+    }
+
+    /// The methods that it adds to those of A2A.
+    #[must_use]
+    pub fn methods(&self) -> &[Method] {
+        &self.methods
+    }
+
+    pub(crate) fn has_method(&self, name: &str) -> bool {
+        self.methods.iter().any(|method| method.name == name)
     }
 
     /// The hooks that the component has.

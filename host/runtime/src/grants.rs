@@ -34,6 +34,14 @@ pub struct Grants {
     pub session_state: Option<SessionStateGrant>,
     /// Reading the task's state.
     pub task: bool,
+    /// Listing the caller's tasks.
+    pub tasks: bool,
+    /// Taking up tasks that it interrupted.
+    pub task_resumption: bool,
+    /// Reading what the agent did in the turn.
+    pub agent_steps: bool,
+    /// Replacing parts of messages, in the hook that checks them. No import stands for it.
+    pub rewrite_message: bool,
 }
 
 impl Grants {
@@ -65,6 +73,10 @@ impl Grants {
             GrantNeeded::SessionState => self.session_state.is_some(),
             GrantNeeded::Scope(scope) => self.may_write(scope),
             GrantNeeded::Task => self.task,
+            GrantNeeded::Tasks => self.tasks,
+            GrantNeeded::TaskResumption => self.task_resumption,
+            GrantNeeded::AgentSteps => self.agent_steps,
+            GrantNeeded::RewriteMessage => self.rewrite_message,
         }
     }
 }
@@ -86,11 +98,19 @@ pub enum GrantNeeded {
     Scope(StateScope),
     /// Reading the task's state.
     Task,
+    /// Listing the caller's tasks.
+    Tasks,
+    /// Taking up tasks that it interrupted.
+    TaskResumption,
+    /// Reading what the agent did.
+    AgentSteps,
+    /// Replacing parts of messages.
+    RewriteMessage,
 }
 
 impl GrantNeeded {
     /// Every grant.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Clock,
         Self::Random,
         Self::Http,
@@ -100,6 +120,10 @@ impl GrantNeeded {
         Self::Scope(StateScope::App),
         Self::Scope(StateScope::Temp),
         Self::Task,
+        Self::Tasks,
+        Self::TaskResumption,
+        Self::AgentSteps,
+        Self::RewriteMessage,
     ];
 
     /// What importing `interface` (`package:name/interface`, no version) takes: `None` when the host has no such
@@ -123,6 +147,10 @@ impl GrantNeeded {
             Self::Scope(StateScope::App) => "session-state.scopes.app",
             Self::Scope(StateScope::Temp) => "session-state.scopes.temp",
             Self::Task => "task",
+            Self::Tasks => "tasks",
+            Self::TaskResumption => "task-resumption",
+            Self::AgentSteps => "agent-steps",
+            Self::RewriteMessage => "rewrite-message",
         }
     }
 
@@ -137,8 +165,6 @@ impl GrantNeeded {
 impl fmt::Display for GrantNeeded {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Clock => formatter.write_str("clock = true"),
-            Self::Random => formatter.write_str("random = true"),
             Self::Http => formatter
                 .write_str(r#"http = { allow = [{ methods = ["GET"], host = "api.example.com", path = "/" }] }"#),
             Self::KeyValue => formatter.write_str("keyvalue = {}"),
@@ -146,7 +172,13 @@ impl fmt::Display for GrantNeeded {
             Self::Scope(scope) => {
                 write!(formatter, "session-state = {{ read = true, scopes = [\"{}\"] }}", scope.name())
             }
-            Self::Task => formatter.write_str("task = true"),
+            Self::Clock
+            | Self::Random
+            | Self::Task
+            | Self::Tasks
+            | Self::TaskResumption
+            | Self::AgentSteps
+            | Self::RewriteMessage => write!(formatter, "{} = true", self.name()),
         }
     }
 }

@@ -11,15 +11,33 @@ pub enum Hook {
     Card,
     /// Whether it takes part in a request.
     Activation,
+    /// What a message may contain.
+    Message,
     /// Session state sent by the client.
     State,
+    /// The states of the task.
+    Transition,
     /// Metadata on outgoing events.
     Response,
+    /// Operations of its own.
+    Method,
+    /// Its half on the calling side.
+    Client,
 }
 
 impl Hook {
     /// Every hook, in the order in which a request meets them.
-    pub const ALL: [Self; 5] = [Self::Descriptor, Self::Card, Self::Activation, Self::State, Self::Response];
+    pub const ALL: [Self; 9] = [
+        Self::Descriptor,
+        Self::Card,
+        Self::Activation,
+        Self::Message,
+        Self::State,
+        Self::Transition,
+        Self::Response,
+        Self::Method,
+        Self::Client,
+    ];
 
     /// The interface's name in the WIT.
     #[must_use]
@@ -28,8 +46,12 @@ impl Hook {
             Self::Descriptor => "descriptor",
             Self::Card => "card",
             Self::Activation => "activation",
+            Self::Message => "message",
             Self::State => "state",
+            Self::Transition => "transition",
             Self::Response => "response",
+            Self::Method => "method",
+            Self::Client => "client",
         }
     }
 

@@ -6,7 +6,9 @@
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker};
 
-use crate::bindings::v0_1::annex::extension::{json_schema, session_state, task, types};
+use crate::bindings::v0_1::annex::extension::{
+    agent_steps, json_schema, session_state, task, task_resumption, tasks, types,
+};
 use crate::bindings::v0_1::wasi::clocks::wall_clock;
 use crate::bindings::v0_1::wasi::config::store as config;
 use crate::bindings::v0_1::wasi::keyvalue::{atomics, store as keyvalue_store};
@@ -20,6 +22,7 @@ pub(crate) mod http;
 pub(crate) mod keyvalue;
 mod session;
 mod stdio;
+mod turn;
 pub(crate) mod wasi;
 
 #[cfg(test)]
@@ -53,6 +56,15 @@ const OWN: &[Offer] = &[
     }),
     granted(GrantNeeded::Task, "annex:extension/task", |linker| {
         task::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
+    }),
+    granted(GrantNeeded::Tasks, "annex:extension/tasks", |linker| {
+        tasks::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
+    }),
+    granted(GrantNeeded::TaskResumption, "annex:extension/task-resumption", |linker| {
+        task_resumption::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
+    }),
+    granted(GrantNeeded::AgentSteps, "annex:extension/agent-steps", |linker| {
+        agent_steps::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
     }),
     free("wasi:logging/logging", |linker| logging::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
     free("wasi:config/store", |linker| config::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),

@@ -6,6 +6,7 @@ use annex_protocol::ExtensionUri;
 
 use crate::error::LoadError;
 use crate::extension::Extension;
+use crate::method::Method;
 
 /// Installed extensions: unique URIs, dependencies before dependents.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +46,7 @@ impl Installed {
             return Err(LoadError::SkippedDependency { uri: extension.uri().clone(), needs: needs.clone() });
         }
         self.check_keys(&extension)?;
+        self.check_methods(&extension)?;
         self.extensions.push(extension);
         Ok(())
     }
@@ -111,6 +113,34 @@ impl Installed {
             }
         }
         Ok(())
+    }
+
+    /// A method is found by its name alone, or by the extension's name and its own.
+    fn check_methods(&self, extension: &Extension) -> Result<(), LoadError> {
+        if extension.methods.is_empty() {
+            return Ok(());
+        }
+        let name = &extension.descriptor.name;
+        for other in self.iter().filter(|other| !other.methods.is_empty()) {
+            let (uri, other_uri) = (extension.uri().clone(), other.uri().clone());
+            let shared = extension.methods.iter().find(|method| other.has_method(&method.name));
+            if let Some(method) = shared {
+                return Err(LoadError::SharedMethod { uri, other: other_uri, name: method.name.clone() });
+            }
+            if other.descriptor.name == *name {
+                return Err(LoadError::SharedPath { uri, other: other_uri, name: name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The method of this name, and whose it is.
+    #[must_use]
+    pub fn method(&self, name: &str) -> Option<(&Arc<Extension>, &Method)> {
+        self.iter().find_map(|extension| {
+            let method = extension.methods.iter().find(|method| method.name == name)?;
+            Some((extension, method))
+        })
     }
 
     /// The extension with this very URI: no other case, no other version.

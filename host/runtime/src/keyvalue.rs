@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use annex_protocol::ExtensionUri;
+use annex_protocol::{ContextId, ExtensionUri, TaskId};
 use async_trait::async_trait;
 
 use crate::error::Source;
@@ -15,35 +15,114 @@ pub use memory::MemoryKeyValueStore;
 pub const MAX_KEY_BYTES: usize = 512;
 /// The most keys that one listing gives.
 pub const KEYS_PER_PAGE: usize = 256;
+/// The most scopes that one listing gives.
+pub const SCOPES_PER_PAGE: usize = 256;
 
-/// Whose keys. No extension and no tenant sees another's.
+/// One bucket: whose keys, and what they live and die with. No extension sees another's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Space {
-    /// The tenant; empty where there are none.
-    pub tenant: String,
     /// The extension.
     pub extension: ExtensionUri,
+    /// What its keys live and die with.
+    pub scope: Scope,
 }
 
-/// How much one space may hold. It is the grant `keyvalue`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// Keys.
-    pub max_keys: usize,
-    /// Bytes of one value.
-    pub max_value_bytes: usize,
-    /// Bytes of all keys and values.
-    pub max_total_bytes: usize,
+/// What keys live and die with. No tenant and no owner sees another's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Scope {
+    /// Whether it is a task or a conversation, or has no end.
+    pub kind: ScopeKind,
+    /// The tenant; empty where there are none.
+    pub tenant: String,
+    /// Whose task or conversation; empty for anonymous callers, and where keys last.
+    pub principal: String,
+    /// The id of the task or the conversation; empty where keys last.
+    pub id: String,
 }
 
-impl Default for Quota {
-    /// 1,000 keys, 64 KiB per value, 1 MiB in all.
-    fn default() -> Self {
-        Self { max_keys: 1_000, max_value_bytes: 64 << 10, max_total_bytes: 1 << 20 }
+/// Kinds of [`Scope`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScopeKind {
+    /// Keys outlive turns, tasks and conversations.
+    Lasting,
+    /// A conversation.
+    Context,
+    /// A task.
+    Task,
+}
+
+impl Scope {
+    /// Keys that last.
+    #[must_use]
+    pub fn lasting(tenant: &str) -> Self {
+        Self { kind: ScopeKind::Lasting, tenant: tenant.to_owned(), principal: String::new(), id: String::new() }
+    }
+
+    /// Keys of a conversation.
+    #[must_use]
+    pub fn context(tenant: &str, principal: &str, id: &ContextId) -> Self {
+        let (tenant, principal) = (tenant.to_owned(), principal.to_owned());
+        Self { kind: ScopeKind::Context, tenant, principal, id: id.to_string() }
+    }
+
+    /// Keys of a task.
+    #[must_use]
+    pub fn task(tenant: &str, principal: &str, id: &TaskId) -> Self {
+        let (tenant, principal) = (tenant.to_owned(), principal.to_owned());
+        Self { kind: ScopeKind::Task, tenant, principal, id: id.to_string() }
     }
 }
 
-/// What a space holds.
+impl ScopeKind {
+    /// Every kind, in order.
+    pub const ALL: [Self; 3] = [Self::Lasting, Self::Context, Self::Task];
+
+    /// The name of the bucket.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lasting => "",
+            Self::Context => "context",
+            Self::Task => "task",
+        }
+    }
+
+    /// Whether the scope has an end, and its keys with it.
+    #[must_use]
+    pub fn ends(self) -> bool {
+        self != Self::Lasting
+    }
+}
+
+/// How much an extension may keep. It is the grant `keyvalue`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Keys of one bucket.
+    pub max_keys: usize,
+    /// Bytes of one value.
+    pub max_value_bytes: usize,
+    /// Bytes of all keys and values of one bucket.
+    pub max_total_bytes: usize,
+    /// Keys of all tasks and conversations of a tenant together.
+    pub max_scoped_keys: usize,
+    /// Bytes of those keys and their values.
+    pub max_scoped_bytes: usize,
+}
+
+impl Default for Quota {
+    /// 1,000 keys, 64 KiB per value and 1 MiB in a bucket; 100,000 keys and 64 MiB for all tasks and conversations.
+    fn default() -> Self {
+        Self {
+            max_keys: 1_000,
+            max_value_bytes: 64 << 10,
+            max_total_bytes: 1 << 20,
+            max_scoped_keys: 100_000,
+            max_scoped_bytes: 64 << 20,
+        }
+    }
+}
+
+/// What one bucket holds, or several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Keys.
@@ -53,7 +132,7 @@ pub struct Usage {
 }
 
 impl Quota {
-    /// Whether a space that holds `used` may take the value, which replaces one of `replaced` bytes, if any.
+    /// Whether a bucket that holds `used` may take the value, which replaces one of `replaced` bytes, if any.
     ///
     /// # Errors
     /// Which bound it would pass.
@@ -64,18 +143,52 @@ impl Quota {
         if value.len() > self.max_value_bytes {
             return Err(KeyValueError::ValueTooLarge { limit: self.max_value_bytes });
         }
-        let (keys, freed) = match replaced {
-            Some(bytes) => (used.keys, bytes.saturating_add(key.len())),
-            None => (used.keys.saturating_add(1), 0),
-        };
+        let Usage { keys, bytes } = used.with(key, value, replaced);
         if keys > self.max_keys {
             return Err(KeyValueError::TooManyKeys { limit: self.max_keys });
         }
-        let bytes = used.bytes.saturating_sub(freed).saturating_add(key.len()).saturating_add(value.len());
         if bytes > self.max_total_bytes {
             return Err(KeyValueError::Full { limit: self.max_total_bytes });
         }
         Ok(())
+    }
+
+    /// The same for all buckets of tasks and conversations, which hold `used` together.
+    ///
+    /// # Errors
+    /// Which bound they would pass.
+    pub fn check_scoped(
+        &self,
+        used: Usage,
+        key: &str,
+        value: &[u8],
+        replaced: Option<usize>,
+    ) -> Result<(), KeyValueError> {
+        let Usage { keys, bytes } = used.with(key, value, replaced);
+        if keys > self.max_scoped_keys {
+            return Err(KeyValueError::TooManyScopedKeys { limit: self.max_scoped_keys });
+        }
+        if bytes > self.max_scoped_bytes {
+            return Err(KeyValueError::ScopedFull { limit: self.max_scoped_bytes });
+        }
+        Ok(())
+    }
+}
+
+impl Usage {
+    /// What it is once the value is there, in place of one of `replaced` bytes, if any.
+    fn with(self, key: &str, value: &[u8], replaced: Option<usize>) -> Self {
+        let (keys, freed) = match replaced {
+            Some(bytes) => (self.keys, bytes.saturating_add(key.len())),
+            None => (self.keys.saturating_add(1), 0),
+        };
+        let bytes = self.bytes.saturating_sub(freed).saturating_add(key.len()).saturating_add(value.len());
+        Self { keys, bytes }
+    }
+
+    fn subtract(&mut self, freed: Self) {
+        self.keys = self.keys.saturating_sub(freed.keys);
+        self.bytes = self.bytes.saturating_sub(freed.bytes);
     }
 }
 
@@ -103,6 +216,18 @@ pub enum KeyValueError {
     /// Keys and values would be larger than they may be together.
     #[error("keys and values would be larger than {limit} bytes together")]
     Full {
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// One key too many for all tasks and conversations together.
+    #[error("there are {limit} keys of tasks and conversations, and no more are allowed")]
+    TooManyScopedKeys {
+        /// Keys allowed.
+        limit: usize,
+    },
+    /// Keys and values of all tasks and conversations would be larger than they may be together.
+    #[error("keys and values of tasks and conversations would be larger than {limit} bytes together")]
+    ScopedFull {
         /// Bytes allowed.
         limit: usize,
     },
@@ -135,6 +260,12 @@ pub trait KeyValueStore: fmt::Debug + Send + Sync {
 
     /// Adds to a counter, which begins at 0 and is kept as decimal text, within the quota. Returns what it is then.
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError>;
+
+    /// The tasks and conversations that have keys, in order and after `after`; at most [`SCOPES_PER_PAGE`].
+    async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError>;
+
+    /// Removes what all extensions keep with a task or a conversation.
+    async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError>;
 }
 
 /// What a counter is after an increment.

@@ -11,6 +11,7 @@ mod bindings;
 mod breaker;
 mod cache;
 mod chain;
+mod client_call;
 mod compile;
 mod digest;
 mod engine;
@@ -27,15 +28,22 @@ mod limits;
 mod load;
 mod log;
 mod log_tail;
+mod method;
+mod method_call;
 mod metrics;
 mod outgoing;
+mod own;
+mod rewriting;
 mod schema;
 mod self_check;
+mod steering;
 mod store;
 mod structure;
+mod turn_services;
 
 pub use breaker::Health;
-pub use chain::{Chain, TurnRequest};
+pub use chain::{Chain, Entered, TurnRequest};
+pub use client_call::{Addition, ClientCall, OutgoingCall};
 pub use digest::Digest;
 pub use engine::{MEMORY_CEILING, TABLE_CEILING, TICK};
 pub use error::{Fault, HookError, LoadError, RuntimeError, Source};
@@ -47,12 +55,17 @@ pub use hook::Hook;
 pub use inspect::{Access, Import, Inspection, MAX_COMPONENT_BYTES};
 pub use installed::Installed;
 pub use keyvalue::{
-    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, Space, Usage, incremented,
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
+    ScopeKind, Space, Usage, incremented,
 };
 pub use limits::{LimitReached, Limits};
 pub use load::{Runtime, RuntimeConfig};
 pub use log_tail::LogLine;
+pub use method::Method;
+pub use method_call::{MethodAnswer, MethodCall};
 pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use outgoing::apply_patch;
 pub use schema::{Schemas, Violation};
+pub use steering::{Entry, Interruption, Steering};
 pub use store::{SessionReader, TaskReader};
+pub use turn_services::{KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};

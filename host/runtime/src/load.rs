@@ -22,6 +22,7 @@ use crate::inspect::Inspection;
 use crate::instance::Instance;
 use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
 use crate::log;
+use crate::method;
 use crate::metrics::Registry;
 use crate::store::HostState;
 
@@ -99,6 +100,7 @@ impl Runtime {
         let program = self.link(&component, &inspection, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
+        let methods = method::declared(&program, &profile, &descriptor).await?;
         let Inspection { digest, size, hooks: exported, .. } = inspection;
         Ok(Extension {
             breaker: Breaker::new(descriptor.uri.clone()),
@@ -107,6 +109,7 @@ impl Runtime {
             descriptor,
             profile,
             card,
+            methods,
             program,
             exported,
             digest,
@@ -172,7 +175,7 @@ async fn describe(
     Ok((Arc::new(profile), descriptor))
 }
 
-async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
+pub(crate) async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
     Instance::start(program, profile, None, hook).await.map_err(LoadError::SelfTest)
 }
 

@@ -1,9 +1,10 @@
 //! What a `response` hook sees of an outgoing event, and the check of what it wants to add.
 
-use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse};
+use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse, TaskStatusUpdateEvent};
 
 use crate::bindings::v0_1::exports::annex::extension::response::{Event, EventKind};
 use crate::extension::Descriptor;
+use crate::own;
 
 /// The event for the guest; `None` when the extension did not ask for events of this kind.
 pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Option<Event> {
@@ -51,21 +52,7 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
 /// The event as JSON, without the metadata of others: the agent's, and what extensions before this one have added.
 fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
     let mut event = event.clone();
-    let is_own = |key: &str| descriptor.metadata_keys.iter().any(|own| own == key);
-    match &mut event {
-        StreamResponse::Message(message) => message.metadata.retain_keys(is_own),
-        StreamResponse::ArtifactUpdate(update) => {
-            update.metadata.retain_keys(is_own);
-            update.artifact.metadata.retain_keys(is_own);
-        }
-        StreamResponse::StatusUpdate(update) => {
-            update.metadata.retain_keys(is_own);
-            if let Some(message) = &mut update.status.message {
-                message.metadata.retain_keys(is_own);
-            }
-        }
-        StreamResponse::Task(_) => return None,
-    }
+    own::narrow(&mut event, descriptor);
     serde_json::to_string(&event).ok()
 }
 
@@ -90,9 +77,40 @@ pub fn apply_patch(
     event: &mut StreamResponse,
     descriptor: &Descriptor,
     entries: Vec<(String, String)>,
-    mut shown: Option<Json>,
+    shown: Option<Json>,
 ) -> Result<(), String> {
     let (place, metadata, extensions) = target(event).ok_or("there is nothing to add metadata to")?;
+    let checked = checked_entries(place, descriptor, entries, shown)?;
+    metadata.extend(checked);
+    mark(extensions, descriptor);
+    Ok(())
+}
+
+/// Adds the entries to the metadata of a status's message, or of the status event, under the same rules.
+///
+/// # Errors
+/// As [`apply_patch`].
+pub(crate) fn annotate(
+    update: &mut TaskStatusUpdateEvent,
+    descriptor: &Descriptor,
+    entries: Vec<(String, String)>,
+) -> Result<(), String> {
+    let (place, metadata, extensions) = status_target(update);
+    metadata.extend(checked_entries(place, descriptor, entries, None)?);
+    mark(extensions, descriptor);
+    Ok(())
+}
+
+/// The entries, if every key is the extension's own and every value is JSON.
+///
+/// # Errors
+/// As [`apply_patch`].
+pub(crate) fn checked_entries(
+    place: &str,
+    descriptor: &Descriptor,
+    entries: Vec<(String, String)>,
+    mut shown: Option<Json>,
+) -> Result<Vec<(String, Json)>, String> {
     let mut checked = Vec::with_capacity(entries.len());
     for (key, value) in entries {
         if !descriptor.metadata_keys.contains(&key) {
@@ -104,13 +122,16 @@ pub fn apply_patch(
         };
         checked.push((key, value));
     }
-    metadata.extend(checked);
+    Ok(checked)
+}
+
+/// Names the extension among those that had a part in a message or artifact.
+fn mark(extensions: Option<&mut Vec<ExtensionUri>>, descriptor: &Descriptor) {
     if let Some(extensions) = extensions
         && !extensions.contains(&descriptor.uri)
     {
         extensions.push(descriptor.uri.clone());
     }
-    Ok(())
 }
 
 /// Where metadata of an event goes: its message, its artifact, or a bare status event itself.
@@ -122,10 +143,14 @@ fn target(event: &mut StreamResponse) -> Option<Target<'_>> {
         StreamResponse::ArtifactUpdate(update) => {
             Some(("artifact", &mut update.artifact.metadata, Some(&mut update.artifact.extensions)))
         }
-        StreamResponse::StatusUpdate(update) => match &mut update.status.message {
-            Some(message) => Some(("status.message", &mut message.metadata, Some(&mut message.extensions))),
-            None => Some(("statusUpdate", &mut update.metadata, None)),
-        },
+        StreamResponse::StatusUpdate(update) => Some(status_target(update)),
         StreamResponse::Task(_) => None,
+    }
+}
+
+fn status_target(update: &mut TaskStatusUpdateEvent) -> Target<'_> {
+    match &mut update.status.message {
+        Some(message) => ("status.message", &mut message.metadata, Some(&mut message.extensions)),
+        None => ("statusUpdate", &mut update.metadata, None),
     }
 }

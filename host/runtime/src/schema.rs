@@ -50,23 +50,7 @@ impl Schemas {
     /// # Errors
     /// When the schema or the instance cannot be used at all, and why.
     pub fn validate(&self, schema: &str, instance: &str) -> Result<Vec<Violation>, String> {
-        let schema = self.compile(schema)?;
-        let unusable = |error: String| format!("the instance is not usable: {error}");
-        let document = strict::parse(instance).map_err(|error| unusable(error.to_string()))?;
-        let allowed = schema.cost.allow(&document, instance.len()).map_err(unusable)?;
-        if schema.validator.is_valid(&document) {
-            return Ok(Vec::new());
-        }
-        match allowed {
-            Allowed::List => {
-                let errors = schema.validator.iter_errors(&document).take(MAX_VIOLATIONS);
-                Ok(errors.map(|error| Violation::of(&error)).collect())
-            }
-            Allowed::Judge => {
-                let message = "does not match the schema; it is too large to say where".to_owned();
-                Ok(vec![Violation { pointer: String::new(), message }])
-            }
-        }
+        self.compile(schema)?.validate(instance)
     }
 
     pub(crate) fn compile(&self, schema: &str) -> Result<Arc<Schema>, String> {
@@ -97,6 +81,28 @@ impl Schemas {
         }
         compiled.push((text.to_owned(), Arc::clone(&schema)));
         schema
+    }
+}
+
+impl Schema {
+    /// As [`Schemas::validate`].
+    pub(crate) fn validate(&self, instance: &str) -> Result<Vec<Violation>, String> {
+        let unusable = |error: String| format!("the instance is not usable: {error}");
+        let document = strict::parse(instance).map_err(|error| unusable(error.to_string()))?;
+        let allowed = self.cost.allow(&document, instance.len()).map_err(unusable)?;
+        if self.validator.is_valid(&document) {
+            return Ok(Vec::new());
+        }
+        match allowed {
+            Allowed::List => {
+                let errors = self.validator.iter_errors(&document).take(MAX_VIOLATIONS);
+                Ok(errors.map(|error| Violation::of(&error)).collect())
+            }
+            Allowed::Judge => {
+                let message = "does not match the schema; it is too large to say where".to_owned();
+                Ok(vec![Violation { pointer: String::new(), message }])
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::extension::Profile;
 use crate::imports::wasi::Wasi;
 use crate::limits::LimitReached;
 use crate::log::Log;
+use crate::turn_services::TurnServices;
 
 /// Reads the session that the running turn belongs to. Implemented by whoever owns sessions; called while a guest
 /// waits, so it must not block.
@@ -33,6 +34,7 @@ pub trait TaskReader: Send + Sync {
 pub(crate) struct TurnReaders {
     pub(crate) session: Arc<dyn SessionReader>,
     pub(crate) task: Arc<dyn TaskReader>,
+    pub(crate) services: TurnServices,
 }
 
 /// Core instances, tables and memories that one component may be made of.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use annex_grpc::{CallParameters, EventStream, Operations, Reply};
+use annex_grpc::{CallParameters, EventStream, MethodReply, Operations, Reply};
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest,
     ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
     SendMessageResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
@@ -22,6 +22,7 @@ use crate::answer::{self, Answer, Sent};
 use crate::call::Call;
 use crate::front::{Front, Phase};
 use crate::handler::RequestHandler;
+use crate::methods::MethodResult;
 
 /// The handler behind the front, which decides whether it may be called.
 pub(crate) struct GrpcOperations(pub(crate) Arc<Front>);
@@ -30,7 +31,7 @@ pub(crate) struct GrpcOperations(pub(crate) Arc<Front>);
 pub(crate) async fn admit(State(front): State<Arc<Front>>, request: Request<Body>, next: Next) -> Response {
     let deadline = tokio::time::sleep(front.body_patience);
     let mut request = request.map(|body| Body::from_stream(body.into_data_stream().take_until(deadline)));
-    if request.uri().path().starts_with(annex_grpc::A2A_PATHS) {
+    if annex_grpc::is_operation(request.uri().path()) {
         let owner = match front.admit(request.headers()).await {
             Ok((_, owner)) => owner,
             Err(error) => return annex_grpc::refuse(&error),
@@ -163,6 +164,21 @@ impl Operations for GrpcOperations {
     ) -> Result<Reply<AgentCard>, A2aError> {
         let (handler, _) = self.admit(parameters)?;
         Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card(&request)?)))
+    }
+
+    async fn call_method(
+        &self,
+        parameters: CallParameters,
+        method: String,
+        params: Json,
+    ) -> Result<Reply<MethodReply>, A2aError> {
+        let (handler, call) = self.admit(parameters)?;
+        let Answer { value, active } = handler.call_method(&call, (None, &method), &params).await?;
+        let value = match value {
+            MethodResult::Value(value) => MethodReply::Value(value),
+            MethodResult::Results(results) => MethodReply::Results(results),
+        };
+        Ok(Reply { value, active })
     }
 
     fn is_serving(&self) -> bool {

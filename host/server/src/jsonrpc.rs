@@ -13,22 +13,8 @@ use axum::response::{IntoResponse, Response};
 use crate::answer::{EventStream, encode};
 use crate::call::{self, Call};
 use crate::handler::RequestHandler;
+use crate::methods::MethodResult;
 use crate::sse;
-
-/// The methods of A2A 1.0.
-const METHODS: [&str; 11] = [
-    "SendMessage",
-    "SendStreamingMessage",
-    "GetTask",
-    "ListTasks",
-    "CancelTask",
-    "SubscribeToTask",
-    "CreateTaskPushNotificationConfig",
-    "GetTaskPushNotificationConfig",
-    "ListTaskPushNotificationConfigs",
-    "DeleteTaskPushNotificationConfig",
-    "GetExtendedAgentCard",
-];
 
 /// Answers one HTTP request whose body was read in full.
 pub(crate) async fn answer(
@@ -50,10 +36,12 @@ pub(crate) async fn answer(
     {
         return crate::v0_3::json_rpc(handler, owner, headers, method, &request).await;
     }
-    // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2); a name that neither version has is wrong
-    // in whichever was meant.
-    if handler.speaks_v0_3 && !METHODS.contains(&request.method.as_str()) {
-        return failure(&request.id, &A2aError::MethodNotFound { method: request.method });
+    // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
+    if handler.speaks_v0_3
+        && !jsonrpc::METHODS.contains(&request.method.as_str())
+        && let Ok(call) = crate::v0_3::read_call(owner.clone(), headers)
+    {
+        return crate::v0_3::extension_method(handler, &call, &request).await;
     }
     let call = match Call::of(owner, headers, uri) {
         Ok(call) => call,
@@ -93,7 +81,28 @@ async fn dispatch(handler: &RequestHandler, call: &Call, request: &Request) -> R
         "GetExtendedAgentCard" => {
             Ok(success(id, &encode(&*handler.get_extended_agent_card(&jsonrpc::params(params)?)?)?))
         }
-        _ => Err(A2aError::MethodNotFound { method: request.method.clone() }),
+        method => {
+            let answered = handler.call_method(call, (None, method), params).await?;
+            Ok(call::echo(method_result(id, answered.value, jsonrpc::failure), &answered.active))
+        }
+    }
+}
+
+/// What a method of an extension answers. `failure` is how an error looks that ends a stream.
+pub(crate) fn method_result(
+    id: &RequestId,
+    result: MethodResult,
+    failure: fn(&RequestId, &A2aError) -> String,
+) -> Response {
+    match result {
+        MethodResult::Value(value) => success(id, value.get()),
+        MethodResult::Results(results) => {
+            let id = id.clone();
+            sse::respond(results, move |result| match result {
+                Ok(value) => jsonrpc::success_raw(&id, value.get()),
+                Err(error) => failure(&id, error),
+            })
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! again → task store → reader. `handler.rs` reads like that list. `app.rs` is the only place where parts are
 //! joined.
 
+mod accept;
 mod activation;
 mod admin;
 mod answer;
@@ -29,12 +30,14 @@ mod jsonrpc;
 mod keyvalue_store;
 mod list;
 mod listener;
+mod methods;
 mod pins;
 mod places;
 mod push;
 mod readers;
 mod request_check;
 mod rest;
+mod resumption;
 mod routes;
 mod serve;
 mod signing;

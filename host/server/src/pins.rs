@@ -30,6 +30,16 @@ struct State {
 struct Pinned {
     owner: Owner,
     extensions: Vec<Arc<Extension>>,
+    interrupted: Option<Interrupted>,
+}
+
+/// How a task came to wait, when an extension made it wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupted {
+    /// The extension, which alone may take the task up again.
+    pub(crate) by: ExtensionUri,
+    /// The extensions that the client asked for.
+    pub(crate) requested: Vec<ExtensionUri>,
 }
 
 impl Default for Pins {
@@ -40,7 +50,13 @@ impl Default for Pins {
 
 impl Pins {
     /// The task waits, and goes on with `extensions`. What it has pinned already stays.
-    pub(crate) fn hold<'a>(&self, owner: &Owner, task: &TaskId, extensions: impl Iterator<Item = &'a Arc<Extension>>) {
+    pub(crate) fn hold<'a>(
+        &self,
+        owner: &Owner,
+        task: &TaskId,
+        extensions: impl Iterator<Item = &'a Arc<Extension>>,
+        interrupted: Option<Interrupted>,
+    ) {
         let mut state = self.lock();
         let State { tasks, installed } = &mut *state;
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
@@ -53,7 +69,7 @@ impl Pins {
         if pinned.is_empty() {
             return;
         }
-        tasks.push(task.clone(), Pinned { owner: owner.clone(), extensions: pinned });
+        tasks.push(task.clone(), Pinned { owner: owner.clone(), extensions: pinned, interrupted });
         if tasks.len() > MAX_TASKS
             && let Some((task, _)) = tasks.pop_lru()
         {
@@ -71,6 +87,14 @@ impl Pins {
         let mut state = self.lock();
         let pinned = state.tasks.get(task).filter(|pinned| pinned.owner == *owner);
         pinned.map(|pinned| pinned.extensions.clone()).unwrap_or_default()
+    }
+
+    /// Whose task it is that `extension` made wait, and what its client had asked for.
+    pub(crate) fn interrupted(&self, task: &TaskId, extension: &ExtensionUri) -> Option<(Owner, Vec<ExtensionUri>)> {
+        let mut state = self.lock();
+        let pinned = state.tasks.get(task)?;
+        let interrupted = pinned.interrupted.as_ref().filter(|interrupted| interrupted.by == *extension)?;
+        Some((pinned.owner.clone(), interrupted.requested.clone()))
     }
 
     /// How many tasks go on with this version.

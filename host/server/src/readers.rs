@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{ContextId, Json, JsonObject, TaskId, TaskStatus};
+use annex_protocol::{ContextId, Json, JsonObject, TaskId, TaskState, TaskStatus};
 use annex_runtime::{SessionReader, TaskReader};
 use annex_session::TurnSession;
 
@@ -39,6 +39,11 @@ impl TurnTask {
     pub(crate) fn show(&self, status: &TaskStatus) {
         let TaskStatus { state, timestamp, .. } = *status;
         *self.lock() = Some(TaskStatus { state, message: None, timestamp });
+    }
+
+    /// The state that the task is in; none while there is no task.
+    pub(crate) fn state(&self) -> Option<TaskState> {
+        self.lock().as_ref().map(|status| status.state)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<TaskStatus>> {

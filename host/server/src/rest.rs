@@ -18,6 +18,8 @@ use serde::de::DeserializeOwned;
 use crate::answer::{EventStream, encode};
 use crate::call::{self, Call};
 use crate::handler::RequestHandler;
+use crate::methods::MethodResult;
+use crate::request_check::check_tenant;
 use crate::sse;
 
 /// What only the caller may keep.
@@ -37,6 +39,8 @@ enum Operation<'a> {
     GetPushConfig(&'a str, &'a str),
     DeletePushConfig(&'a str, &'a str),
     ExtendedAgentCard,
+    /// A method of the extension with this name.
+    Method(&'a str, String),
 }
 
 /// Why there is no operation.
@@ -111,6 +115,9 @@ fn operation<'a>(method: &Method, segments: &[&'a str]) -> Result<Operation<'a>,
             ("DELETE", Operation::DeletePushConfig(task, id))
         }
         ["tasks", task, "pushNotificationConfigs", id] => ("GET, DELETE", Operation::GetPushConfig(task, id)),
+        ["extensions", extension, method @ ..] if !method.is_empty() => {
+            ("POST", Operation::Method(extension, method.join("/")))
+        }
         _ => return Err(NoRoute::Path),
     };
     let is_allowed = allowed.split(", ").any(|name| name == method.as_str());
@@ -170,12 +177,28 @@ async fn dispatch(
             handler.delete_push_config(&call, &delete).await?;
             Ok(json("{}"))
         }
+        Operation::Method(extension, method) => {
+            check_tenant(tenant)?;
+            let answered = handler.call_method(&call, (Some(extension), &method), &read_body(request)?).await?;
+            Ok(call::echo(method_result(answered.value), &answered.active))
+        }
         Operation::ExtendedAgentCard => {
             let get = GetExtendedAgentCardRequest { tenant: tenant.map(str::to_owned) };
             let mut response = json(encode(&*handler.get_extended_agent_card(&get)?)?);
             response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
             Ok(response)
         }
+    }
+}
+
+/// What a method of an extension answers.
+pub(crate) fn method_result(result: MethodResult) -> Response {
+    match result {
+        MethodResult::Value(value) => json(value.get()),
+        MethodResult::Results(results) => sse::respond(results, |result| match result {
+            Ok(value) => value.get().to_owned(),
+            Err(error) => http_json::failure(error),
+        }),
     }
 }
 
@@ -279,6 +302,10 @@ mod tests {
         assert_eq!(get("tasks/a:b"), Ok((None, Operation::GetTask("a:b"))));
         assert_eq!(get("acme/tasks/t"), Ok((Some("acme"), Operation::GetTask("t"))));
         assert_eq!(post("tasks/a:b:cancel"), Ok((None, Operation::CancelTask("a:b"))));
+        assert_eq!(
+            post("extensions/history/tasks/search"),
+            Ok((None, Operation::Method("history", "tasks/search".into())))
+        );
         for method in [Method::GET, Method::POST] {
             assert_eq!(route(&method, "tasks/t:subscribe"), Ok((None, Operation::SubscribeToTask("t"))));
         }
@@ -288,7 +315,7 @@ mod tests {
     fn what_is_no_operation_says_which_methods_there_are() {
         assert_eq!(route(&Method::GET, "message:send"), Err(NoRoute::Method("POST")));
         assert_eq!(route(&Method::DELETE, "acme/tasks/t"), Err(NoRoute::Method("GET")));
-        for path in ["", "message", "a/b/tasks", "/tasks", "message:send/x"] {
+        for path in ["", "message", "a/b/tasks", "/tasks", "message:send/x", "extensions/history"] {
             assert_eq!(route(&Method::POST, path), Err(NoRoute::Path), "{path}");
         }
     }

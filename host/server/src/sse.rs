@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::stream::StreamExt;
-
-use crate::answer::EventStream;
-use crate::task_log::LoggedEvent;
+use futures::stream::{Stream, StreamExt};
 
 /// A comment line this often keeps proxies from closing a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Streams the events, each as the text that `data` makes of it.
-pub(crate) fn respond(events: EventStream, data: impl Fn(&LoggedEvent) -> String + Send + 'static) -> Response {
+pub(crate) fn respond<T: 'static>(
+    events: impl Stream<Item = T> + Send + 'static,
+    data: impl Fn(&T) -> String + Send + 'static,
+) -> Response {
     let events = events.map(move |event| Ok::<_, Infallible>(Event::default().data(data(&event))));
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }

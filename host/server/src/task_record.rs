@@ -124,10 +124,12 @@ impl TaskRecord {
         (Arc::clone(&state.task), log.map(TaskLog::tail))
     }
 
-    /// A further message starts another turn of the task; `false` when the task takes none.
-    pub(crate) async fn resume(&self, message: Message, turn: CancellationToken) -> Result<bool, StoreError> {
+    /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none.
+    pub(crate) async fn resume(&self, message: Option<Message>, turn: CancellationToken) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
-        self.store(&mut last, &[message.into()]).await?;
+        if let Some(message) = message {
+            self.store(&mut last, &[message.into()]).await?;
+        }
         let mut state = self.lock();
         let is_open = state.log.is_some();
         if is_open {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{
     A2aError, ExtensionUri, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
-    TaskStatusUpdateEvent, Timestamp,
+    Timestamp,
 };
 use annex_runtime::Chain;
 use annex_tasks::{Owner, StoreError};
@@ -28,6 +28,8 @@ use crate::readers::TurnTask;
 use crate::task_log::LogReader;
 use crate::task_record::{Subscription, TaskRecord};
 use crate::tasks::Tasks;
+
+mod states;
 
 /// Agent events that wait for the hooks and the store; also the most that are stored together.
 const EVENTS_IN_FLIGHT: usize = 16;
@@ -57,6 +59,10 @@ pub(crate) struct Turn {
     /// Kept until the turn is over.
     pub(crate) _place: Place,
     pub(crate) chain: Chain,
+    /// The extensions that the client asked for.
+    pub(crate) requested: Vec<ExtensionUri>,
+    /// Whether an extension took the task up, rather than a message.
+    pub(crate) resumed: bool,
     pub(crate) context: TurnContext,
     /// The task that the message continues.
     pub(crate) record: Option<Arc<TaskRecord>>,
@@ -84,6 +90,8 @@ enum Ending {
     Canceled,
     Stopped,
     TookTooLong,
+    /// An extension does not let the agent run.
+    Vetoed(String),
     Broken(A2aError),
 }
 
@@ -94,12 +102,16 @@ impl Turn {
     /// # Errors
     /// When that state cannot be stored.
     pub(crate) async fn run(mut self) -> Result<Vec<ExtensionUri>, A2aError> {
+        let waits_in = self.record.as_ref().map(|record| record.task_state());
         if let Err(error) = self.begin().await {
             self.record = None;
             self.refuse(error);
             return Ok(Vec::new());
         }
         let (sender, mut events) = EventSender::bounded(EVENTS_IN_FLIGHT);
+        if let Some(ending) = self.enter(waits_in).await {
+            return self.end(ending, events).await;
+        }
         let agent = Arc::clone(&self.agent);
         let mut execution = agent.execute(self.context.clone(), sender);
         let (cancel, stop) = (self.context.cancel.clone(), self.stop.clone());
@@ -128,7 +140,8 @@ impl Turn {
     /// The message joins the task that it continues.
     async fn begin(&mut self) -> Result<(), A2aError> {
         let Some(record) = &self.record else { return Ok(()) };
-        let resumed = record.resume((*self.context.message).clone(), self.context.cancel.clone()).await;
+        let message = (!self.resumed).then(|| (*self.context.message).clone());
+        let resumed = record.resume(message, self.context.cancel.clone()).await;
         if !resumed.map_err(fault::of_store)? {
             return Err(finished(record));
         }
@@ -223,26 +236,6 @@ impl Turn {
         // A client that has gone away needs no answer.
         let _ = opened.send(answer);
         Ok(())
-    }
-
-    async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<(), A2aError> {
-        if state.is_interrupted() {
-            // Before anybody sees that it waits, and answers.
-            self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions());
-        }
-        let event = self.status_event(state, message);
-        self.respond(event).await?;
-        self.state = Some(state);
-        Ok(())
-    }
-
-    fn status_event(&self, state: TaskState, message: Option<Message>) -> StreamResponse {
-        StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
-            task_id: self.context.task_id.clone(),
-            context_id: self.context.context_id.clone(),
-            status: self.task_status(state, message),
-            ..TaskStatusUpdateEvent::default()
-        })
     }
 
     fn task_status(&self, state: TaskState, message: Option<Message>) -> TaskStatus {
@@ -362,8 +355,8 @@ impl Turn {
             return Err(error);
         }
         // The final state must be reached even when an extension fails on the way to it.
-        let failed = self.status_event(TaskState::Failed, Some(self.message(error.to_string())));
-        self.pending.push(failed);
+        let failed = self.status_update(TaskState::Failed, Some(self.message(error.to_string())));
+        self.pending.push(StreamResponse::StatusUpdate(failed));
         self.store().await
     }
 
@@ -383,6 +376,7 @@ impl Turn {
                 (TaskState::Failed, Some("The server is shutting down; send the message again.".to_owned()))
             }
             Ending::TookTooLong => (TaskState::Failed, Some("The agent took too long.".to_owned())),
+            Ending::Vetoed(reason) => (TaskState::Rejected, Some(reason)),
             Ending::Broken(error) => (TaskState::Failed, Some(error.to_string())),
         })
     }
@@ -429,7 +423,8 @@ impl Drop for Turn {
         let Some(record) = self.record.take() else { return };
         tracing::error!(task = %self.context.task_id, "the turn broke off");
         self.counters.turn(TurnEnd::Failed);
-        let event = self.status_event(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
+        let failed = self.status_update(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
+        let event = StreamResponse::StatusUpdate(failed);
         let tasks = Arc::clone(&self.tasks);
         let Ok(runtime) = Handle::try_current() else { return };
         self.running.spawn_on(

@@ -19,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use crate::answer::{EventStream, Sent, encode};
 use crate::call::{self, Call};
 use crate::handler::RequestHandler;
+use crate::jsonrpc as json_rpc_binding;
 use crate::rest::{self, HttpRequest};
 use crate::sse;
 
@@ -26,7 +27,7 @@ use crate::sse;
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
 /// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
-fn read_call(owner: Owner, headers: &HeaderMap) -> Result<Call, A2aError> {
+pub(crate) fn read_call(owner: Owner, headers: &HeaderMap) -> Result<Call, A2aError> {
     let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
     match version.as_deref() {
         None | Some("" | v0_3::VERSION | v0_3::CARD_VERSION) => {}
@@ -55,6 +56,16 @@ pub(crate) async fn json_rpc(
         // A stream's client reads events only; anything else costs it the reason.
         if method.streams() { sse::respond_once(&failure) } else { json(failure) }
     })
+}
+
+/// Answers a JSON-RPC request of 0.3 whose method is none of A2A's: an extension may have it.
+pub(crate) async fn extension_method(handler: &RequestHandler, call: &Call, request: &Request) -> Response {
+    match handler.call_method(call, (None, &request.method), &request.params).await {
+        Ok(answered) => {
+            echo(json_rpc_binding::method_result(&request.id, answered.value, v0_3::failure), &answered.active)
+        }
+        Err(error) => json(v0_3::failure(&request.id, &error)),
+    }
 }
 
 async fn dispatch(
@@ -172,6 +183,11 @@ async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpReque
             }
             _ => Err(no_route(request, path)),
         },
+        (&HttpMethod::POST, ["extensions", extension, method @ ..]) if !method.is_empty() => {
+            let (method, params) = (method.join("/"), rest::read_body(request)?);
+            let answered = handler.call_method(&call, (Some(extension), &method), &params).await?;
+            Ok(echo(rest::method_result(answered.value), &answered.active))
+        }
         (_, ["tasks", task, "pushNotificationConfigs", rest @ ..]) => {
             push_configs(handler, &call, request, &TaskId::from(*task), rest).await
         }

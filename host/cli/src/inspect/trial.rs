@@ -55,6 +55,10 @@ fn grants(granted: &[GrantNeeded]) -> Grants {
             GrantNeeded::SessionState => drop(grants.session_state.get_or_insert_default()),
             GrantNeeded::Scope(scope) => grants.session_state.get_or_insert_default().scopes.push(*scope),
             GrantNeeded::Task => grants.task = true,
+            GrantNeeded::Tasks => grants.tasks = true,
+            GrantNeeded::TaskResumption => grants.task_resumption = true,
+            GrantNeeded::AgentSteps => grants.agent_steps = true,
+            GrantNeeded::RewriteMessage => grants.rewrite_message = true,
         }
     }
     grants
@@ -88,6 +92,10 @@ pub(super) fn in_config(grants: &Grants) -> Vec<String> {
         line(GrantNeeded::KeyValue, grants.keyvalue.is_some()),
         session_state,
         line(GrantNeeded::Task, grants.task),
+        line(GrantNeeded::Tasks, grants.tasks),
+        line(GrantNeeded::TaskResumption, grants.task_resumption),
+        line(GrantNeeded::AgentSteps, grants.agent_steps),
+        line(GrantNeeded::RewriteMessage, grants.rewrite_message),
     ];
     lines.into_iter().flatten().collect()
 }
@@ -116,6 +124,10 @@ mod tests {
                 "keyvalue = {}",
                 "task = true",
             ],
+        );
+        check(
+            &[GrantNeeded::RewriteMessage, GrantNeeded::AgentSteps, GrantNeeded::TaskResumption, GrantNeeded::Tasks],
+            &["tasks = true", "task-resumption = true", "agent-steps = true", "rewrite-message = true"],
         );
         check(&[user, app], &[r#"session-state = { read = true, scopes = ["user", "app"] }"#]);
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_grpc::pb::{Message, Part, SendMessageRequest, part};
-use annex_grpc::{CallParameters, EventStream, Limits, Operations, Reply, routes, unknown_service};
+use annex_grpc::{CallParameters, EventStream, Limits, MethodReply, Operations, Reply, routes, unknown_service};
 use annex_protocol as a2a;
 use annex_protocol::{A2aError, ExtensionUri, StreamResponse};
 use async_trait::async_trait;
@@ -117,6 +117,24 @@ macro_rules! scripted {
                     self.$via($name, parameters, &request)
                 }
             )+
+
+            async fn call_method(
+                &self,
+                parameters: CallParameters,
+                method: String,
+                params: a2a::Json,
+            ) -> Result<Reply<MethodReply>, A2aError> {
+                self.see("call_method", parameters, &(&method, params));
+                let value = a2a::Json::parse(self.answer.clone()?).unwrap();
+                let value = match method.as_str() {
+                    "stream" => {
+                        let broken = A2aError::UnsupportedOperation { reason: "broken".to_owned() };
+                        MethodReply::Results(Box::pin(futures::stream::iter([Ok(value), Err(broken)])))
+                    }
+                    _ => MethodReply::Value(value),
+                };
+                Ok(Reply { value, active: self.active.clone() })
+            }
 
             fn is_serving(&self) -> bool {
                 self.serving

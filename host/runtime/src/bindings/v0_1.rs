@@ -11,6 +11,7 @@ wasmtime::component::bindgen!({
         "wasi:keyvalue/store.[method]bucket.exists": async | trappable,
         "wasi:keyvalue/store.[method]bucket.list-keys": async | trappable,
         "wasi:keyvalue/atomics.increment": async | trappable,
+        "annex:extension/tasks.list": async | trappable,
         default: trappable,
     },
     exports: { default: async },

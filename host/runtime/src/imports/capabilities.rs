@@ -1,9 +1,9 @@
-//! The interfaces that need nothing but the extension itself: its log, its parameters and secrets, the time of day,
-//! JSON Schema, the task.
+//! The interfaces that need nothing but the extension itself: its log, its parameters and secrets, the time of day, and
+//! JSON Schema.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::bindings::v0_1::annex::extension::{json_schema, task, types};
+use crate::bindings::v0_1::annex::extension::{json_schema, types};
 use crate::bindings::v0_1::wasi::clocks::wall_clock;
 use crate::bindings::v0_1::wasi::config::store as config;
 use crate::bindings::v0_1::wasi::logging::logging;
@@ -66,11 +66,5 @@ impl json_schema::Host for HostState {
 impl From<crate::schema::Violation> for types::Violation {
     fn from(violation: crate::schema::Violation) -> Self {
         Self { pointer: violation.pointer, message: violation.message }
-    }
-}
-
-impl task::Host for HostState {
-    fn current(&mut self) -> wasmtime::Result<Option<String>> {
-        Ok(self.turn.as_ref().and_then(|turn| turn.task.current()))
     }
 }

@@ -1,4 +1,4 @@
-//! `wasi:keyvalue`: one bucket per extension and tenant.
+//! `wasi:keyvalue`: buckets of an extension's own, one that lasts, one of the turn's task and one of its conversation.
 
 use std::sync::Arc;
 
@@ -6,20 +6,39 @@ use wasmtime::component::Resource;
 
 use crate::bindings::v0_1::wasi::keyvalue::{atomics, store};
 use crate::extension::Profile;
-use crate::keyvalue::{KEYS_PER_PAGE, KeyValueError};
+use crate::keyvalue::{KEYS_PER_PAGE, KeyValueError, ScopeKind, Space};
 use crate::store::HostState;
 
-/// The names of the one bucket that there is.
-const NAMES: [&str; 2] = ["", "default"];
+/// Another name of the bucket that lasts.
+const DEFAULT: &str = "default";
 
-/// The bucket of the instance's extension. The host knows it without being told, so the resource holds nothing.
+/// A bucket of the instance's extension. Its number says of which kind; the host knows the rest without being told.
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct Bucket;
 
-/// The only bucket's number.
-const BUCKET: u32 = 0;
-
 type Answer<T> = wasmtime::Result<Result<T, store::Error>>;
+
+fn kind_of(name: &str) -> Option<ScopeKind> {
+    let name = if name == DEFAULT { ScopeKind::Lasting.name() } else { name };
+    ScopeKind::ALL.into_iter().find(|kind| kind.name() == name)
+}
+
+impl HostState {
+    /// Where the keys of a kind are in this turn; `None` where there is no such bucket.
+    fn space_of(&self, kind: ScopeKind) -> Option<Space> {
+        if kind == ScopeKind::Lasting {
+            return Some(self.profile.space.clone());
+        }
+        let scope = self.turn.as_ref()?.services.scopes.as_ref()?.scope(kind)?;
+        Some(Space { extension: self.profile.uri.clone(), scope })
+    }
+
+    /// Of a bucket that was opened, so that there is one.
+    fn space(&self, bucket: &Resource<Bucket>) -> wasmtime::Result<Space> {
+        let kind = ScopeKind::ALL.into_iter().find(|kind| *kind as u32 == bucket.rep());
+        kind.and_then(|kind| self.space_of(kind)).ok_or_else(|| wasmtime::format_err!("there is no such bucket"))
+    }
+}
 
 impl store::Host for HostState {
     /// While a component is loaded its URI is a claim that nobody has checked, so there are no keys then.
@@ -27,29 +46,26 @@ impl store::Host for HostState {
         if self.turn.is_none() {
             return Ok(Err(store::Error::AccessDenied));
         }
-        Ok(if NAMES.contains(&identifier.as_str()) {
-            Ok(Resource::new_own(BUCKET))
-        } else {
-            Err(store::Error::NoSuchStore)
-        })
+        let kind = kind_of(&identifier).filter(|kind| self.space_of(*kind).is_some());
+        Ok(kind.map(|kind| Resource::new_own(kind as u32)).ok_or(store::Error::NoSuchStore))
     }
 }
 
 impl store::HostBucket for HostState {
-    async fn get(&mut self, _bucket: Resource<Bucket>, key: String) -> Answer<Option<Vec<u8>>> {
-        let profile = Arc::clone(&self.profile);
-        Ok(told(&profile, profile.services.keyvalue.get(&profile.space, &key).await))
+    async fn get(&mut self, bucket: Resource<Bucket>, key: String) -> Answer<Option<Vec<u8>>> {
+        let (profile, space) = (Arc::clone(&self.profile), self.space(&bucket)?);
+        Ok(told(&profile, profile.services.keyvalue.get(&space, &key).await))
     }
 
-    async fn set(&mut self, _bucket: Resource<Bucket>, key: String, value: Vec<u8>) -> Answer<()> {
-        let profile = Arc::clone(&self.profile);
+    async fn set(&mut self, bucket: Resource<Bucket>, key: String, value: Vec<u8>) -> Answer<()> {
+        let (profile, space) = (Arc::clone(&self.profile), self.space(&bucket)?);
         let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(store::Error::AccessDenied)) };
-        Ok(told(&profile, profile.services.keyvalue.set(&profile.space, &key, value, quota).await))
+        Ok(told(&profile, profile.services.keyvalue.set(&space, &key, value, quota).await))
     }
 
-    async fn delete(&mut self, _bucket: Resource<Bucket>, key: String) -> Answer<()> {
-        let profile = Arc::clone(&self.profile);
-        Ok(told(&profile, profile.services.keyvalue.delete(&profile.space, &key).await))
+    async fn delete(&mut self, bucket: Resource<Bucket>, key: String) -> Answer<()> {
+        let (profile, space) = (Arc::clone(&self.profile), self.space(&bucket)?);
+        Ok(told(&profile, profile.services.keyvalue.delete(&space, &key).await))
     }
 
     async fn exists(&mut self, bucket: Resource<Bucket>, key: String) -> Answer<bool> {
@@ -57,9 +73,10 @@ impl store::HostBucket for HostState {
         Ok(value.map(|value| value.is_some()))
     }
 
-    async fn list_keys(&mut self, _bucket: Resource<Bucket>, cursor: Option<u64>) -> Answer<store::KeyResponse> {
+    async fn list_keys(&mut self, bucket: Resource<Bucket>, cursor: Option<u64>) -> Answer<store::KeyResponse> {
         let (profile, skip) = (Arc::clone(&self.profile), cursor.unwrap_or(0));
-        let keys = profile.services.keyvalue.keys(&profile.space, skip).await;
+        let space = self.space(&bucket)?;
+        let keys = profile.services.keyvalue.keys(&space, skip).await;
         let page = |keys: Vec<String>| {
             let is_full = keys.len() == KEYS_PER_PAGE;
             let cursor = is_full.then(|| skip.saturating_add(KEYS_PER_PAGE as u64));
@@ -74,10 +91,10 @@ impl store::HostBucket for HostState {
 }
 
 impl atomics::Host for HostState {
-    async fn increment(&mut self, _bucket: Resource<Bucket>, key: String, delta: u64) -> Answer<u64> {
-        let profile = Arc::clone(&self.profile);
+    async fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: u64) -> Answer<u64> {
+        let (profile, space) = (Arc::clone(&self.profile), self.space(&bucket)?);
         let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(store::Error::AccessDenied)) };
-        Ok(told(&profile, profile.services.keyvalue.increment(&profile.space, &key, delta, quota).await))
+        Ok(told(&profile, profile.services.keyvalue.increment(&space, &key, delta, quota).await))
     }
 }
 

@@ -18,11 +18,14 @@ use crate::load::{Runtime, RuntimeConfig};
 
 /// Each offered interface in the version that is linked, with one of its functions or resources; the one without any
 /// has types alone.
-const PROBES: [(&str, &str); 37] = [
+const PROBES: [(&str, &str); 40] = [
     ("annex:extension/types@0.1.0", ""),
     ("annex:extension/json-schema@0.1.0", "compile"),
     ("annex:extension/session-state@0.1.0", "get"),
     ("annex:extension/task@0.1.0", "current"),
+    ("annex:extension/tasks@0.1.0", "list"),
+    ("annex:extension/task-resumption@0.1.0", "resume"),
+    ("annex:extension/agent-steps@0.1.0", "recorded"),
     ("wasi:logging/logging@0.1.0-draft", "log"),
     ("wasi:config/store@0.2.0-rc.1", "get"),
     ("wasi:clocks/wall-clock@0.2.12", "now"),
@@ -75,6 +78,10 @@ fn everything_granted() -> Grants {
             ..SessionStateGrant::default()
         }),
         task: true,
+        tasks: true,
+        task_resumption: true,
+        agent_steps: true,
+        rewrite_message: true,
     }
 }
 
@@ -87,6 +94,10 @@ fn without(grant: GrantNeeded) -> Grants {
         GrantNeeded::KeyValue => grants.keyvalue = None,
         GrantNeeded::SessionState | GrantNeeded::Scope(_) => grants.session_state = None,
         GrantNeeded::Task => grants.task = false,
+        GrantNeeded::Tasks => grants.tasks = false,
+        GrantNeeded::TaskResumption => grants.task_resumption = false,
+        GrantNeeded::AgentSteps => grants.agent_steps = false,
+        GrantNeeded::RewriteMessage => grants.rewrite_message = false,
     }
     grants
 }

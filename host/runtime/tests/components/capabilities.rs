@@ -21,6 +21,10 @@ pub(crate) fn grants() -> Grants {
         secrets: BTreeMap::from([("API_KEY".to_owned(), Secret::new("hunter2-hunter2"))]),
         session_state: Some(SessionStateGrant::default()),
         task: true,
+        tasks: true,
+        task_resumption: true,
+        agent_steps: true,
+        rewrite_message: true,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use annex_protocol::JsonObject;
 use annex_runtime::{
-    Fault, KeyValueError, KeyValueStore, LimitReached, MemoryKeyValueStore, Quota, Runtime, RuntimeConfig, Space,
+    Fault, KeyValueError, KeyValueStore, LimitReached, MemoryKeyValueStore, Quota, Runtime, RuntimeConfig, Scope, Space,
 };
 use async_trait::async_trait;
 
@@ -36,7 +36,8 @@ async fn another_extensions_keys_are_invisible() {
 #[tokio::test]
 async fn what_is_beyond_the_quota_is_an_error_and_changes_nothing() {
     let mut installation = capable();
-    installation.grants.keyvalue = Some(Quota { max_keys: 2, max_value_bytes: 100, max_total_bytes: 150 });
+    installation.grants.keyvalue =
+        Some(Quota { max_keys: 2, max_value_bytes: 100, max_total_bytes: 150, ..Quota::default() });
     let extension = load(&runtime(), installation).await;
     let commands = r#"{"set-bytes": ["a", 101]}, {"set-bytes": ["a", 100]}, {"set-bytes": ["b", 100]},
         {"set": ["b", ""]}, {"set": ["c", ""]}, {"increment": ["c", 1]}, {"increment": ["a", 1]}, "list""#;
@@ -83,6 +84,14 @@ impl KeyValueStore for Broken {
 
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
         self.inner.increment(space, key, delta, quota).await
+    }
+
+    async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError> {
+        self.inner.scopes(after).await
+    }
+
+    async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError> {
+        self.inner.remove(scope).await
     }
 }
 

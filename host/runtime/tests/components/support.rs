@@ -6,10 +6,12 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Once};
 
-use annex_protocol::{Artifact, ExtensionUri, JsonObject, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent};
+use annex_protocol::{
+    Artifact, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
+};
 use annex_runtime::{
-    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, OnFailure, Runtime, RuntimeConfig,
-    SessionReader, SessionStateGrant, TaskReader, TurnRequest,
+    Chain, Entered, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, OnFailure, Runtime,
+    RuntimeConfig, SessionReader, SessionStateGrant, TaskReader, TurnRequest, TurnServices,
 };
 
 /// The key under which the test extension answers.
@@ -64,13 +66,21 @@ pub(crate) async fn refused(component: Vec<u8>, installation: Installation) -> L
 
 /// What a turn begins with: the metadata of its message.
 pub(crate) struct Turn {
-    message: Metadata,
+    message: Message,
+    services: TurnServices,
 }
 
 impl Turn {
     /// `metadata` is a JSON object.
     pub(crate) fn with(metadata: &str) -> Self {
-        Self { message: Metadata::parse(metadata).expect("a JSON object") }
+        let metadata = Metadata::parse(metadata).expect("a JSON object");
+        let message = Message { metadata, ..Message::user_text("Hello") };
+        Self { message, services: TurnServices::default() }
+    }
+
+    /// With these services of the host.
+    pub(crate) fn served(self, services: &TurnServices) -> Self {
+        Self { services: services.clone(), ..self }
     }
 
     /// `command` is JSON for the test extension.
@@ -80,6 +90,11 @@ impl Turn {
 
     /// Asks for all of `extensions`.
     pub(crate) async fn start(&self, extensions: &[Arc<Extension>]) -> Result<(Chain, JsonObject), HookError> {
+        self.enter(extensions).await.map(|entered| (entered.chain, entered.delta))
+    }
+
+    /// The same with all that the way in gives.
+    pub(crate) async fn enter(&self, extensions: &[Arc<Extension>]) -> Result<Entered, HookError> {
         let requested: Vec<ExtensionUri> = extensions.iter().map(|extension| extension.uri().clone()).collect();
         let request = TurnRequest {
             operation: "SendMessage",
@@ -90,6 +105,8 @@ impl Turn {
             request: &Metadata::new(),
             session: Arc::new(EmptySession),
             task: Arc::new(NoTask),
+            services: self.services.clone(),
+            resumed: false,
         };
         Chain::start(extensions, &request).await
     }
@@ -113,7 +130,7 @@ impl Turn {
     }
 }
 
-struct EmptySession;
+pub(crate) struct EmptySession;
 
 impl SessionReader for EmptySession {
     fn get(&self, _key: &str) -> Option<String> {
@@ -125,7 +142,7 @@ impl SessionReader for EmptySession {
     }
 }
 
-struct NoTask;
+pub(crate) struct NoTask;
 
 impl TaskReader for NoTask {
     fn current(&self) -> Option<String> {

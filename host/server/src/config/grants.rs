@@ -42,6 +42,17 @@ pub struct GrantsConfig {
     pub session_state: Option<SessionStateGrantConfig>,
     /// The task's state.
     pub task: bool,
+    /// The caller's tasks.
+    pub tasks: bool,
+    /// Taking up tasks that it interrupted.
+    #[serde(rename = "task-resumption")]
+    pub task_resumption: bool,
+    /// What the agent did in the turn.
+    #[serde(rename = "agent-steps")]
+    pub agent_steps: bool,
+    /// Replacing parts of messages.
+    #[serde(rename = "rewrite-message")]
+    pub rewrite_message: bool,
 }
 
 /// `http = { allow = […], … }`
@@ -134,18 +145,22 @@ pub enum HttpSchemeConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueGrantConfig {
-    /// Keys. Default 1,000.
+    /// Keys of one bucket: the one that lasts, that of a task, that of a conversation. Default 1,000.
     pub max_keys: usize,
     /// Bytes of one value. Default 64 KiB.
     pub max_value_bytes: usize,
-    /// Bytes of all keys and values. Default 1 MiB.
+    /// Bytes of all keys and values of one bucket. Default 1 MiB.
     pub max_total_bytes: usize,
+    /// Keys of all tasks and conversations together. Default 100,000.
+    pub max_scoped_keys: usize,
+    /// Bytes of those keys and their values. Default 64 MiB.
+    pub max_scoped_bytes: usize,
 }
 
 impl Default for KeyValueGrantConfig {
     fn default() -> Self {
-        let Quota { max_keys, max_value_bytes, max_total_bytes } = Quota::default();
-        Self { max_keys, max_value_bytes, max_total_bytes }
+        let Quota { max_keys, max_value_bytes, max_total_bytes, max_scoped_keys, max_scoped_bytes } = Quota::default();
+        Self { max_keys, max_value_bytes, max_total_bytes, max_scoped_keys, max_scoped_bytes }
     }
 }
 
@@ -198,6 +213,10 @@ impl GrantsConfig {
             secrets: secrets.collect::<Result<_, _>>()?,
             session_state: self.session_state.as_ref().map(SessionStateGrantConfig::to_grant).transpose()?,
             task: self.task,
+            tasks: self.tasks,
+            task_resumption: self.task_resumption,
+            agent_steps: self.agent_steps,
+            rewrite_message: self.rewrite_message,
         })
     }
 }
@@ -244,11 +263,11 @@ impl HttpRuleConfig {
 
 impl KeyValueGrantConfig {
     fn to_quota(self) -> Result<Quota, Wrong> {
-        let Self { max_keys, max_value_bytes, max_total_bytes } = self;
-        if [max_keys, max_value_bytes, max_total_bytes].contains(&0) {
+        let Self { max_keys, max_value_bytes, max_total_bytes, max_scoped_keys, max_scoped_bytes } = self;
+        if [max_keys, max_value_bytes, max_total_bytes, max_scoped_keys, max_scoped_bytes].contains(&0) {
             return Err(("grants.keyvalue", "its bounds must be at least 1; leave it out to refuse it".to_owned()));
         }
-        Ok(Quota { max_keys, max_value_bytes, max_total_bytes })
+        Ok(Quota { max_keys, max_value_bytes, max_total_bytes, max_scoped_keys, max_scoped_bytes })
     }
 }
 

@@ -78,7 +78,9 @@ async fn what_is_installed_is_listed_and_shown_by_uri_and_by_digest() {
             (200, &json!(digest), &json!(true)),
             "{id}"
         );
-        assert_eq!(details["hooks"], json!(["descriptor", "card", "activation", "state", "response"]));
+        let hooks =
+            ["descriptor", "card", "activation", "message", "state", "transition", "response", "method", "client"];
+        assert_eq!(details["hooks"], json!(hooks));
         assert_eq!(details["limits"]["memory"], 16 << 20);
     }
     let (status, missing) = admin(&server, "GET", "extensions/urn%3Anone", Value::Null).await;

@@ -20,8 +20,10 @@ mod installation;
 mod interrupted;
 mod life;
 mod lifecycle;
+mod methods;
 mod metrics;
 mod names;
+mod profiles;
 mod prometheus;
 mod push;
 mod receivers;
@@ -33,6 +35,7 @@ mod state;
 mod streams;
 mod tasks;
 mod three_ways;
+mod transitions;
 mod v0_3;
 
 use annex_test_support::TestServer;

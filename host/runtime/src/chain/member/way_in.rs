@@ -1,0 +1,170 @@
+//! The hooks of the way in: `activation`, `message`, `state`.
+
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, FieldViolation, JsonObject, Part};
+
+use super::Member;
+use crate::bindings::v0_1::annex::extension::types;
+use crate::bindings::v0_1::exports::annex::extension::activation::Decision;
+use crate::chain::TurnRequest;
+use crate::error::{Fault, HookError};
+use crate::extension::Extension;
+use crate::hook::Hook;
+use crate::rewriting;
+use crate::store::TurnReaders;
+
+/// What an extension does with a request that it lets pass.
+#[derive(Default)]
+pub(in crate::chain) struct Verdict {
+    /// The state delta.
+    pub(in crate::chain) delta: JsonObject,
+    /// The message's parts, when it has rewritten them.
+    pub(in crate::chain) parts: Option<Vec<Part>>,
+}
+
+impl Member {
+    /// Runs the hooks of the way in on the message with `parts`. Returns the member and what it decided, or `None` when
+    /// it stays inactive.
+    pub(in crate::chain) async fn enter(
+        extension: &Arc<Extension>,
+        request: &TurnRequest<'_>,
+        seen: &types::Request,
+        parts: &[Part],
+        readers: TurnReaders,
+    ) -> Result<Option<(Self, Verdict)>, HookError> {
+        let mut member = Self::admit(extension, readers).await?;
+        let entered = member.run_way_in(request, seen, parts).await;
+        member.fails_by(&entered);
+        Ok(entered?.map(|verdict| (member, verdict)))
+    }
+
+    async fn run_way_in(
+        &mut self,
+        request: &TurnRequest<'_>,
+        seen: &types::Request,
+        parts: &[Part],
+    ) -> Result<Option<Verdict>, HookError> {
+        if !self.takes_part(seen).await? {
+            return Ok(None);
+        }
+        if request.resumed {
+            return Ok(Some(Verdict::default()));
+        }
+        let checked = self.check(request, seen, parts).await;
+        let parts = self.counted(Hook::Message, checked)?;
+        let validated = self.validate(request, seen).await;
+        let delta = self.counted(Hook::State, validated)?;
+        Ok(Some(Verdict { delta, parts }))
+    }
+
+    /// Whether it is active for the request.
+    pub(crate) async fn takes_part(&mut self, seen: &types::Request) -> Result<bool, HookError> {
+        let activated = self.activate(seen).await;
+        self.counted(Hook::Activation, activated)
+    }
+
+    async fn activate(&mut self, seen: &types::Request) -> Result<bool, HookError> {
+        let extension = Arc::clone(&self.extension);
+        let Some(indices) = &extension.program.hooks.activation else { return Ok(true) };
+        let decided = self
+            .call(Hook::Activation, async |store, component| {
+                indices.load(&mut *store, component)?.call_activate(store, seen).await
+            })
+            .await?;
+        match decided {
+            Ok(Decision::Active) => Ok(true),
+            Ok(Decision::Inactive) if extension.is_required() => {
+                Err(self.broke(Hook::Activation, "it stays inactive although it is required").into())
+            }
+            Ok(Decision::Inactive) => Ok(false),
+            Err(error) => Err(self.own_error(Hook::Activation, error)?.into()),
+        }
+    }
+
+    /// Returns the parts when it rewrites them.
+    async fn check(
+        &mut self,
+        request: &TurnRequest<'_>,
+        seen: &types::Request,
+        parts: &[Part],
+    ) -> Result<Option<Vec<Part>>, HookError> {
+        let extension = Arc::clone(&self.extension);
+        let Some(indices) = &extension.program.hooks.message else { return Ok(None) };
+        // First, because this error names the key.
+        self.own_metadata(request)?;
+        let message = rewriting::shown(request.message, parts, &extension.descriptor);
+        let limit = extension.profile.limits.input;
+        if message.len() > limit {
+            let description = format!("extension {} takes messages of at most {limit} bytes", extension.uri());
+            return Err(A2aError::invalid_field("/message", description).into());
+        }
+        let checked = self
+            .call(Hook::Message, async |store, component| {
+                indices.load(&mut *store, component)?.call_check(store, seen, &message).await
+            })
+            .await?;
+        match checked {
+            Ok(rewrites) if rewrites.is_empty() => Ok(None),
+            Ok(_) if !extension.profile.grants.rewrite_message => {
+                Err(self.broke(Hook::Message, "it rewrites the message without the grant rewrite-message").into())
+            }
+            Ok(rewrites) => {
+                let rewritten = rewriting::rewrite(parts, rewrites);
+                Ok(Some(rewritten.map_err(|reason| self.broke(Hook::Message, &reason))?))
+            }
+            Err(rejection) => Err(self.refusal(Hook::Message, rejection)?.into()),
+        }
+    }
+
+    async fn validate(&mut self, request: &TurnRequest<'_>, seen: &types::Request) -> Result<JsonObject, HookError> {
+        let extension = Arc::clone(&self.extension);
+        let Some(indices) = &extension.program.hooks.state else { return Ok(JsonObject::new()) };
+        let metadata = self.own_metadata(request)?;
+        let validated = self
+            .call(Hook::State, async |store, component| {
+                indices.load(&mut *store, component)?.call_validate(store, seen, &metadata).await
+            })
+            .await?;
+        match validated {
+            Ok(None) => Ok(JsonObject::new()),
+            Ok(Some(delta)) => Ok(self.check_delta(&delta)?),
+            Err(rejection) => Err(self.refusal(Hook::State, rejection)?.into()),
+        }
+    }
+
+    /// The metadata under the keys that the extension owns; it sees no other.
+    fn own_metadata(&self, request: &TurnRequest<'_>) -> Result<Vec<types::MetadataEntry>, A2aError> {
+        let mut entries = Vec::new();
+        let mut left = self.extension.profile.limits.input;
+        let places = [
+            (types::Location::Message, &request.message.metadata, "/message/metadata/"),
+            (types::Location::Request, request.request, "/metadata/"),
+        ];
+        for (location, metadata, pointer) in places {
+            for key in &self.extension.descriptor.metadata_keys {
+                let Some(value) = metadata.get(key) else { continue };
+                left = left.checked_sub(value.get().len()).ok_or_else(|| self.too_large(pointer, key))?;
+                entries.push(types::MetadataEntry { location, key: key.clone(), value: value.get().to_owned() });
+            }
+        }
+        Ok(entries)
+    }
+
+    fn too_large(&self, place: &str, key: &str) -> A2aError {
+        let field = format!("{place}{}", key.replace('~', "~0").replace('/', "~1"));
+        let (uri, limit) = (self.extension.uri(), self.extension.profile.limits.input);
+        let description = format!("extension {uri} takes at most {limit} bytes of metadata per request");
+        A2aError::InvalidParams { violations: vec![FieldViolation { field, description }] }
+    }
+
+    fn check_delta(&self, delta: &str) -> Result<JsonObject, Fault> {
+        let delta = JsonObject::parse(delta)
+            .map_err(|error| self.broke(Hook::State, &format!("the delta is not a JSON object: {error}")))?;
+        let forbidden = delta.keys().find(|key| !self.extension.profile.grants.may_write_key(key));
+        match forbidden {
+            Some(key) => Err(self.broke(Hook::State, &format!("the delta writes `{key}` without a grant for it"))),
+            None => Ok(delta),
+        }
+    }
+}

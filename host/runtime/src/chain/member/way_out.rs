@@ -1,0 +1,147 @@
+//! The hooks that follow the agent's work: `transition` and `response`.
+
+use std::sync::Arc;
+
+use annex_protocol::{StreamResponse, TaskState, TaskStatusUpdateEvent};
+
+use super::{Member, Slot};
+use crate::bindings::v0_1::annex::extension::types;
+use crate::bindings::v0_1::exports::annex::extension::transition::{Beginning, Entry, Ruling};
+use crate::error::Fault;
+use crate::hook::Hook;
+use crate::outgoing;
+use crate::steering::{self, Interruption, Opinion};
+
+impl Member {
+    /// Asks whether the agent is to run.
+    pub(in crate::chain) async fn begin(
+        &mut self,
+        seen: &types::Request,
+        beginning: &Beginning,
+    ) -> Result<Opinion, Fault> {
+        let begun = self.ask_to_begin(seen, beginning).await;
+        self.settled(Hook::Transition, begun)
+    }
+
+    async fn ask_to_begin(&mut self, seen: &types::Request, beginning: &Beginning) -> Result<Opinion, Fault> {
+        let extension = Arc::clone(&self.extension);
+        let Some(indices) = &extension.program.hooks.transition else { return Ok(Opinion::Agrees) };
+        if self.is_out() {
+            return Ok(Opinion::Agrees);
+        }
+        let entry = self
+            .call(Hook::Transition, async |store, component| {
+                indices.load(&mut *store, component)?.call_begin(store, seen, beginning).await
+            })
+            .await?;
+        match entry.map_err(|message| self.failed(Hook::Transition, &message))? {
+            Entry::Proceed => Ok(Opinion::Agrees),
+            Entry::Interrupt(asked) => self.interruption(asked).map(Opinion::Interrupts),
+            Entry::Veto(reason) => Ok(Opinion::Vetoes(self.extension.profile.words(&reason))),
+        }
+    }
+
+    /// Asks about a change of the task's state from `current`. An annotation is on `update` afterwards.
+    pub(in crate::chain) async fn change(
+        &mut self,
+        current: TaskState,
+        update: &mut TaskStatusUpdateEvent,
+    ) -> Result<Opinion, Fault> {
+        let changed = self.ask_to_change(current, update).await;
+        self.settled(Hook::Transition, changed)
+    }
+
+    async fn ask_to_change(
+        &mut self,
+        current: TaskState,
+        update: &mut TaskStatusUpdateEvent,
+    ) -> Result<Opinion, Fault> {
+        let extension = Arc::clone(&self.extension);
+        let Some(indices) = &extension.program.hooks.transition else { return Ok(Opinion::Agrees) };
+        if self.is_out() {
+            return Ok(Opinion::Agrees);
+        }
+        let change = steering::seen_change(current, update, &extension.descriptor);
+        self.check_size(change.message.as_deref())?;
+        let ruling = self
+            .call(Hook::Transition, async |store, component| {
+                indices.load(&mut *store, component)?.call_change(store, &change).await
+            })
+            .await?;
+        let ruling = ruling.map_err(|message| self.failed(Hook::Transition, &message))?;
+        let next = update.status.state;
+        let is_final = matches!(next, TaskState::Failed | TaskState::Canceled | TaskState::Rejected);
+        match ruling {
+            Ruling::Pass => Ok(Opinion::Agrees),
+            Ruling::Annotate(entries) => {
+                let annotated = outgoing::annotate(update, &extension.descriptor, entries);
+                annotated.map_err(|reason| self.broke(Hook::Transition, &reason))?;
+                Ok(Opinion::Agrees)
+            }
+            Ruling::Interrupt(_) | Ruling::Veto(_) if is_final => {
+                Err(self.broke(Hook::Transition, &format!("it stands against the change to {next}, which is final")))
+            }
+            Ruling::Interrupt(asked) => self.interruption(asked).map(Opinion::Interrupts),
+            Ruling::Veto(reason) => Ok(Opinion::Vetoes(self.extension.profile.words(&reason))),
+        }
+    }
+
+    fn interruption(
+        &self,
+        asked: crate::bindings::v0_1::exports::annex::extension::transition::Interruption,
+    ) -> Result<Interruption, Fault> {
+        let checked = outgoing::checked_entries("status.message", &self.extension.descriptor, asked.metadata, None);
+        Ok(Interruption {
+            by: self.extension.uri().clone(),
+            state: steering::waiting_state(asked.waiting),
+            text: asked.text,
+            metadata: checked.map_err(|reason| self.broke(Hook::Transition, &reason))?.into_iter().collect(),
+        })
+    }
+
+    /// Lets it add its metadata to an event. After a failure it takes no further part in the turn.
+    pub(in crate::chain) async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
+        let responded = self.add_to(event).await;
+        self.settled(Hook::Response, responded)
+    }
+
+    /// Counts the call; after a failure the member takes no further part in the turn.
+    fn settled<T>(&mut self, hook: Hook, result: Result<T, Fault>) -> Result<T, Fault> {
+        let result = self.counted(hook, result);
+        if let Err(fault) = &result {
+            self.fail(fault);
+        }
+        result
+    }
+
+    async fn add_to(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
+        let extension = Arc::clone(&self.extension);
+        let Some(indices) = &extension.program.hooks.response else { return Ok(()) };
+        let Some(seen) = outgoing::seen_event(event, &extension.descriptor) else { return Ok(()) };
+        if self.is_out() {
+            return Ok(());
+        }
+        self.check_size(seen.payload.as_deref())?;
+        let patch = self
+            .call(Hook::Response, async |store, component| {
+                indices.load(&mut *store, component)?.call_respond(store, &seen).await
+            })
+            .await?;
+        let patch = patch.map_err(|message| self.failed(Hook::Response, &message))?;
+        let Some(patch) = patch else { return Ok(()) };
+        let shown = match &mut self.instance {
+            Slot::Running(instance) => instance.take_shown(),
+            Slot::Idle | Slot::Out => None,
+        };
+        outgoing::apply_patch(event, &extension.descriptor, patch.metadata, shown)
+            .map_err(|reason| self.broke(Hook::Response, &reason))
+    }
+
+    pub(crate) fn check_size(&self, payload: Option<&str>) -> Result<(), Fault> {
+        let (size, limit) = (payload.map_or(0, str::len), self.extension.profile.limits.input);
+        match size > limit {
+            true => Err(Fault::EventTooLarge { uri: self.extension.uri().clone(), size, limit }),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! One call of a client, as an extension sees it that works on the calling side.
+
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, AgentExtension, Json, JsonObject, Message, Metadata, StreamResponse};
+
+use crate::bindings::v0_1::annex::extension::types::Location;
+use crate::bindings::v0_1::exports::annex::extension::client::{Incoming, Outgoing};
+use crate::chain::Member;
+use crate::error::{Fault, HookError};
+use crate::extension::Extension;
+use crate::hook::Hook;
+use crate::outgoing;
+use crate::own;
+use crate::rewriting;
+use crate::store::{SessionReader, TaskReader, TurnReaders};
+use crate::turn_services::TurnServices;
+
+/// A call that is about to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct OutgoingCall<'a> {
+    /// The A2A operation, or the method of an extension.
+    pub operation: &'a str,
+    /// The URL of the agent's card.
+    pub agent: &'a str,
+    /// The extension's entry on that card.
+    pub declaration: Option<&'a AgentExtension>,
+    /// What the program wants the extension to send.
+    pub input: Option<&'a Json>,
+    /// The message, for an operation that has one.
+    pub message: Option<&'a Message>,
+}
+
+/// What the extension adds to the call.
+#[derive(Clone, Debug, Default)]
+pub struct Addition {
+    /// Whether its URI goes into `A2A-Extensions`.
+    pub activate: bool,
+    /// Entries for `message.metadata`.
+    pub message: Metadata,
+    /// Entries for `metadata` of the request.
+    pub request: Metadata,
+}
+
+/// An extension's part of one call. Dropping it frees its instance.
+pub struct ClientCall {
+    member: Member,
+}
+
+impl ClientCall {
+    /// Lets the extension add to a call. One without the hook `client` adds nothing.
+    ///
+    /// # Errors
+    /// When the extension refuses the call, or fails. The call must not be made then.
+    pub async fn start(extension: &Arc<Extension>, call: &OutgoingCall<'_>) -> Result<(Self, Addition), HookError> {
+        let mut started = Self { member: Member::admit(extension, nothing()).await? };
+        let added = started.ask(call).await;
+        let added = started.member.counted(Hook::Client, added);
+        started.member.fails_by(&added);
+        Ok((started, added?))
+    }
+
+    /// Shows the extension something that came back. Returns what it has for the program.
+    ///
+    /// # Errors
+    /// When it fails. It sees nothing more then.
+    pub async fn after(&mut self, event: &StreamResponse, active: bool) -> Result<Option<Json>, Fault> {
+        let told = self.tell(event, active).await;
+        let told = self.member.counted(Hook::Client, told).map_err(HookError::Fault);
+        self.member.fails_by(&told);
+        told.map_err(|error| match error {
+            HookError::Fault(fault) => fault,
+            HookError::Refused(refusal) => self.member.broke(Hook::Client, &refusal.to_string()),
+        })
+    }
+
+    async fn ask(&mut self, call: &OutgoingCall<'_>) -> Result<Addition, HookError> {
+        let extension = Arc::clone(&self.member.extension);
+        let Some(indices) = &extension.program.hooks.client else { return Ok(Addition::default()) };
+        let message = call.message.map(|message| rewriting::shown(message, &message.parts, &extension.descriptor));
+        let declaration = call.declaration.and_then(|declaration| Json::from_serialize(declaration).ok());
+        let seen = Outgoing {
+            operation: call.operation.to_owned(),
+            agent: call.agent.to_owned(),
+            declaration: declaration.map(|declaration| declaration.get().to_owned()),
+            input: call.input.map(|input| input.get().to_owned()),
+            message,
+        };
+        let sizes = [&seen.declaration, &seen.input, &seen.message].map(|text| text.as_ref().map_or(0, String::len));
+        let (size, limit) = (sizes.iter().sum::<usize>(), extension.profile.limits.input);
+        if size > limit {
+            let reason = format!("extension {} takes calls of at most {limit} bytes; this has {size}", extension.uri());
+            return Err(A2aError::invalid_params(reason).into());
+        }
+        let added = self
+            .member
+            .call(Hook::Client, async |store, component| {
+                indices.load(&mut *store, component)?.call_before(store, &seen).await
+            })
+            .await?;
+        let added = match added {
+            Ok(added) => added,
+            Err(rejection) => return Err(self.member.refusal(Hook::Client, rejection)?.into()),
+        };
+        let mut addition = Addition { activate: added.activate, ..Addition::default() };
+        for entry in added.metadata {
+            let (place, metadata) = match entry.location {
+                Location::Message => ("message", &mut addition.message),
+                Location::Request => ("request", &mut addition.request),
+            };
+            let entries = vec![(entry.key, entry.value)];
+            let checked = outgoing::checked_entries(place, &extension.descriptor, entries, None);
+            metadata.extend(checked.map_err(|reason| self.member.broke(Hook::Client, &reason))?);
+        }
+        Ok(addition)
+    }
+
+    async fn tell(&mut self, event: &StreamResponse, active: bool) -> Result<Option<Json>, Fault> {
+        let extension = Arc::clone(&self.member.extension);
+        let Some(indices) = &extension.program.hooks.client else { return Ok(None) };
+        if self.member.is_out() {
+            return Ok(None);
+        }
+        let mut event = event.clone();
+        own::narrow(&mut event, &extension.descriptor);
+        let shown = serde_json::to_string(&event).unwrap_or_default();
+        self.member.check_size(Some(&shown))?;
+        let seen = Incoming { active, event: shown, metadata: own::entries(&mut event) };
+        let told = self
+            .member
+            .call(Hook::Client, async |store, component| {
+                indices.load(&mut *store, component)?.call_after(store, &seen).await
+            })
+            .await?;
+        let told = told.map_err(|message| self.member.failed(Hook::Client, &message))?;
+        let told = told.map(Json::parse).transpose();
+        told.map_err(|error| {
+            self.member.broke(Hook::Client, &format!("what it has for the program is not JSON: {error}"))
+        })
+    }
+}
+
+/// There is no session and no task of the agent on the calling side.
+fn nothing() -> TurnReaders {
+    struct Nothing;
+
+    impl SessionReader for Nothing {
+        fn get(&self, _key: &str) -> Option<String> {
+            None
+        }
+
+        fn snapshot(&self) -> JsonObject {
+            JsonObject::new()
+        }
+    }
+
+    impl TaskReader for Nothing {
+        fn current(&self) -> Option<String> {
+            None
+        }
+    }
+
+    TurnReaders { session: Arc::new(Nothing), task: Arc::new(Nothing), services: TurnServices::default() }
+}

@@ -1,0 +1,152 @@
+//! One call of a method that an extension adds.
+
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, FieldViolation, Json};
+
+use crate::bindings::v0_1::annex::extension::types;
+use crate::bindings::v0_1::exports::annex::extension::method::Answer;
+use crate::chain::{Member, TurnRequest};
+use crate::error::{Fault, HookError};
+use crate::extension::Extension;
+use crate::hook::Hook;
+use crate::schema::Violation;
+
+/// A call of a method, from its parameters to its last result. Dropping it frees its instance.
+pub struct MethodCall {
+    member: Member,
+    /// Which of the extension's methods.
+    place: usize,
+}
+
+/// What a method answered.
+pub enum MethodAnswer {
+    /// The result. The call is over.
+    Value(Json),
+    /// The results come one by one, from [`MethodCall::next`].
+    Results(MethodCall),
+}
+
+impl MethodCall {
+    /// Calls the method `request.operation` with `params`, a JSON object, after `activation` and in the same instance.
+    ///
+    /// # Errors
+    /// When the extension has no such method, the parameters violate its schema, or the extension refuses the call or
+    /// fails.
+    pub async fn start(
+        extension: &Arc<Extension>,
+        request: &TurnRequest<'_>,
+        params: &Json,
+    ) -> Result<MethodAnswer, HookError> {
+        let name = request.operation;
+        let place = extension.methods().iter().position(|method| method.name == name);
+        let place = place.ok_or_else(|| A2aError::MethodNotFound { method: name.to_owned() })?;
+        let mut call = Self { member: Member::admit(extension, request.readers()).await?, place };
+        let answered = call.ask(request, params).await;
+        call.member.fails_by(&answered);
+        Ok(match answered? {
+            Some(value) => MethodAnswer::Value(value),
+            None => MethodAnswer::Results(call),
+        })
+    }
+
+    /// The next result of a stream; `None` when it is over.
+    ///
+    /// # Errors
+    /// When the extension ends the stream with an error, or fails. The stream is over then.
+    pub async fn next(&mut self) -> Result<Option<Json>, HookError> {
+        if self.member.is_out() {
+            return Ok(None);
+        }
+        let result = self.ask_next().await;
+        let result = self.member.counted(Hook::Method, result);
+        self.member.fails_by(&result);
+        if !matches!(result, Ok(Some(_))) {
+            self.member.leave();
+        }
+        result
+    }
+
+    /// The result; `None` when it comes in pieces.
+    async fn ask(&mut self, request: &TurnRequest<'_>, params: &Json) -> Result<Option<Json>, HookError> {
+        let seen = request.seen();
+        if !self.member.takes_part(&seen).await? {
+            let uri = self.member.extension.uri();
+            let reason = format!("extension {uri} takes no part in this call of its method {}", request.operation);
+            return Err(A2aError::UnsupportedOperation { reason }.into());
+        }
+        let answered = self.ask_method(&seen, request.operation, params).await;
+        self.member.counted(Hook::Method, answered)
+    }
+
+    async fn ask_method(
+        &mut self,
+        seen: &types::Request,
+        name: &str,
+        params: &Json,
+    ) -> Result<Option<Json>, HookError> {
+        let extension = Arc::clone(&self.member.extension);
+        let (Some(indices), Some(method)) = (&extension.program.hooks.method, extension.methods.get(self.place)) else {
+            return Err(A2aError::MethodNotFound { method: name.to_owned() }.into());
+        };
+        let limit = extension.profile.limits.input;
+        if params.get().len() > limit {
+            let reason = format!("the parameters of {name} have at most {limit} bytes");
+            return Err(A2aError::invalid_params(reason).into());
+        }
+        let violations = method.check_params(params.get()).map_err(A2aError::invalid_params)?;
+        if !violations.is_empty() {
+            return Err(A2aError::InvalidParams { violations: violations.into_iter().map(told).collect() }.into());
+        }
+        let (name, params) = (name.to_owned(), params.get().to_owned());
+        let answered = self
+            .member
+            .call(Hook::Method, async |store, component| {
+                indices.load(&mut *store, component)?.call_call(store, seen, &name, &params).await
+            })
+            .await?;
+        match answered {
+            Ok(Answer::Value(_)) if method.streams => Err(self.broke("it answers one value to a method that streams")),
+            Ok(Answer::Value(value)) => self.checked(value).map(Some),
+            Ok(Answer::Results) if method.streams => Ok(None),
+            Ok(Answer::Results) => Err(self.broke("it streams, which the method is not declared to do")),
+            Err(rejection) => Err(self.member.refusal(Hook::Method, rejection)?.into()),
+        }
+    }
+
+    async fn ask_next(&mut self) -> Result<Option<Json>, HookError> {
+        let extension = Arc::clone(&self.member.extension);
+        let Some(indices) = &extension.program.hooks.method else { return Ok(None) };
+        let next = self
+            .member
+            .call(Hook::Method, async |store, component| indices.load(&mut *store, component)?.call_next(store).await)
+            .await?;
+        match next {
+            Ok(None) => Ok(None),
+            Ok(Some(value)) => self.checked(value).map(Some),
+            Err(rejection) => Err(self.member.refusal(Hook::Method, rejection)?.into()),
+        }
+    }
+
+    /// The result as JSON that fits the method's schema.
+    fn checked(&self, value: String) -> Result<Json, HookError> {
+        let value = Json::parse(value).map_err(|error| self.broke(&format!("its result is not JSON: {error}")))?;
+        let Some(method) = self.member.extension.methods.get(self.place) else { return Ok(value) };
+        let violations = method.check_result(value.get()).map_err(|reason| self.broke(&reason))?;
+        match violations.first() {
+            None => Ok(value),
+            Some(Violation { pointer, message }) => {
+                Err(self.broke(&format!("its result violates its own schema at {pointer:?}: {message}")))
+            }
+        }
+    }
+
+    fn broke(&self, reason: &str) -> HookError {
+        let fault: Fault = self.member.broke(Hook::Method, reason);
+        fault.into()
+    }
+}
+
+fn told(violation: Violation) -> FieldViolation {
+    FieldViolation { field: violation.pointer, description: violation.message }
+}

@@ -1,0 +1,64 @@
+//! What of a message or an event is shown to an extension: all but the metadata under keys of others.
+
+use annex_protocol::{Artifact, Json, Message, Metadata, StreamResponse, Task};
+
+use crate::extension::Descriptor;
+
+/// Takes the metadata of others out of the event.
+pub(crate) fn narrow(event: &mut StreamResponse, descriptor: &Descriptor) {
+    each_metadata(event, &mut |metadata| narrow_metadata(metadata, descriptor));
+}
+
+/// Takes the metadata of others out of the message.
+pub(crate) fn narrow_message(message: &mut Message, descriptor: &Descriptor) {
+    narrow_metadata(&mut message.metadata, descriptor);
+}
+
+/// The entries of an event that has been narrowed, in the order in which they stand there.
+pub(crate) fn entries(event: &mut StreamResponse) -> Vec<(String, String)> {
+    let mut entries = Vec::new();
+    each_metadata(event, &mut |metadata| {
+        let own = metadata.iter().map(|(key, value): (&str, &Json)| (key.to_owned(), value.get().to_owned()));
+        entries.extend(own);
+    });
+    entries
+}
+
+fn narrow_metadata(metadata: &mut Metadata, descriptor: &Descriptor) {
+    metadata.retain_keys(|key| descriptor.metadata_keys.iter().any(|own| own == key));
+}
+
+/// Every metadata of the event, in the order of the specification's fields.
+fn each_metadata(event: &mut StreamResponse, visit: &mut impl FnMut(&mut Metadata)) {
+    match event {
+        StreamResponse::Task(task) => of_task(task, visit),
+        StreamResponse::Message(message) => visit(&mut message.metadata),
+        StreamResponse::StatusUpdate(update) => {
+            of_messages(update.status.message.as_mut_slice(), visit);
+            visit(&mut update.metadata);
+        }
+        StreamResponse::ArtifactUpdate(update) => {
+            of_artifacts(std::slice::from_mut(&mut update.artifact), visit);
+            visit(&mut update.metadata);
+        }
+    }
+}
+
+fn of_task(task: &mut Task, visit: &mut impl FnMut(&mut Metadata)) {
+    of_messages(&mut task.history, visit);
+    of_messages(task.status.message.as_mut_slice(), visit);
+    of_artifacts(&mut task.artifacts, visit);
+    visit(&mut task.metadata);
+}
+
+fn of_messages(messages: &mut [Message], visit: &mut impl FnMut(&mut Metadata)) {
+    for message in messages {
+        visit(&mut message.metadata);
+    }
+}
+
+fn of_artifacts(artifacts: &mut [Artifact], visit: &mut impl FnMut(&mut Metadata)) {
+    for artifact in artifacts {
+        visit(&mut artifact.metadata);
+    }
+}

@@ -1,0 +1,72 @@
+//! What a `message` hook sees of a message, and how its rewriting is applied.
+
+use annex_protocol::{Message, Part};
+
+use crate::bindings::v0_1::exports::annex::extension::message::Rewrite;
+use crate::extension::Descriptor;
+use crate::own;
+
+/// The message with `parts` as JSON, its metadata narrowed to the extension's own keys.
+pub(crate) fn shown(message: &Message, parts: &[Part], descriptor: &Descriptor) -> String {
+    let mut shown = Message { parts: parts.to_vec(), ..message.clone() };
+    own::narrow_message(&mut shown, descriptor);
+    serde_json::to_string(&shown).unwrap_or_default()
+}
+
+/// The parts with those replaced that `rewrites` name.
+///
+/// # Errors
+/// When a rewrite names a part that is not there or is named already, a replacement is no part, or no part is left.
+pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>) -> Result<Vec<Part>, String> {
+    let mut replaced: Vec<Option<Vec<Part>>> = vec![None; parts.len()];
+    for Rewrite { part, replacement } in rewrites {
+        let place = usize::try_from(part).ok().and_then(|place| replaced.get_mut(place));
+        let place =
+            place.ok_or_else(|| format!("it rewrites the part {part} of a message of {} parts", parts.len()))?;
+        let read = |json: &String| serde_json::from_str::<Part>(json);
+        let read: Result<Vec<Part>, _> = replacement.iter().map(read).collect();
+        let read = read.map_err(|error| format!("what replaces the part {part} is not a Part: {error}"))?;
+        if place.replace(read).is_some() {
+            return Err(format!("it rewrites the part {part} twice"));
+        }
+    }
+    let kept = |(part, replaced): (&Part, Option<Vec<Part>>)| replaced.unwrap_or_else(|| vec![part.clone()]);
+    let rewritten: Vec<Part> = parts.iter().zip(replaced).flat_map(kept).collect();
+    if rewritten.is_empty() { Err("it leaves no part in the message".to_owned()) } else { Ok(rewritten) }
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_protocol::Part;
+
+    use super::{Rewrite, rewrite};
+
+    fn check(rewrites: &[(u32, &[&str])], expected: &str) {
+        let parts = [Part::text("a"), Part::text("b")];
+        let own = |(part, replacement): &(u32, &[&str])| Rewrite {
+            part: *part,
+            replacement: replacement.iter().map(|part| (*part).to_owned()).collect(),
+        };
+        let rewritten = match rewrite(&parts, rewrites.iter().map(own).collect()) {
+            Ok(parts) => serde_json::to_string(&parts).expect("parts are JSON"),
+            Err(reason) => reason,
+        };
+        assert!(rewritten.contains(expected), "{rewritten}");
+    }
+
+    #[test]
+    fn named_parts_are_replaced_and_the_others_stay() {
+        check(&[], r#"[{"text":"a"},{"text":"b"}]"#);
+        check(&[(1, &[r#"{"data":1.0}"#, r#"{"text":"c"}"#])], r#"[{"text":"a"},{"data":1.0},{"text":"c"}]"#);
+        check(&[(0, &[])], r#"[{"text":"b"}]"#);
+    }
+
+    #[test]
+    fn a_rewriting_that_makes_no_message_is_refused() {
+        check(&[(2, &[])], "the part 2 of a message of 2 parts");
+        check(&[(0, &[]), (0, &[])], "the part 0 twice");
+        check(&[(0, &["{}"])], "is not a Part");
+        check(&[(0, &["x"])], "is not a Part");
+        check(&[(0, &[]), (1, &[])], "no part");
+    }
+}

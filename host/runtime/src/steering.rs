@@ -1,0 +1,81 @@
+//! How `transition` hooks steer a task: what they see of a change, and what comes of what they say.
+
+use annex_protocol::{ExtensionUri, Message, Metadata, Part, TaskState, TaskStatusUpdateEvent};
+
+use crate::bindings::v0_1::exports::annex::extension::transition::{StateChange, Waiting};
+use crate::extension::Descriptor;
+use crate::own;
+
+/// What one extension says to a change.
+pub(crate) enum Opinion {
+    Agrees,
+    Interrupts(Interruption),
+    Vetoes(String),
+}
+
+/// The task waits instead of going on.
+#[derive(Clone, Debug)]
+pub struct Interruption {
+    /// The extension that asked for it.
+    pub by: ExtensionUri,
+    /// `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
+    pub state: TaskState,
+    /// What the client is told.
+    pub text: String,
+    /// Entries for the metadata of the message that says so.
+    pub metadata: Metadata,
+}
+
+impl Interruption {
+    /// Makes the task wait where it was about to change.
+    pub fn place(self, update: &mut TaskStatusUpdateEvent) {
+        let parts = vec![Part::text(self.text)];
+        let message = Message::agent(update.context_id.clone(), Some(update.task_id.clone()), parts);
+        update.status.state = self.state;
+        update.status.message = Some(Message { metadata: self.metadata, extensions: vec![self.by], ..message });
+    }
+}
+
+/// Whether the agent runs.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// It does.
+    Proceed,
+    /// The task waits instead.
+    Interrupted(Interruption),
+    /// The task is rejected for this reason.
+    Vetoed(String),
+}
+
+/// What became of a change of state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// It happens.
+    Passed,
+    /// The task waits instead; this extension asked for it.
+    Interrupted(ExtensionUri),
+    /// The task fails instead.
+    Vetoed,
+}
+
+/// The change for the guest.
+pub(crate) fn seen_change(current: TaskState, update: &TaskStatusUpdateEvent, descriptor: &Descriptor) -> StateChange {
+    let message = update.status.message.clone().and_then(|mut message| {
+        own::narrow_message(&mut message, descriptor);
+        serde_json::to_string(&message).ok()
+    });
+    StateChange {
+        task_id: update.task_id.to_string(),
+        context_id: update.context_id.to_string(),
+        current: current.name().to_owned(),
+        next: update.status.state.name().to_owned(),
+        message,
+    }
+}
+
+pub(crate) fn waiting_state(waiting: Waiting) -> TaskState {
+    match waiting {
+        Waiting::Input => TaskState::InputRequired,
+        Waiting::Authorization => TaskState::AuthRequired,
+    }
+}

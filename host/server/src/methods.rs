@@ -1,0 +1,152 @@
+//! The methods that extensions add, whichever binding they are called by.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata, TaskId};
+use annex_runtime::{
+    Extension, MethodAnswer, MethodCall, SessionReader, TaskReader, TaskResumption, TurnRequest, TurnServices,
+};
+use futures::stream::{self, Stream};
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::Answer;
+use crate::call::Call;
+use crate::fault;
+use crate::handler::RequestHandler;
+use crate::places::Place;
+use crate::tasks::Tasks;
+
+/// What a method answers.
+pub(crate) enum MethodResult {
+    Value(Json),
+    Results(Results),
+}
+
+/// The results of a method that streams. An error is the last of them.
+pub(crate) type Results = Pin<Box<dyn Stream<Item = Result<Json, A2aError>> + Send>>;
+
+impl RequestHandler {
+    /// Calls the method `name`; `extension` is the name of the extension, where the binding has it.
+    pub(crate) async fn call_method(
+        &self,
+        call: &Call,
+        (extension, name): (Option<&str>, &str),
+        params: &Json,
+    ) -> Result<Answer<MethodResult>, A2aError> {
+        let edition = self.editions.current();
+        let found = edition.installed.method(name).map(|(extension, _)| Arc::clone(extension));
+        let found = found.filter(|found| extension.is_none_or(|extension| found.descriptor().name == extension));
+        let Some(extension) = found else {
+            let method = extension.map_or_else(|| name.to_owned(), |extension| format!("{extension}/{name}"));
+            return Err(A2aError::MethodNotFound { method });
+        };
+        check_asked_for(&extension, call)?;
+        check_object(params)?;
+        if self.running.is_closed() {
+            return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
+        }
+        let place = self.places.take(&call.owner)?;
+        let resumed = Arc::new(Resumed { tasks: Arc::clone(&self.tasks), wanted: Mutex::default() });
+        let resumption = Arc::clone(&resumed) as Arc<dyn TaskResumption>;
+        let (message, metadata) = (Message::default(), Metadata::new());
+        let request = TurnRequest {
+            operation: name,
+            context_id: None,
+            task_id: None,
+            requested: &call.requested,
+            message: &message,
+            request: &metadata,
+            session: Arc::new(NoTurn),
+            task: Arc::new(NoTurn),
+            services: TurnServices { resumption: Some(resumption), ..TurnServices::default() },
+            resumed: false,
+        };
+        let answered = MethodCall::start(&extension, &request, params).await.map_err(fault::of_hook)?;
+        self.take_up(resumed.take()).await;
+        let value = match answered {
+            MethodAnswer::Value(value) => MethodResult::Value(value),
+            MethodAnswer::Results(call) => MethodResult::Results(results(call, place, self.closing.clone())),
+        };
+        Ok(Answer { value, active: vec![extension.uri().clone()] })
+    }
+}
+
+/// The call keeps its place to the end of its results.
+fn results(call: MethodCall, place: Place, closing: CancellationToken) -> Results {
+    Box::pin(stream::unfold(Some((call, place)), move |open| {
+        let closing = closing.clone();
+        async move {
+            let (mut call, place) = open?;
+            let next = tokio::select! {
+                biased;
+                () = closing.cancelled() => return None,
+                next = call.next() => next,
+            };
+            match next.map_err(fault::of_hook) {
+                Ok(Some(value)) => Some((Ok(value), Some((call, place)))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        }
+    }))
+}
+
+/// A method is called by who has activated its extension, and those that it depends on.
+fn check_asked_for(extension: &Extension, call: &Call) -> Result<(), A2aError> {
+    let needed = extension.descriptor().depends_on.iter().chain([extension.uri()]);
+    let missing: Vec<ExtensionUri> = needed.filter(|uri| !call.requested.contains(uri)).cloned().collect();
+    if missing.is_empty() { Ok(()) } else { Err(A2aError::ExtensionSupportRequired { missing }) }
+}
+
+fn check_object(params: &Json) -> Result<(), A2aError> {
+    match JsonObject::parse(params.get()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(A2aError::invalid_params(format!("the parameters are not a JSON object: {error}"))),
+    }
+}
+
+/// The tasks that a method wants to be taken up.
+struct Resumed {
+    tasks: Arc<Tasks>,
+    wanted: Mutex<Vec<(TaskId, ExtensionUri)>>,
+}
+
+impl Resumed {
+    fn take(&self) -> Vec<(TaskId, ExtensionUri)> {
+        std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl TaskResumption for Resumed {
+    fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+        let task = TaskId::from(task_id);
+        if self.tasks.pins().interrupted(&task, extension).is_none() {
+            return Err(format!("no task {task_id} waits for this extension"));
+        }
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !wanted.iter().any(|(other, _)| *other == task) {
+            wanted.push((task, extension.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// A method belongs to no turn.
+struct NoTurn;
+
+impl SessionReader for NoTurn {
+    fn get(&self, _key: &str) -> Option<String> {
+        None
+    }
+
+    fn snapshot(&self) -> JsonObject {
+        JsonObject::new()
+    }
+}
+
+impl TaskReader for NoTurn {
+    fn current(&self) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,67 @@
+//! The states that a turn brings its task into, as the extensions let it.
+
+use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState, TaskStatusUpdateEvent};
+use annex_runtime::{Entry, Steering};
+
+use super::{Ending, Turn};
+use crate::fault;
+use crate::pins::Interrupted;
+
+impl Turn {
+    /// Asks the extensions whether the agent is to run. Returns how the turn ends when it is not.
+    pub(super) async fn enter(&mut self, waits_in: Option<TaskState>) -> Option<Ending> {
+        let (task, context) = (&self.context.task_id, &self.context.context_id);
+        match self.chain.begin(task, context, waits_in, self.resumed).await {
+            Ok(Entry::Proceed) => None,
+            Ok(Entry::Vetoed(reason)) => Some(Ending::Vetoed(reason)),
+            Ok(Entry::Interrupted(interruption)) => {
+                let by = interruption.by.clone();
+                let mut update = self.status_update(interruption.state, None);
+                interruption.place(&mut update);
+                match self.change(update, Some(by)).await {
+                    Ok(()) => Some(Ending::Returned(Ok(()))),
+                    Err(error) => Some(Ending::Broken(error)),
+                }
+            }
+            Err(fault) => Some(Ending::Broken(fault::internal(&fault))),
+        }
+    }
+
+    /// Brings the task into a state, or where the extensions want it instead.
+    pub(super) async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<(), A2aError> {
+        let update = self.status_update(state, message);
+        self.change(update, None).await
+    }
+
+    /// `by` is the extension that wants the change.
+    async fn change(
+        &mut self,
+        mut update: TaskStatusUpdateEvent,
+        mut by: Option<ExtensionUri>,
+    ) -> Result<(), A2aError> {
+        let current = self.turn_task.state().unwrap_or(TaskState::Submitted);
+        match self.chain.change(current, &mut update).await.map_err(|fault| fault::internal(&fault))? {
+            Steering::Passed => {}
+            Steering::Interrupted(other) => by = Some(other),
+            Steering::Vetoed => by = None,
+        }
+        let state = update.status.state;
+        if state.is_interrupted() {
+            let interrupted = by.map(|by| Interrupted { by, requested: self.requested.clone() });
+            // Before anybody sees that it waits, and answers.
+            self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions(), interrupted);
+        }
+        self.respond(StreamResponse::StatusUpdate(update)).await?;
+        self.state = Some(state);
+        Ok(())
+    }
+
+    pub(super) fn status_update(&self, state: TaskState, message: Option<Message>) -> TaskStatusUpdateEvent {
+        TaskStatusUpdateEvent {
+            task_id: self.context.task_id.clone(),
+            context_id: self.context.context_id.clone(),
+            status: self.task_status(state, message),
+            ..TaskStatusUpdateEvent::default()
+        }
+    }
+}
