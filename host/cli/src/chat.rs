@@ -71,7 +71,7 @@ impl Chat {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let state = self.state.as_deref().map(state::read).transpose()?;
         let conversation = Conversation::restore(self.session)?;
-        let agent = self.location.agent(&self.calling).await?;
+        let agent = self.location.agent(&self.calling, Vec::new()).await?;
         let requested = &self.calling.extensions;
         let state = state.map(|state| Injection::new(&state, requested, agent.card())).transpose()?;
         // In a conversation that goes on the agent has the rest of the state already, and checks the whole.

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use annex_auth::Jwks;
-use annex_client::{Agent, Binding, Client, ClientConfig, ServiceParameters};
+use annex_client::{Agent, Binding, Client, ClientConfig, Interceptor, ServiceParameters};
 use annex_protocol::ExtensionUri;
 use anyhow::Context;
 use clap::Args;
@@ -37,13 +38,19 @@ pub(crate) struct Calling {
 
 impl Location {
     /// A client that trusts the keys in the file, if there is one.
-    pub(crate) fn client(&self, bindings: &[Binding]) -> anyhow::Result<Client> {
+    pub(crate) fn client(&self, config: ClientConfig) -> anyhow::Result<Client> {
         let trusted_keys = self.verify.as_deref().map(read_keys).transpose()?;
-        Ok(Client::new(ClientConfig { bindings: bindings.to_vec(), trusted_keys, ..ClientConfig::default() })?)
+        Ok(Client::new(ClientConfig { trusted_keys, ..config })?)
     }
 
-    pub(crate) async fn agent(&self, calling: &Calling) -> anyhow::Result<Agent> {
-        Ok(self.client(&calling.bindings)?.agent(&self.address).await?)
+    /// The agent, by the binding that is wanted and with `interceptors` around each call.
+    pub(crate) async fn agent(
+        &self,
+        calling: &Calling,
+        interceptors: Vec<Arc<dyn Interceptor>>,
+    ) -> anyhow::Result<Agent> {
+        let config = ClientConfig { bindings: calling.bindings.clone(), interceptors, ..ClientConfig::default() };
+        Ok(self.client(config)?.agent(&self.address).await?)
     }
 }
 

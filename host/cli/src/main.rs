@@ -19,6 +19,7 @@ mod serve;
 mod state;
 mod template;
 mod turn;
+mod with;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

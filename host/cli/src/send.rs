@@ -1,13 +1,14 @@
 //! `annex send`
 
 use annex_client::Agent;
-use annex_protocol::{ContextId, ExtensionUri, Message, StreamResponse, TaskId};
+use annex_protocol::{AgentCard, ContextId, ExtensionUri, JsonObject, Message, StreamResponse, TaskId};
 use anyhow::ensure;
 use clap::Args;
 
 use crate::connect::{Calling, Location};
 use crate::state::{self, Injection};
 use crate::turn::{self, Outcome, Transcript};
+use crate::with::{Companions, With};
 use crate::{output, template};
 
 /// Send a message to an agent and print its answer.
@@ -27,6 +28,8 @@ pub(crate) struct Send {
     text: Option<String>,
     #[command(flatten)]
     calling: Calling,
+    #[command(flatten)]
+    with: With,
     /// Session state to inject: a JSON object, or @FILE to read it from a file
     #[arg(long, value_name = "JSON|@FILE")]
     state: Option<String>,
@@ -50,26 +53,45 @@ pub(crate) struct Send {
 impl Send {
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         let state = self.state.as_deref().map(state::read).transpose()?;
-        let agent = self.location.agent(&self.calling).await?;
+        let with = self.with.load(state.as_ref()).await?;
+        let agent = self.location.agent(&self.calling, with.interceptors()).await?;
         if self.template {
             return template::print(agent.card(), &self.calling.extensions);
         }
         let mut message = Message::user_text(self.text.as_deref().unwrap_or_default());
         message.context_id = self.context.clone();
         message.task_id = self.task.clone();
-        if let Some(state) = state {
-            let injection = Injection::new(&state, &self.calling.extensions, agent.card())?;
-            // In a conversation the agent has the rest of the state already, and checks the whole.
-            if self.context.is_none() && self.task.is_none() {
-                injection.check(agent.card())?;
-            }
-            injection.put(&mut message, &mut self.calling.extensions);
+        if let Some(state) = &state {
+            self.inject(state, &with, agent.card(), &mut message)?;
         }
-        let sent = self.exchange(&agent, message).await;
+        let sent = self.exchange(&agent, message, &with).await;
         sent.map_err(|error| turn::explain(error, agent.card(), &self.calling.extensions))
     }
 
-    async fn exchange(&self, agent: &Agent, message: Message) -> anyhow::Result<()> {
+    /// Adds the state to the message, unless a component does.
+    fn inject(
+        &mut self,
+        state: &JsonObject,
+        with: &Companions,
+        card: &AgentCard,
+        message: &mut Message,
+    ) -> anyhow::Result<()> {
+        let injection = Injection::new(state, &self.calling.extensions, card);
+        if !with.is_empty() && injection.is_err() {
+            return Ok(());
+        }
+        let injection = injection?;
+        // In a conversation the agent has the rest of the state already, and checks the whole.
+        if self.context.is_none() && self.task.is_none() {
+            injection.check(card)?;
+        }
+        if with.is_empty() {
+            injection.put(message, &mut self.calling.extensions);
+        }
+        Ok(())
+    }
+
+    async fn exchange(&self, agent: &Agent, message: Message, with: &Companions) -> anyhow::Result<()> {
         let offers_stream = turn::offers_stream(agent.card());
         ensure!(!self.stream || offers_stream, "the agent's card does not offer streaming; leave out --stream");
         let (mut outcome, mut transcript) = (Outcome::default(), Transcript::default());
@@ -81,6 +103,7 @@ impl Send {
         transcript.finish()?;
         if !self.json {
             self.summarize(&outcome, &active);
+            with.show_notes();
         }
         outcome.verdict()
     }

@@ -59,17 +59,25 @@ impl Injection {
     }
 }
 
-/// Reads the argument: a JSON object, or `@` and the name of a file that holds one.
+/// Reads the argument of `--state`.
+///
+/// # Errors
+/// As [`read_object`].
+pub(crate) fn read(argument: &str) -> anyhow::Result<JsonObject> {
+    read_object(argument).context("--state")
+}
+
+/// Reads a JSON object, or `@` and the name of a file that holds one.
 ///
 /// # Errors
 /// When the file cannot be read or the text is not a JSON object.
-pub(crate) fn read(argument: &str) -> anyhow::Result<JsonObject> {
+pub(crate) fn read_object(argument: &str) -> anyhow::Result<JsonObject> {
     let Some(path) = argument.strip_prefix('@') else {
         return JsonObject::parse(argument)
-            .context("--state must be a JSON object, such as '{\"user_info\":{\"name\":\"Ada\"}}', or @FILE");
+            .context("must be a JSON object, such as '{\"user_info\":{\"name\":\"Ada\"}}', or @FILE");
     };
-    let text = fs::read_to_string(path).with_context(|| format!("--state: cannot read the file {path}"))?;
-    JsonObject::parse(&text).with_context(|| format!("--state: the file {path} must hold a JSON object"))
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read the file {path}"))?;
+    JsonObject::parse(&text).with_context(|| format!("the file {path} must be a JSON object"))
 }
 
 /// The metadata key under which an extension takes and returns state: its URI without the scheme, and `/state`.

@@ -36,6 +36,9 @@ pub struct Answer<T> {
 /// The events of a stream in order. It ends after an error. Dropping it ends the stream, not the task.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamResponse, ClientError>> + Send>>;
 
+/// The results of a method that streams them. It ends after an error.
+pub type ResultStream = Pin<Box<dyn Stream<Item = Result<Json, ClientError>> + Send>>;
+
 /// An agent whose card was read, and the interface of it that is used.
 ///
 /// Each operation takes the service parameters of that one call, and a request whose `tenant` is replaced by the one on
@@ -244,11 +247,12 @@ impl Agent {
         self.read(Operation::GetExtendedAgentCard, parameters, &GetExtendedAgentCardRequest::default()).await
     }
 
-    /// Calls a method that an extension defines; over HTTP+JSON by `POST …/extensions/{extension}/{name}`. The answer is
-    /// what the extension says it is.
+    /// Calls a method that an extension defines: over JSON-RPC by its name, over HTTP+JSON by
+    /// `POST …/extensions/{extension}/{name}`, over gRPC by the service `annex.extension.v1.ExtensionService`, which
+    /// Annex has. The answer is what the extension says it is.
     ///
     /// # Errors
-    /// As all operations: see [`Agent`]; over gRPC, which has no such methods, always.
+    /// As all operations: see [`Agent`].
     pub async fn call_method(
         &self,
         parameters: ServiceParameters,
@@ -256,6 +260,21 @@ impl Agent {
         params: &JsonObject,
     ) -> Result<Answer<Json>, ClientError> {
         self.read(Operation::Method(method), parameters, params).await
+    }
+
+    /// Calls a method that an extension defines and that streams its results. Interceptors see the call and no results.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`]; results of the stream fail likewise.
+    pub async fn call_streaming_method(
+        &self,
+        parameters: ServiceParameters,
+        method: ExtensionMethod,
+        params: &JsonObject,
+    ) -> Result<Answer<ResultStream>, ClientError> {
+        let mut exchange = Exchange::new(&self.around, Operation::Method(method), parameters);
+        exchange.begin(None, None).await?;
+        self.transport.open(self.wire(&mut exchange, params)?).await
     }
 
     /// A call whose answer is no task and no message.

@@ -17,6 +17,8 @@ pub struct OutgoingCall<'a> {
     pub operation: &'a Operation,
     /// Who is asked.
     pub card: &'a AgentCard,
+    /// Where that card was asked for.
+    pub card_url: &'a str,
     /// The message, when the operation sends one.
     pub message: Option<&'a mut Message>,
     /// Metadata of the request, when the operation has it: those that send a message, and CancelTask.

@@ -1,7 +1,8 @@
 //! An A2A 1.0 client: finds an agent by its card and calls it over JSON-RPC, HTTP+JSON or gRPC.
 //!
 //! [`Client`] reads cards and keeps them; [`Agent`] is the agent at the other end, with a method for each operation.
-//! [`Interceptor`]s see each call before it is sent and all that comes back. [`ClientSession`] keeps track of the
+//! [`Interceptor`]s see each call before it is sent and all that comes back; a [`ComponentInterceptor`] is an extension's
+//! component that takes the client's side. [`ClientSession`] keeps track of the
 //! conversation and of the task that waits for an answer. What users put into messages comes out as it went in: numbers
 //! such as `1.0` and `9007199254740993` keep their text, except over gRPC, which has doubles only.
 //!
@@ -30,6 +31,7 @@ mod agent_error;
 mod binding;
 mod card;
 mod client;
+mod component;
 mod error;
 mod http;
 mod interceptor;
@@ -39,11 +41,12 @@ mod session;
 mod sse;
 mod transport;
 
-pub use agent::{Agent, Answer, EventStream};
+pub use agent::{Agent, Answer, EventStream, ResultStream};
 pub use agent_error::{AgentError, Violation};
 pub use binding::Binding;
 pub use card::AgentCardDocument;
 pub use client::{Client, ClientConfig};
+pub use component::{ComponentInterceptor, NoClientHook};
 pub use error::ClientError;
 pub use interceptor::{Incoming, Interceptor, InterceptorError, OutgoingCall};
 pub use operation::{ExtensionMethod, Operation};

@@ -1,16 +1,13 @@
 //! How a call travels: one trait, and an implementation for each binding.
 
-use std::pin::Pin;
-
 use annex_protocol::service::{A2A_EXTENSIONS, parse_extensions};
 use annex_protocol::{ExtensionUri, Json, JsonObject};
 use async_trait::async_trait;
-use futures::Stream;
 use http::HeaderMap;
 use reqwest::Url;
 
 use crate::http::Http;
-use crate::{Answer, Binding, ClientError, Operation};
+use crate::{Answer, Binding, ClientError, Operation, ResultStream};
 
 mod answer;
 mod grpc;
@@ -25,8 +22,8 @@ pub(crate) struct WireCall {
     pub(crate) headers: HeaderMap,
 }
 
-/// The answers of a stream as ProtoJSON. It ends after an error.
-pub(crate) type JsonStream = Pin<Box<dyn Stream<Item = Result<Json, ClientError>> + Send>>;
+/// The answers of a stream as ProtoJSON.
+pub(crate) type JsonStream = ResultStream;
 
 /// A binding to one interface of one agent.
 #[async_trait]

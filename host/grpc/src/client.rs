@@ -11,8 +11,8 @@ use annex_protocol::{
     ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
     SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
 use http::{HeaderMap, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,12 +24,15 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::convert::{FromProto, IntoProto};
 use crate::pb::a2a_service_client::A2aServiceClient;
+use crate::pb::extension::extension_service_client::ExtensionServiceClient;
+use crate::pb::extension::{CallRequest, CallResponse};
 use crate::{Reply, status};
 
 /// Calls the service of one agent through `S`, which sends HTTP/2 requests.
 #[derive(Clone)]
 pub struct Client<S> {
     service: A2aServiceClient<S>,
+    extensions: ExtensionServiceClient<S>,
 }
 
 /// Why a call has no answer.
@@ -66,8 +69,12 @@ where
 {
     /// A client of the agent at `origin`, whose answers are at most `max_message_bytes` long, each.
     pub fn new(service: S, origin: Uri, max_message_bytes: usize) -> Self {
-        let service = A2aServiceClient::with_origin(service, origin).max_decoding_message_size(max_message_bytes);
-        Self { service }
+        let extensions = ExtensionServiceClient::with_origin(service.clone(), origin.clone());
+        let service = A2aServiceClient::with_origin(service, origin);
+        Self {
+            service: service.max_decoding_message_size(max_message_bytes),
+            extensions: extensions.max_decoding_message_size(max_message_bytes),
+        }
     }
 
     /// Calls an rpc that has one answer, with `headers` as metadata.
@@ -137,17 +144,67 @@ where
         };
         let (metadata, events, _) = opened.map_err(failed)?.into_parts();
         let events = events.map(|event| event.map_err(failed).and_then(json::<StreamResponse, _>));
-        // What comes after an error is nothing of the agent's.
-        let events = events.scan(false, |is_over, event| {
-            let shown = (!std::mem::replace(is_over, event.is_err())).then_some(event);
-            std::future::ready(shown)
-        });
-        Ok(Reply { value: events.boxed(), active: active(&metadata) })
+        Ok(Reply { value: ends_with_error(events), active: active(&metadata) })
+    }
+
+    /// Calls a method of an extension that has one answer. Its JSON travels as text, so that numbers survive.
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn call_method(
+        &self,
+        method: &str,
+        params: &JsonObject,
+        headers: HeaderMap,
+    ) -> Result<Reply<Json>, CallError> {
+        let answered = self.extensions.clone().call(method_call(method, params, headers)).await;
+        let (metadata, proto, _) = answered.map_err(failed)?.into_parts();
+        Ok(Reply { value: method_result(proto)?, active: active(&metadata) })
+    }
+
+    /// Calls a method of an extension that is answered by a stream.
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn open_method(
+        &self,
+        method: &str,
+        params: &JsonObject,
+        headers: HeaderMap,
+    ) -> Result<Reply<Events>, CallError> {
+        let opened = self.extensions.clone().call_streaming(method_call(method, params, headers)).await;
+        let (metadata, results, _) = opened.map_err(failed)?.into_parts();
+        let results = results.map(|result| result.map_err(failed).and_then(method_result));
+        Ok(Reply { value: ends_with_error(results), active: active(&metadata) })
     }
 }
 
 fn no_rpc(name: &str) -> CallError {
     CallError::Request(format!("gRPC has no {name}"))
+}
+
+/// What comes after an error is nothing of the agent's.
+fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
+    let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
+        let shown = (!std::mem::replace(is_over, event.is_err())).then_some(event);
+        std::future::ready(shown)
+    };
+    events.scan(false, until_error).boxed()
+}
+
+fn method_call(method: &str, params: &JsonObject, headers: HeaderMap) -> Request<CallRequest> {
+    let call = CallRequest { method: method.to_owned(), params_json: params.to_json_string() };
+    with_metadata(call, headers)
+}
+
+fn method_result(proto: CallResponse) -> Result<Json, CallError> {
+    Json::parse(proto.result_json).map_err(|error| CallError::Answer(error.to_string()))
+}
+
+fn with_metadata<P>(proto: P, headers: HeaderMap) -> Request<P> {
+    let mut request = Request::new(proto);
+    *request.metadata_mut() = MetadataMap::from_headers(headers);
+    request
 }
 
 fn write<T, P>(params: &JsonObject, headers: HeaderMap) -> Result<Request<P>, CallError>
@@ -157,9 +214,7 @@ where
     let request: T =
         serde_json::from_str(&params.to_json_string()).map_err(|error| CallError::Request(error.to_string()))?;
     let proto = request.into_proto().map_err(|error| CallError::Request(error.to_string()))?;
-    let mut request = Request::new(proto);
-    *request.metadata_mut() = MetadataMap::from_headers(headers);
-    Ok(request)
+    Ok(with_metadata(proto, headers))
 }
 
 fn read<T, P>(answered: Result<Response<P>, Status>) -> Result<Reply<Json>, CallError>

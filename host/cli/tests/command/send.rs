@@ -225,3 +225,44 @@ fn a_reader_that_has_seen_enough_is_no_error() -> Result<()> {
     assert_eq!((output.status.code(), String::from_utf8(output.stderr)?), (Some(0), String::new()));
     Ok(())
 }
+
+#[test]
+fn a_component_takes_the_clients_side_and_says_what_it_made_of_the_answer() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    for binding in ["jsonrpc", "grpc"] {
+        let send = ["send", &server.url, QUESTION, "--with", "state-injection", "--state", STATE, "--binding", binding];
+        let run = run(send)?;
+        assert_eq!((run.code, run.out.as_str()), (Some(0), ANSWER), "{binding}: {}", run.err);
+        assert!(
+            run.err.contains(&format!("from     {STATE_URI}")) && run.err.contains("\"last_answer\""),
+            "{}",
+            run.err
+        );
+        assert!(run.err.contains(&format!("active   {STATE_URI}")), "{}", run.err);
+    }
+    let input = format!("state-injection={STATE}");
+    let run = run(["send", &server.url, QUESTION, "--with", &input, "--stream"])?;
+    assert_eq!((run.code, run.out.as_str()), (Some(0), ANSWER), "{}", run.err);
+    Ok(())
+}
+
+#[test]
+fn a_component_that_cannot_take_part_is_named_with_the_reason() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let settings = folder.path().join("settings.toml");
+    fs::write(&settings, "[grants]\nclocks = true\n")?;
+    let settings = settings.display().to_string();
+    let cases: [(&[&str], &str); 5] = [
+        (&["--with", "./nowhere.wasm"], "cannot read the component ./nowhere.wasm"),
+        (&["--with", "state-injection=[1]"], "must be a JSON object"),
+        (&["--with", "timestamp"], "clock"),
+        (&["--with", "timestamp", "--with-settings", &settings], "clocks"),
+        (&["--with", "timestamp", "--with-settings", "a", "--with-settings", "b"], "2 --with-settings for 1 --with"),
+    ];
+    for (options, expected) in cases {
+        // Nothing listens there, so a request would fail with another error.
+        let run = run([&["send", "http://127.0.0.1:1", QUESTION], options].concat())?;
+        assert!(run.code == Some(1) && run.err.contains(expected), "{options:?}: {}", run.err);
+    }
+    Ok(())
+}

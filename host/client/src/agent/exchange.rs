@@ -49,6 +49,7 @@ impl Exchange {
         let mut call = OutgoingCall {
             operation: &self.operation,
             card: &self.around.document.card,
+            card_url: self.around.document.url.as_str(),
             message,
             metadata,
             parameters: &mut self.parameters,

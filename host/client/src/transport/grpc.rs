@@ -18,7 +18,7 @@ use tonic::codegen::Service;
 
 use super::{JsonStream, Transport, WireCall};
 use crate::http::{Http, failed};
-use crate::{AgentError, Answer, ClientError};
+use crate::{AgentError, Answer, ClientError, Operation};
 
 const BINDING: &str = "GRPC";
 
@@ -41,13 +41,21 @@ impl Grpc {
 #[async_trait]
 impl Transport for Grpc {
     async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError> {
-        let called = self.client.call(call.operation.name(), &call.params, call.headers).await;
+        let WireCall { operation, params, headers } = call;
+        let called = match &operation {
+            Operation::Method(method) => self.client.call_method(&method.name, &params, headers).await,
+            operation => self.client.call(operation.name(), &params, headers).await,
+        };
         let reply = called.map_err(|error| told(&self.url, self.max_bytes, error))?;
         Ok(Answer { value: reply.value, active: reply.active })
     }
 
     async fn open(&self, call: WireCall) -> Result<Answer<JsonStream>, ClientError> {
-        let opened = self.client.open(call.operation.name(), &call.params, call.headers).await;
+        let WireCall { operation, params, headers } = call;
+        let opened = match &operation {
+            Operation::Method(method) => self.client.open_method(&method.name, &params, headers).await,
+            operation => self.client.open(operation.name(), &params, headers).await,
+        };
         let reply = opened.map_err(|error| told(&self.url, self.max_bytes, error))?;
         let (url, max_bytes) = (self.url.clone(), self.max_bytes);
         let events = reply.value.map_err(move |error| told(&url, max_bytes, error));

@@ -6,11 +6,11 @@ use annex_protocol::{
     Json, JsonObject, ListTaskPushNotificationConfigsRequest, ListTasksRequest, SendMessageResponse, StreamResponse,
     SubscribeToTaskRequest, Task, TaskPushNotificationConfig, TaskState,
 };
-use annex_test_support::{STATE_INJECTION, STATE_KEY, TestServer};
+use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION, TestServer};
 use futures::TryStreamExt;
 use http::{HeaderName, HeaderValue};
 
-use crate::support::{agent, by, chain, client, no_parameters, text};
+use crate::support::{agent, by, chain, client, no_parameters, test_server, text};
 
 const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 /// A fraction that a double has too, so that gRPC carries it.
@@ -229,12 +229,9 @@ async fn the_extended_card_is_the_same_on_each_binding() {
 }
 
 #[tokio::test]
-async fn what_grpc_does_not_have_is_said_before_anything_is_sent() {
+async fn a_number_that_grpc_does_not_have_is_refused_before_anything_is_sent() {
     let server = script().await;
     let agent = agent(server.url(), Binding::Grpc).await;
-    let method = ExtensionMethod { extension: "e".to_owned(), name: "e/m".to_owned() };
-    let error = agent.call_method(ada(), method, &JsonObject::new()).await.expect_err("refused");
-    assert!(matches!(error, ClientError::NotCarried { .. }) && error.to_string().contains("e/m"), "{error}");
     let mut request = text("done");
     request.message.metadata.insert("n".to_owned(), Json::parse("1e999".to_owned()).expect("JSON"));
     let error = agent.send_message(ada(), request).await.expect_err("refused");
@@ -265,5 +262,33 @@ async fn an_answer_beyond_the_limit_is_refused_on_each_binding() {
         let agent = client(config).agent(server.url()).await.expect("an agent");
         let error = agent.send_message(ada(), text("large")).await.expect_err("too large");
         assert!(matches!(error, ClientError::TooLarge { max_bytes: 10_000, .. }), "{binding}: {}", chain(&error));
+    }
+}
+
+fn method(name: &str) -> ExtensionMethod {
+    ExtensionMethod { extension: "test".to_owned(), name: name.to_owned() }
+}
+
+#[tokio::test]
+async fn methods_of_extensions_answer_and_stream_the_same_on_each_binding() {
+    let server = test_server("parameters = { methods = [\"test/echo\", \"test/stream\"] }").await;
+    let params = JsonObject::parse(r#"{"b":1.0,"a":9007199254740993}"#).expect("an object");
+    for binding in Binding::ALL {
+        let agent = agent(server.url(), binding).await;
+        let mut parameters = no_parameters();
+        parameters.activate(TEST_EXTENSION.into()).expect("a URI");
+        let answer = agent.call_method(parameters.clone(), method("test/echo"), &params).await.expect("an answer");
+        let expected = format!(r#"{{"operation":"test/echo","params":{}}}"#, params.to_json_string());
+        assert_eq!((answer.value.get(), answer.active), (expected.as_str(), vec![TEST_EXTENSION.into()]), "{binding}");
+        let streamed = agent.call_streaming_method(parameters, method("test/stream"), &JsonObject::new()).await;
+        let results: Vec<Json> = streamed.expect("a stream").value.try_collect().await.expect("results");
+        assert_eq!(results.iter().map(Json::get).collect::<Vec<_>>(), ["0", "1", "2"], "{binding}");
+        let inactive = agent.call_method(no_parameters(), method("test/echo"), &params).await.expect_err("refused");
+        assert_eq!(inactive.agent().and_then(|error| error.code), Some(-32008), "{binding}: {inactive}");
+        let own = JsonObject::parse(r#"{"command":"reject"}"#).expect("an object");
+        let mut parameters = no_parameters();
+        parameters.activate(TEST_EXTENSION.into()).expect("a URI");
+        let own = agent.call_method(parameters, method("test/echo"), &own).await.expect_err("refused");
+        assert_eq!(own.agent().and_then(|error| error.code), Some(-32950), "{binding}: {own}");
     }
 }

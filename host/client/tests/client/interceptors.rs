@@ -7,12 +7,12 @@ use annex_client::{
     ServiceParameters,
 };
 use annex_protocol::{GetTaskRequest, Json, SendMessageResponse, StreamResponse};
-use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TestServer};
+use annex_test_support::{COMMAND_KEY, TEST_EXTENSION};
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use http::{HeaderName, HeaderValue};
 
-use crate::support::{Foreign, by, card, chain, client, no_parameters, ok, text};
+use crate::support::{Foreign, by, card, chain, client, no_parameters, ok, test_server, text};
 
 type Notes = Arc<Mutex<Vec<String>>>;
 
@@ -87,33 +87,9 @@ fn with(binding: Binding, interceptors: Vec<Arc<dyn Interceptor>>) -> Client {
     client(ClientConfig { interceptors, ..by(binding) })
 }
 
-async fn test_server() -> TestServer {
-    let extension = annex_test_support::component("test-extension");
-    let config = format!(
-        r#"
-        [card]
-        name = "Test agent"
-        description = "For tests"
-        [agent]
-        kind = "template"
-        name = "test_agent"
-        instruction = "test={{test?}}"
-        [agent.model.scripted]
-        fallback = "nothing matched"
-        [[agent.model.scripted.rules]]
-        when = "^prompt$"
-        answer = "{{all}}"
-        extract = {{ all = "(?s)^(.*)$" }}
-        [[extension]]
-        component = {extension:?}
-        "#
-    );
-    TestServer::start(&config).await.expect("a server")
-}
-
 #[tokio::test]
 async fn they_run_in_order_before_a_call_and_in_reverse_after_each_event() {
-    let server = test_server().await;
+    let server = test_server("").await;
     for binding in Binding::ALL {
         let notes = Notes::default();
         let witness = |name| -> Arc<dyn Interceptor> { Arc::new(Witness { name, notes: Arc::clone(&notes) }) };
@@ -133,7 +109,7 @@ async fn they_run_in_order_before_a_call_and_in_reverse_after_each_event() {
 
 #[tokio::test]
 async fn what_they_add_reaches_the_agent_beside_what_the_caller_sends() {
-    let server = test_server().await;
+    let server = test_server("").await;
     for binding in Binding::ALL {
         let agent = with(binding, vec![Arc::new(Activates("x-one"))]).agent(server.url()).await.expect("an agent");
         let mut parameters = ServiceParameters::default();

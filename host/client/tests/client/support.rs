@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, Once};
 
 use annex_client::{Agent, Binding, Client, ClientConfig, ServiceParameters};
 use annex_protocol::{Message, SendMessageRequest};
+use annex_test_support::TestServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -99,4 +100,30 @@ pub(crate) fn card(fields: &str) -> String {
         {"url":"{url}/rest","protocolBinding":"HTTP+JSON","protocolVersion":"1.0","tenant":"acme"}],
         "capabilities":{"streaming":true}}"#;
     format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n{fields}\r\n{body}")
+}
+
+/// An agent with the extension that does as it is told; `prompt` makes it repeat its instruction.
+pub(crate) async fn test_server(more: &str) -> TestServer {
+    let extension = annex_test_support::component("test-extension");
+    let config = format!(
+        r#"
+        [card]
+        name = "Test agent"
+        description = "For tests"
+        [agent]
+        kind = "template"
+        name = "test_agent"
+        instruction = "test={{test?}}"
+        [agent.model.scripted]
+        fallback = "nothing matched"
+        [[agent.model.scripted.rules]]
+        when = "^prompt$"
+        answer = "{{all}}"
+        extract = {{ all = "(?s)^(.*)$" }}
+        [[extension]]
+        component = {extension:?}
+        {more}
+        "#
+    );
+    TestServer::start(&config).await.expect("a server")
 }
