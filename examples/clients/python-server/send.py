@@ -109,7 +109,10 @@ def serving() -> Iterable[str]:
     words = [sys.executable, str(FOLDER / "server.py")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:
-            yield server.stdout.readline().strip()
+            url = server.stdout.readline().strip()
+            if not url:
+                sys.exit("server.py ended before it was ready")
+            yield url
         finally:
             server.terminate()
 
