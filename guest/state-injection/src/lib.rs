@@ -1,13 +1,15 @@
 //! Session state that a client sends beside its message, and gets back with the answer.
 //!
-//! This file holds the hooks; what they decide is in [`logic`].
+//! This file holds the hooks; what they decide is in [`logic`] and [`client`].
 
+pub mod client;
 pub mod logic;
 pub mod parameters;
 
 use annex_sdk::{
-    Activation, Card, Decision, Declaration, Descriptor, Event, EventKinds, Extension, ExtensionError, Json,
-    MetadataEntry, Patch, Rejection, Request, Response, Scopes, State, Violation, schema, session,
+    Activation, Addition, Card, Client, Decision, Declaration, Descriptor, Event, EventKinds, Extension,
+    ExtensionError, Incoming, Json, MetadataEntry, Outgoing, Patch, Rejection, Request, Response, Scopes, State,
+    Violation, schema, session,
 };
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
@@ -62,6 +64,16 @@ impl Response for StateInjection {
     }
 }
 
+impl Client for StateInjection {
+    fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
+        client::add_to_call(parameters, &call)
+    }
+
+    fn after(parameters: &Parameters, event: Incoming) -> Result<Option<Json>, String> {
+        Ok(client::returned_state(parameters, event))
+    }
+}
+
 /// The host that this instance runs in.
 struct Imports;
 
@@ -79,4 +91,4 @@ impl logic::Host for Imports {
     }
 }
 
-annex_sdk::export!(StateInjection: card, activation, state, response);
+annex_sdk::export!(StateInjection: card, activation, state, response, client);

@@ -8,7 +8,7 @@ use std::{env, fs, thread};
 use annex_sdk::bindings::capabilities::wasi::config::store;
 use annex_sdk::http::{Method, Request};
 use annex_sdk::keyvalue::Keys;
-use annex_sdk::{secrets, task};
+use annex_sdk::{secrets, steps, task, tasks};
 use serde::Deserialize;
 
 /// What to do, and with what.
@@ -48,10 +48,16 @@ pub(crate) enum Command {
     Delete(String),
     List,
     Increment(String, u64),
+    /// A command for keys in the bucket of that name.
+    In(String, Box<Command>),
     Secret(String),
     /// What a listing of the configuration gives.
     Config,
     Task,
+    /// What ListTasks answers to the request.
+    Tasks(String),
+    Resume(String),
+    Steps,
 }
 
 #[derive(Debug, Deserialize)]
@@ -102,28 +108,40 @@ impl Command {
             Self::Http(request) => return request.send(),
             Self::Fields(count) => return fields(*count),
             Self::Handles(count) => return Ok(handles(*count)),
-            _ => return self.attempt_with_keys(),
+            _ => return self.attempt_in(""),
         }
         Ok("ok".to_owned())
     }
 
-    fn attempt_with_keys(&self) -> Result<String, String> {
+    fn attempt_in(&self, bucket: &str) -> Result<String, String> {
         let or_none = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
         match self {
             Self::Get(key) => {
-                let value = Keys::open()?.get(key)?;
+                let value = open(bucket)?.get(key)?;
                 return Ok(or_none(value.map(|value| String::from_utf8_lossy(&value).into_owned())));
             }
-            Self::Set(key, value) => Keys::open()?.set(key, value.as_bytes())?,
-            Self::SetBytes(key, bytes) => Keys::open()?.set(key, &vec![0; *bytes])?,
-            Self::Delete(key) => Keys::open()?.delete(key)?,
-            Self::List => return Ok(Keys::open()?.list()?.join(" ")),
-            Self::Increment(key, delta) => return Ok(Keys::open()?.increment(key, *delta)?.to_string()),
+            Self::Set(key, value) => open(bucket)?.set(key, value.as_bytes())?,
+            Self::SetBytes(key, bytes) => open(bucket)?.set(key, &vec![0; *bytes])?,
+            Self::Delete(key) => open(bucket)?.delete(key)?,
+            Self::List => return Ok(open(bucket)?.list()?.join(" ")),
+            Self::Increment(key, delta) => return Ok(open(bucket)?.increment(key, *delta)?.to_string()),
+            Self::In(bucket, command) => return command.attempt_in(bucket),
+            Self::Tasks(request) => return tasks::list(request),
+            Self::Resume(task) => tasks::resume(task)?,
+            Self::Steps => return Ok(steps::recorded()),
             Self::Config => return Ok(format!("{:?}", store::get_all())),
             Self::Secret(name) => return Ok(or_none(secrets::get(name)?)),
             _ => return Ok(or_none(task::current())),
         }
         Ok("ok".to_owned())
+    }
+}
+
+fn open(bucket: &str) -> Result<Keys, String> {
+    match bucket {
+        "task" => Keys::of_task(),
+        "context" => Keys::of_context(),
+        _ => Keys::open(),
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod command;
 
+use std::sync::Mutex;
+
 use annex_sdk::{
     Descriptor, Event, EventKinds, Extension, Json, MetadataEntry, Patch, Rejection, Request, Response, State, json,
 };
@@ -12,8 +14,13 @@ use crate::command::Command;
 
 /// Where a request carries commands, and the one for `respond` is repeated.
 const COMMAND_KEY: &str = "test/capability";
+/// Where it carries commands for `respond`.
+const LATER_KEY: &str = "test/later";
 /// What `respond` writes.
 const RESULT_KEY: &str = "test/result";
+
+/// An instance serves one turn, so these are the commands of the turn.
+static LATER: Mutex<Vec<Command>> = Mutex::new(Vec::new());
 
 struct TestCapabilities;
 
@@ -35,11 +42,21 @@ impl Extension for TestCapabilities {
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "test-capabilities".to_owned(),
-            metadata_keys: vec![COMMAND_KEY.to_owned(), RESULT_KEY.to_owned()],
+            metadata_keys: vec![COMMAND_KEY.to_owned(), LATER_KEY.to_owned(), RESULT_KEY.to_owned()],
             events: EventKinds::ARTIFACT,
             ..Descriptor::new(parameters.uri.clone(), "Uses what it is granted.")
         })
     }
+}
+
+fn commands(metadata: &[MetadataEntry], key: &str) -> Option<Vec<Command>> {
+    let sent = metadata.iter().find(|entry| entry.key == key)?;
+    Some(Command::read(&sent.value))
+}
+
+fn results(commands: &[Command]) -> Json {
+    let results: Vec<Json> = commands.iter().map(|command| json::string(&command.run())).collect();
+    format!("[{}]", results.join(","))
 }
 
 impl State for TestCapabilities {
@@ -49,17 +66,20 @@ impl State for TestCapabilities {
         _request: Request,
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
-        let Some(sent) = metadata.iter().find(|entry| entry.key == COMMAND_KEY) else { return Ok(None) };
-        let results: Vec<Json> =
-            Command::read(&sent.value).into_iter().map(|command| json::string(&command.run())).collect();
-        Ok(Some(format!(r#"{{"results":[{}]}}"#, results.join(","))))
+        if let (Some(sent), Ok(mut later)) = (commands(&metadata, LATER_KEY), LATER.lock()) {
+            *later = sent;
+        }
+        let Some(sent) = commands(&metadata, COMMAND_KEY) else { return Ok(None) };
+        Ok(Some(format!(r#"{{"results":{}}}"#, results(&sent))))
     }
 }
 
 impl Response for TestCapabilities {
-    /// Shows the task.
+    /// Runs the commands that the request had for it, or shows the task.
     fn respond(_parameters: &Parameters, _event: Event) -> Result<Option<Patch>, String> {
-        Ok(Some(Patch::entry(RESULT_KEY, json::string(&Command::Task.run()))))
+        let later = LATER.lock().map_err(|error| error.to_string())?;
+        let shown = if later.is_empty() { json::string(&Command::Task.run()) } else { results(&later) };
+        Ok(Some(Patch::entry(RESULT_KEY, shown)))
     }
 }
 

@@ -4,7 +4,10 @@
 
 pub mod logic;
 
-use annex_sdk::{Descriptor, Event, EventKinds, Extension, Patch, Response, clock, json};
+use annex_sdk::{
+    Addition, Client, Descriptor, Event, EventKinds, Extension, Incoming, Json, Outgoing, Patch, Rejection, Response,
+    clock, json,
+};
 
 use crate::logic::{PARAMETER_SCHEMA, Parameters};
 
@@ -33,4 +36,18 @@ impl Response for Timestamp {
     }
 }
 
-annex_sdk::export!(Timestamp: response);
+/// Stamps what the client sends, when the agent knows stamps, and tells the program when its answer was made.
+impl Client for Timestamp {
+    fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
+        if call.message.is_none() || call.declaration.is_none() {
+            return Ok(Addition::none());
+        }
+        Ok(Addition::entry(parameters.key.clone(), json::string(&clock::now())))
+    }
+
+    fn after(_: &Parameters, event: Incoming) -> Result<Option<Json>, String> {
+        Ok(logic::newest_stamp(event))
+    }
+}
+
+annex_sdk::export!(Timestamp: response, client);

@@ -1,6 +1,6 @@
 //! Which events get a stamp, and under which key.
 
-use annex_sdk::{Event, EventKind};
+use annex_sdk::{Event, EventKind, Incoming, Json};
 use serde::Deserialize;
 
 /// The URI that the published implementations use; the path in the specification's own text differs.
@@ -52,6 +52,11 @@ pub fn wants_stamp(parameters: &Parameters, event: &Event) -> bool {
         EventKind::Status => event.has_message,
     };
     is_stampable && !event.present.contains(&parameters.key)
+}
+
+/// The last stamp on what came back. An agent may answer with the client's own message among others, which come first.
+pub fn newest_stamp(event: Incoming) -> Option<Json> {
+    event.metadata.into_iter().next_back().filter(|_| event.active).map(|(_, stamp)| stamp)
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::steps::Steps;
+
 /// An agent: given one user message, it sends events until its turn is over.
 #[async_trait]
 pub trait AgentExecutor: Send + Sync {
@@ -57,6 +59,8 @@ pub struct TurnContext {
     pub metadata: Arc<Metadata>,
     /// The session, live.
     pub session: TurnSession,
+    /// What the agent does in the turn, for whoever may read it.
+    pub steps: Steps,
     /// Fires when the client cancels the task or the server stops.
     pub cancel: CancellationToken,
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use genai::adapter::AdapterKind;
-use genai::chat::{ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent};
+use genai::chat::{ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, Usage};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden};
 use serde::Deserialize;
 
-use crate::model::{Model, ModelError, Prompt, Speaker, TextStream};
+use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, Speaker};
+use crate::steps::Tokens;
 
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -113,14 +114,19 @@ impl GenerativeModel {
             .map_err(|source| GenerativeError::Client { model: model.clone(), source })?;
         let options = ChatOptions::default()
             .with_stream_header_timeout(SILENCE_TIMEOUT)
-            .with_stream_read_timeout(SILENCE_TIMEOUT);
+            .with_stream_read_timeout(SILENCE_TIMEOUT)
+            .with_capture_usage(true);
         Ok(Self { client, model: ModelIden::new(adapter.kind(), model.as_str()), name: model, options })
     }
 }
 
 #[async_trait]
 impl Model for GenerativeModel {
-    async fn stream(&self, prompt: Prompt) -> Result<TextStream, ModelError> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let name = self.name.clone();
         let failed = move |source: genai::Error| ModelError { model: name.clone(), source: Box::new(source) };
         let answer = self
@@ -128,21 +134,27 @@ impl Model for GenerativeModel {
             .exec_chat_stream(self.model.clone(), chat_request(prompt), Some(&self.options))
             .await
             .map_err(&failed)?;
-        Ok(answer.stream.try_filter_map(|event| async move { Ok(text_of(event)) }).map_err(failed).boxed())
+        Ok(answer.stream.try_filter_map(|event| async move { Ok(known(event)) }).map_err(failed).boxed())
     }
 }
 
-/// The part of the answer in an event. What a model thinks and which tools it asks for is not part of it.
-fn text_of(event: ChatStreamEvent) -> Option<String> {
+/// The part of the answer in an event, or what it cost. What a model thinks and which tools it asks for is no part of
+/// the answer.
+fn known(event: ChatStreamEvent) -> Option<ModelEvent> {
     match event {
-        ChatStreamEvent::Chunk(chunk) => Some(chunk.content),
+        ChatStreamEvent::Chunk(chunk) => Some(ModelEvent::Text(chunk.content)),
+        ChatStreamEvent::End(end) => end.captured_usage.map(|usage| ModelEvent::Tokens(tokens(&usage))),
         ChatStreamEvent::Start
         | ChatStreamEvent::ReasoningChunk(_)
         | ChatStreamEvent::ThoughtSignatureChunk(_)
         | ChatStreamEvent::ToolCallChunk(_)
-        | ChatStreamEvent::End(_)
         | ChatStreamEvent::Heartbeat => None,
     }
+}
+
+fn tokens(usage: &Usage) -> Tokens {
+    let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok());
+    Tokens { input: count(usage.prompt_tokens), output: count(usage.completion_tokens) }
 }
 
 fn chat_request(prompt: Prompt) -> ChatRequest {

@@ -12,14 +12,16 @@ mod generative;
 mod model;
 mod script_agent;
 mod scripted;
+mod steps;
 mod template;
 mod template_agent;
 
 pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 pub use generative::{Adapter, GenerativeConfig, GenerativeError, GenerativeModel};
-pub use model::{Model, ModelError, Prompt, Speaker, TextStream, Turn};
+pub use model::{Model, ModelError, ModelEvent, ModelStream, Prompt, Speaker, Turn};
 pub use script_agent::ScriptAgent;
 pub use script_agent::script::EventScript;
 pub use scripted::{RuleConfig, ScriptConfig, ScriptError, ScriptedModel};
+pub use steps::{OpenStep, StepKind, Steps, Tokens};
 pub use template::{TemplateError, render};
 pub use template_agent::TemplateAgent;

@@ -1,21 +1,35 @@
-//! What a language model is to an agent: a prompt in, pieces of text out.
+//! What a language model is to an agent: a prompt in, pieces of text and what they cost out.
 
 use std::error::Error;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
+use crate::steps::Tokens;
+
 /// The answer of a model, piece by piece, in order.
-pub type TextStream = BoxStream<'static, Result<String, ModelError>>;
+pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
+
+/// What comes from a model while it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelEvent {
+    /// A piece of the answer.
+    Text(String),
+    /// How many tokens it counted.
+    Tokens(Tokens),
+}
 
 /// A language model.
 #[async_trait]
 pub trait Model: Send + Sync {
+    /// The name of the model, as its provider spells it.
+    fn name(&self) -> &str;
+
     /// Starts to answer. Dropping the stream abandons the answer.
     ///
     /// # Errors
     /// The model could not be asked; the stream itself fails when the answer breaks off.
-    async fn stream(&self, prompt: Prompt) -> Result<TextStream, ModelError>;
+    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError>;
 }
 
 /// All that a model is told.

@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use regex::Regex;
 use serde::Deserialize;
 
-use crate::model::{Model, ModelError, Prompt, TextStream};
+use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt};
 
 /// The script of a [`ScriptedModel`].
 #[derive(Clone, Debug, Deserialize)]
@@ -96,7 +96,11 @@ impl ScriptedModel {
 
 #[async_trait]
 impl Model for ScriptedModel {
-    async fn stream(&self, prompt: Prompt) -> Result<TextStream, ModelError> {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let (answer, chunks, delay) = self
             .rules
             .iter()
@@ -106,7 +110,7 @@ impl Model for ScriptedModel {
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
-            Ok(piece)
+            Ok(ModelEvent::Text(piece))
         });
         Ok(pieces.boxed())
     }

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 
 use crate::executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
-use crate::model::{Model, Prompt, Speaker, TextStream, Turn};
+use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, Speaker, Turn};
+use crate::steps::{OpenStep, StepKind};
 use crate::template::render;
 
 /// The name of the one artifact that a turn produces.
@@ -61,22 +62,28 @@ impl TemplateAgent {
 
     /// Asks the model and passes its answer on. One piece is held back, so that the last one is known as the last.
     async fn answer(&self, prompt: Prompt, turn: &TurnContext, events: &EventSender) -> Result<(), AgentError> {
-        let mut chunks: TextStream = self.model.stream(prompt).await.map_err(AgentError::internal)?;
+        let step = turn.steps.begin(StepKind::Model, self.model.name());
+        let mut chunks: ModelStream = self.model.stream(prompt).await.map_err(|error| gave_up(&step, error))?;
         let artifact_id = ArtifactId::generate();
         let mut answer = String::new();
         let mut held: Option<String> = None;
         let mut append = false;
         while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(AgentError::internal)?;
-            if chunk.is_empty() {
-                continue;
-            }
+            let chunk = match chunk.map_err(|error| gave_up(&step, error))? {
+                ModelEvent::Text(chunk) if !chunk.is_empty() => chunk,
+                ModelEvent::Text(_) => continue,
+                ModelEvent::Tokens(tokens) => {
+                    step.count(tokens);
+                    continue;
+                }
+            };
             answer.push_str(&chunk);
             if let Some(previous) = held.replace(chunk) {
                 events.send(artifact(&artifact_id, previous, append, false)).await?;
                 append = true;
             }
         }
+        drop(step);
         self.remember(turn, answer)?;
         events.send(artifact(&artifact_id, held.unwrap_or_default(), append, true)).await
     }
@@ -94,6 +101,12 @@ impl TemplateAgent {
             other => AgentError::internal(other),
         })
     }
+}
+
+/// Without the cause, which may tell of addresses and keys.
+fn gave_up(step: &OpenStep, error: ModelError) -> AgentError {
+    step.fail(&error.to_string());
+    AgentError::internal(error)
 }
 
 /// What was said so far, as text. Events without any, which only change state, are left out.

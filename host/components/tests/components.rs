@@ -70,13 +70,13 @@ fn state_injection_reads_the_session_and_nothing_else() -> Result<()> {
     check(
         annex_components::STATE_INJECTION,
         &[SCHEMA, SESSION, TYPES, CONFIG, LOGGING],
-        &["activation", "card", "descriptor", "response", "state"],
+        &["activation", "card", "client", "descriptor", "response", "state"],
     )
 }
 
 #[test]
 fn the_timestamp_extension_reads_the_clock_and_nothing_else() -> Result<()> {
-    check(annex_components::TIMESTAMP, &[TYPES, CLOCK, CONFIG, LOGGING], &["descriptor", "response"])
+    check(annex_components::TIMESTAMP, &[TYPES, CLOCK, CONFIG, LOGGING], &["client", "descriptor", "response"])
 }
 
 #[test]

@@ -222,6 +222,30 @@ async fn all_tasks_and_conversations_of_an_extension_share_a_quota() {
     .await;
 }
 
+#[tokio::test]
+async fn ten_thousand_tasks_take_no_more_than_the_quota() {
+    let quota = Quota { max_scoped_keys: 100, ..ROOMY };
+    check(async |store| {
+        let mut refused = 0;
+        for number in 0..10_000 {
+            let space = own_in(task("mallory", &number.to_string()));
+            match store.set(&space, "a", Vec::new(), &quota).await {
+                Ok(()) => {}
+                Err(KeyValueError::TooManyScopedKeys { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(refused, 10_000 - 100);
+        let scopes = store.scopes(None).await.expect("a page");
+        assert_eq!(scopes.len(), 100, "what was refused leaves nothing behind");
+        for scope in &scopes {
+            store.remove(scope).await.expect("a store");
+        }
+        store.set(&own_in(task("ada", "t")), "a", Vec::new(), &quota).await.expect("room again");
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn increments_at_once_all_count() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -24,7 +24,7 @@ pub enum MethodAnswer {
     /// The result. The call is over.
     Value(Json),
     /// The results come one by one, from [`MethodCall::next`].
-    Results(MethodCall),
+    Results(Box<MethodCall>),
 }
 
 impl MethodCall {
@@ -46,7 +46,7 @@ impl MethodCall {
         call.member.fails_by(&answered);
         Ok(match answered? {
             Some(value) => MethodAnswer::Value(value),
-            None => MethodAnswer::Results(call),
+            None => MethodAnswer::Results(Box::new(call)),
         })
     }
 

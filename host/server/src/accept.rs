@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use annex_agent::TurnContext;
+use annex_agent::{Steps, TurnContext};
 use annex_protocol::{A2aError, ContextId, ExtensionUri, Message, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, Entered, Installed, TurnRequest, TurnServices};
-use annex_session::{Event, SessionKey, StateDelta, TurnSession, USER_AUTHOR};
+use annex_session::{Event, StateDelta, TurnSession, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -25,6 +25,7 @@ use crate::handler::RequestHandler;
 use crate::places::Place;
 use crate::readers::{TurnState, TurnTask};
 use crate::request_check;
+use crate::scoped_keys::session_key;
 use crate::task_record::TaskRecord;
 use crate::turn::{self, Opened, Opening, Turn};
 
@@ -58,6 +59,8 @@ pub(crate) struct Target {
     claim: Option<Claim>,
     /// What the extensions see of the task.
     turn_task: TurnTask,
+    /// What they see of the agent.
+    steps: Steps,
 }
 
 /// What a turn is made with.
@@ -125,7 +128,8 @@ impl RequestHandler {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
         target.check_open()?;
-        let hooks = hook_request(call, operation, &request, &target, &session);
+        let services = self.services.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
+        let hooks = TurnRequest { services, ..hook_request(call, operation, &request, &target, &session) };
         let Entered { chain, delta, parts } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
         request.message.parts = parts.unwrap_or(request.message.parts);
         let mut delta = StateDelta::from(delta);
@@ -180,8 +184,8 @@ impl RequestHandler {
         let Some(task_id) = &message.task_id else {
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
             let (task_id, owner) = (TaskId::generate(), owner.clone());
-            let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
-            return Ok(Target { context_id, task_id, record: None, owner, claim: None, turn_task });
+            let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
+            return Ok(Target { context_id, task_id, record: None, owner, claim: None, turn_task, steps });
         };
         let record = self.tasks.open(owner, task_id).await?;
         let context_id = record.context_id().clone();
@@ -190,25 +194,14 @@ impl RequestHandler {
             return Err(A2aError::invalid_field("message.contextId", description));
         }
         let (task_id, owner) = (task_id.clone(), owner.clone());
-        let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
+        let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
         turn_task.show(&record.snapshot().status);
-        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None, turn_task })
+        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None, turn_task, steps })
     }
 
-    /// Waits for its turn in the context and opens the session. An anonymous user is as many users as contexts, so that
-    /// `user:` state of one never reaches another.
+    /// Waits for its turn in the context and opens the session.
     pub(crate) async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
-        let key = SessionKey {
-            tenant: String::new(),
-            app: self.agent.name().to_owned(),
-            user: if owner.principal.is_empty() {
-                format!("A2A_USER_{}", target.context_id)
-            } else {
-                // No principal can be named like an anonymous user.
-                format!("principal:{}", owner.principal)
-            },
-            context: target.context_id.clone(),
-        };
+        let key = session_key(self.agent.name(), &owner.principal, &target.context_id);
         let guard = self.turns.begin(&key).await.map_err(|error| fault::of_session(&error))?;
         Ok(self.sessions.open(key, guard))
     }
@@ -228,6 +221,7 @@ impl RequestHandler {
             message: Arc::new(request.message),
             metadata: Arc::new(request.metadata),
             session,
+            steps: target.steps,
             cancel,
         };
         let push_config = request.configuration.task_push_notification_config;
@@ -268,6 +262,11 @@ impl RequestHandler {
 }
 
 impl Target {
+    /// What the services of a turn are made for.
+    pub(crate) fn of_turn<'a>(&'a self, session: &'a TurnSession) -> (&'a TurnSession, &'a TaskId, &'a Steps) {
+        (session, &self.task_id, &self.steps)
+    }
+
     /// A finished task takes no further message (A2A 1.0 section 3.4.2).
     pub(crate) fn check_open(&self) -> Result<(), A2aError> {
         match &self.record {

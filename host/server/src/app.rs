@@ -8,7 +8,7 @@ use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedMo
 use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_push::{Notifier, NotifierConfig};
-use annex_runtime::{Installed, Runtime, RuntimeConfig, RuntimeError, Source};
+use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
 use annex_tasks::TaskStore;
 use tokio_util::sync::CancellationToken;
@@ -23,9 +23,12 @@ use crate::input_modes::InputModes;
 use crate::installer::{Folder, InstallError, Installer, Parts};
 use crate::issuer::Issuer;
 use crate::keyvalue_store::{self, KeyValueStoreError};
+use crate::list::Lister;
 use crate::pins::Pins;
 use crate::places::Places;
 use crate::push::PushNotifications;
+use crate::scoped_keys::ScopedKeys;
+use crate::services::Services;
 use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
 use crate::tasks::Tasks;
@@ -122,9 +125,15 @@ impl App {
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let issuer = Issuer::new(config, base_url, authenticator.as_ref(), locations)?;
         let pins = Arc::new(Pins::default());
-        let installer = Installer::start(config, parts(config, locations, issuer, &pins).await?).await?;
+        let keyvalue = keyvalue_store::open(config, &locations.config).await?;
+        let parts = parts(config, locations, issuer, (&pins, &keyvalue))?;
+        let installer = Installer::start(config, parts).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
+        let sessions = Arc::new(InMemorySessionService::new(bounds(config)));
+        let keys = ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), agent.name());
+        let shows_all_anonymous = config.tasks.list_all_anonymous;
+        let services = Services { keys, lister: Lister { store: Arc::clone(&store), shows_all_anonymous } };
         let handler = RequestHandler {
             editions: Arc::clone(installer.editions()),
             agent,
@@ -132,11 +141,11 @@ impl App {
             authenticator,
             push,
             input_modes: InputModes::new(&config.card.input_modes),
-            sessions: Arc::new(InMemorySessionService::new(bounds(config))),
+            sessions,
             turns: Turns::new(config.server.max_waiting_turns),
             claims: Claims::new(Arc::clone(&store)),
             tasks: Arc::new(Tasks::new(store, pins)),
-            lists_all_anonymous: config.tasks.list_all_anonymous,
+            services,
             places: Places::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: TaskTracker::new(),
@@ -221,13 +230,18 @@ fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
     })
 }
 
-async fn parts(config: &Config, locations: &Locations, issuer: Issuer, pins: &Arc<Pins>) -> Result<Parts, AppError> {
+fn parts(
+    config: &Config,
+    locations: &Locations,
+    issuer: Issuer,
+    (pins, keyvalue): (&Arc<Pins>, &Arc<dyn KeyValueStore>),
+) -> Result<Parts, AppError> {
     let cache = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
     let runtime = Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
         compile_time: Duration::from_secs(config.runtime.compile_seconds),
         cache: cache.or_else(|| locations.cache.clone()),
-        keyvalue: keyvalue_store::open(config, &locations.config).await?,
+        keyvalue: Arc::clone(keyvalue),
         ..RuntimeConfig::default()
     })?;
     let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));

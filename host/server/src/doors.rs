@@ -1,14 +1,13 @@
-//! One at a time per task, without a lock for each task.
+//! One at a time per task, or whatever else has a name, without a lock for each.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 
-use annex_protocol::TaskId;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// How many locks there are. Tasks share them.
+/// How many locks there are. Names share them.
 const DOORS: usize = 64;
 
-/// Locks for tasks by their ids. Whoever has one must not ask for a second one.
+/// Locks by names, such as the ids of tasks. Whoever has one must not ask for a second one.
 pub(crate) struct Doors {
     locks: [Mutex<()>; DOORS],
     hasher: RandomState,
@@ -19,9 +18,9 @@ impl Doors {
         Self { locks: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
     }
 
-    /// Waits until nobody else is at work on this task.
-    pub(crate) async fn enter(&self, id: &TaskId) -> MutexGuard<'_, ()> {
-        let number = usize::try_from(self.hasher.hash_one(id) % DOORS as u64).unwrap_or_default();
+    /// Waits until nobody else is at work on this one.
+    pub(crate) async fn enter(&self, name: &impl Hash) -> MutexGuard<'_, ()> {
+        let number = usize::try_from(self.hasher.hash_one(name) % DOORS as u64).unwrap_or_default();
         #[expect(clippy::indexing_slicing, reason = "there are as many doors as numbers")]
         self.locks[number].lock().await
     }

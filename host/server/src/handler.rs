@@ -27,6 +27,7 @@ use crate::list;
 use crate::places::Places;
 use crate::push::PushNotifications;
 use crate::request_check::check_tenant;
+use crate::services::Services;
 use crate::task_log::LoggedEvent;
 use crate::tasks::Tasks;
 use crate::turn::{self, Opening};
@@ -45,8 +46,8 @@ pub(crate) struct RequestHandler {
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<Tasks>,
-    /// Whether ListTasks shows anonymous callers the tasks of all of them.
-    pub(crate) lists_all_anonymous: bool,
+    /// What extensions get besides session and task.
+    pub(crate) services: Services,
     /// Messages that are being looked at.
     pub(crate) claims: Arc<Claims>,
     /// How many turns there may be.
@@ -153,11 +154,7 @@ impl RequestHandler {
         call: &Call,
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
-        check_tenant(request.tenant.as_deref())?;
-        if !self.lists_all_anonymous {
-            list::check_context(&call.owner, request)?;
-        }
-        list::page(self.tasks.store().as_ref(), &call.owner, request).await
+        self.services.lister.list(&call.owner, request).await
     }
 
     /// Stops the turn and returns the task in its final state.

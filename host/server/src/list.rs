@@ -6,16 +6,31 @@ use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksRespon
 use annex_tasks::{InvalidCursor, Owner, StoreError, StoredTask, TaskCursor, TaskQuery, TaskStore};
 
 use crate::fault;
+use crate::request_check::check_tenant;
 
 const DEFAULT_PAGE_SIZE: i32 = 50;
 const MAX_PAGE_SIZE: i32 = 100;
 
+/// Answers ListTasks, to whoever asks.
+#[derive(Clone)]
+pub(crate) struct Lister {
+    pub(crate) store: Arc<dyn TaskStore>,
+    /// Whether anonymous callers are shown the tasks of all of them.
+    pub(crate) shows_all_anonymous: bool,
+}
+
+impl Lister {
+    pub(crate) async fn list(&self, owner: &Owner, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+        check_tenant(request.tenant.as_deref())?;
+        if !self.shows_all_anonymous {
+            check_context(owner, request)?;
+        }
+        page(self.store.as_ref(), owner, request).await
+    }
+}
+
 /// One page of the owner's tasks, the task whose status changed last first.
-pub(crate) async fn page(
-    store: &dyn TaskStore,
-    owner: &Owner,
-    request: &ListTasksRequest,
-) -> Result<ListTasksResponse, A2aError> {
+async fn page(store: &dyn TaskStore, owner: &Owner, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
     check_history_length(request.history_length)?;
     let size = page_size(request.page_size)?;
     let query = TaskQuery {
@@ -42,7 +57,7 @@ fn cursor(token: Option<&str>) -> Result<Option<TaskCursor>, A2aError> {
 }
 
 /// Ids are all that keeps one anonymous client from another's tasks, so they are not given out.
-pub(crate) fn check_context(owner: &Owner, request: &ListTasksRequest) -> Result<(), A2aError> {
+fn check_context(owner: &Owner, request: &ListTasksRequest) -> Result<(), A2aError> {
     if request.context_id.is_some() || *owner != Owner::default() {
         return Ok(());
     }

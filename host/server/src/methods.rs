@@ -4,9 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata, TaskId};
-use annex_runtime::{
-    Extension, MethodAnswer, MethodCall, SessionReader, TaskReader, TaskResumption, TurnRequest, TurnServices,
-};
+use annex_runtime::{Extension, MethodAnswer, MethodCall, SessionReader, TaskReader, TaskResumption, TurnRequest};
 use futures::stream::{self, Stream};
 use tokio_util::sync::CancellationToken;
 
@@ -59,14 +57,14 @@ impl RequestHandler {
             request: &metadata,
             session: Arc::new(NoTurn),
             task: Arc::new(NoTurn),
-            services: TurnServices { resumption: Some(resumption), ..TurnServices::default() },
+            services: self.services.of_method(&call.owner, resumption),
             resumed: false,
         };
         let answered = MethodCall::start(&extension, &request, params).await.map_err(fault::of_hook)?;
         self.take_up(resumed.take()).await;
         let value = match answered {
             MethodAnswer::Value(value) => MethodResult::Value(value),
-            MethodAnswer::Results(call) => MethodResult::Results(results(call, place, self.closing.clone())),
+            MethodAnswer::Results(call) => MethodResult::Results(results(*call, place, self.closing.clone())),
         };
         Ok(Answer { value, active: vec![extension.uri().clone()] })
     }

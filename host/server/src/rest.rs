@@ -4,7 +4,7 @@
 
 use annex_protocol::jsonrpc::params;
 use annex_protocol::{
-    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
     ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig, http_json,
 };
@@ -179,20 +179,32 @@ async fn dispatch(
         }
         Operation::Method(extension, method) => {
             check_tenant(tenant)?;
-            let answered = handler.call_method(&call, (Some(extension), &method), &read_body(request)?).await?;
-            Ok(call::echo(method_result(answered.value), &answered.active))
+            let (response, active) = call_method(handler, &call, (extension, &method), request).await?;
+            Ok(call::echo(response, &active))
         }
-        Operation::ExtendedAgentCard => {
-            let get = GetExtendedAgentCardRequest { tenant: tenant.map(str::to_owned) };
-            let mut response = json(encode(&*handler.get_extended_agent_card(&get)?)?);
-            response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
-            Ok(response)
-        }
+        Operation::ExtendedAgentCard => extended_card(handler, tenant),
     }
 }
 
-/// What a method of an extension answers.
-pub(crate) fn method_result(result: MethodResult) -> Response {
+fn extended_card(handler: &RequestHandler, tenant: Option<&str>) -> Result<Response, A2aError> {
+    let get = GetExtendedAgentCardRequest { tenant: tenant.map(str::to_owned) };
+    let mut response = json(encode(&*handler.get_extended_agent_card(&get)?)?);
+    response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
+    Ok(response)
+}
+
+/// Calls a method of the extension with a name. Returns what it answers, and what was active.
+pub(crate) async fn call_method(
+    handler: &RequestHandler,
+    call: &Call,
+    (extension, method): (&str, &str),
+    request: &HttpRequest<'_>,
+) -> Result<(Response, Vec<ExtensionUri>), A2aError> {
+    let answered = handler.call_method(call, (Some(extension), method), &read_body(request)?).await?;
+    Ok((method_result(answered.value), answered.active))
+}
+
+fn method_result(result: MethodResult) -> Response {
     match result {
         MethodResult::Value(value) => json(value.get()),
         MethodResult::Results(results) => sse::respond(results, |result| match result {

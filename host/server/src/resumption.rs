@@ -45,7 +45,9 @@ impl RequestHandler {
             return Err(waits());
         }
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
-        let hooks = TurnRequest { resumed: true, ..hook_request(&call, OPERATION, &request, &target, &session) };
+        let services = self.services.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
+        let hooks =
+            TurnRequest { services, resumed: true, ..hook_request(&call, OPERATION, &request, &target, &session) };
         let Entered { chain, .. } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
         let resources = TurnResources { chain, session, place, requested: call.requested.clone(), resumed: true };
         self.start(request, target, resources).await.map(drop)

@@ -99,10 +99,11 @@ impl Server {
         let stop = CancellationToken::new();
         let _ends_with_the_server = stop.clone().drop_guard();
         let (tasks, retention) = (Arc::clone(&app.handler.tasks), task_store::retention(&self.config.tasks));
+        let keys = Arc::clone(&app.handler.services.keys);
         if self.config.runtime.watch {
             tokio::spawn(watch::watch(Arc::clone(app.installer()), stop.clone()));
         }
-        tokio::spawn(async move { tasks.keep_house(retention, stop).await });
+        tokio::spawn(async move { tasks.keep_house(retention, &keys, stop).await });
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin));
             tokio::spawn(listener::serve(listener, router, admin::CONNECTIONS, closed.clone()));

@@ -12,12 +12,15 @@ use tokio_util::sync::CancellationToken;
 use crate::doors::Doors;
 use crate::fault;
 use crate::pins::Pins;
+use crate::scoped_keys::ScopedKeys;
 use crate::task_record::{Subscription, TaskRecord, applied};
 
 /// With so many live tasks, those that nobody needs leave memory.
 const CROWD: usize = 1_024;
 /// How often old tasks are swept.
 const SWEEP: Duration = Duration::from_secs(60 * 60);
+/// How often keys of tasks and conversations that are gone are swept.
+const SWEEP_KEYS: Duration = Duration::from_secs(60);
 /// How often it is tried to bring tasks to an end whose turn could not store it.
 const SETTLE: Duration = Duration::from_secs(60);
 /// What a task says when the end of its turn could not be stored.
@@ -44,10 +47,6 @@ impl Tasks {
     pub(crate) fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>) -> Self {
         let live = Live { records: HashMap::new(), crowd: CROWD };
         Self { store, live: Mutex::new(live), doors: Doors::new(), unsettled: Mutex::default(), pins }
-    }
-
-    pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
-        &self.store
     }
 
     /// The versions of extensions that waiting tasks go on with.
@@ -176,9 +175,10 @@ impl Tasks {
         Ok(())
     }
 
-    /// Sweeps and settles until it is told to stop.
-    pub(crate) async fn keep_house(&self, retention: Retention, stop: CancellationToken) {
+    /// Sweeps and settles until it is told to stop. Keys that extensions keep with tasks are swept after the tasks.
+    pub(crate) async fn keep_house(&self, retention: Retention, keys: &ScopedKeys, stop: CancellationToken) {
         let mut sweep = tokio::time::interval(SWEEP);
+        let mut sweep_keys = tokio::time::interval(SWEEP_KEYS);
         let mut settle = tokio::time::interval(SETTLE);
         loop {
             tokio::select! {
@@ -189,6 +189,11 @@ impl Tasks {
                     Ok(tasks) => tracing::info!(tasks, "swept finished tasks"),
                     Err(error) => drop(fault::logged(&error)),
                 },
+                _ = sweep_keys.tick() => {
+                    if let Err(error) = keys.sweep().await {
+                        drop(fault::logged(&error));
+                    }
+                }
                 _ = settle.tick() => {
                     let unsettled: Vec<TaskId> = self.unsettled().keys().cloned().collect();
                     for id in unsettled {

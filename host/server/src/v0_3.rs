@@ -184,9 +184,9 @@ async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpReque
             _ => Err(no_route(request, path)),
         },
         (&HttpMethod::POST, ["extensions", extension, method @ ..]) if !method.is_empty() => {
-            let (method, params) = (method.join("/"), rest::read_body(request)?);
-            let answered = handler.call_method(&call, (Some(extension), &method), &params).await?;
-            Ok(echo(rest::method_result(answered.value), &answered.active))
+            let method = method.join("/");
+            let (response, active) = rest::call_method(handler, &call, (extension, &method), request).await?;
+            Ok(echo(response, &active))
         }
         (_, ["tasks", task, "pushNotificationConfigs", rest @ ..]) => {
             push_configs(handler, &call, request, &TaskId::from(*task), rest).await

@@ -94,6 +94,11 @@ impl InMemorySessionService {
         self.table().events(key, filter).ok_or_else(|| key.not_found())
     }
 
+    /// Whether there is such a session. Asking does not count as using it.
+    pub fn exists(&self, key: &SessionKey) -> bool {
+        self.table().revision(key) != 0
+    }
+
     /// The sessions of one agent, or of one of its users, the longest unchanged first.
     pub fn list(&self, tenant: &str, app: &str, user: Option<&str>) -> Vec<Session> {
         self.table().list(tenant, app, user)
@@ -170,10 +175,6 @@ impl InMemorySessionService {
 
     pub(crate) fn value(&self, key: &SessionKey, full_key: &str) -> Option<Json> {
         self.table().value(key, full_key)
-    }
-
-    pub(crate) fn exists(&self, key: &SessionKey) -> bool {
-        self.table().revision(key) != 0
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

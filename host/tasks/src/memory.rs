@@ -77,6 +77,10 @@ impl TaskStore for MemoryTaskStore {
         Ok(entry.map(Entry::stored))
     }
 
+    async fn exists(&self, owner: &Owner, id: &TaskId) -> Result<bool, StoreError> {
+        Ok(self.lock().tasks.get(id).is_some_and(|entry| entry.owner == *owner))
+    }
+
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
         let table = self.lock();
         let Some(entry) = table.tasks.get(id) else { return Ok(Vec::new()) };

@@ -62,6 +62,14 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         Ok(rows.iter().map(stored_task).next().transpose()?)
     }
 
+    async fn exists(&self, owner: &Owner, id: &TaskId) -> Result<bool, StoreError> {
+        if !owner.is_key() || !is_key(id.as_str()) {
+            return Ok(false);
+        }
+        let values = [Value::Text(id.as_str()), Value::Text(&owner.tenant), Value::Text(&owner.principal)];
+        Ok(!self.database.read(statements::SELECT_EXISTING, &values).await?.is_empty())
+    }
+
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError> {
         if !is_key(id.as_str()) {
             return Ok(Vec::new());

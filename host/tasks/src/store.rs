@@ -93,6 +93,12 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
 
+    /// Whether the owner has such a task, which costs less than loading it.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn exists(&self, owner: &Owner, id: &TaskId) -> Result<bool, StoreError>;
+
     /// At most `limit` events after number `seq`, in order; none when there is no such task.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::sync::{Arc, Mutex};
 
 use annex_agent::{
-    Adapter, GenerativeConfig, GenerativeError, GenerativeModel, Model, ModelError, Prompt, Speaker, Turn,
+    Adapter, GenerativeConfig, GenerativeError, GenerativeModel, Model, ModelError, ModelEvent, Prompt, Speaker,
+    Tokens, Turn,
 };
 use axum::Router;
 use axum::body::Bytes;
@@ -56,8 +57,16 @@ fn prompt() -> Prompt {
     Prompt { instruction: "Be brief.".to_owned(), turns }
 }
 
-async fn ask(config: GenerativeConfig) -> Result<Vec<String>, ModelError> {
+async fn ask(config: GenerativeConfig) -> Result<Vec<ModelEvent>, ModelError> {
     GenerativeModel::new(config).unwrap().stream(prompt()).await?.try_collect().await
+}
+
+fn texts(events: Vec<ModelEvent>) -> Vec<String> {
+    let text = |event| match event {
+        ModelEvent::Text(text) => Some(text),
+        ModelEvent::Tokens(_) => None,
+    };
+    events.into_iter().filter_map(text).collect()
 }
 
 const ANSWER: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"},"finish_reason":null}]}
@@ -73,7 +82,7 @@ data: [DONE]
 #[tokio::test]
 async fn the_answer_is_streamed_and_the_whole_prompt_is_sent() {
     let (provider, url) = Provider::start(StatusCode::OK, ANSWER).await;
-    assert_eq!(ask(config(url)).await.unwrap(), ["Hel", "lo"]);
+    assert_eq!(texts(ask(config(url)).await.unwrap()), ["Hel", "lo"]);
     let requests = provider.requests.lock().unwrap();
     let (headers, body) = &requests[0];
     assert_eq!(headers["authorization"], "Bearer annex-agent");
@@ -85,11 +94,28 @@ async fn the_answer_is_streamed_and_the_whole_prompt_is_sent() {
     assert_eq!(body["messages"][3]["content"], "three");
 }
 
+const COUNTED: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}
+
+data: {"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":3,"total_tokens":15}}
+
+data: [DONE]
+
+"#;
+
+#[tokio::test]
+async fn tokens_are_asked_for_and_counted_where_the_provider_tells_them() {
+    let (provider, url) = Provider::start(StatusCode::OK, COUNTED).await;
+    let tokens = Tokens { input: Some(12), output: Some(3) };
+    let expected = [ModelEvent::Text("Hi".to_owned()), ModelEvent::Tokens(tokens)];
+    assert_eq!(ask(config(url)).await.unwrap(), expected);
+    assert_eq!(provider.requests.lock().unwrap()[0].1["stream_options"]["include_usage"], true);
+}
+
 #[tokio::test]
 async fn no_key_is_looked_for_when_the_endpoint_is_ones_own() {
     let (provider, url) = Provider::start(StatusCode::OK, ANSWER).await;
     let config = GenerativeConfig { api_key_env: None, ..config(url + "/") };
-    assert_eq!(ask(config).await.unwrap(), ["Hel", "lo"]);
+    assert_eq!(texts(ask(config).await.unwrap()), ["Hel", "lo"]);
     assert_eq!(provider.requests.lock().unwrap()[0].0["authorization"], "Bearer");
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventScript, EventSender, ScriptAgent, TurnContext};
+use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventScript, EventSender, ScriptAgent, Steps, TurnContext};
 use annex_protocol::{ContextId, Message, MessageId, Metadata, TaskId};
 use annex_session::{Bounds, InMemorySessionService, SessionKey, Turns};
 use serde::Deserialize;
@@ -55,6 +55,7 @@ async fn turn(
         message: Arc::new(message),
         metadata: Arc::new(Metadata::new()),
         session,
+        steps: Steps::default(),
         cancel,
     };
     let (sender, mut receiver) = EventSender::bounded(16);

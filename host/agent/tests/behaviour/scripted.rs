@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_agent::{Model, Prompt, ScriptConfig, ScriptError, ScriptedModel, Speaker, Turn};
+use annex_agent::{Model, ModelEvent, Prompt, ScriptConfig, ScriptError, ScriptedModel, Speaker, Turn};
 use futures::StreamExt;
 
 fn model(script: &str) -> ScriptedModel {
@@ -23,7 +23,11 @@ async fn answer(model: &ScriptedModel, instruction: &str, text: &str) -> Vec<Str
     ];
     let prompt = Prompt { instruction: instruction.to_owned(), turns };
     let stream = model.stream(prompt).await.unwrap();
-    stream.map(|piece| piece.unwrap()).collect().await
+    let text = |event| match event {
+        ModelEvent::Text(text) => text,
+        ModelEvent::Tokens(tokens) => unreachable!("a script counts nothing: {tokens:?}"),
+    };
+    stream.map(|event| text(event.unwrap())).collect().await
 }
 
 const SCRIPT: &str = r#"{

@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex};
 
 use annex_agent::{
-    AgentError, AgentEvent, AgentExecutor, EventSender, Model, ModelError, Prompt, Speaker, TemplateAgent, TextStream,
-    TurnContext,
+    AgentError, AgentEvent, AgentExecutor, EventSender, Model, ModelError, ModelEvent, ModelStream, Prompt, Speaker,
+    StepKind, Steps, TemplateAgent, Tokens, TurnContext,
 };
 use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId, TaskState};
 use annex_session::{Bounds, Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Answers with fixed pieces and remembers what it was told. `!` is a piece that fails, `…` one that never comes.
+/// Answers with fixed pieces and remembers what it was told. `!` is a piece that fails, `…` one that never comes, `#`
+/// what it counts.
 #[derive(Default)]
 struct FixedModel {
     pieces: Vec<&'static str>,
@@ -21,13 +23,18 @@ struct FixedModel {
 
 #[async_trait]
 impl Model for FixedModel {
-    async fn stream(&self, prompt: Prompt) -> Result<TextStream, ModelError> {
+    fn name(&self) -> &str {
+        "fixed"
+    }
+
+    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         self.prompts.lock().unwrap().push(prompt);
         let answer = stream::iter(self.pieces.clone()).then(|piece| async move {
             match piece {
                 "!" => Err(ModelError { model: "fixed".to_owned(), source: "broken off".into() }),
                 "…" => std::future::pending().await,
-                text => Ok(text.to_owned()),
+                "#" => Ok(ModelEvent::Tokens(Tokens { input: Some(12), output: None })),
+                text => Ok(ModelEvent::Text(text.to_owned())),
             }
         });
         Ok(answer.boxed())
@@ -39,6 +46,7 @@ struct Bench {
     model: Arc<FixedModel>,
     agent: TemplateAgent,
     cancel: CancellationToken,
+    steps: Steps,
 }
 
 /// An event in short: the state, or `text (append, last)`.
@@ -64,7 +72,7 @@ impl Bench {
             model: model.clone(),
         };
         let service = Arc::new(InMemorySessionService::new(Bounds::default()));
-        Self { service, model, agent, cancel: CancellationToken::new() }
+        Self { service, model, agent, cancel: CancellationToken::new(), steps: Steps::default() }
     }
 
     async fn open(&self) -> TurnSession {
@@ -94,6 +102,7 @@ impl Bench {
             message: Arc::new(Message { parts, ..Message::user_text("") }),
             metadata: Arc::new(Metadata::new()),
             session,
+            steps: self.steps.clone(),
             cancel: self.cancel.clone(),
         };
         let (sender, mut receiver) = EventSender::bounded(64);
@@ -182,6 +191,7 @@ async fn the_session_has_the_answer_when_the_last_piece_is_sent() {
         message: Arc::new(Message::user_text("hi")),
         metadata: Arc::default(),
         session: session.clone(),
+        steps: Steps::default(),
         cancel: CancellationToken::new(),
     };
     let (sender, mut receiver) = EventSender::bounded(1);
@@ -242,6 +252,59 @@ async fn a_canceled_turn_ends_at_once_and_stores_no_answer() {
     assert_eq!(turn.0, ["Working", "a (false, false)", "Canceled"]);
     assert!(turn.1.is_ok());
     assert_eq!(bench.state().await, "{}");
+}
+
+/// The steps without their times, and whether each has ended after it began.
+fn timed(steps: &Steps) -> Vec<(Value, bool)> {
+    let steps: Vec<Value> = serde_json::from_str(&steps.to_json()).unwrap();
+    let timed = |mut step: Value| {
+        let step_fields = step.as_object_mut().unwrap();
+        let start = step_fields.remove("startTime").unwrap();
+        let end = step_fields.remove("endTime");
+        (step, end.is_some_and(|end| end.as_str() >= start.as_str()))
+    };
+    steps.into_iter().map(timed).collect()
+}
+
+#[tokio::test]
+async fn each_call_of_the_model_is_a_step_with_what_it_counts_and_why_it_failed() {
+    let expected = [
+        (&["a", "#"][..], json!({"kind": "model", "name": "fixed", "inputTokens": 12})),
+        (&["a", "!"], json!({"kind": "model", "name": "fixed", "error": "model fixed gave no answer"})),
+    ];
+    for (pieces, expected) in expected {
+        let bench = Bench::new("I", None, pieces);
+        let _ = bench.turn("hi", "{}").await;
+        assert_eq!(timed(&bench.steps), [(expected, true)]);
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_is_broken_off_has_an_end_and_one_that_runs_has_none() {
+    let bench = Bench::new("I", None, &["a", "…"]);
+    let (cancel, steps) = (bench.cancel.clone(), bench.steps.clone());
+    let (_, running) = tokio::join!(bench.turn("hi", "{}"), async {
+        tokio::task::yield_now().await;
+        let running = timed(&steps);
+        cancel.cancel();
+        running
+    });
+    let step = json!({"kind": "model", "name": "fixed"});
+    assert_eq!(running, [(step.clone(), false)]);
+    assert_eq!(timed(&bench.steps), [(step, true)]);
+}
+
+#[test]
+fn steps_are_bounded_in_number_and_size() {
+    let steps = Steps::default();
+    for _ in 0..10_000 {
+        let step = steps.begin(StepKind::Model, &"é".repeat(1_000));
+        step.fail(&"x".repeat(1_000));
+    }
+    let recorded = timed(&steps);
+    assert_eq!(recorded.len(), 256);
+    assert_eq!(recorded[0].0["name"].as_str().map(str::len), Some(256));
+    assert!(steps.to_json().len() < 256 * 1_024);
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ fn each_grant_that_a_component_needs_stands_in_the_block_for_the_config() -> Res
     let expected = [
         "wasi:http/outgoing-handler@0.2.12",
         "\n[extension.grants]\nclock = true\nrandom = true\nhttp = { allow = [{ methods = [\"GET\"], host = ",
-        "\nkeyvalue = {}\ntask = true\n",
+        "\nkeyvalue = {}\ntask = true\ntasks = true\ntask-resumption = true\nagent-steps = true\n",
     ];
     for expected in expected {
         assert!(run.out.contains(expected), "{expected}: {}", run.out);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use annex_protocol::{JsonObject, Secret};
 use annex_runtime::{
-    Extension, Fault, Grants, HttpGrant, HttpRule, HttpScheme, Installation, Quota, Runtime, SessionStateGrant,
+    Extension, Fault, Grants, HookError, HttpGrant, HttpRule, HttpScheme, Installation, Quota, Runtime,
+    SessionStateGrant, TurnServices,
 };
 
 use crate::support::{Turn, component, installation, runtime};
@@ -65,6 +66,19 @@ fn turn(commands: &str) -> Turn {
 pub(crate) async fn results(extension: &Arc<Extension>, commands: &str) -> Vec<String> {
     let (_, delta) = turn(commands).start(std::slice::from_ref(extension)).await.expect("the turn starts");
     results_of(&delta)
+}
+
+/// The same in a turn for which the host has these services.
+pub(crate) async fn served(
+    extension: &Arc<Extension>,
+    services: &TurnServices,
+    commands: &str,
+) -> Result<Vec<String>, Fault> {
+    match turn(commands).served(services).start(std::slice::from_ref(extension)).await {
+        Ok((_, delta)) => Ok(results_of(&delta)),
+        Err(HookError::Fault(fault)) => Err(fault),
+        Err(HookError::Refused(error)) => unreachable!("the client is blamed: {error}"),
+    }
 }
 
 pub(crate) fn results_of(delta: &JsonObject) -> Vec<String> {

@@ -340,11 +340,11 @@ async fn json_that_nests_deeply_breaks_the_contract() {
 async fn a_flood_of_log_lines_leaves_what_the_log_takes() {
     let mut installation = installation();
     installation.limits.host_calls = u32::MAX;
-    let log = log_of(async {
+    let log = log_of(Box::pin(async {
         let extension = test_extension(&one_place(), installation).await;
         let fault = Turn::commanding("\"log-flood 10000000\"").fault(&[extension]).await;
         assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::Cpu, .. }), "{fault:?}");
-    })
+    }))
     .await;
     assert_eq!(log.lines().filter(|line| line.contains(": line ")).count(), 100, "{log}");
     assert!(log.contains("further log lines of this turn are dropped"), "{log}");

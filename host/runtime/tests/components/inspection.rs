@@ -23,15 +23,16 @@ fn check(path: &str, hooks: &[Hook], imports: &[(&str, Access)]) {
 
 #[test]
 fn state_injection_works_on_its_own_state_and_needs_the_session() {
-    let hooks = [Hook::Descriptor, Hook::Card, Hook::Activation, Hook::State, Hook::Response];
+    let hooks = [Hook::Descriptor, Hook::Card, Hook::Activation, Hook::State, Hook::Response, Hook::Client];
     let session = ("annex:extension/session-state@0.1.0", Access::Needs(GrantNeeded::SessionState));
     check(annex_components::STATE_INJECTION, &hooks, &[SCHEMA, session, TYPES, CONFIG, LOGGING]);
 }
 
 #[test]
-fn timestamp_answers_only_and_needs_the_clock() {
+fn timestamp_stamps_on_both_ends_and_needs_the_clock() {
     let clock = ("wasi:clocks/wall-clock@0.2.12", Access::Needs(GrantNeeded::Clock));
-    check(annex_components::TIMESTAMP, &[Hook::Descriptor, Hook::Response], &[TYPES, clock, CONFIG, LOGGING]);
+    let hooks = [Hook::Descriptor, Hook::Response, Hook::Client];
+    check(annex_components::TIMESTAMP, &hooks, &[TYPES, clock, CONFIG, LOGGING]);
 }
 
 #[test]

@@ -23,4 +23,5 @@ mod refusals;
 mod secrets;
 mod support;
 mod transitions;
+mod turn_services;
 mod wasi;

@@ -28,12 +28,12 @@ async fn listings_of_parameters_leave_secrets_out() {
 async fn secrets_are_in_no_log_and_in_no_debug_form() {
     let installation = capable();
     let mut shown = format!("{installation:?}");
-    let log = log_of(async {
+    let log = log_of(Box::pin(async {
         let extension = load(&runtime(), installation).await;
         let commands = r#"{"print": ["key=hunter2-hunter2"]}, {"complain": "hunter2-hunter2"}"#;
         assert_eq!(results(&extension, commands).await, ["ok", "ok"]);
         shown.push_str(&format!("{extension:?}{:?}{:?}", extension.descriptor(), extension.card()));
-    })
+    }))
     .await;
     assert!(log.contains("key=(secret)"), "{log}");
     assert!(!log.contains("hunter2") && !shown.contains("hunter2"), "{log}\n{shown}");

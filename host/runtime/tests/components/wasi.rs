@@ -59,10 +59,10 @@ async fn what_it_prints_are_lines_of_its_log() {
 async fn a_flood_on_standard_output_is_cut_to_what_the_log_takes() {
     let mut installation = capable();
     installation.limits = Limits { host_calls: 1_000_000, log_lines: 5, log_line: 20, ..installation.limits };
-    let log = log_of(async {
+    let log = log_of(Box::pin(async {
         let extension = load(&runtime(), installation).await;
         assert_eq!(results(&extension, r#"{"flood": 1000000}"#).await, ["ok"]);
-    })
+    }))
     .await;
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("xxx")).collect();
     assert_eq!(lines.len(), 5, "{log}");

@@ -23,6 +23,9 @@ async fn capable(more: &str) -> TestServer {
         keyvalue = {{}}
         session-state = {{ read = true }}
         task = true
+        tasks = true
+        task-resumption = true
+        agent-steps = true
         {more}
         "#
     );

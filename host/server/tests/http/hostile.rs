@@ -102,6 +102,9 @@ fn capable(uri: &str, port: u16) -> String {
         keyvalue = {{ max_keys = 10 }}
         session-state = {{ read = true }}
         task = true
+        tasks = true
+        task-resumption = true
+        agent-steps = true
         [[extension.grants.http.allow]]
         scheme = "http"
         host = "localhost"

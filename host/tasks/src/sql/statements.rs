@@ -17,6 +17,9 @@ pub(super) const SELECT_SEQ: &str = "SELECT seq FROM task WHERE id = $1";
 pub(super) const SELECT_TASK: &str = "
     SELECT id, seq, json FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
 
+pub(super) const SELECT_EXISTING: &str = "
+    SELECT id FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
+
 pub(super) const INSERT_EVENT: &str = "INSERT INTO task_event (task_id, seq, kind, json) VALUES ($1, $2, $3, $4)";
 
 /// As many as a short turn has: made, working, an artifact, done.

@@ -182,6 +182,8 @@ async fn a_task_is_created_once(store: Store) {
     }
     assert!(store.load(&owner("ada"), &task.id).await.unwrap().is_some());
     assert!(store.load(&owner("bob"), &task.id).await.unwrap().is_none());
+    assert!(store.exists(&owner("ada"), &task.id).await.unwrap());
+    assert!(!store.exists(&owner("bob"), &task.id).await.unwrap());
     assert_eq!(store.events_after(&task.id, 0, 10).await.unwrap().len(), 1);
 }
 

@@ -43,6 +43,8 @@ async fn ids_that_no_store_could_keep_find_nothing(store: Store) {
         let task_id = TaskId::from(id.as_str());
         assert!(store.load(&owner("ada"), &task_id).await.unwrap().is_none());
         assert!(store.load(&owner(&id), &"t-1".into()).await.unwrap().is_none());
+        assert!(!store.exists(&owner("ada"), &task_id).await.unwrap());
+        assert!(!store.exists(&owner(&id), &"t-1".into()).await.unwrap());
         assert!(store.events_after(&task_id, 0, 10).await.unwrap().is_empty());
         assert!(store.config(&"t-1".into(), &id).await.unwrap().is_none());
         assert!(store.configs(&task_id, "", 10).await.unwrap().configs.is_empty());

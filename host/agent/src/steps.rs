@@ -1,0 +1,122 @@
+//! What an agent did in a turn, as it is recorded for whoever may read it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annex_protocol::Timestamp;
+use serde::Serialize;
+
+/// Steps kept of one turn; what an agent does beyond that is not recorded.
+const MAX_STEPS: usize = 256;
+/// Bytes kept of a name or an error.
+const MAX_TEXT: usize = 256;
+
+/// The steps of one turn, in the order in which they began. Clones share them. A turn keeps at most 256 steps, whose
+/// texts have at most 256 bytes each.
+#[derive(Clone, Debug, Default)]
+pub struct Steps(Arc<Mutex<Vec<Step>>>);
+
+/// A step that has begun. It ends when this is dropped.
+#[derive(Debug)]
+pub struct OpenStep {
+    steps: Steps,
+    /// `None` when there were too many.
+    index: Option<usize>,
+}
+
+/// Kinds of step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepKind {
+    /// A model was asked.
+    Model,
+}
+
+/// How many tokens a model counted; each is `None` where it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// What it was told.
+    pub input: Option<u64>,
+    /// What it answered.
+    pub output: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Step {
+    kind: StepKind,
+    name: String,
+    start_time: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_time: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Steps {
+    /// Records that a step begins now.
+    #[must_use = "the step ends when this is dropped"]
+    pub fn begin(&self, kind: StepKind, name: &str) -> OpenStep {
+        let mut steps = self.lock();
+        let index = (steps.len() < MAX_STEPS).then_some(steps.len());
+        if index.is_some() {
+            steps.push(Step {
+                kind,
+                name: cut(name),
+                start_time: Timestamp::now(),
+                end_time: None,
+                input_tokens: None,
+                output_tokens: None,
+                error: None,
+            });
+        }
+        OpenStep { steps: self.clone(), index }
+    }
+
+    /// The steps so far as a JSON array of objects with `kind`, `name`, `startTime`, and where they are known `endTime`,
+    /// `inputTokens`, `outputTokens` and `error`.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Texts, numbers and times are always JSON.
+        serde_json::to_string(&*self.lock()).unwrap_or_else(|_| "[]".to_owned())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Step>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenStep {
+    /// Notes what a model says of its tokens so far. What it does not say stays as it was noted before.
+    pub fn count(&self, tokens: Tokens) {
+        self.change(|step| {
+            step.input_tokens = tokens.input.or(step.input_tokens);
+            step.output_tokens = tokens.output.or(step.output_tokens);
+        });
+    }
+
+    /// Notes why it failed, in words that extensions may read.
+    pub fn fail(&self, error: &str) {
+        self.change(|step| step.error = Some(cut(error)));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Step)) {
+        let Some(index) = self.index else { return };
+        if let Some(step) = self.steps.lock().get_mut(index) {
+            change(step);
+        }
+    }
+}
+
+impl Drop for OpenStep {
+    fn drop(&mut self) {
+        self.change(|step| step.end_time = Some(Timestamp::now()));
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or(text).to_owned()
+}

@@ -1,0 +1,150 @@
+//! What the host has for a turn besides session and task: keys that end with it, lists of tasks, steps, resumption.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use annex_protocol::ExtensionUri;
+use annex_runtime::{
+    Extension, Fault, KeyScopes, LimitReached, Scope, ScopeKind, StepReader, TaskLister, TaskResumption, TurnServices,
+};
+use async_trait::async_trait;
+
+use crate::capabilities::{capable, load, results, served};
+use crate::support::runtime;
+
+/// The keys of one task and one conversation of `ada`.
+struct OneTask(&'static str);
+
+impl KeyScopes for OneTask {
+    fn scope(&self, kind: ScopeKind) -> Option<Scope> {
+        match kind {
+            ScopeKind::Lasting => None,
+            ScopeKind::Context => Some(Scope::context("", "ada", &"c".into())),
+            ScopeKind::Task => Some(Scope::task("", "ada", &self.0.into())),
+        }
+    }
+}
+
+fn in_task(task: &'static str) -> TurnServices {
+    TurnServices { scopes: Some(Arc::new(OneTask(task))), ..TurnServices::default() }
+}
+
+async fn served_by(extension: &Arc<Extension>, services: &TurnServices, commands: &str) -> Vec<String> {
+    served(extension, services, commands).await.expect("the turn starts")
+}
+
+#[tokio::test]
+async fn where_there_is_no_task_and_nobody_to_ask_the_imports_say_so() {
+    let extension = load(&runtime(), capable()).await;
+    let commands = r#"{"in": ["task", {"get": "a"}]}, {"in": ["context", {"set": ["a", "1"]}]}, {"tasks": "{}"},
+        {"resume": "t"}, "steps""#;
+    let expected = [
+        "error: there is no such store",
+        "error: there is no such store",
+        "error: there are no tasks to list here",
+        "error: tasks cannot be resumed here",
+        "[]",
+    ];
+    assert_eq!(results(&extension, commands).await, expected);
+}
+
+#[tokio::test]
+async fn keys_of_a_task_a_conversation_and_the_extension_are_apart() {
+    let extension = load(&runtime(), capable()).await;
+    let set = r#"{"set": ["a", "lasting"]}, {"in": ["task", {"set": ["a", "of t"]}]},
+        {"in": ["context", {"set": ["a", "of c"]}]}, {"in": ["task", {"increment": ["n", 7]}]}"#;
+    assert_eq!(served_by(&extension, &in_task("t"), set).await, ["ok", "ok", "ok", "7"]);
+    let read = r#"{"get": "a"}, {"in": ["task", {"get": "a"}]}, {"in": ["context", {"get": "a"}]},
+        {"in": ["task", "list"]}, {"in": ["context", "list"]}, "list""#;
+    let expected = ["lasting", "of t", "of c", "a n", "a", "a"];
+    assert_eq!(served_by(&extension, &in_task("t"), read).await, expected);
+    assert_eq!(served_by(&extension, &in_task("u"), read).await, ["lasting", "none", "of c", "", "a", "a"]);
+    let delete = r#"{"in": ["task", {"delete": "a"}]}"#;
+    served_by(&extension, &in_task("t"), delete).await;
+    assert_eq!(served_by(&extension, &in_task("t"), read).await, ["lasting", "none", "of c", "n", "a", "a"]);
+}
+
+#[tokio::test]
+async fn a_key_that_is_too_long_or_one_task_too_many_is_an_error() {
+    let mut installation = capable();
+    installation.grants.keyvalue =
+        installation.grants.keyvalue.map(|quota| annex_runtime::Quota { max_scoped_keys: 1, ..quota });
+    let extension = load(&runtime(), installation).await;
+    let commands = format!(
+        r#"{{"in": ["task", {{"set": ["{}", ""]}}]}}, {{"in": ["task", {{"set": ["a", ""]}}]}}"#,
+        "k".repeat(100_000)
+    );
+    let expected = ["error: the key is longer than 512 bytes", "ok"];
+    assert_eq!(served_by(&extension, &in_task("t"), &commands).await, expected);
+    let expected = "error: there are 1 keys of tasks and conversations, and no more are allowed";
+    assert_eq!(served_by(&extension, &in_task("u"), r#"{"in": ["task", {"set": ["a", ""]}]}"#).await, [expected]);
+}
+
+/// Answers with so many bytes, or never.
+struct Lists(Option<usize>);
+
+#[async_trait]
+impl TaskLister for Lists {
+    async fn list(&self, request: &str) -> Result<String, String> {
+        match (self.0, request) {
+            (_, "wrong") => Err("is wrong".to_owned()),
+            (Some(bytes), _) => Ok("x".repeat(bytes)),
+            (None, _) => std::future::pending().await,
+        }
+    }
+}
+
+fn listing(bytes: Option<usize>) -> TurnServices {
+    TurnServices { tasks: Some(Arc::new(Lists(bytes))), ..TurnServices::default() }
+}
+
+#[tokio::test]
+async fn a_list_of_tasks_is_bounded_as_what_a_hook_is_given() {
+    let mut installation = capable();
+    installation.limits.input = 1_000;
+    let extension = load(&runtime(), installation).await;
+    let list = r#"{"tasks": "{}"}, {"tasks": "wrong"}"#;
+    let fitting = served_by(&extension, &listing(Some(1_000)), list).await;
+    assert_eq!(fitting, ["x".repeat(1_000), "error: is wrong".to_owned()]);
+    let large = served_by(&extension, &listing(Some(1_001)), list).await;
+    let expected = "error: the answer has 1001 bytes, and at most 1000 are handed over; ask for a smaller page";
+    assert_eq!(large[0], expected);
+}
+
+#[tokio::test]
+async fn a_list_that_does_not_come_ends_with_the_outer_limit() {
+    let mut installation = capable();
+    installation.limits.wall = Duration::from_millis(50);
+    let extension = load(&runtime(), installation).await;
+    let fault = served(&extension, &listing(None), r#"{"tasks": "{}"}"#).await.expect_err("it takes too long");
+    assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::Wall, .. }), "{fault:?}");
+}
+
+#[derive(Default)]
+struct Noted(Mutex<Vec<String>>);
+
+impl TaskResumption for Noted {
+    fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+        self.0.lock().expect("no panic").push(format!("{task_id} {extension}"));
+        if task_id == "t" { Ok(()) } else { Err("there is no such task".to_owned()) }
+    }
+}
+
+impl StepReader for Noted {
+    fn recorded(&self) -> String {
+        r#"[{"kind":"model"}]"#.to_owned()
+    }
+}
+
+#[tokio::test]
+async fn resuming_names_the_extension_that_asks_and_steps_are_handed_on() {
+    let noted = Arc::new(Noted::default());
+    let services =
+        TurnServices { steps: Some(noted.clone()), resumption: Some(noted.clone()), ..TurnServices::default() };
+    let extension = load(&runtime(), capable()).await;
+    let commands = r#"{"resume": "t"}, {"resume": "u"}, "steps""#;
+    let expected = ["ok", "error: there is no such task", r#"[{"kind":"model"}]"#];
+    assert_eq!(served_by(&extension, &services, commands).await, expected);
+    let uri = "https://annex.example/capabilities/v1";
+    assert_eq!(*noted.0.lock().expect("no panic"), [format!("t {uri}"), format!("u {uri}")]);
+}
