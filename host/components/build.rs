@@ -43,9 +43,10 @@ struct Guest {
     shipped: bool,
 }
 
-const GUESTS: [Guest; 5] = [
+const GUESTS: [Guest; 6] = [
     Guest { package: "annex-state-injection", name: "state-injection", target: BARE, shipped: true },
     Guest { package: "annex-timestamp", name: "timestamp", target: BARE, shipped: true },
+    Guest { package: "annex-session-sharing", name: "session-sharing", target: BARE, shipped: true },
     Guest { package: "annex-test-extension", name: "test-extension", target: BARE, shipped: false },
     Guest { package: "annex-test-capabilities", name: "test-capabilities", target: WASI, shipped: false },
     Guest { package: "hello-extension", name: "hello-extension", target: BARE, shipped: false },

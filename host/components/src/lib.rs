@@ -8,6 +8,8 @@ use std::path::Path;
 pub const STATE_INJECTION: &str = concat!(env!("OUT_DIR"), "/state-injection.wasm");
 /// Adds the time to what goes out.
 pub const TIMESTAMP: &str = concat!(env!("OUT_DIR"), "/timestamp.wasm");
+/// Takes along what the agent has not heard of a conversation.
+pub const SESSION_SHARING: &str = concat!(env!("OUT_DIR"), "/session-sharing.wasm");
 /// Misbehaves on command: `guest/test-extension/README.md`.
 pub const TEST_EXTENSION: &str = concat!(env!("OUT_DIR"), "/test-extension.wasm");
 /// Uses what it is granted, on command, and is built for WASI: `guest/test-capabilities/README.md`.
@@ -16,6 +18,10 @@ pub const TEST_CAPABILITIES: &str = concat!(env!("OUT_DIR"), "/test-capabilities
 pub const HELLO_EXTENSION: &str = concat!(env!("OUT_DIR"), "/hello-extension.wasm");
 
 /// The shipped components: name and absolute path.
-pub fn shipped() -> [(&'static str, &'static Path); 2] {
-    [("state-injection", Path::new(STATE_INJECTION)), ("timestamp", Path::new(TIMESTAMP))]
+pub fn shipped() -> [(&'static str, &'static Path); 3] {
+    [
+        ("state-injection", Path::new(STATE_INJECTION)),
+        ("timestamp", Path::new(TIMESTAMP)),
+        ("session-sharing", Path::new(SESSION_SHARING)),
+    ]
 }

@@ -31,6 +31,7 @@ mod references;
 mod repeats;
 mod rest;
 mod script_agent;
+mod sharing;
 mod state;
 mod streams;
 mod tasks;
