@@ -1,7 +1,7 @@
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
-use crate::catalogue::{catalogue, declaration, refusal, send};
+use crate::catalogue::{FOLDER, catalogue, declaration, refusal, send};
 
 const URI: &str = "https://github.com/a2aproject/a2a-samples/tree/main/samples/python/extensions/secure-passport";
 const CLIENT: &str = "a2a://orchestrator.example.com";
@@ -31,7 +31,7 @@ async fn repeating(parameters: &str) -> TestServer {
         [[extension]]
         component = "secure-passport"
         [extension.grants]
-        secrets = {{ KEY = {{ file = "../../examples/catalogue/orchestrator.key" }} }}
+        secrets = {{ KEY = {{ file = "{FOLDER}/orchestrator.key" }} }}
         [extension.parameters]
         supported_state_keys = ["loyalty_tier"]
         clients = [{{ client_id = "{CLIENT}", algorithm = "hmac-sha256", secret = "KEY" }}]
