@@ -79,6 +79,14 @@ async fn a_forged_signature_is_refused_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn no_client_injects_a_passport_as_state() {
+    let server = catalogue().await;
+    let state = r#"{"passport":{"clientId":"a2a://liar.example.com","verified":true,"state":{}}}"#;
+    let reply = server.say("Who am I?").state(state).send().await.expect("a reply");
+    assert_eq!(reply.code(), -32_602, "{}", reply.text);
+}
+
+#[tokio::test]
 async fn a_malformed_passport_is_ignored_or_refused_as_the_operator_says() {
     let malformed = json!({"clientId": CLIENT, "state": {}, "admin": true});
     let lenient = repeating("").await;
