@@ -24,6 +24,8 @@ pub const AGENT_GATEWAY_PROTOCOL: &str = concat!(env!("OUT_DIR"), "/agent-gatewa
 pub const TASK_HISTORY: &str = concat!(env!("OUT_DIR"), "/task-history.wasm");
 /// Lets tasks wait for an authorization.
 pub const IN_TASK_AUTHORIZATION: &str = concat!(env!("OUT_DIR"), "/in-task-authorization.wasm");
+/// Takes along what the agent has not heard of a conversation.
+pub const SESSION_SHARING: &str = concat!(env!("OUT_DIR"), "/session-sharing.wasm");
 /// Misbehaves on command: `guest/test-extension/README.md`.
 pub const TEST_EXTENSION: &str = concat!(env!("OUT_DIR"), "/test-extension.wasm");
 /// Uses what it is granted, on command, and is built for WASI: `guest/test-capabilities/README.md`.
@@ -46,4 +48,10 @@ pub fn shipped() -> Vec<(&'static str, &'static Path)> {
         ("in-task-authorization", IN_TASK_AUTHORIZATION),
     ];
     shipped.into_iter().map(|(name, path)| (name, Path::new(path))).collect()
+pub fn shipped() -> [(&'static str, &'static Path); 3] {
+    [
+        ("state-injection", Path::new(STATE_INJECTION)),
+        ("timestamp", Path::new(TIMESTAMP)),
+        ("session-sharing", Path::new(SESSION_SHARING)),
+    ]
 }

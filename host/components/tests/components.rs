@@ -8,6 +8,7 @@ use wasmparser::{Parser, Payload};
 const CONFIG: &str = "wasi:config/store@0.2.0-rc.1";
 const LOGGING: &str = "wasi:logging/logging@0.1.0-draft";
 const CLOCK: &str = "wasi:clocks/wall-clock@0.2.12";
+const KEYS: &str = "wasi:keyvalue/store@0.2.0-draft";
 const SCHEMA: &str = "annex:extension/json-schema@0.1.0";
 const SESSION: &str = "annex:extension/session-state@0.1.0";
 const TASKS: &str = "annex:extension/tasks@0.1.0";
@@ -81,6 +82,15 @@ fn state_injection_reads_the_session_and_nothing_else() -> Result<()> {
 #[test]
 fn the_timestamp_extension_reads_the_clock_and_nothing_else() -> Result<()> {
     check(annex_components::TIMESTAMP, &[TYPES, CLOCK, CONFIG, LOGGING], &["client", "descriptor", "response"])
+}
+
+#[test]
+fn session_sharing_keeps_keys_and_nothing_else() -> Result<()> {
+    check(
+        annex_components::SESSION_SHARING,
+        &[TYPES, CONFIG, KEYS, LOGGING],
+        &["card", "client", "descriptor", "message", "response", "transition"],
+    )
 }
 
 #[test]

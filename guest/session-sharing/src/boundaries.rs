@@ -1,0 +1,130 @@
+//! How far agents have the conversations of a client: the calling side's memory, a bounded list per agent.
+//!
+//! What it forgets is shared again from the start, and the agent leaves out what it has. So losing an entry, to the
+//! bound or to a call at the same time, costs bytes and nothing else.
+
+use annex_sdk::json;
+use serde::{Deserialize, Serialize};
+
+/// Conversations per agent; the one that was not used for longest goes first.
+const MAX_CONVERSATIONS: usize = 100;
+/// The longest context id that is kept, in bytes.
+const MAX_CONTEXT: usize = 256;
+
+/// The keys of the calling side, which outlive calls. The text of an error is for the operator.
+pub trait ClientKeys {
+    /// The value of a key.
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
+    /// Sets a key.
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
+}
+
+/// A conversation with an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conversation {
+    /// The URL of the agent's card.
+    pub agent: String,
+    /// Whose conversation it is.
+    pub peer: String,
+    /// Its context at the agent.
+    pub context: String,
+}
+
+/// How far the agent has a conversation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Boundary {
+    /// Which history of it.
+    pub revision: u64,
+    /// The last event that the agent has.
+    pub up_to: u64,
+    /// Whether a call was made that nothing came back of: the agent may have refused it because it has lost the
+    /// conversation.
+    pub is_open: bool,
+}
+
+/// The boundary of a conversation, if it is known.
+pub fn get(conversation: &Conversation, keys: &impl ClientKeys) -> Option<Boundary> {
+    let entries = read(&conversation.agent, keys);
+    let entry = entries.into_iter().find(|entry| entry.is_of(conversation))?;
+    Some(Boundary { revision: entry.revision, up_to: entry.up_to, is_open: entry.is_open })
+}
+
+/// Keeps the boundary of a conversation.
+///
+/// # Errors
+/// When it cannot be kept: the agent's or the context's name is too long, or as the host says.
+pub fn set(conversation: &Conversation, boundary: Boundary, keys: &impl ClientKeys) -> Result<(), String> {
+    let Conversation { agent, peer, context } = conversation.clone();
+    if context.len() > MAX_CONTEXT {
+        return Err(format!("the agent's context id has {} bytes, and at most {MAX_CONTEXT} are kept", context.len()));
+    }
+    let mut entries = read(&agent, keys);
+    entries.retain(|entry| !entry.is_of(conversation));
+    let Boundary { revision, up_to, is_open } = boundary;
+    entries.push(Entry { peer, context, revision, up_to, is_open });
+    let surplus = entries.len().saturating_sub(MAX_CONVERSATIONS);
+    entries.drain(..surplus);
+    keys.set(&key_of(&agent), json::text(&entries)?.as_bytes())
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    peer: String,
+    context: String,
+    revision: u64,
+    up_to: u64,
+    is_open: bool,
+}
+
+impl Entry {
+    fn is_of(&self, conversation: &Conversation) -> bool {
+        self.peer == conversation.peer && self.context == conversation.context
+    }
+}
+
+/// The conversations of an agent, the one that was used last at the end. What cannot be read is not known.
+fn read(agent: &str, keys: &impl ClientKeys) -> Vec<Entry> {
+    let value = keys.get(&key_of(agent)).ok().flatten();
+    value.and_then(|value| serde_json::from_slice(&value).ok()).unwrap_or_default()
+}
+
+fn key_of(agent: &str) -> String {
+    format!("agent/{agent}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Keys;
+
+    fn conversation(context: &str) -> Conversation {
+        let (agent, peer) = ("https://a.example/card.json".to_owned(), "ada".to_owned());
+        Conversation { agent, peer, context: context.to_owned() }
+    }
+
+    #[test]
+    fn conversations_of_other_agents_peers_and_contexts_are_others() {
+        let keys = Keys::default();
+        let boundary = Boundary { revision: 1, up_to: 7, is_open: false };
+        set(&conversation("c"), boundary, &keys).unwrap();
+        assert_eq!(get(&conversation("c"), &keys), Some(boundary));
+        assert_eq!(get(&conversation("d"), &keys), None);
+        assert_eq!(get(&Conversation { peer: "bob".to_owned(), ..conversation("c") }, &keys), None);
+        assert_eq!(get(&Conversation { agent: "https://b.example".to_owned(), ..conversation("c") }, &keys), None);
+    }
+
+    #[test]
+    fn the_conversation_that_was_not_used_for_longest_is_forgotten() {
+        let keys = Keys::default();
+        let boundary = Boundary { revision: 0, up_to: 1, is_open: false };
+        set(&conversation("first"), boundary, &keys).unwrap();
+        set(&conversation("second"), boundary, &keys).unwrap();
+        set(&conversation("first"), boundary, &keys).unwrap();
+        for number in 2..=MAX_CONVERSATIONS {
+            set(&conversation(&number.to_string()), boundary, &keys).unwrap();
+        }
+        assert_eq!(get(&conversation("first"), &keys), Some(boundary));
+        assert_eq!(get(&conversation("second"), &keys), None);
+        assert!(set(&conversation(&"x".repeat(MAX_CONTEXT + 1)), boundary, &keys).is_err());
+    }
+}

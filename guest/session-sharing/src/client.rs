@@ -1,0 +1,200 @@
+//! The calling end: shares with an agent what it has not, and remembers how far that is.
+//!
+//! The boundary moves when the agent has acknowledged what was shared, in an answer that ends well. An answer that does
+//! not leaves it, so that the next call shares the same again. When nothing came back at all, the agent may have refused
+//! the call because it has lost the conversation: then the next call shares everything.
+
+use annex_sdk::members::Members;
+use annex_sdk::{Addition, Incoming, Json, Outgoing, Rejection, Violation, json};
+
+use crate::boundaries::{self, Boundary, ClientKeys, Conversation};
+use crate::event::Event;
+use crate::node::Node;
+use crate::parameters::{Limits, Parameters};
+use crate::server::is_good_end;
+use crate::wire::{Mode, Received, Shared, read_mode, read_peer};
+
+/// A call that shared something, until it is acknowledged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    agent: String,
+    mode: Mode,
+    peer: String,
+    revision: u64,
+    up_to: u64,
+    /// What the agent had before.
+    before: u64,
+    /// The context that the message names.
+    context: Option<String>,
+    is_settled: bool,
+}
+
+/// What the program wants to share.
+struct Input {
+    mode: Mode,
+    peer: String,
+    revision: u64,
+    events: Vec<Event>,
+    up_to: u64,
+}
+
+/// What to add to a call. Nothing is shared with an agent that does not declare the extension.
+pub fn before(
+    parameters: &Parameters,
+    call: &Outgoing,
+    keys: &impl ClientKeys,
+) -> Result<(Addition, Option<Call>), Rejection> {
+    let is_message = matches!(call.operation.as_str(), "SendMessage" | "SendStreamingMessage");
+    let (Some(declaration), Some(input), Some(message), true) =
+        (&call.declaration, &call.input, &call.message, is_message)
+    else {
+        return Ok((Addition::none(), None));
+    };
+    let context = text_member(message, "contextId");
+    let conversation = context.clone().map(|context| (context, &call.agent));
+    let root = Node::new(input, "");
+    let input = Input::read(&root)?;
+    let boundary = match (&input.mode, conversation) {
+        (Mode::Delta, Some((context, agent))) => {
+            let conversation = Conversation { agent: agent.clone(), peer: input.peer.clone(), context };
+            Some(newer_than(&input, &root, &conversation, keys)?)
+        }
+        _ => None,
+    };
+    let base = boundary.unwrap_or_default();
+    let shared = input.since(base, &call.agent);
+    let sizes: Vec<usize> = shared.events.iter().map(Event::size).collect();
+    for limits in [parameters.limits(), Limits::declared(declaration)] {
+        if let Some(passed) = limits.passed_by(&sizes) {
+            let advice = "put a summary in place of older ones, under a new `revision`";
+            return Err(Violation::new("/events", format!("{passed}: {advice}")).into());
+        }
+    }
+    let value = shared.write().map_err(|error| Violation::new("", error))?;
+    let Shared { mode, peer, revision, up_to, .. } = shared;
+    let call =
+        Call { agent: call.agent.clone(), mode, peer, revision, up_to, before: base, context, is_settled: false };
+    Ok((Addition::entry(parameters.shared_key(), value), Some(call)))
+}
+
+/// Reads what came back. Returns the context and the new boundary for the program, when it has moved.
+///
+/// # Errors
+/// When the agent answers in another context than the message's. Nothing is remembered then.
+pub fn after(
+    parameters: &Parameters,
+    call: &mut Call,
+    incoming: &Incoming,
+    keys: &impl ClientKeys,
+) -> Result<Option<Json>, String> {
+    if call.mode == Mode::Full {
+        return Ok(None);
+    }
+    let Some(answer) = Answer::read(&incoming.event) else { return Ok(None) };
+    let Some(context) = answer.context.or_else(|| call.context.clone()) else { return Ok(None) };
+    if let Some(named) = call.context.as_ref().filter(|named| **named != context) {
+        return Err(format!("the agent answered in the context {context:?}, and the message was for {named:?}"));
+    }
+    call.context = Some(context.clone());
+    let expected = Received::of(call.mode, &call.peer, call.revision, call.up_to);
+    let key = parameters.received_key();
+    let is_received = incoming.metadata.iter().any(|(own, value)| *own == key && expected.is_in(value));
+    let moves = answer.is_good && is_received;
+    if moves || !call.is_settled {
+        let up_to = if moves { call.up_to } else { call.before };
+        let boundary = Boundary { revision: call.revision, up_to, is_open: false };
+        let conversation =
+            Conversation { agent: call.agent.clone(), peer: call.peer.clone(), context: context.clone() };
+        // What cannot be kept is shared again.
+        let kept = boundaries::set(&conversation, boundary, keys);
+        call.is_settled = kept.is_ok();
+    }
+    Ok(moves.then(|| format!(r#"{{"contextId":{},"received":{}}}"#, json::string(&context), call.up_to)))
+}
+
+/// The last event that the agent has of the conversation. The call is noted, so that one of which nothing comes back is
+/// known for that.
+fn newer_than(
+    input: &Input,
+    root: &Node<'_>,
+    conversation: &Conversation,
+    keys: &impl ClientKeys,
+) -> Result<u64, Violation> {
+    let Some(boundary) = boundaries::get(conversation, keys) else { return Ok(0) };
+    let object = root.object()?;
+    if input.revision < boundary.revision {
+        let message = format!("must not go back: the agent has revision {}", boundary.revision);
+        return Err(Violation::new("/revision", message));
+    }
+    if input.revision > boundary.revision {
+        return Ok(0);
+    }
+    if input.up_to < boundary.up_to {
+        let message = format!(
+            "end at {}, and the agent has them up to {}: set a new `revision` when events were changed or removed",
+            input.up_to, boundary.up_to
+        );
+        return Err(object.need("events")?.violation(message));
+    }
+    if let Some(current) = object.get("current")
+        && current.number()? <= boundary.up_to
+    {
+        return Err(current.violation("is nothing new: the agent has answered that message"));
+    }
+    let noted = boundaries::set(conversation, Boundary { is_open: true, ..boundary }, keys);
+    Ok(if boundary.is_open || noted.is_err() { 0 } else { boundary.up_to })
+}
+
+impl Input {
+    fn read(root: &Node<'_>) -> Result<Self, Violation> {
+        let object = root.object()?;
+        let mode = object.get("mode").map_or(Ok(Mode::Delta), |mode| read_mode(&mode))?;
+        let peer = read_peer(&object.need("peer")?)?;
+        let revision = object.number_or_zero("revision")?;
+        let (mut events, last) = Event::read_all(&object.need("events")?)?;
+        let mut up_to = last;
+        if let Some(current) = object.get("current") {
+            let number = current.number()?;
+            events.retain(|event| event.seq != number);
+            up_to = last.max(number);
+        }
+        Ok(Self { mode, peer, revision, events, up_to })
+    }
+
+    /// What the agent is to get when it has the events up to `base`. Its own answers are among those of which it may
+    /// have lost them.
+    fn since(self, base: u64, agent: &str) -> Shared {
+        let Self { mode, peer, revision, mut events, up_to } = self;
+        events.retain(|event| event.seq > base);
+        for event in &mut events {
+            event.yours = event.agent.as_deref() == Some(agent);
+        }
+        events.retain(|event| base == 0 || !event.yours);
+        Shared { mode, peer, revision, base, up_to, events }
+    }
+}
+
+/// What of a StreamResponse matters.
+struct Answer {
+    context: Option<String>,
+    /// Whether it says that the turn has ended well.
+    is_good: bool,
+}
+
+impl Answer {
+    fn read(event: &str) -> Option<Self> {
+        let event = Members::of(event)?;
+        let (kind, value) = event.iter().next()?;
+        let status = Members::of(value)?.get("status").unwrap_or_default();
+        let state = text_member(status, "state").unwrap_or_default();
+        let context = text_member(value, "contextId").filter(|context| !context.is_empty());
+        Some(Self { context, is_good: kind == "message" || is_good_end(&state) })
+    }
+}
+
+fn text_member(object: &str, name: &str) -> Option<String> {
+    serde_json::from_str(Members::of(object)?.get(name)?).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! Takes credentials out of what is shared: values under names that stand for secrets, and words that look like keys.
+//!
+//! It knows what it knows: a secret in plain words passes. Both ends apply it, so that neither relies on the other.
+
+use annex_sdk::json;
+use annex_sdk::members::Members;
+use serde_json::value::RawValue;
+
+/// What stands where a credential was.
+pub const REMOVED: &str = "[removed]";
+
+/// Names of secrets, in small letters and without anything between. A name that ends with one of them is one as well.
+const NAMES: [&str; 17] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "authorization",
+    "credential",
+    "credentials",
+    "cookie",
+    "authcode",
+    "codeverifier",
+    "authconfig",
+    "sessionkey",
+    "clientassertion",
+];
+
+/// How keys of well-known services begin.
+const PREFIXES: [&str; 20] = [
+    "sk-",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "npm_",
+    "pypi-",
+    "hf_",
+];
+
+/// The shortest word that is taken for a key by how it begins.
+const KEY_BYTES: usize = 20;
+/// The shortest word behind `Bearer` or `Basic` that is taken for a credential.
+const SCHEME_BYTES: usize = 12;
+
+const PEM_BEGIN: &str = "-----BEGIN ";
+const PEM_PRIVATE: &str = "PRIVATE KEY-----";
+
+/// The text without credentials.
+pub fn without_in_text(text: &str) -> String {
+    let text = without_private_keys(text);
+    let mut clean = String::with_capacity(text.len());
+    let mut before = Before::Nothing;
+    for piece in text.split_inclusive(is_separator) {
+        let word = piece.strip_suffix(is_separator).unwrap_or(piece);
+        let separator = piece.get(word.len()..).unwrap_or_default();
+        clean.push_str(if before.makes_secret(word) || is_key(word) { REMOVED } else { word });
+        clean.push_str(separator);
+        before = before.and_then(word, separator);
+    }
+    clean
+}
+
+/// The JSON text with `"[removed]"` for values under names of secrets, and without credentials in its strings.
+pub fn without_in_json(text: &str) -> String {
+    if let Some(members) = Members::of(text) {
+        let member = |(key, value): (&str, &str)| {
+            let value = if is_secret_name(key) { json::string(REMOVED) } else { without_in_json(value) };
+            format!("{}:{value}", json::string(key))
+        };
+        return format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(","));
+    }
+    if let Ok(elements) = serde_json::from_str::<Vec<&RawValue>>(text) {
+        let elements: Vec<String> = elements.iter().map(|element| without_in_json(element.get())).collect();
+        return format!("[{}]", elements.join(","));
+    }
+    match serde_json::from_str::<String>(text) {
+        Ok(string) => json::string(&without_in_text(&string)),
+        Err(_) => text.to_owned(),
+    }
+}
+
+/// What stands before a word, as far as it tells what the word is.
+#[derive(Clone, Copy, PartialEq)]
+enum Before {
+    Nothing,
+    /// `Bearer` or `Basic`.
+    Scheme,
+    /// The name of a secret.
+    Name,
+    /// That, and a colon.
+    NameColon,
+    /// That, and an equals sign.
+    NameEquals,
+}
+
+impl Before {
+    fn makes_secret(self, word: &str) -> bool {
+        let has_digit = || word.bytes().any(|byte| byte.is_ascii_digit());
+        match self {
+            Self::Nothing | Self::Name => false,
+            Self::Scheme => word.len() >= SCHEME_BYTES,
+            // "The password: is wrong" names no password.
+            Self::NameColon => word.len() >= KEY_BYTES || (word.len() >= 4 && has_digit()),
+            Self::NameEquals => !word.is_empty(),
+        }
+    }
+
+    fn and_then(self, word: &str, separator: &str) -> Self {
+        let standing = match word {
+            "" => self,
+            word if word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic") => Self::Scheme,
+            word if is_secret_name(word) => Self::Name,
+            _ => Self::Nothing,
+        };
+        match (standing, separator) {
+            (Self::Name, ":") => Self::NameColon,
+            (Self::Name, "=") => Self::NameEquals,
+            (standing, _) => standing,
+        }
+    }
+}
+
+fn is_separator(character: char) -> bool {
+    character.is_whitespace() || "\"'`,;&?(){}[]<>=:|\\".contains(character)
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
+    let plain: String = letters.collect();
+    NAMES.iter().any(|secret| plain.ends_with(secret))
+}
+
+fn is_key(word: &str) -> bool {
+    let is_known = word.len() >= KEY_BYTES && PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+    let is_web_token = word.starts_with("eyJ") && word.len() >= 2 * KEY_BYTES && word.matches('.').count() >= 2;
+    is_known || is_web_token
+}
+
+/// A private key goes to its last line, or to the end of the text when there is none.
+fn without_private_keys(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(PEM_BEGIN) {
+        clean.push_str(before);
+        let is_private = after.lines().next().is_some_and(|line| line.contains(PEM_PRIVATE));
+        if is_private {
+            clean.push_str(REMOVED);
+            let end = after.split_once("-----END ").and_then(|(_, end)| end.split_once(PEM_PRIVATE));
+            rest = end.map_or("", |(_, end)| end);
+        } else {
+            clean.push_str(PEM_BEGIN);
+            rest = after;
+        }
+    }
+    clean.push_str(rest);
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_taken_out_of_text() {
+        let pem = "see -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- there";
+        let cases = [
+            ("Authorization: Bearer abcdef0123456789", "Authorization: Bearer [removed]"),
+            ("my key is sk-abcdefghijklmnopqrstuv!", "my key is [removed]"),
+            (
+                "https://a.example/cb?code=1&access_token=x.y&z=1",
+                "https://a.example/cb?code=1&access_token=[removed]&z=1",
+            ),
+            (r#"{"password": "hunter2", "user": "ada"}"#, r#"{"password": "[removed]", "user": "ada"}"#),
+            ("X-Api-Key: 0123456789abcdef", "X-Api-Key: [removed]"),
+            ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abc", REMOVED),
+            (pem, "see [removed] there"),
+            ("-----BEGIN PRIVATE KEY-----\nMIIE", REMOVED),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(without_in_text(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_speaks_of_credentials_stays() {
+        let texts = [
+            "The password: is wrong",
+            "What is a token? A bearer of news",
+            "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
+            "sk-8 snowboard, AKIA",
+            "ünïcödé = \"1\" : {x}",
+            "",
+        ];
+        for text in texts {
+            assert_eq!(without_in_text(text), text);
+        }
+    }
+
+    #[test]
+    fn values_under_names_of_secrets_are_taken_out_of_data_and_the_rest_keeps_its_digits() {
+        let data =
+            r#"{"n":9007199254740993,"f":1.0,"clientSecret":{"a":1},"list":[{"API-Key":1},"Bearer abcdef0123456789"]}"#;
+        let expected = r#"{"n":9007199254740993,"f":1.0,"clientSecret":"[removed]","list":[{"API-Key":"[removed]"},"Bearer [removed]"]}"#;
+        assert_eq!(without_in_json(data), expected);
+    }
+}

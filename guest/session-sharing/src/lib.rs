@@ -1,0 +1,139 @@
+//! Shares the content of a conversation between agents: what one agent has not yet heard of it goes along with the next
+//! message to it. One component is both ends.
+//!
+//! This file holds the hooks. What the agent decides is in [`server`], what its caller does in [`client`].
+
+pub mod boundaries;
+pub mod client;
+pub mod credentials;
+pub mod event;
+pub mod node;
+pub mod parameters;
+pub mod quoting;
+pub mod server;
+#[cfg(test)]
+mod testing;
+pub mod wire;
+
+use std::cell::RefCell;
+
+use annex_sdk::keyvalue::Keys;
+use annex_sdk::{
+    Addition, Beginning, Card, Client, Declaration, Descriptor, Entry, Event, EventKinds, Extension, Incoming, Json,
+    Message, Outgoing, Patch, Rejection, Request, Response, Rewrite, Ruling, StateChange, Transition, log,
+};
+
+use crate::parameters::{PARAMETER_SCHEMA, Parameters};
+use crate::server::Taken;
+
+thread_local! {
+    /// What the message of the turn shares. An instance serves one turn.
+    static TAKEN: RefCell<Option<Taken>> = const { RefCell::new(None) };
+    /// What the call shares. An instance serves one call.
+    static CALL: RefCell<Option<client::Call>> = const { RefCell::new(None) };
+}
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct SessionSharing;
+
+impl Extension for SessionSharing {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        Ok(Descriptor {
+            name: "session-sharing".to_owned(),
+            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
+            metadata_keys: vec![parameters.shared_key(), parameters.received_key()],
+            grants: vec!["rewrite-message".to_owned()],
+            events: EventKinds::MESSAGE | EventKinds::STATUS,
+            ..Descriptor::new(parameters.uri.clone(), "Takes along what the agent has not heard of a conversation.")
+        })
+    }
+}
+
+impl Card for SessionSharing {
+    fn declare(parameters: &Parameters) -> Result<Declaration, String> {
+        Ok(Declaration { description: None, params: Some(parameters.card_params()?) })
+    }
+}
+
+impl Message for SessionSharing {
+    fn check(parameters: &Parameters, _request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
+        let Some((taken, rewrites)) = server::check(parameters, &message, &Conversation)? else {
+            return Ok(Vec::new());
+        };
+        TAKEN.set(Some(taken));
+        Ok(rewrites)
+    }
+}
+
+impl Transition for SessionSharing {
+    fn begin(_: &Parameters, _request: Request, _beginning: Beginning) -> Result<Entry, String> {
+        TAKEN.with_borrow(|taken| taken.as_ref().map_or(Ok(()), |taken| server::begin(taken, &Conversation)))?;
+        Ok(Entry::Proceed)
+    }
+
+    fn change(_: &Parameters, _change: StateChange) -> Result<Ruling, String> {
+        Ok(Ruling::Pass)
+    }
+}
+
+impl Response for SessionSharing {
+    fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
+        TAKEN.with_borrow(|taken| {
+            taken.as_ref().map_or(Ok(None), |taken| server::acknowledge(parameters, taken, &event))
+        })
+    }
+}
+
+impl Client for SessionSharing {
+    fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
+        let (addition, call) = client::before(parameters, &call, &Own)?;
+        CALL.set(call);
+        Ok(addition)
+    }
+
+    fn after(parameters: &Parameters, event: Incoming) -> Result<Option<Json>, String> {
+        CALL.with_borrow_mut(|call| {
+            call.as_mut().map_or(Ok(None), |call| client::after(parameters, call, &event, &Own))
+        })
+    }
+}
+
+/// The keys of the turn's conversation.
+struct Conversation;
+
+impl server::ContextKeys for Conversation {
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        told(Keys::of_context().and_then(|keys| keys.get(key)))
+    }
+
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), String> {
+        told(Keys::of_context().and_then(|keys| keys.set(key, value)))
+    }
+
+    fn count(&self) -> Result<usize, String> {
+        told(Keys::of_context().and_then(|keys| keys.list()).map(|keys| keys.len()))
+    }
+}
+
+/// The keys of the calling side.
+struct Own;
+
+impl boundaries::ClientKeys for Own {
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        told(Keys::open().and_then(|keys| keys.get(key)))
+    }
+
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), String> {
+        told(Keys::open().and_then(|keys| keys.set(key, value)))
+    }
+}
+
+/// Whoever asked goes on without the keys, so the operator hears why from the log.
+fn told<T>(result: Result<T, String>) -> Result<T, String> {
+    result.inspect_err(|error| log::warn(&format!("the keys cannot be used: {error}")))
+}
+
+annex_sdk::export!(SessionSharing: card, message, transition, response, client);

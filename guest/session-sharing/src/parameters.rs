@@ -1,0 +1,163 @@
+//! The operator's parameters, and what both ends know by them.
+
+use annex_sdk::{Json, json};
+use serde::{Deserialize, Serialize};
+
+/// The URI unless the operator names another.
+pub const DEFAULT_URI: &str = "https://annex.example/session-sharing/v1";
+
+/// The version of what travels under the keys.
+pub const VERSION: u64 = 1;
+
+/// JSON Schema of the parameters, for the host and for people.
+pub const PARAMETER_SCHEMA: &str = r#"{
+  "type": "object",
+  "properties": {
+    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."},
+    "max_events": {"type": "integer", "minimum": 1, "maximum": 10000, "description": "Events of one message; 200."},
+    "max_event_bytes": {"type": "integer", "minimum": 1, "maximum": 1048576, "description": "Bytes of one event's text; 16384."},
+    "max_bytes": {"type": "integer", "minimum": 1, "maximum": 1048576, "description": "Bytes of the text of all events of one message; 131072."}
+  },
+  "additionalProperties": false
+}"#;
+
+/// The operator's parameters with defaults filled in.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Parameters {
+    /// The extension's URI.
+    pub uri: String,
+    /// Events of one message.
+    pub max_events: usize,
+    /// Bytes of one event's text.
+    pub max_event_bytes: usize,
+    /// Bytes of the text of all events of one message.
+    pub max_bytes: usize,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        let uri = DEFAULT_URI.to_owned();
+        Self { uri, max_events: 200, max_event_bytes: 16 << 10, max_bytes: 128 << 10 }
+    }
+}
+
+impl Parameters {
+    /// The metadata key of what is shared: the URI without its scheme, and `/shared`.
+    pub fn shared_key(&self) -> String {
+        format!("{}/shared", self.path())
+    }
+
+    /// The metadata key of the acknowledgement: the URI without its scheme, and `/received`.
+    pub fn received_key(&self) -> String {
+        format!("{}/received", self.path())
+    }
+
+    /// How much one message may share.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            max_events: Some(self.max_events),
+            max_event_bytes: Some(self.max_event_bytes),
+            max_bytes: Some(self.max_bytes),
+        }
+    }
+
+    /// The `params` of the entry on the card: what a client must know to be understood.
+    pub fn card_params(&self) -> Result<Json, String> {
+        json::text(&CardParams { version: VERSION, modes: ["delta", "full"], limits: self.limits() })
+    }
+
+    fn path(&self) -> &str {
+        self.uri.split_once("://").map_or(self.uri.as_str(), |(_, path)| path)
+    }
+}
+
+/// How much one message may share; what is `None` is not bounded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limits {
+    /// Events.
+    pub max_events: Option<usize>,
+    /// Bytes of one event's text.
+    pub max_event_bytes: Option<usize>,
+    /// Bytes of the text of all events.
+    pub max_bytes: Option<usize>,
+}
+
+impl Limits {
+    /// Those that a declaration on an Agent Card (JSON) names. A card that names none that can be read bounds nothing:
+    /// the agent says itself what is too much.
+    pub fn declared(declaration: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Declaration {
+            params: Limits,
+        }
+        serde_json::from_str::<Declaration>(declaration).map(|declaration| declaration.params).unwrap_or_default()
+    }
+
+    /// What events of these many bytes pass; the text names the bound.
+    pub fn passed_by(&self, sizes: &[usize]) -> Option<String> {
+        let passes = |bound: Option<usize>, size: usize| bound.filter(|bound| size > *bound);
+        if let Some(bound) = passes(self.max_events, sizes.len()) {
+            return Some(format!("are {} events, and there may be {bound}", sizes.len()));
+        }
+        let largest = sizes.iter().copied().max().unwrap_or_default();
+        if let Some(bound) = passes(self.max_event_bytes, largest) {
+            return Some(format!("have one of {largest} bytes of text, and it may have {bound}"));
+        }
+        let all = sizes.iter().sum();
+        passes(self.max_bytes, all).map(|bound| format!("have {all} bytes of text, and there may be {bound}"))
+    }
+}
+
+#[derive(Serialize)]
+struct CardParams {
+    version: u64,
+    modes: [&'static str; 2],
+    #[serde(flatten)]
+    limits: Limits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_follow_from_the_uri() {
+        let parameters = Parameters::default();
+        assert_eq!(parameters.shared_key(), "annex.example/session-sharing/v1/shared");
+        let urn = Parameters { uri: "urn:x".to_owned(), ..Parameters::default() };
+        assert_eq!(urn.received_key(), "urn:x/received");
+    }
+
+    #[test]
+    fn a_client_reads_the_limits_that_the_card_shows() {
+        let parameters = Parameters { max_events: 3, ..Parameters::default() };
+        let params = parameters.card_params().unwrap();
+        assert!(params.starts_with(r#"{"version":1,"modes":["delta","full"],"maxEvents":3,"#), "{params}");
+        assert_eq!(Limits::declared(&format!(r#"{{"uri": "u", "params": {params}}}"#)), parameters.limits());
+        for odd in ["{}", "null", r#"{"params": {"maxEvents": -1}}"#] {
+            assert_eq!(Limits::declared(odd), Limits::default(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn each_bound_is_named_when_it_is_passed() {
+        let limits = Limits { max_events: Some(2), max_event_bytes: Some(10), max_bytes: Some(15) };
+        assert_eq!(limits.passed_by(&[10, 5]), None);
+        assert!(limits.passed_by(&[1, 1, 1]).unwrap().contains("3 events"));
+        assert!(limits.passed_by(&[11]).unwrap().contains("one of 11 bytes"));
+        assert!(limits.passed_by(&[10, 6]).unwrap().contains("16 bytes"));
+        assert_eq!(Limits::default().passed_by(&[usize::MAX]), None);
+    }
+
+    #[test]
+    fn the_parameter_schema_names_each_parameter() {
+        let schema: serde_json::Value = serde_json::from_str(PARAMETER_SCHEMA).unwrap();
+        let names: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        for name in ["uri", "max_events", "max_event_bytes", "max_bytes"] {
+            assert!(names.contains(&name), "{name}");
+        }
+        assert!(serde_json::from_str::<Parameters>(r#"{"max_event": 1}"#).is_err());
+    }
+}

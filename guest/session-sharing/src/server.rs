@@ -1,0 +1,179 @@
+//! The agent's end: takes what is shared with a message into the conversation, once, and acknowledges it.
+//!
+//! What a message brings is in the conversation from the moment in which its turn begins, whatever becomes of the turn:
+//! the host keeps the message either way. So that is when it is noted (`begin`), and a message that is refused notes
+//! nothing. The client hears that the agent has it when the turn has ended well.
+
+use annex_sdk::members::Members;
+use annex_sdk::{
+    Event as Outgoing, EventKind, ExtensionError, Json, Location, Patch, Rejection, Rewrite, json, pointer,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::node::Node;
+use crate::parameters::Parameters;
+use crate::quoting;
+use crate::wire::{Mode, Received, Shared, shared_in};
+
+/// The client says that the agent has events which it has not.
+pub const GAP: i32 = -32_301;
+/// The agent knows nothing of the conversation.
+pub const UNKNOWN_CONTEXT: i32 = -32_302;
+/// The client shares a history that has been replaced.
+pub const STALE_REVISION: i32 = -32_303;
+/// The agent cannot keep now what it has of the conversation.
+pub const NOT_KEPT: i32 = -32_304;
+
+/// Peers of one conversation.
+const MAX_PEERS: usize = 16;
+
+/// The keys of the conversation. The text of an error is for the operator.
+pub trait ContextKeys {
+    /// The value of a key.
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
+    /// Sets a key.
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
+    /// How many there are.
+    fn count(&self) -> Result<usize, String>;
+}
+
+/// What a message has shared that its turn takes in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    mode: Mode,
+    peer: String,
+    revision: u64,
+    up_to: u64,
+}
+
+/// How far the agent has a peer's conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Standing {
+    revision: u64,
+    taken: u64,
+}
+
+/// Checks what a message (JSON) shares; `None` when it shares nothing, and stays as it is. The rewrites put what is new
+/// in front of the message's own parts.
+pub fn check(
+    parameters: &Parameters,
+    message: &str,
+    keys: &impl ContextKeys,
+) -> Result<Option<(Taken, Vec<Rewrite>)>, Rejection> {
+    let key = parameters.shared_key();
+    let Some(value) = shared_in(message, &key) else { return Ok(None) };
+    let node = Node::new(value, pointer::metadata(Location::Message, &key));
+    let mut shared = Shared::read(&node, &parameters.limits())?;
+    let mut is_revised = false;
+    if shared.mode == Mode::Delta {
+        let standing = standing(&shared, keys)?;
+        is_revised = standing.is_some_and(|standing| standing.revision < shared.revision);
+        let known = standing.filter(|_| !is_revised).map_or(0, |standing| standing.taken);
+        // What the agent itself said is in its own conversation, unless that was lost.
+        shared.events.retain(|event| event.seq > known && !(event.yours && standing.is_some_and(|s| s.taken > 0)));
+    }
+    let rewrites = prepend(message, quoting::parts(&shared.events, is_revised));
+    let Shared { mode, peer, revision, up_to, .. } = shared;
+    Ok(Some((Taken { mode, peer, revision, up_to }, rewrites)))
+}
+
+/// Notes that the turn has begun, with what its message shared in the conversation.
+pub fn begin(taken: &Taken, keys: &impl ContextKeys) -> Result<(), String> {
+    if taken.mode == Mode::Full {
+        return Ok(());
+    }
+    let key = key_of(&taken.peer);
+    let before = read(keys.get(&key)?).unwrap_or_default();
+    let known = if before.revision == taken.revision { before.taken } else { 0 };
+    write(&key, Standing { revision: taken.revision, taken: known.max(taken.up_to) }, keys)
+}
+
+/// The acknowledgement, when this event ends the turn well: the agent answered, or waits for the client.
+pub fn acknowledge(parameters: &Parameters, taken: &Taken, event: &Outgoing) -> Result<Option<Patch>, String> {
+    let ends_well = match event.kind {
+        EventKind::Message => true,
+        EventKind::Status => event.task_state.as_deref().is_some_and(is_good_end),
+        EventKind::Artifact => false,
+    };
+    if !ends_well {
+        return Ok(None);
+    }
+    let received = Received::of(taken.mode, &taken.peer, taken.revision, taken.up_to).write()?;
+    Ok(Some(Patch::entry(parameters.received_key(), received)))
+}
+
+/// Whether a turn that leaves its task in this state has done something with its message.
+pub fn is_good_end(state: &str) -> bool {
+    matches!(state, "TASK_STATE_COMPLETED" | "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED")
+}
+
+/// How far the agent has the conversation; `None` when it begins with this message. A place is kept for it then, so that
+/// it can be noted once the turn begins.
+fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>, Rejection> {
+    let not_kept = |_: String| {
+        error(NOT_KEPT, "the agent cannot keep how far it has the conversation; share it in the mode \"full\"", None)
+    };
+    let key = key_of(&shared.peer);
+    let Some(standing) = read(keys.get(&key).map_err(not_kept)?) else {
+        if shared.base > 0 {
+            let message = "the agent knows nothing of this conversation; share all events again, with `base` 0";
+            return Err(error(UNKNOWN_CONTEXT, message, Some(0)));
+        }
+        if keys.count().map_err(not_kept)? >= MAX_PEERS {
+            return Err(not_kept(String::new()));
+        }
+        write(&key, Standing { revision: shared.revision, taken: 0 }, keys).map_err(not_kept)?;
+        return Ok(None);
+    };
+    if shared.revision < standing.revision {
+        let message = format!(
+            "the agent has revision {} of the conversation, and this is {}",
+            standing.revision, shared.revision
+        );
+        return Err(error(STALE_REVISION, &message, None));
+    }
+    let known = if shared.revision == standing.revision { standing.taken } else { 0 };
+    if shared.base > known {
+        let message = format!(
+            "the agent has the events up to {known}, and `base` is {}; share all events again, with `base` 0",
+            shared.base
+        );
+        return Err(error(GAP, &message, Some(known)));
+    }
+    Ok(Some(standing))
+}
+
+/// `has` is the last event that the agent has, for errors after which the client sends all again.
+fn error(code: i32, message: &str, has: Option<u64>) -> Rejection {
+    let data = has.map(|has| format!(r#"{{"resend":true,"received":{has}}}"#));
+    ExtensionError { code, message: message.to_owned(), data }.into()
+}
+
+fn key_of(peer: &str) -> String {
+    format!("peer/{peer}")
+}
+
+/// What cannot be read is not known.
+fn read(value: Option<Vec<u8>>) -> Option<Standing> {
+    value.and_then(|value| serde_json::from_slice(&value).ok())
+}
+
+fn write(key: &str, standing: Standing, keys: &impl ContextKeys) -> Result<(), String> {
+    keys.set(key, json::text(&standing)?.as_bytes())
+}
+
+/// Puts parts in front of the first one.
+fn prepend(message: &str, mut parts: Vec<Json>) -> Vec<Rewrite> {
+    if parts.is_empty() {
+        return Vec::new();
+    }
+    let message = Members::of(message).unwrap_or_default();
+    let own: Vec<&RawValue> =
+        message.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default();
+    parts.extend(own.first().map(|first| first.get().to_owned()));
+    vec![Rewrite { part: 0, replacement: parts }]
+}
+
+#[cfg(test)]
+mod tests;

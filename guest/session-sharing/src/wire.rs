@@ -1,0 +1,172 @@
+//! What travels: what is shared with a message, and the acknowledgement with its answer.
+
+use annex_sdk::members::Members;
+use annex_sdk::{Json, Violation, json};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, Role};
+use crate::node::Node;
+use crate::parameters::{Limits, VERSION};
+
+/// The longest name of a peer, in bytes.
+pub const MAX_PEER: usize = 200;
+
+/// How a conversation is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// What is newer than what the agent has.
+    Delta,
+    /// All of it, each time; the agent keeps nothing.
+    Full,
+}
+
+/// What is shared with one message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shared {
+    /// How.
+    pub mode: Mode,
+    /// Whose conversation it is.
+    pub peer: String,
+    /// Which history of it; a new one begins when events were changed or removed.
+    pub revision: u64,
+    /// The last event that the agent has.
+    pub base: u64,
+    /// The last event that it has afterwards, shared or not.
+    pub up_to: u64,
+    /// Those after `base` up to `up_to`.
+    pub events: Vec<Event>,
+}
+
+impl Shared {
+    /// Reads what a client sent, and scrubs it once more.
+    pub fn read(node: &Node<'_>, limits: &Limits) -> Result<Self, Violation> {
+        let object = node.object()?;
+        let version = object.need("version")?;
+        if version.number()? != VERSION {
+            return Err(version.violation(format!("must be {VERSION}")));
+        }
+        let mode = read_mode(&object.need("mode")?)?;
+        let peer = read_peer(&object.need("peer")?)?;
+        let revision = object.number_or_zero("revision")?;
+        let base = object.number_or_zero("base")?;
+        if mode == Mode::Full && base != 0 {
+            return Err(object.need("base")?.violation("must be 0 in the mode \"full\""));
+        }
+        let up_to = object.need("upTo")?;
+        let list = object.need("events")?;
+        let (events, last) = Event::read_all(&list)?;
+        let within = up_to.number()?;
+        if within < base.max(last) {
+            return Err(up_to.violation("must not be less than `base` or the last event's `seq`"));
+        }
+        let sizes: Vec<usize> = events.iter().map(Event::size).collect();
+        if let Some(passed) = limits.passed_by(&sizes) {
+            return Err(list.violation(passed));
+        }
+        if let Some(event) = events.first().filter(|event| event.seq <= base) {
+            return Err(list.violation(format!("begin with the event {}, which `base` says is there", event.seq)));
+        }
+        Ok(Self { mode, peer, revision, base, up_to: within, events })
+    }
+
+    /// The metadata value.
+    pub fn write(&self) -> Result<Json, String> {
+        let events = self.events.iter().map(WrittenEvent::of).collect();
+        let Self { mode, peer, revision, base, up_to, .. } = self;
+        json::text(&Written {
+            version: VERSION,
+            mode: *mode,
+            peer,
+            revision: *revision,
+            base: *base,
+            up_to: *up_to,
+            events,
+        })
+    }
+}
+
+/// Says that an agent has what was shared with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Received {
+    version: u64,
+    mode: Mode,
+    peer: String,
+    revision: u64,
+    received: u64,
+}
+
+impl Received {
+    /// The acknowledgement of what was shared, when its turn has ended well.
+    pub fn of(mode: Mode, peer: &str, revision: u64, up_to: u64) -> Self {
+        Self { version: VERSION, mode, peer: peer.to_owned(), revision, received: up_to }
+    }
+
+    /// Whether the metadata value `json` acknowledges what this one does, or more.
+    pub fn is_in(&self, json: &str) -> bool {
+        serde_json::from_str::<Self>(json).is_ok_and(|other| {
+            let Self { version, mode, peer, revision, received } = other;
+            (version, mode, &peer, revision) == (self.version, self.mode, &self.peer, self.revision)
+                && received >= self.received
+        })
+    }
+
+    /// The metadata value.
+    pub fn write(&self) -> Result<Json, String> {
+        json::text(self)
+    }
+}
+
+/// Reads a mode.
+pub fn read_mode(node: &Node<'_>) -> Result<Mode, Violation> {
+    serde_json::from_str(node.json()).map_err(|_| node.violation("must be \"delta\" or \"full\""))
+}
+
+/// Reads the name of whose conversation it is.
+pub fn read_peer(node: &Node<'_>) -> Result<String, Violation> {
+    let peer = node.text()?;
+    match (1..=MAX_PEER).contains(&peer.len()) {
+        true => Ok(peer),
+        false => Err(node.violation(format!("must have 1 to {MAX_PEER} bytes"))),
+    }
+}
+
+/// The value of the entry `key` of a message (JSON).
+pub fn shared_in<'a>(message: &'a str, key: &str) -> Option<&'a str> {
+    let message = Members::of(message)?;
+    Members::of(message.get("metadata")?)?.get(key)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    version: u64,
+    mode: Mode,
+    peer: &'a str,
+    revision: u64,
+    base: u64,
+    up_to: u64,
+    events: Vec<WrittenEvent<'a>>,
+}
+
+#[derive(Serialize)]
+struct WrittenEvent<'a> {
+    seq: u64,
+    author: &'a str,
+    role: Role,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    yours: bool,
+    parts: Vec<WrittenPart<'a>>,
+}
+
+#[derive(Serialize)]
+struct WrittenPart<'a> {
+    text: &'a str,
+}
+
+impl<'a> WrittenEvent<'a> {
+    fn of(event: &'a Event) -> Self {
+        let parts = event.texts.iter().map(|text| WrittenPart { text }).collect();
+        Self { seq: event.seq, author: &event.author, role: event.role, yours: event.yours, parts }
+    }
+}
