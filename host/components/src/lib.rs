@@ -46,12 +46,7 @@ pub fn shipped() -> Vec<(&'static str, &'static Path)> {
         ("agent-gateway-protocol", AGENT_GATEWAY_PROTOCOL),
         ("task-history", TASK_HISTORY),
         ("in-task-authorization", IN_TASK_AUTHORIZATION),
+        ("session-sharing", SESSION_SHARING),
     ];
     shipped.into_iter().map(|(name, path)| (name, Path::new(path))).collect()
-pub fn shipped() -> [(&'static str, &'static Path); 3] {
-    [
-        ("state-injection", Path::new(STATE_INJECTION)),
-        ("timestamp", Path::new(TIMESTAMP)),
-        ("session-sharing", Path::new(SESSION_SHARING)),
-    ]
 }
