@@ -43,9 +43,17 @@ struct Guest {
     shipped: bool,
 }
 
-const GUESTS: [Guest; 6] = [
+const GUESTS: [Guest; 14] = [
     Guest { package: "annex-state-injection", name: "state-injection", target: BARE, shipped: true },
     Guest { package: "annex-timestamp", name: "timestamp", target: BARE, shipped: true },
+    Guest { package: "annex-compliance-badge", name: "compliance-badge", target: BARE, shipped: true },
+    Guest { package: "annex-strict-parts", name: "strict-parts", target: BARE, shipped: true },
+    Guest { package: "annex-traceability", name: "traceability", target: BARE, shipped: true },
+    Guest { package: "annex-secure-passport", name: "secure-passport", target: BARE, shipped: true },
+    Guest { package: "annex-generating-image", name: "generating-image", target: BARE, shipped: true },
+    Guest { package: "annex-agent-gateway-protocol", name: "agent-gateway-protocol", target: BARE, shipped: true },
+    Guest { package: "annex-task-history", name: "task-history", target: BARE, shipped: true },
+    Guest { package: "annex-in-task-authorization", name: "in-task-authorization", target: BARE, shipped: true },
     Guest { package: "annex-session-sharing", name: "session-sharing", target: BARE, shipped: true },
     Guest { package: "annex-test-extension", name: "test-extension", target: BARE, shipped: false },
     Guest { package: "annex-test-capabilities", name: "test-capabilities", target: WASI, shipped: false },

@@ -1,5 +1,5 @@
 //! What the extension decides, as functions of what it is given. The names are those of the functions in the article
-//! that the extension comes from; README.md says which hook calls which.
+//! that the extension comes from; spec.md says which hook calls which.
 
 use annex_sdk::members::Members;
 use annex_sdk::{

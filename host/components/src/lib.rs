@@ -8,6 +8,22 @@ use std::path::Path;
 pub const STATE_INJECTION: &str = concat!(env!("OUT_DIR"), "/state-injection.wasm");
 /// Adds the time to what goes out.
 pub const TIMESTAMP: &str = concat!(env!("OUT_DIR"), "/timestamp.wasm");
+/// Declares which standards the agent meets.
+pub const COMPLIANCE_BADGE: &str = concat!(env!("OUT_DIR"), "/compliance-badge.wasm");
+/// Takes messages whose data parts match a schema.
+pub const STRICT_PARTS: &str = concat!(env!("OUT_DIR"), "/strict-parts.wasm");
+/// Adds what the agent did to its answers.
+pub const TRACEABILITY: &str = concat!(env!("OUT_DIR"), "/traceability.wasm");
+/// Takes what the client says of itself, signed.
+pub const SECURE_PASSPORT: &str = concat!(env!("OUT_DIR"), "/secure-passport.wasm");
+/// Marks the status of a task that generates an image.
+pub const GENERATING_IMAGE: &str = concat!(env!("OUT_DIR"), "/generating-image.wasm");
+/// Routes intents by what squads announce.
+pub const AGENT_GATEWAY_PROTOCOL: &str = concat!(env!("OUT_DIR"), "/agent-gateway-protocol.wasm");
+/// Searches the caller's tasks.
+pub const TASK_HISTORY: &str = concat!(env!("OUT_DIR"), "/task-history.wasm");
+/// Lets tasks wait for an authorization.
+pub const IN_TASK_AUTHORIZATION: &str = concat!(env!("OUT_DIR"), "/in-task-authorization.wasm");
 /// Takes along what the agent has not heard of a conversation.
 pub const SESSION_SHARING: &str = concat!(env!("OUT_DIR"), "/session-sharing.wasm");
 /// Misbehaves on command: `guest/test-extension/README.md`.
@@ -18,10 +34,19 @@ pub const TEST_CAPABILITIES: &str = concat!(env!("OUT_DIR"), "/test-capabilities
 pub const HELLO_EXTENSION: &str = concat!(env!("OUT_DIR"), "/hello-extension.wasm");
 
 /// The shipped components: name and absolute path.
-pub fn shipped() -> [(&'static str, &'static Path); 3] {
-    [
-        ("state-injection", Path::new(STATE_INJECTION)),
-        ("timestamp", Path::new(TIMESTAMP)),
-        ("session-sharing", Path::new(SESSION_SHARING)),
-    ]
+pub fn shipped() -> Vec<(&'static str, &'static Path)> {
+    let shipped = [
+        ("state-injection", STATE_INJECTION),
+        ("timestamp", TIMESTAMP),
+        ("compliance-badge", COMPLIANCE_BADGE),
+        ("strict-parts", STRICT_PARTS),
+        ("traceability", TRACEABILITY),
+        ("secure-passport", SECURE_PASSPORT),
+        ("generating-image", GENERATING_IMAGE),
+        ("agent-gateway-protocol", AGENT_GATEWAY_PROTOCOL),
+        ("task-history", TASK_HISTORY),
+        ("in-task-authorization", IN_TASK_AUTHORIZATION),
+        ("session-sharing", SESSION_SHARING),
+    ];
+    shipped.into_iter().map(|(name, path)| (name, Path::new(path))).collect()
 }

@@ -8,9 +8,12 @@ use wasmparser::{Parser, Payload};
 const CONFIG: &str = "wasi:config/store@0.2.0-rc.1";
 const LOGGING: &str = "wasi:logging/logging@0.1.0-draft";
 const CLOCK: &str = "wasi:clocks/wall-clock@0.2.12";
-const KEYS: &str = "wasi:keyvalue/store@0.2.0-draft";
 const SCHEMA: &str = "annex:extension/json-schema@0.1.0";
 const SESSION: &str = "annex:extension/session-state@0.1.0";
+const TASKS: &str = "annex:extension/tasks@0.1.0";
+const RESUMPTION: &str = "annex:extension/task-resumption@0.1.0";
+const STEPS: &str = "annex:extension/agent-steps@0.1.0";
+const KEYS: &str = "wasi:keyvalue/store@0.2.0-draft";
 /// Only names for types; it has no functions.
 const TYPES: &str = "annex:extension/types@0.1.0";
 
@@ -101,6 +104,34 @@ fn the_test_extension_exports_each_hook_and_needs_no_grant() -> Result<()> {
 #[test]
 fn the_hello_extension_exports_only_the_hook_that_it_names() -> Result<()> {
     check(annex_components::HELLO_EXTENSION, &[TYPES, CONFIG, LOGGING], &["descriptor", "response"])
+}
+
+#[test]
+fn the_badges_the_profile_and_the_sub_state_need_no_grant() -> Result<()> {
+    check(annex_components::COMPLIANCE_BADGE, &[TYPES, CONFIG, LOGGING], &["card", "descriptor"])?;
+    check(annex_components::STRICT_PARTS, &[SCHEMA, TYPES, CONFIG, LOGGING], &["card", "descriptor", "message"])?;
+    check(annex_components::GENERATING_IMAGE, &[TYPES, CONFIG, LOGGING], &["descriptor", "transition"])?;
+    check(annex_components::SECURE_PASSPORT, &[TYPES, CONFIG, LOGGING], &["card", "client", "descriptor", "state"])
+}
+
+#[test]
+fn traces_show_the_agents_steps_and_the_history_the_callers_tasks() -> Result<()> {
+    check(annex_components::TRACEABILITY, &[STEPS, TYPES, CONFIG, LOGGING], &["descriptor", "response"])?;
+    check(annex_components::TASK_HISTORY, &[TASKS, TYPES, CONFIG, LOGGING], &["descriptor", "method"])
+}
+
+#[test]
+fn the_gateway_and_the_authorization_keep_keys() -> Result<()> {
+    check(
+        annex_components::AGENT_GATEWAY_PROTOCOL,
+        &[TYPES, CLOCK, CONFIG, KEYS, LOGGING],
+        &["card", "descriptor", "message", "method", "response"],
+    )?;
+    check(
+        annex_components::IN_TASK_AUTHORIZATION,
+        &[RESUMPTION, TYPES, CONFIG, KEYS, LOGGING],
+        &["card", "descriptor", "method", "transition"],
+    )
 }
 
 #[test]

@@ -192,3 +192,6 @@ impl Drop for TurnKeys {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,7 @@ pub(super) struct Details {
     edition: u64,
     description: String,
     hooks: Vec<String>,
+    methods: Vec<String>,
     depends_on: Vec<String>,
     grants: Value,
     limits: Value,
@@ -188,6 +189,9 @@ impl Details {
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}  {}\n", self.summary.text().trim_start(), self.description);
         text.push_str(&format!("\nHooks       {}\n", self.hooks.join(", ")));
+        if !self.methods.is_empty() {
+            text.push_str(&format!("Methods     {}\n", self.methods.join(", ")));
+        }
         text.push_str(&format!("Grants      {}\nLimits      {}\n", self.grants, self.limits));
         if !self.depends_on.is_empty() {
             text.push_str(&format!("Depends on  {}\n", self.depends_on.join(", ")));

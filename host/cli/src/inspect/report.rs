@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annex_protocol::{ExtensionUri, Json};
-use annex_runtime::{Access, Descriptor, Events, Hook, Import, Inspection};
+use annex_runtime::{Access, Descriptor, Events, Extension, Hook, Import, Inspection, Method};
 use serde::Serialize;
 
 use super::trial::{self, Trial};
@@ -54,13 +54,22 @@ pub(super) struct DescriptorReport {
     pub(super) events: Vec<&'static str>,
     /// Whether it gets those events as JSON.
     pub(super) payload: bool,
+    /// The methods that it adds; those that its parameters bring are not among them.
+    pub(super) methods: Vec<MethodReport>,
     pub(super) parameter_schema: Option<Json>,
+}
+
+#[derive(Serialize)]
+pub(super) struct MethodReport {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) streams: bool,
 }
 
 impl Report {
     /// `in_config` is how a config names the component.
     pub(super) fn new(file: &Path, in_config: &str, inspection: &Inspection, trial: &Trial) -> Self {
-        let descriptor = trial.loaded.as_ref().ok().map(|extension| DescriptorReport::new(extension.descriptor()));
+        let descriptor = trial.loaded.as_ref().ok().map(DescriptorReport::new);
         Self {
             file: file.display().to_string(),
             digest: inspection.digest.to_string(),
@@ -87,7 +96,8 @@ impl ImportReport {
 }
 
 impl DescriptorReport {
-    fn new(descriptor: &Descriptor) -> Self {
+    fn new(extension: &Extension) -> Self {
+        let descriptor: &Descriptor = extension.descriptor();
         let schema = descriptor.parameter_schema.clone();
         Self {
             uri: descriptor.uri.clone(),
@@ -98,9 +108,16 @@ impl DescriptorReport {
             depends_on: descriptor.depends_on.clone(),
             events: events(descriptor.events),
             payload: descriptor.payload,
+            methods: extension.methods().iter().map(MethodReport::new).collect(),
             // The host has compiled the schema, so it is JSON.
             parameter_schema: schema.and_then(|schema| Json::parse(schema).ok()),
         }
+    }
+}
+
+impl MethodReport {
+    fn new(method: &Method) -> Self {
+        Self { name: method.name.clone(), description: method.description.clone(), streams: method.streams }
     }
 }
 

@@ -118,3 +118,13 @@ async fn what_a_skipped_extension_rewrote_is_forgotten() {
     let entered = turn.enter(&[extension]).await.expect("the turn starts");
     assert!(entered.parts.is_none() && entered.chain.active().next().is_none());
 }
+
+#[tokio::test]
+async fn a_hook_that_does_not_return_is_stopped() {
+    let runtime = runtime();
+    for check in ["trap", "loop", "panic", "memory-bomb", "stack-overflow", "big-result 2000000"] {
+        let extension = test_extension(&runtime, installation()).await;
+        let fault = Turn::commanding(&format!(r#"{{"check":"{check}"}}"#)).fault(&[extension]).await;
+        assert!(fault.to_string().contains("in message"), "{check}: {fault}");
+    }
+}

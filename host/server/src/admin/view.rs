@@ -29,6 +29,8 @@ struct Summary {
     required: bool,
     source: Source,
     hooks: Vec<&'static str>,
+    /// The methods that it adds.
+    methods: Vec<String>,
     loaded_at: String,
     /// Replaced versions that can be put back.
     kept: usize,
@@ -188,6 +190,7 @@ impl Summary {
             required: extension.is_required(),
             source: Source::of(installer, version),
             hooks: extension.hooks().iter().map(|hook| hook.name()).collect(),
+            methods: extension.methods().iter().map(|method| method.name.clone()).collect(),
             loaded_at: version.loaded_at.to_string(),
             kept: installer.kept(version.uri()).len(),
             pinned_tasks: installer.pins().count(extension),

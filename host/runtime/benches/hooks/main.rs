@@ -1,4 +1,5 @@
-//! What extensions cost: loading one, a fresh instance, the hooks of state injection, and a whole turn of it.
+//! What extensions cost: loading one, a fresh instance, the hooks of state injection, a whole turn of it, the other kinds
+//! of hook, and chains of several extensions.
 //!
 //! `cargo bench --package annex-runtime` takes under two minutes. A turn runs on one thread and with the system's
 //! allocator; the `annex` command has a faster one.
@@ -20,6 +21,8 @@ use annex_runtime::{
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use tokio::runtime::Runtime as Executor;
+
+mod kinds;
 
 const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
 
@@ -57,7 +60,7 @@ const PARAMETERS: &str = r#"{"state_schema": {
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
-    targets = load, fresh_instance, hooks, turn
+    targets = load, fresh_instance, hooks, turn, kinds::method, kinds::transition, kinds::client, kinds::chains
 }
 criterion_main!(benches);
 

@@ -1,0 +1,293 @@
+//! Routes that squads announce: kept under one key each, for as long as an announcement holds.
+//!
+//! A key is the capability and the path with a space between them, so that announcing again replaces. The host bounds how
+//! often one turn may call it, so only the keys of one capability are read at once, and their number is bounded.
+
+use annex_sdk::{Json, Rejection, Violation, clock, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::parameters::Parameters;
+use crate::routing::{Route, Table, out_of_order};
+
+/// An announcement that has been too old for a day is forgotten when others come.
+const FORGOTTEN_AFTER_MILLIS: u64 = 86_400_000;
+/// How many others are looked at when one comes.
+const LOOKED_AT: usize = 100;
+/// Announced routes of one capability.
+const MAX_ROUTES: usize = 100;
+
+/// What the table needs from the host.
+pub trait Store {
+    /// All keys.
+    fn keys(&self) -> Result<Vec<String>, String>;
+    /// The value of a key.
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
+    /// Sets a key.
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
+    /// Removes a key.
+    fn delete(&self, key: &str) -> Result<(), String>;
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    fn now(&self) -> u64;
+    /// A secret by its name.
+    fn secret(&self, name: &str) -> Result<Option<String>, String>;
+}
+
+/// What a squad announces: the CapabilityAnnouncement of AGP and where the squad is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Announcement {
+    capability: String,
+    version: String,
+    #[serde(default)]
+    cost: f64,
+    policy: Map<String, Value>,
+    path: String,
+    token: Option<String>,
+}
+
+/// A route as it is kept.
+#[derive(Deserialize, Serialize)]
+struct Kept {
+    route: Route,
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    expires: u64,
+}
+
+#[derive(Serialize)]
+struct Announced<'a> {
+    capability: &'a str,
+    path: &'a str,
+    expires: String,
+}
+
+/// Keeps an announcement, and says how long it holds.
+///
+/// # Errors
+/// The token is wrong, or the store takes no more.
+pub fn announce(parameters: &Parameters, params: &str, store: &impl Store) -> Result<Json, Rejection> {
+    let announcement: Announcement =
+        serde_json::from_str(params).map_err(|error| Violation::new("", format!("is no announcement: {error}")))?;
+    check_token(parameters, announcement.token.as_deref(), store)?;
+    let now = store.now();
+    let kept = Kept {
+        route: Route {
+            capability: announcement.capability,
+            version: Some(announcement.version),
+            path: announcement.path,
+            cost: announcement.cost,
+            policy: announcement.policy,
+        },
+        expires: now.saturating_add(parameters.ttl_millis),
+    };
+    keep(&kept, now, store).map_err(|error| out_of_order(&error))
+}
+
+fn check_token(parameters: &Parameters, token: Option<&str>, store: &impl Store) -> Result<(), Rejection> {
+    let Some(name) = &parameters.announce_secret else { return Ok(()) };
+    let secret = store.secret(name).map_err(|error| out_of_order(&error))?.unwrap_or_default();
+    let is_right = token.is_some_and(|token| !secret.is_empty() && is_same(token.as_bytes(), secret.as_bytes()));
+    if is_right { Ok(()) } else { Err(Violation::new("/token", "is not the one that announcements must have").into()) }
+}
+
+/// Takes the same time wherever the difference is.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let difference = one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other));
+    one.len() == other.len() && std::hint::black_box(difference) == 0
+}
+
+fn keep(kept: &Kept, now: u64, store: &impl Store) -> Result<Json, String> {
+    let Route { capability, path, .. } = &kept.route;
+    let (own, keys) = (key(capability, path), store.keys()?);
+    let others = keys.iter().filter(|key| is_of(capability, key) && **key != own).count();
+    if others >= MAX_ROUTES {
+        return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));
+    }
+    forget_old(&keys, now, store)?;
+    store.set(&own, json::text(kept)?.as_bytes())?;
+    json::text(&Announced { capability, path, expires: clock::text(kept.expires) })
+}
+
+/// Looks at some of the keys, at others each time.
+fn forget_old(keys: &[String], now: u64, store: &impl Store) -> Result<(), String> {
+    let start = usize::try_from(now).unwrap_or_default().checked_rem(keys.len()).unwrap_or_default();
+    for key in keys.iter().cycle().skip(start).take(keys.len().min(LOOKED_AT)) {
+        let kept = read(key, store)?;
+        if kept.is_none_or(|kept| kept.expires.saturating_add(FORGOTTEN_AFTER_MILLIS) < now) {
+            store.delete(key)?;
+        }
+    }
+    Ok(())
+}
+
+/// The operator's routes of a capability and those that were announced.
+///
+/// # Errors
+/// The store is out of reach.
+pub fn table(parameters: &Parameters, capability: &str, store: &impl Store) -> Result<Table, Rejection> {
+    let own = parameters.routes.iter().filter(|route| route.capability == capability);
+    let mut table = Table { live: own.cloned().collect(), stale: Vec::new() };
+    if parameters.announcements {
+        add_announced(&mut table, capability, store).map_err(|error| out_of_order(&error))?;
+    }
+    Ok(table)
+}
+
+fn add_announced(table: &mut Table, capability: &str, store: &impl Store) -> Result<(), String> {
+    let now = store.now();
+    for key in store.keys()?.iter().filter(|key| is_of(capability, key)) {
+        match read(key, store)? {
+            Some(kept) if kept.expires > now => table.live.push(kept.route),
+            Some(kept) => table.stale.push(kept.route),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn key(capability: &str, path: &str) -> String {
+    format!("{capability} {path}")
+}
+
+fn is_of(capability: &str, key: &str) -> bool {
+    key.split_once(' ').is_some_and(|(of, _)| of == capability)
+}
+
+/// `None` for a key that went meanwhile, or that an older version of this extension wrote.
+fn read(key: &str, store: &impl Store) -> Result<Option<Kept>, String> {
+    Ok(store.get(key)?.and_then(|value| serde_json::from_slice(&value).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::routing::{self, TABLE_STALE};
+
+    const INVOICES: &str =
+        r#"{"capability": "invoice", "version": "1.5", "cost": 0.05, "policy": {"pii": true}, "path": "Squad/a"}"#;
+
+    #[derive(Default)]
+    struct FakeStore {
+        keys: RefCell<BTreeMap<String, Vec<u8>>>,
+        now: Cell<u64>,
+    }
+
+    impl Store for FakeStore {
+        fn keys(&self) -> Result<Vec<String>, String> {
+            Ok(self.keys.borrow().keys().cloned().collect())
+        }
+
+        fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
+            Ok(self.keys.borrow().get(key).cloned())
+        }
+
+        fn set(&self, key: &str, value: &[u8]) -> Result<(), String> {
+            self.keys.borrow_mut().insert(key.to_owned(), value.to_vec());
+            Ok(())
+        }
+
+        fn delete(&self, key: &str) -> Result<(), String> {
+            self.keys.borrow_mut().remove(key);
+            Ok(())
+        }
+
+        fn now(&self) -> u64 {
+            self.now.get()
+        }
+
+        fn secret(&self, name: &str) -> Result<Option<String>, String> {
+            Ok((name == "TOKEN").then(|| "right".to_owned()))
+        }
+    }
+
+    fn parameters(json: &str) -> Parameters {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn open() -> Parameters {
+        parameters(
+            r#"{"announcements": true, "ttl_seconds": 10, "routes": [{"capability": "invoice", "path": "own", "cost": 5}]}"#,
+        )
+    }
+
+    fn paths(parameters: &Parameters, store: &FakeStore) -> (Vec<String>, Vec<String>) {
+        let table = table(parameters, "invoice", store).unwrap();
+        let paths = |routes: Vec<Route>| routes.into_iter().map(|route| route.path).collect();
+        (paths(table.live), paths(table.stale))
+    }
+
+    #[test]
+    fn an_announcement_is_a_route_until_its_time_is_over() {
+        let store = FakeStore::default();
+        let answer = announce(&open(), INVOICES, &store).unwrap();
+        assert_eq!(answer, r#"{"capability":"invoice","path":"Squad/a","expires":"1970-01-01T00:00:10.000Z"}"#);
+        assert_eq!(paths(&open(), &store), (vec!["own".to_owned(), "Squad/a".to_owned()], vec![]));
+        store.now.set(10_000);
+        assert_eq!(paths(&open(), &store), (vec!["own".to_owned()], vec!["Squad/a".to_owned()]));
+        let intent = r#"{"target_capability": "invoice", "payload": {}, "policy_constraints": {"pii": true}}"#;
+        let refused =
+            routing::choose(&routing::intent(intent, "").unwrap(), &table(&open(), "invoice", &store).unwrap());
+        assert!(matches!(refused, Err(Rejection::Error(error)) if error.code == TABLE_STALE));
+    }
+
+    #[test]
+    fn announcing_again_replaces_and_takes_the_time_from_now() {
+        let store = FakeStore::default();
+        announce(&open(), INVOICES, &store).unwrap();
+        store.now.set(9_000);
+        announce(&open(), &INVOICES.replace("0.05", "7"), &store).unwrap();
+        store.now.set(18_000);
+        let table = table(&open(), "invoice", &store).unwrap();
+        assert_eq!(table.live.iter().map(|route| route.cost).collect::<Vec<_>>(), [5.0, 7.0]);
+    }
+
+    #[test]
+    fn what_is_old_for_a_day_is_forgotten_when_another_announcement_comes() {
+        let store = FakeStore::default();
+        announce(&open(), INVOICES, &store).unwrap();
+        store.set("junk", b"not JSON").unwrap();
+        store.now.set(10_001 + FORGOTTEN_AFTER_MILLIS);
+        announce(&open(), &INVOICES.replace("Squad/a", "Squad/b"), &store).unwrap();
+        assert_eq!(store.keys().unwrap(), ["invoice Squad/b"]);
+    }
+
+    #[test]
+    fn routes_that_were_announced_count_only_while_announcements_are_taken() {
+        let store = FakeStore::default();
+        announce(&open(), INVOICES, &store).unwrap();
+        assert_eq!(paths(&parameters("{}"), &store), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_capability_has_a_bounded_number_of_routes_and_others_have_room() {
+        let store = FakeStore::default();
+        for number in 0..MAX_ROUTES {
+            announce(&open(), &INVOICES.replace("Squad/a", &format!("Squad/{number}")), &store).unwrap();
+        }
+        match announce(&open(), INVOICES, &store) {
+            Err(Rejection::Error(error)) => assert!(error.message.contains("100 routes of invoice"), "{error:?}"),
+            other => panic!("{other:?}"),
+        }
+        announce(&open(), &INVOICES.replace("Squad/a", "Squad/7"), &store).unwrap();
+        announce(&open(), &INVOICES.replace("invoice", "invoices"), &store).unwrap();
+        assert_eq!(paths(&open(), &store).0.len(), MAX_ROUTES + 1);
+    }
+
+    #[test]
+    fn an_announcement_needs_the_token_when_there_is_one() {
+        let guarded = parameters(r#"{"announcements": true, "announce_secret": "TOKEN"}"#);
+        let with = |token: &str| INVOICES.replacen('{', &format!(r#"{{"token": "{token}", "#), 1);
+        assert!(announce(&guarded, &with("right"), &FakeStore::default()).is_ok());
+        for wrong in [INVOICES.to_owned(), with("wrong"), with("righ"), with("")] {
+            match announce(&guarded, &wrong, &FakeStore::default()) {
+                Err(Rejection::Violations(violations)) => assert_eq!(violations[0].pointer, "/token"),
+                other => panic!("{wrong}: {other:?}"),
+            }
+        }
+        let gone = parameters(r#"{"announcements": true, "announce_secret": "GONE"}"#);
+        assert!(announce(&gone, &with(""), &FakeStore::default()).is_err());
+    }
+}

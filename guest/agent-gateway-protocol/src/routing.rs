@@ -1,0 +1,237 @@
+//! Intents, routes, and which of them belong together.
+
+use annex_sdk::members::Members;
+use annex_sdk::{ExtensionError, Json, Rejection, Violation, json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// Nobody has announced the capability.
+pub const ROUTE_NOT_FOUND: i32 = -32_200;
+/// There are routes, and none meets the constraints.
+pub const POLICY_VIOLATION: i32 = -32_201;
+/// A route would do, but its announcement is too old.
+pub const TABLE_STALE: i32 = -32_202;
+/// The table cannot be read or written now.
+pub const OUT_OF_ORDER: i32 = -32_209;
+
+/// Intents in one message: each reads the table.
+const MAX_INTENTS: usize = 8;
+
+/// The one constraint that a larger number meets too.
+const SECURITY_LEVEL: &str = "security_level";
+
+/// What somebody wants done, and under which conditions.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Intent {
+    /// The capability that is asked for.
+    pub target_capability: String,
+    /// Arguments, which are for the squad.
+    #[serde(rename = "payload")]
+    _payload: Map<String, Value>,
+    /// What a route's policy must have. The published code calls it `metadata`.
+    #[serde(default, alias = "metadata")]
+    pub policy_constraints: Map<String, Value>,
+}
+
+/// Who can do something, for how much, and under which policy.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// What can be done there.
+    pub capability: String,
+    /// Version of the capability's interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Where the squad is.
+    pub path: String,
+    /// In whatever unit the squads have agreed on.
+    #[serde(default)]
+    pub cost: f64,
+    /// What the squad keeps to.
+    #[serde(default)]
+    pub policy: Map<String, Value>,
+}
+
+/// All routes that are known.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Those that may be used, the operator's first.
+    pub live: Vec<Route>,
+    /// Those whose announcement is too old.
+    pub stale: Vec<Route>,
+}
+
+/// The intents of a message (JSON): those of its data parts that have a `target_capability`.
+///
+/// # Errors
+/// One of them is no intent.
+pub fn intents(message: &str) -> Result<Vec<Intent>, Rejection> {
+    let message = Members::of(message).unwrap_or_default();
+    let parts: Vec<&RawValue> =
+        message.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default();
+    let data = parts.iter().map(|part| Members::of(part.get()).and_then(|part| part.get("data")));
+    let found: Vec<(usize, &str)> =
+        data.enumerate().filter_map(|(number, data)| Some((number, data.filter(|data| is_intent(data))?))).collect();
+    if found.len() > MAX_INTENTS {
+        return Err(Violation::new("/message/parts", format!("must have at most {MAX_INTENTS} intents")).into());
+    }
+    found.into_iter().map(|(number, data)| intent(data, &format!("/message/parts/{number}/data"))).collect()
+}
+
+fn is_intent(data: &str) -> bool {
+    Members::of(data).is_some_and(|data| data.get("target_capability").is_some())
+}
+
+/// Reads an intent strictly.
+///
+/// # Errors
+/// A violation at the pointer.
+pub fn intent(text: &str, pointer: &str) -> Result<Intent, Rejection> {
+    serde_json::from_str(text).map_err(|error| Violation::new(pointer, format!("is no intent: {error}")).into())
+}
+
+/// The cheapest route that meets all constraints; of several that cost the same, the first.
+///
+/// # Errors
+/// The errors of AGP.
+pub fn choose(intent: &Intent, table: &Table) -> Result<Route, Rejection> {
+    let is_for = |route: &&Route| route.capability == intent.target_capability;
+    let complies = |route: &&Route| is_for(route) && meets(route, &intent.policy_constraints);
+    let best = table.live.iter().filter(complies).min_by(|one, other| one.cost.total_cmp(&other.cost));
+    if let Some(route) = best {
+        return Ok(route.clone());
+    }
+    let (code, name) = if table.stale.iter().any(|route| complies(&route)) {
+        (TABLE_STALE, "AGP_TABLE_STALE: the announcements of this capability are too old")
+    } else if table.live.iter().any(|route| is_for(&route)) {
+        (POLICY_VIOLATION, "AGP_POLICY_VIOLATION: no route of this capability meets the constraints")
+    } else {
+        (ROUTE_NOT_FOUND, "AGP_ROUTE_NOT_FOUND: no squad has announced this capability")
+    };
+    let data = format!(r#"{{"target_capability":{}}}"#, json::string(&intent.target_capability));
+    Err(ExtensionError { code, message: name.to_owned(), data: Some(data) }.into())
+}
+
+fn meets(route: &Route, constraints: &Map<String, Value>) -> bool {
+    constraints.iter().all(|(name, wanted)| {
+        let offered = route.policy.get(name);
+        match (offered.and_then(Value::as_f64), wanted.as_f64()) {
+            (Some(offered), Some(wanted)) if name == SECURITY_LEVEL => offered >= wanted,
+            (Some(offered), Some(wanted)) => offered == wanted,
+            _ => offered == Some(wanted),
+        }
+    })
+}
+
+/// `{"routes": […]}`, one for each intent in their order.
+///
+/// # Errors
+/// A route cannot be written.
+pub fn routes_text(routes: &[Route]) -> Result<Json, Rejection> {
+    json::text(routes).map(|routes| format!(r#"{{"routes":{routes}}}"#)).map_err(|error| out_of_order(&error))
+}
+
+/// A route as JSON.
+///
+/// # Errors
+/// It cannot be written.
+pub fn route_text(route: &Route) -> Result<Json, Rejection> {
+    json::text(route).map_err(|error| out_of_order(&error))
+}
+
+/// The answer when the table is out of reach.
+pub fn out_of_order(cause: &str) -> Rejection {
+    ExtensionError { code: OUT_OF_ORDER, message: format!("the routing table is out of reach: {cause}"), data: None }
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(text: &str) -> Route {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn table() -> Table {
+        let live = [
+            r#"{"capability": "billing", "path": "dear", "cost": 9, "policy": {"pii": true, "security_level": 5}}"#,
+            r#"{"capability": "billing", "path": "cheap", "cost": 0.5, "policy": {"pii": false}}"#,
+            r#"{"capability": "billing", "path": "same", "cost": 0.5, "policy": {"pii": false}}"#,
+        ];
+        let stale = [r#"{"capability": "billing", "path": "old", "policy": {"region": "eu"}}"#];
+        Table { live: live.map(route).to_vec(), stale: stale.map(route).to_vec() }
+    }
+
+    /// The path of the chosen route, or the error's code.
+    fn chosen(capability: &str, constraints: &str) -> Result<String, i32> {
+        let text =
+            format!(r#"{{"target_capability": "{capability}", "payload": {{}}, "policy_constraints": {constraints}}}"#);
+        let intent = intent(&text, "").unwrap();
+        match choose(&intent, &table()) {
+            Ok(route) => Ok(route.path),
+            Err(Rejection::Error(error)) => Err(error.code),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_cheapest_route_that_meets_all_constraints_is_chosen() {
+        assert_eq!(chosen("billing", "{}"), Ok("cheap".to_owned()));
+        assert_eq!(chosen("billing", r#"{"pii": true}"#), Ok("dear".to_owned()));
+        assert_eq!(chosen("billing", r#"{"pii": true, "security_level": 5.0}"#), Ok("dear".to_owned()));
+    }
+
+    #[test]
+    fn a_higher_security_level_is_good_enough_and_a_lower_one_is_not() {
+        assert_eq!(chosen("billing", r#"{"security_level": 3}"#), Ok("dear".to_owned()));
+        assert_eq!(chosen("billing", r#"{"security_level": 6}"#), Err(POLICY_VIOLATION));
+        assert_eq!(chosen("billing", r#"{"security_level": "3"}"#), Err(POLICY_VIOLATION));
+    }
+
+    #[test]
+    fn what_cannot_be_routed_has_the_errors_of_agp() {
+        assert_eq!(chosen("baking", "{}"), Err(ROUTE_NOT_FOUND));
+        assert_eq!(chosen("billing", r#"{"pii": "yes"}"#), Err(POLICY_VIOLATION));
+        assert_eq!(chosen("billing", r#"{"region": "eu"}"#), Err(TABLE_STALE));
+    }
+
+    #[test]
+    fn intents_are_found_among_the_parts() {
+        let message = r#"{"parts": [{"text": "hi"}, {"data": {"other": 1}},
+            {"data": {"target_capability": "a", "payload": {}, "metadata": {"pii": true}}},
+            {"data": {"target_capability": "b", "payload": {"x": 1}}}]}"#;
+        let intents = intents(message).unwrap();
+        let found: Vec<&str> = intents.iter().map(|intent| intent.target_capability.as_str()).collect();
+        assert_eq!(found, ["a", "b"]);
+        assert_eq!(intents[0].policy_constraints["pii"], true);
+    }
+
+    #[test]
+    fn the_number_of_intents_in_a_message_is_bounded() {
+        let part = r#"{"data": {"target_capability": "a", "payload": {}}}"#;
+        let message = |count| format!(r#"{{"parts": [{}]}}"#, vec![part; count].join(","));
+        assert_eq!(intents(&message(MAX_INTENTS)).unwrap().len(), MAX_INTENTS);
+        assert!(intents(&message(MAX_INTENTS + 1)).is_err());
+    }
+
+    #[test]
+    fn a_part_that_is_almost_an_intent_is_refused_where_it_stands() {
+        let almost = [
+            r#"{"target_capability": "a"}"#,
+            r#"{"target_capability": 7, "payload": {}}"#,
+            r#"{"target_capability": "a", "payload": []}"#,
+            r#"{"target_capability": "a", "payload": {}, "more": 1}"#,
+            r#"{"target_capability": "a", "payload": {}, "metadata": {}, "policy_constraints": {}}"#,
+        ];
+        for data in almost {
+            let message = format!(r#"{{"parts": [{{"text": "hi"}}, {{"data": {data}}}]}}"#);
+            match intents(&message) {
+                Err(Rejection::Violations(violations)) => assert_eq!(violations[0].pointer, "/message/parts/1/data"),
+                other => panic!("{data}: {other:?}"),
+            }
+        }
+    }
+}

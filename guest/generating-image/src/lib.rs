@@ -1,0 +1,35 @@
+//! The sub-state "generating-image" of the A2A documentation: a task that works says when it makes an image.
+//!
+//! This file holds the hooks; what they decide is in [`logic`].
+
+pub mod logic;
+
+use annex_sdk::{Descriptor, Extension, Ruling, StateChange, Transition};
+
+use crate::logic::{PARAMETER_SCHEMA, Parameters};
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct GeneratingImage;
+
+impl Extension for GeneratingImage {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        Ok(Descriptor {
+            name: "generating-image".to_owned(),
+            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
+            metadata_keys: vec![parameters.key.clone()],
+            ..Descriptor::new(parameters.uri.clone(), "Marks the status of a working task that generates an image.")
+        })
+    }
+}
+
+impl Transition for GeneratingImage {
+    fn change(parameters: &Parameters, change: StateChange) -> Result<Ruling, String> {
+        let annotation = || Ruling::Annotate(vec![(parameters.key.clone(), "true".to_owned())]);
+        Ok(if logic::generates_image(parameters, &change) { annotation() } else { Ruling::Pass })
+    }
+}
+
+annex_sdk::export!(GeneratingImage: transition);

@@ -1,0 +1,100 @@
+//! OID4VP In-Task Authorization, version 1 draft: a task waits until a verifier has approved it.
+//!
+//! This file holds the hooks. What a task goes through is in [`authorization`], the state that stands for it in
+//! [`state`].
+
+pub mod authorization;
+pub mod parameters;
+pub mod state;
+
+use annex_sdk::keyvalue::Keys;
+use annex_sdk::{
+    Answer, Beginning, Card, Declaration, Descriptor, Entry, Extension, Json, Method, MethodDeclaration, Rejection,
+    Request, Ruling, StateChange, Transition, secrets, tasks,
+};
+
+use crate::authorization::Host;
+use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct InTaskAuthorization;
+
+impl Extension for InTaskAuthorization {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        parameters.check(&Imports)?;
+        Ok(Descriptor {
+            name: "in-task-authorization".to_owned(),
+            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
+            metadata_keys: vec![parameters.uri.clone()],
+            ..Descriptor::new(parameters.uri.clone(), "Lets tasks wait for an authorization by OID4VP.")
+        })
+    }
+}
+
+impl Card for InTaskAuthorization {
+    fn declare(_: &Parameters) -> Result<Declaration, String> {
+        Ok(Declaration { description: None, params: Some(CARD_PARAMS.to_owned()) })
+    }
+}
+
+impl Transition for InTaskAuthorization {
+    fn begin(parameters: &Parameters, _request: Request, beginning: Beginning) -> Result<Entry, String> {
+        authorization::begin(parameters, &beginning.task_id, &Imports)
+    }
+
+    fn change(_: &Parameters, _change: StateChange) -> Result<Ruling, String> {
+        Ok(Ruling::Pass)
+    }
+}
+
+impl Method for InTaskAuthorization {
+    fn methods(_: &Parameters) -> Result<Vec<MethodDeclaration>, String> {
+        Ok(vec![MethodDeclaration {
+            params_schema: Some(authorization::PARAMS.to_owned()),
+            result_schema: Some(authorization::RESULT.to_owned()),
+            ..MethodDeclaration::new(authorization::APPROVE, "Tells what a verifier has decided on a task that waits.")
+        }])
+    }
+
+    fn call(parameters: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
+        authorization::approve(parameters, &params, &Imports).map(Answer::Value)
+    }
+}
+
+/// The host that this instance runs in.
+struct Imports;
+
+impl Host for Imports {
+    fn secret(&self, name: &str) -> Result<Option<String>, String> {
+        secrets::get(name)
+    }
+
+    fn is_authorized(&self) -> Result<bool, String> {
+        Ok(Keys::of_task()?.get(authorization::AUTHORIZED)?.is_some())
+    }
+
+    fn authorize(&self) -> Result<(), String> {
+        Keys::of_task()?.set(authorization::AUTHORIZED, b"1")
+    }
+
+    fn decision(&self, task_id: &str) -> Result<Option<Vec<u8>>, String> {
+        Keys::open()?.get(task_id)
+    }
+
+    fn decide(&self, task_id: &str, decision: &[u8]) -> Result<(), String> {
+        Keys::open()?.set(task_id, decision)
+    }
+
+    fn forget(&self, task_id: &str) -> Result<(), String> {
+        Keys::open()?.delete(task_id)
+    }
+
+    fn resume(&self, task_id: &str) -> Result<(), String> {
+        tasks::resume(task_id)
+    }
+}
+
+annex_sdk::export!(InTaskAuthorization: card, transition, method);

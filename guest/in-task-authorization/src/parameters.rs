@@ -1,0 +1,92 @@
+//! The operator's parameters.
+
+use serde::Deserialize;
+
+use crate::authorization::Host;
+
+/// The URI of the public specification.
+pub const DEFAULT_URI: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
+
+/// The `params` of the entry on the card.
+pub const CARD_PARAMS: &str = r#"{"oid4vpVersions":["1.0"]}"#;
+
+/// What the state of a task takes the place of.
+pub const PLACEHOLDER: &str = "{state}";
+
+/// Fewer bytes than that are no secret.
+const MIN_SECRET_BYTES: usize = 16;
+
+const DEFAULT_TEXT: &str = "Additional authorization is required for this task.";
+
+/// JSON Schema of the parameters, for the host and for people.
+pub const PARAMETER_SCHEMA: &str = r#"{
+  "type": "object",
+  "properties": {
+    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI, which is the metadata key too."},
+    "client_id": {"type": "string", "minLength": 1, "description": "The verifier's `client_id` in OID4VP."},
+    "request_uri": {"type": "string", "pattern": "\\{state\\}", "description": "Where the wallet gets the authorization request; `{state}` stands for the task's state."},
+    "text": {"type": "string", "minLength": 1, "description": "What the client is told."},
+    "secret": {"type": "string", "minLength": 1, "description": "Name of the secret that the verifier knows as well; `VERIFIER_SECRET`."}
+  },
+  "required": ["client_id", "request_uri"],
+  "additionalProperties": false
+}"#;
+
+/// The operator's parameters with defaults filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// The extension's URI, which is the metadata key too.
+    #[serde(default = "default_uri")]
+    pub uri: String,
+    /// The verifier's `client_id`.
+    pub client_id: String,
+    /// Where the wallet gets the request.
+    pub request_uri: String,
+    /// What the client is told.
+    #[serde(default = "default_text")]
+    pub text: String,
+    /// Name of the secret that the verifier knows as well.
+    #[serde(default = "default_secret")]
+    pub secret: String,
+}
+
+impl Parameters {
+    /// The value of the secret.
+    ///
+    /// # Errors
+    /// There is none that can be used; the text is for the operator.
+    pub fn secret(&self, host: &impl Host) -> Result<String, String> {
+        let name = &self.secret;
+        let missing =
+            || format!("there is no secret {name:?}: give it with secrets = {{ {name} = {{ env = \"…\" }} }}");
+        let secret = host.secret(name)?.ok_or_else(missing)?;
+        if secret.len() < MIN_SECRET_BYTES {
+            return Err(format!("the secret {name:?} must have at least {MIN_SECRET_BYTES} bytes"));
+        }
+        Ok(secret)
+    }
+
+    /// Stops the load when the parameters cannot work.
+    ///
+    /// # Errors
+    /// Says which.
+    pub fn check(&self, host: &impl Host) -> Result<(), String> {
+        if !self.request_uri.contains(PLACEHOLDER) {
+            return Err(format!("`request_uri` must have {PLACEHOLDER} where the task's state belongs"));
+        }
+        self.secret(host).map(drop)
+    }
+}
+
+fn default_uri() -> String {
+    DEFAULT_URI.to_owned()
+}
+
+fn default_text() -> String {
+    DEFAULT_TEXT.to_owned()
+}
+
+fn default_secret() -> String {
+    "VERIFIER_SECRET".to_owned()
+}

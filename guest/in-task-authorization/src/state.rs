@@ -1,0 +1,64 @@
+//! The state that stands for a task at the verifier: the task's id and a code that only the holder of the secret can
+//! make. So nothing is kept for a task before somebody decides on it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac_sha256::HMAC;
+
+/// What the code is for, so that it is good for nothing else that the secret is used for.
+const PURPOSE: &str = "in-task-authorization state: ";
+
+/// `<task id>.<code>`, with nothing in it that a URI must escape as long as the id has none.
+pub fn of_task(secret: &str, task_id: &str) -> String {
+    format!("{task_id}.{}", URL_SAFE_NO_PAD.encode(HMAC::mac(format!("{PURPOSE}{task_id}"), secret)))
+}
+
+/// The id of the task that a state stands for; `None` when nobody who knows the secret made it.
+pub fn task_of<'a>(secret: &str, state: &'a str) -> Option<&'a str> {
+    let (task_id, code) = state.rsplit_once('.')?;
+    let code: [u8; 32] = URL_SAFE_NO_PAD.decode(code).ok()?.try_into().ok()?;
+    HMAC::verify(format!("{PURPOSE}{task_id}"), secret, &code).then_some(task_id)
+}
+
+/// Whether a token is the secret; takes the same time wherever the difference is.
+pub fn is_secret(secret: &str, token: &str) -> bool {
+    HMAC::verify(token, PURPOSE, &HMAC::mac(secret, PURPOSE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "0123456789abcdef";
+
+    #[test]
+    fn a_state_leads_back_to_its_task() {
+        for task in ["0199-a", "with.dots", ""] {
+            assert_eq!(task_of(SECRET, &of_task(SECRET, task)), Some(task));
+        }
+    }
+
+    #[test]
+    fn a_state_that_somebody_else_made_leads_nowhere() {
+        let genuine = of_task(SECRET, "t-1");
+        let forged = [
+            genuine.replace("t-1", "t-2"),
+            of_task("another secret!!", "t-1"),
+            "t-1.".to_owned(),
+            "t-1".to_owned(),
+            format!("{genuine}A"),
+            String::new(),
+        ];
+        for state in forged {
+            assert_eq!(task_of(SECRET, &state), None, "{state}");
+        }
+    }
+
+    #[test]
+    fn only_the_secret_is_the_secret() {
+        assert!(is_secret(SECRET, SECRET));
+        for token in ["", "0123456789abcde", "0123456789abcdeg", "0123456789abcdef\0"] {
+            assert!(!is_secret(SECRET, token), "{token:?}");
+        }
+    }
+}

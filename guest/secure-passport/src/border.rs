@@ -1,0 +1,248 @@
+//! What the server makes of a passport that was shown.
+
+use annex_sdk::{Json, Location, MetadataEntry, Rejection, Violation, json, pointer};
+
+use crate::parameters::{OnMalformed, OnUnsupportedKey, Parameters, Secrets};
+use crate::passport::{Malformed, Passport};
+
+/// What the decisions need from the host.
+pub trait Host: Secrets {
+    /// A line for the operator.
+    fn warn(&self, line: &str);
+}
+
+/// The state delta of a request: the passport under the configured key, or `None` when there is none to rely on.
+///
+/// # Errors
+/// Why the request is refused.
+pub fn state_delta(
+    parameters: &Parameters,
+    metadata: &[MetadataEntry],
+    host: &impl Host,
+) -> Result<Option<Json>, Rejection> {
+    let shown = metadata.iter().find(|entry| entry.location == Location::Message && entry.key == parameters.uri);
+    let Some(entry) = shown else { return Ok(None) };
+    let base = entry.pointer();
+    let passport = match Passport::parse(&entry.value) {
+        Ok(passport) => passport,
+        Err(malformed) => return refuse_malformed(parameters, &base, &malformed, host),
+    };
+    let (mut passport, is_verified) = verified(parameters, &base, passport, host)?;
+    check_keys(parameters, &base, &mut passport, host)?;
+    Ok(Some(delta(&parameters.state_key, &passport, is_verified)))
+}
+
+fn refuse_malformed(
+    parameters: &Parameters,
+    base: &str,
+    malformed: &Malformed,
+    host: &impl Host,
+) -> Result<Option<Json>, Rejection> {
+    match parameters.on_malformed {
+        OnMalformed::Reject => {
+            Err(Violation::new(format!("{base}{}", malformed.pointer), malformed.message.clone()).into())
+        }
+        OnMalformed::Ignore => {
+            host.warn(&format!("a passport is ignored: {} {}", malformed.pointer, malformed.message));
+            Ok(None)
+        }
+    }
+}
+
+/// The passport to rely on, and whether its client signed it. A signature that does not verify is always refused.
+fn verified(
+    parameters: &Parameters,
+    base: &str,
+    passport: Passport,
+    host: &impl Host,
+) -> Result<(Passport, bool), Rejection> {
+    let refusal = |message: &str| Err(Violation::new(format!("{base}/signature"), message).into());
+    let (Some(signature), Some(client)) = (&passport.signature, parameters.client(&passport.client_id)) else {
+        return match (parameters.require_signature, &passport.signature) {
+            (false, _) => Ok((passport, false)),
+            (true, None) => refusal("is required"),
+            (true, Some(_)) => refusal("cannot be verified: the client is not known here"),
+        };
+    };
+    let verifies = client
+        .verifying_key(host)
+        .is_ok_and(|key| passport.canonical().is_ok_and(|signed| key.verifies(&signed, signature)));
+    match passport.as_signed() {
+        Ok(signed) if verifies => Ok((signed, true)),
+        _ => refusal("does not verify"),
+    }
+}
+
+fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport, host: &impl Host) -> Result<(), Rejection> {
+    let is_supported = |key: &str| parameters.supported_state_keys.iter().any(|supported| supported == key);
+    let unsupported: Vec<&str> =
+        passport.state.iter().map(|(key, _)| key.as_str()).filter(|key| !is_supported(key)).collect();
+    if unsupported.is_empty() {
+        return Ok(());
+    }
+    if parameters.on_unsupported_key == OnUnsupportedKey::Reject {
+        let state = format!("{base}/state");
+        let violation = |key: &&str| Violation::new(pointer::child(&state, key), "is not supported by this agent");
+        return Err(Rejection::Violations(unsupported.iter().take(64).map(violation).collect()));
+    }
+    host.warn(&format!("{} keys of a passport are not supported and dropped", unsupported.len()));
+    passport.state.retain(|(key, _)| is_supported(key));
+    Ok(())
+}
+
+/// `{"passport": {"clientId": …, "sessionId": …, "verified": …, "state": {…}}}`.
+fn delta(state_key: &str, passport: &Passport, is_verified: bool) -> Json {
+    let members = passport.state.iter().map(|(key, value)| format!("{}:{value}", json::string(key)));
+    let state = members.collect::<Vec<_>>().join(",");
+    let session = passport.session_id.iter().map(|id| format!(r#""sessionId":{},"#, json::string(id)));
+    let session: String = session.collect();
+    let client = json::string(&passport.client_id);
+    format!(
+        r#"{{{}:{{"clientId":{client},{session}"verified":{is_verified},"state":{{{state}}}}}}}"#,
+        json::string(state_key)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::parameters::DEFAULT_URI;
+    use crate::parameters::tests::{FakeSecrets, PUBLIC_KEY, parameters};
+    use crate::signature::Key;
+
+    const POINTER: &str = "/message/metadata/https:~1~1github.com~1a2aproject~1a2a-samples~1tree~1main~1samples~1python~1extensions~1secure-passport";
+
+    #[derive(Default)]
+    struct FakeHost(RefCell<Vec<String>>);
+
+    impl Secrets for FakeHost {
+        fn secret(&self, name: &str) -> Result<Option<String>, String> {
+            FakeSecrets.secret(name)
+        }
+    }
+
+    impl Host for FakeHost {
+        fn warn(&self, line: &str) {
+            self.0.borrow_mut().push(line.to_owned());
+        }
+    }
+
+    fn known(more: &str) -> Parameters {
+        parameters(&format!(
+            r#"{{"supported_state_keys": ["tier", "n"], "clients": [
+                {{"client_id": "shared", "algorithm": "hmac-sha256", "secret": "KEY"}},
+                {{"client_id": "public", "algorithm": "ed25519", "public_key": "{PUBLIC_KEY}"}}
+            ]{more}}}"#
+        ))
+    }
+
+    /// The delta, or the pointer of the first violation below the passport and what it says.
+    fn show(parameters: &Parameters, passport: &str) -> Result<Option<String>, (String, String)> {
+        show_to(parameters, passport, &FakeHost::default())
+    }
+
+    fn show_to(parameters: &Parameters, passport: &str, host: &FakeHost) -> Result<Option<String>, (String, String)> {
+        let entry =
+            MetadataEntry { location: Location::Message, key: DEFAULT_URI.to_owned(), value: passport.to_owned() };
+        state_delta(parameters, &[entry], host).map_err(|rejection| match rejection {
+            Rejection::Violations(violations) => {
+                let first = &violations[0];
+                (first.pointer.strip_prefix(POINTER).unwrap().to_owned(), first.message.clone())
+            }
+            Rejection::Error(error) => panic!("{error:?}"),
+        })
+    }
+
+    /// A passport of the client, signed with the key.
+    fn signed(client_id: &str, key: &Key, state: &str) -> String {
+        let text = format!(r#"{{"clientId":"{client_id}","state":{state}}}"#);
+        let signature = key.sign(&Passport::parse(&text).unwrap().canonical().unwrap()).unwrap();
+        format!(r#"{{"clientId":"{client_id}","state":{state},"signature":"{signature}"}}"#)
+    }
+
+    fn shared() -> Key {
+        Key::hmac("0123456789abcdef").unwrap()
+    }
+
+    #[test]
+    fn a_passport_without_signature_is_taken_as_unverified_unless_one_is_required() {
+        let passport = r#"{"clientId": "c", "sessionId": "s", "state": {"tier": "gold", "n": 1.0}}"#;
+        let delta = r#"{"passport":{"clientId":"c","sessionId":"s","verified":false,"state":{"tier":"gold","n":1.0}}}"#;
+        assert_eq!(show(&known(""), passport), Ok(Some(delta.to_owned())));
+        let refused = show(&known(r#", "require_signature": true"#), passport);
+        assert_eq!(refused, Err(("/signature".to_owned(), "is required".to_owned())));
+    }
+
+    #[test]
+    fn a_signature_of_either_kind_makes_a_passport_verified() {
+        let private = Key::private("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8").unwrap();
+        for (client, key) in [("shared", shared()), ("public", private)] {
+            let delta = show(&known(r#", "require_signature": true"#), &signed(client, &key, r#"{"tier":"gold"}"#));
+            let expected =
+                format!(r#"{{"passport":{{"clientId":"{client}","verified":true,"state":{{"tier":"gold"}}}}}}"#);
+            assert_eq!(delta, Ok(Some(expected)));
+        }
+    }
+
+    #[test]
+    fn a_forged_signature_is_refused_whatever_the_parameters_say() {
+        let genuine = signed("shared", &shared(), r#"{"tier":"gold"}"#);
+        let forgeries = [
+            genuine.replace("gold", "platinum"),
+            genuine.replace(r#""clientId":"shared""#, r#""clientId":"public""#),
+            genuine.replace(r#""state""#, r#""sessionId":"s","state""#),
+            signed("shared", &Key::hmac("another key that is long").unwrap(), r#"{"tier":"gold"}"#),
+            r#"{"clientId":"shared","state":{},"signature":"not base64!"}"#.to_owned(),
+            r#"{"clientId":"shared","state":{"n":1e400},"signature":"AAAA"}"#.to_owned(),
+        ];
+        for forged in forgeries {
+            let refused = show(&known(""), &forged);
+            assert_eq!(refused, Err(("/signature".to_owned(), "does not verify".to_owned())), "{forged}");
+        }
+    }
+
+    #[test]
+    fn the_signature_of_a_client_that_is_not_known_proves_nothing() {
+        let passport = signed("stranger", &shared(), r#"{"tier":"gold"}"#);
+        let delta = show(&known(""), &passport).unwrap().unwrap();
+        assert!(delta.contains(r#""verified":false"#), "{delta}");
+        let (pointer, message) = show(&known(r#", "require_signature": true"#), &passport).unwrap_err();
+        assert_eq!(pointer, "/signature");
+        assert!(message.contains("not known"), "{message}");
+    }
+
+    #[test]
+    fn what_was_not_signed_does_not_ride_along() {
+        let delta = show(&known(""), &signed("shared", &shared(), r#"{"n":9007199254740993}"#)).unwrap().unwrap();
+        assert!(delta.contains(r#""state":{"n":9007199254740992}"#), "{delta}");
+    }
+
+    #[test]
+    fn a_malformed_passport_is_ignored_with_a_warning_or_refused() {
+        let host = FakeHost::default();
+        assert_eq!(show_to(&known(""), r#"{"clientId": "c", "state": {}, "admin": true}"#, &host), Ok(None));
+        assert_eq!(*host.0.borrow(), ["a passport is ignored: /admin is no field of a passport"]);
+        let refused = show(&known(r#", "on_malformed": "reject""#), r#"{"clientId": "c", "state": []}"#);
+        assert_eq!(refused, Err(("/state".to_owned(), "must be a JSON object".to_owned())));
+    }
+
+    #[test]
+    fn keys_that_are_not_supported_are_dropped_with_a_warning_or_refused() {
+        let passport = r#"{"clientId": "c", "state": {"a/b": 1, "tier": "gold"}}"#;
+        let host = FakeHost::default();
+        let delta = show_to(&known(""), passport, &host).unwrap().unwrap();
+        assert!(delta.contains(r#""state":{"tier":"gold"}"#), "{delta}");
+        assert_eq!(host.0.borrow().len(), 1);
+        let (pointer, _) = show(&known(r#", "on_unsupported_key": "reject""#), passport).unwrap_err();
+        assert_eq!(pointer, "/state/a~1b");
+    }
+
+    #[test]
+    fn a_request_without_passport_changes_nothing() {
+        let request =
+            MetadataEntry { location: Location::Request, key: DEFAULT_URI.to_owned(), value: "{}".to_owned() };
+        assert_eq!(state_delta(&known(""), &[request], &FakeHost::default()), Ok(None));
+    }
+}

@@ -1,0 +1,77 @@
+//! The Secure Passport extension, version 1: what a client tells of itself and its user, signed if it must be relied on.
+//!
+//! This file holds the hooks. What a passport is stands in [`passport`], how it is signed in [`signature`], what the
+//! server makes of it in [`border`], and how the client writes one in [`writing`].
+
+pub mod border;
+pub mod parameters;
+pub mod passport;
+pub mod signature;
+pub mod writing;
+
+use annex_sdk::{
+    Addition, Card, Client, Declaration, Descriptor, Extension, Json, MetadataEntry, Outgoing, Rejection, Request,
+    State, log, secrets,
+};
+
+use crate::parameters::{PARAMETER_SCHEMA, Parameters};
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct SecurePassport;
+
+impl Extension for SecurePassport {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        parameters.check_keys(&Imports)?;
+        Ok(Descriptor {
+            name: "secure-passport".to_owned(),
+            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
+            metadata_keys: vec![parameters.uri.clone()],
+            ..Descriptor::new(
+                parameters.uri.clone(),
+                "Takes what the client says of itself, with a signature or without.",
+            )
+        })
+    }
+}
+
+impl Card for SecurePassport {
+    fn declare(parameters: &Parameters) -> Result<Declaration, String> {
+        Ok(Declaration { description: None, params: Some(parameters.card_params()?) })
+    }
+}
+
+impl State for SecurePassport {
+    fn validate(
+        parameters: &Parameters,
+        _request: Request,
+        metadata: Vec<MetadataEntry>,
+    ) -> Result<Option<Json>, Rejection> {
+        border::state_delta(parameters, &metadata, &Imports)
+    }
+}
+
+impl Client for SecurePassport {
+    fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
+        writing::addition(parameters, &call, &Imports)
+    }
+}
+
+/// The host that this instance runs in.
+struct Imports;
+
+impl parameters::Secrets for Imports {
+    fn secret(&self, name: &str) -> Result<Option<String>, String> {
+        secrets::get(name)
+    }
+}
+
+impl border::Host for Imports {
+    fn warn(&self, line: &str) {
+        log::warn(line);
+    }
+}
+
+annex_sdk::export!(SecurePassport: card, state, client);

@@ -1,0 +1,273 @@
+//! The operator's parameters.
+
+use annex_sdk::{Json, json};
+use serde::{Deserialize, Serialize};
+
+use crate::signature::{Algorithm, Key};
+
+/// The URI of the public specification.
+pub const DEFAULT_URI: &str =
+    "https://github.com/a2aproject/a2a-samples/tree/main/samples/python/extensions/secure-passport";
+
+/// JSON Schema of the parameters, for the host and for people.
+pub const PARAMETER_SCHEMA: &str = r##"{
+  "type": "object",
+  "properties": {
+    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI, which is the metadata key too."},
+    "supported_state_keys": {
+      "type": "array", "maxItems": 100, "uniqueItems": true, "items": {"type": "string", "minLength": 1},
+      "description": "The keys of a passport's state that the agent understands. They stand on the card."
+    },
+    "state_key": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "description": "Where the session has the passport; `passport`."},
+    "on_malformed": {"enum": ["ignore", "reject"], "description": "What becomes of a passport that is none; `ignore`, with a warning."},
+    "on_unsupported_key": {"enum": ["drop", "reject"], "description": "What becomes of a key that is not supported; `drop`, with a warning."},
+    "require_signature": {"type": "boolean", "description": "Whether a passport must be signed by a known client; false."},
+    "clients": {
+      "type": "array", "maxItems": 1000, "items": {"$ref": "#/$defs/client"},
+      "description": "Whose signatures can be verified."
+    },
+    "sign_as": {"$ref": "#/$defs/client", "description": "Who signs, on the calling side."}
+  },
+  "additionalProperties": false,
+  "$defs": {
+    "client": {
+      "type": "object",
+      "properties": {
+        "client_id": {"type": "string", "minLength": 1},
+        "algorithm": {"enum": ["hmac-sha256", "ed25519"]},
+        "secret": {"type": "string", "minLength": 1, "description": "Name of the secret with the key: that of HMAC, or the private one of Ed25519."},
+        "public_key": {"type": "string", "description": "The public key of Ed25519, 32 bytes in base64."}
+      },
+      "required": ["client_id", "algorithm"],
+      "additionalProperties": false
+    }
+  }
+}"##;
+
+/// The operator's parameters with defaults filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// The extension's URI, which is the metadata key too.
+    #[serde(default = "default_uri")]
+    pub uri: String,
+    /// The keys of a passport's state that the agent understands.
+    #[serde(default)]
+    pub supported_state_keys: Vec<String>,
+    /// Where the session has the passport.
+    #[serde(default = "default_state_key")]
+    pub state_key: String,
+    /// What becomes of a passport that is none.
+    #[serde(default)]
+    pub on_malformed: OnMalformed,
+    /// What becomes of keys that are not supported.
+    #[serde(default)]
+    pub on_unsupported_key: OnUnsupportedKey,
+    /// Whether a passport must be signed by a known client.
+    #[serde(default)]
+    pub require_signature: bool,
+    /// Whose signatures can be verified.
+    #[serde(default)]
+    pub clients: Vec<KnownClient>,
+    /// Who signs, on the calling side.
+    pub sign_as: Option<KnownClient>,
+}
+
+/// What becomes of a passport that is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnMalformed {
+    /// The request goes on without it, as the public specification has it.
+    #[default]
+    Ignore,
+    /// The request is refused.
+    Reject,
+}
+
+/// What becomes of a key of the state that is not supported.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnUnsupportedKey {
+    /// The session does not get it.
+    #[default]
+    Drop,
+    /// The request is refused.
+    Reject,
+}
+
+/// A client and the key that goes with its name.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownClient {
+    /// The passport's `clientId`.
+    pub client_id: String,
+    /// How it signs.
+    pub algorithm: Algorithm,
+    /// Name of the secret that holds the key.
+    pub secret: Option<String>,
+    /// The public key of Ed25519 in base64.
+    pub public_key: Option<String>,
+}
+
+/// Where the values of secrets are.
+pub trait Secrets {
+    /// A secret by its name; `None` when the operator gives none of that name.
+    ///
+    /// # Errors
+    /// It cannot be looked up now.
+    fn secret(&self, name: &str) -> Result<Option<String>, String>;
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CardParams<'a> {
+    supported_state_keys: &'a [String],
+}
+
+impl Parameters {
+    /// The `params` of the entry on the card.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn card_params(&self) -> Result<Json, String> {
+        json::text(&CardParams { supported_state_keys: &self.supported_state_keys })
+    }
+
+    /// The client of that name, if its signatures can be verified.
+    pub fn client(&self, client_id: &str) -> Option<&KnownClient> {
+        self.clients.iter().find(|client| client.client_id == client_id)
+    }
+
+    /// Tries each key, so that one which cannot be used stops the load.
+    ///
+    /// # Errors
+    /// Says which, and why.
+    pub fn check_keys(&self, secrets: &impl Secrets) -> Result<(), String> {
+        if self.require_signature && self.clients.is_empty() {
+            return Err("`require_signature` needs `clients` whose signatures can be verified".to_owned());
+        }
+        for client in &self.clients {
+            client.verifying_key(secrets).map_err(|error| client.complaint(&error))?;
+        }
+        if let Some(client) = &self.sign_as {
+            client.signing_key(secrets).map_err(|error| client.complaint(&error))?;
+        }
+        Ok(())
+    }
+}
+
+impl KnownClient {
+    /// The key that verifies what the client signed.
+    ///
+    /// # Errors
+    /// It is not there or is no key; the text is for the operator and holds nothing of it.
+    pub fn verifying_key(&self, secrets: &impl Secrets) -> Result<Key, String> {
+        match (self.algorithm, &self.public_key) {
+            (Algorithm::HmacSha256, None) => Key::hmac(&self.value(secrets)?),
+            (Algorithm::HmacSha256, Some(_)) => {
+                Err("`public_key` is for ed25519; hmac-sha256 has a `secret`".to_owned())
+            }
+            (Algorithm::Ed25519, Some(public_key)) => Key::public(public_key),
+            (Algorithm::Ed25519, None) => Err("ed25519 needs the `public_key` here".to_owned()),
+        }
+    }
+
+    /// The key that signs.
+    ///
+    /// # Errors
+    /// As [`KnownClient::verifying_key`].
+    pub fn signing_key(&self, secrets: &impl Secrets) -> Result<Key, String> {
+        let value = self.value(secrets)?;
+        match self.algorithm {
+            Algorithm::HmacSha256 => Key::hmac(&value),
+            Algorithm::Ed25519 => Key::private(&value),
+        }
+    }
+
+    fn value(&self, secrets: &impl Secrets) -> Result<String, String> {
+        let name = self.secret.as_deref().ok_or("`secret` must name the secret that holds the key")?;
+        let missing =
+            || format!("there is no secret {name:?}: give it with secrets = {{ {name} = {{ env = \"…\" }} }}");
+        secrets.secret(name)?.ok_or_else(missing)
+    }
+
+    fn complaint(&self, error: &str) -> String {
+        format!("the key of client {:?} cannot be used: {error}", self.client_id)
+    }
+}
+
+fn default_uri() -> String {
+    DEFAULT_URI.to_owned()
+}
+
+fn default_state_key() -> String {
+    "passport".to_owned()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const PUBLIC_KEY: &str = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
+
+    /// Two secrets: a good one, and one that is too short.
+    pub(crate) struct FakeSecrets;
+
+    impl Secrets for FakeSecrets {
+        fn secret(&self, name: &str) -> Result<Option<String>, String> {
+            Ok(match name {
+                "KEY" => Some("0123456789abcdef".to_owned()),
+                "SEED" => Some("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned()),
+                "SHORT" => Some("tiny".to_owned()),
+                _ => None,
+            })
+        }
+    }
+
+    pub(crate) fn parameters(json: &str) -> Parameters {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn the_card_names_the_supported_keys() {
+        let card = parameters(r#"{"supported_state_keys": ["tier", "currency"]}"#).card_params();
+        assert_eq!(card.unwrap(), r#"{"supportedStateKeys":["tier","currency"]}"#);
+        assert_eq!(parameters("{}").card_params().unwrap(), r#"{"supportedStateKeys":[]}"#);
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_used_stops_the_load_and_is_named_by_its_client() {
+        let cases = [
+            (r#""algorithm": "hmac-sha256""#, "`secret`"),
+            (r#""algorithm": "hmac-sha256", "secret": "NONE""#, "no secret \"NONE\""),
+            (r#""algorithm": "hmac-sha256", "secret": "SHORT""#, "16 bytes"),
+            (r#""algorithm": "hmac-sha256", "secret": "KEY", "public_key": "AA==""#, "`public_key`"),
+            (r#""algorithm": "ed25519""#, "`public_key`"),
+            (r#""algorithm": "ed25519", "public_key": "AA==""#, "32 bytes"),
+            (r#""algorithm": "ed25519", "public_key": "!""#, "base64"),
+        ];
+        for (key, reason) in cases {
+            let text = format!(r#"{{"clients": [{{"client_id": "c-1", {key}}}]}}"#);
+            let error = parameters(&text).check_keys(&FakeSecrets).unwrap_err();
+            assert!(error.contains("\"c-1\"") && error.contains(reason), "{key}: {error}");
+            assert!(!error.contains("tiny"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_each_kind_is_taken() {
+        let text = format!(
+            r#"{{"require_signature": true, "clients": [
+                {{"client_id": "a", "algorithm": "hmac-sha256", "secret": "KEY"}},
+                {{"client_id": "b", "algorithm": "ed25519", "public_key": "{PUBLIC_KEY}"}}
+            ], "sign_as": {{"client_id": "c", "algorithm": "ed25519", "secret": "SEED"}}}}"#
+        );
+        assert_eq!(parameters(&text).check_keys(&FakeSecrets), Ok(()));
+    }
+
+    #[test]
+    fn signatures_are_required_only_of_clients_that_are_known() {
+        let error = parameters(r#"{"require_signature": true}"#).check_keys(&FakeSecrets).unwrap_err();
+        assert!(error.contains("`clients`"), "{error}");
+    }
+}

@@ -1,0 +1,159 @@
+//! A passport: its shape, and the bytes of it that are signed.
+
+use annex_sdk::Json;
+use annex_sdk::members::Members;
+use serde_json::Value;
+
+/// All that may stand in a passport.
+const FIELDS: [&str; 4] = ["clientId", "state", "signature", "sessionId"];
+
+/// A passport with the values that were sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passport {
+    /// Who calls.
+    pub client_id: String,
+    /// A session of the client's own.
+    pub session_id: Option<String>,
+    /// The signature as text.
+    pub signature: Option<String>,
+    /// The state: each key with its value as JSON text, in the order in which they were sent.
+    pub state: Vec<(String, Json)>,
+}
+
+/// Why something is no passport: a JSON pointer into it, and a lower-case fragment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// Where, relative to the passport.
+    pub pointer: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl Malformed {
+    fn new(field: &str, message: impl Into<String>) -> Self {
+        let pointer = if field.is_empty() { String::new() } else { annex_sdk::pointer::child("", field) };
+        Self { pointer, message: message.into() }
+    }
+}
+
+impl Passport {
+    /// Reads a passport strictly: nothing may be in it but its four fields, each once.
+    ///
+    /// # Errors
+    /// What is wrong first.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let fields = Members::of(text).ok_or_else(|| Malformed::new("", "must be a JSON object"))?;
+        if let Some(field) = fields.repeated() {
+            return Err(Malformed::new(field, "must not be there twice"));
+        }
+        if let Some(field) = fields.keys().find(|field| !FIELDS.contains(field)) {
+            return Err(Malformed::new(field, "is no field of a passport"));
+        }
+        let state = fields.get("state").ok_or_else(|| Malformed::new("state", "is required"))?;
+        let state = Members::of(state).ok_or_else(|| Malformed::new("state", "must be a JSON object"))?;
+        if state.repeated().is_some() {
+            return Err(Malformed::new("state", "must not have a key twice"));
+        }
+        Ok(Self {
+            client_id: string(&fields, "clientId")?.ok_or_else(|| Malformed::new("clientId", "is required"))?,
+            session_id: string(&fields, "sessionId")?,
+            signature: string(&fields, "signature")?,
+            state: state.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        })
+    }
+
+    /// What is signed: the passport without its signature, as RFC 8785 (JCS) writes it. What is known by its signature
+    /// must be read from here: of numbers only what a double holds is signed.
+    ///
+    /// # Errors
+    /// A value cannot be written, for instance a number beyond all doubles.
+    pub fn canonical(&self) -> Result<Json, String> {
+        let mut fields = serde_json::Map::new();
+        fields.insert("clientId".to_owned(), Value::from(self.client_id.as_str()));
+        if let Some(session_id) = &self.session_id {
+            fields.insert("sessionId".to_owned(), Value::from(session_id.as_str()));
+        }
+        let mut state = serde_json::Map::new();
+        for (key, value) in &self.state {
+            state.insert(key.clone(), serde_json::from_str(value).map_err(|error| error.to_string())?);
+        }
+        fields.insert("state".to_owned(), Value::Object(state));
+        serde_json_canonicalizer::to_string(&Value::Object(fields)).map_err(|error| error.to_string())
+    }
+
+    /// The passport as its canonical form has it, without the signature.
+    ///
+    /// # Errors
+    /// As [`Passport::canonical`].
+    pub fn as_signed(&self) -> Result<Self, String> {
+        Self::parse(&self.canonical()?).map_err(|malformed| malformed.message)
+    }
+}
+
+/// A string that is not empty. `null` is not taken for a field that is missing.
+fn string(fields: &Members<'_>, name: &str) -> Result<Option<String>, Malformed> {
+    let Some(text) = fields.get(name) else { return Ok(None) };
+    match serde_json::from_str::<String>(text) {
+        Ok(text) if !text.is_empty() => Ok(Some(text)),
+        _ => Err(Malformed::new(name, "must be a string that is not empty")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passport_keeps_its_values_as_they_were_sent() {
+        let text =
+            r#"{"clientId": "a2a://c", "sessionId": "s", "signature": "x", "state": {"b": 1.0, "a": {"z":1e2}}}"#;
+        let passport = Passport::parse(text).unwrap();
+        assert_eq!(passport.client_id, "a2a://c");
+        assert_eq!((passport.session_id.as_deref(), passport.signature.as_deref()), (Some("s"), Some("x")));
+        let state = [("b".to_owned(), "1.0".to_owned()), ("a".to_owned(), r#"{"z":1e2}"#.to_owned())];
+        assert_eq!(passport.state, state);
+    }
+
+    #[test]
+    fn what_is_no_passport_is_refused_where_it_is_wrong() {
+        let cases = [
+            ("[]", ""),
+            ("null", ""),
+            (r#"{"state": {}}"#, "/clientId"),
+            (r#"{"clientId": "", "state": {}}"#, "/clientId"),
+            (r#"{"clientId": 7, "state": {}}"#, "/clientId"),
+            (r#"{"clientId": "c"}"#, "/state"),
+            (r#"{"clientId": "c", "state": []}"#, "/state"),
+            (r#"{"clientId": "c", "state": {"a": 1, "a": 2}}"#, "/state"),
+            (r#"{"clientId": "c", "state": {}, "sessionId": null}"#, "/sessionId"),
+            (r#"{"clientId": "c", "state": {}, "signature": 1}"#, "/signature"),
+            (r#"{"clientId": "c", "state": {}, "agent/Id": "c"}"#, "/agent~1Id"),
+            (r#"{"clientId": "c", "state": {}, "clientId": "d"}"#, "/clientId"),
+        ];
+        for (text, pointer) in cases {
+            assert_eq!(Passport::parse(text).unwrap_err().pointer, pointer, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_canonical_form_is_the_same_for_each_way_to_write_a_passport_and_has_no_signature() {
+        let expected = r#"{"clientId":"c","sessionId":"s","state":{"a":[1,"ü"],"b":100}}"#;
+        let texts = [
+            r#"{"clientId":"c","sessionId":"s","state":{"a":[1,"ü"],"b":100}}"#,
+            r#"{ "state": {"b": 1e2, "a": [1.0, "\u00fc"]}, "signature": "x", "sessionId": "s", "clientId": "c" }"#,
+        ];
+        for text in texts {
+            assert_eq!(Passport::parse(text).unwrap().canonical().unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_signature_does_not_cover_is_not_in_the_signed_passport() {
+        let passport = Passport::parse(r#"{"clientId":"c","state":{"n":9007199254740993,"o":{"a":1,"a":2}}}"#).unwrap();
+        let signed = passport.as_signed().unwrap();
+        let state = [("n".to_owned(), "9007199254740992".to_owned()), ("o".to_owned(), r#"{"a":2}"#.to_owned())];
+        assert_eq!(signed.state, state);
+        let beyond = Passport::parse(r#"{"clientId":"c","state":{"n":1e400}}"#).unwrap();
+        assert!(beyond.canonical().is_err());
+    }
+}

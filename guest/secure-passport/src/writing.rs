@@ -1,0 +1,148 @@
+//! The calling side: how a client writes its passport.
+
+use annex_sdk::members::Members;
+use annex_sdk::{Addition, Outgoing, Rejection, Violation, json, pointer};
+
+use crate::parameters::{Parameters, Secrets};
+use crate::passport::Passport;
+
+/// The passport for a call: the program's input, in the name of `sign_as` and signed by it when that is configured.
+/// Nothing where there is no input, or the call has no message.
+///
+/// # Errors
+/// The agent does not declare the extension, or the input is no passport, has a key that the agent does not support, or
+/// cannot be signed.
+pub fn addition(parameters: &Parameters, call: &Outgoing, secrets: &impl Secrets) -> Result<Addition, Rejection> {
+    let (Some(_), Some(input)) = (&call.message, &call.input) else { return Ok(Addition::none()) };
+    let Some(declaration) = &call.declaration else {
+        let message = format!("cannot be sent: the agent does not declare {}", parameters.uri);
+        return Err(Violation::new("", message).into());
+    };
+    let mut passport = Passport::parse(&named(parameters, input))
+        .map_err(|malformed| Violation::new(malformed.pointer, malformed.message))?;
+    check_keys(declaration, &passport)?;
+    if let Some(client) = &parameters.sign_as {
+        let cannot = |error: String| Violation::new("", format!("cannot be signed: {error}"));
+        let key = client.signing_key(secrets).map_err(cannot)?;
+        passport = passport.as_signed().map_err(cannot)?;
+        passport.signature = key.sign(&passport.canonical().map_err(cannot)?);
+    }
+    Ok(Addition::entry(parameters.uri.clone(), text(&passport)))
+}
+
+/// The input with the name of whoever signs, unless it has one.
+fn named(parameters: &Parameters, input: &str) -> String {
+    let has_name = Members::of(input).is_none_or(|fields| fields.get("clientId").is_some());
+    match (&parameters.sign_as, input.trim_start().strip_prefix('{')) {
+        (Some(client), Some(rest)) if !has_name => {
+            let separator = if rest.trim_start().starts_with('}') { "" } else { "," };
+            format!(r#"{{"clientId":{}{separator}{rest}"#, json::string(&client.client_id))
+        }
+        _ => input.to_owned(),
+    }
+}
+
+/// An agent that names no keys takes any.
+fn check_keys(declaration: &str, passport: &Passport) -> Result<(), Rejection> {
+    let params = Members::of(declaration).and_then(|entry| entry.get("params")).and_then(Members::of);
+    let supported = params.and_then(|params| params.get("supportedStateKeys"));
+    let supported: Option<Vec<String>> = supported.and_then(|keys| serde_json::from_str(keys).ok());
+    let Some(supported) = supported else { return Ok(()) };
+    let unsupported = passport.state.iter().map(|(key, _)| key).filter(|key| !supported.contains(key));
+    let violation = |key: &String| Violation::new(pointer::child("/state", key), "is not supported by the agent");
+    let violations: Vec<Violation> = unsupported.map(violation).collect();
+    if violations.is_empty() { Ok(()) } else { Err(Rejection::Violations(violations)) }
+}
+
+fn text(passport: &Passport) -> String {
+    let members = passport.state.iter().map(|(key, value)| format!("{}:{value}", json::string(key)));
+    let state = members.collect::<Vec<_>>().join(",");
+    let optional = [("sessionId", &passport.session_id), ("signature", &passport.signature)];
+    let optional = optional.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let optional: String = optional.map(|(name, value)| format!(r#","{name}":{}"#, json::string(value))).collect();
+    format!(r#"{{"clientId":{},"state":{{{state}}}{optional}}}"#, json::string(&passport.client_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_sdk::MetadataEntry;
+
+    use super::*;
+    use crate::border;
+    use crate::parameters::tests::{FakeSecrets, parameters};
+
+    const SIGNS: &str = r#"{"supported_state_keys": ["tier"], "require_signature": true,
+        "sign_as": {"client_id": "c", "algorithm": "hmac-sha256", "secret": "KEY"},
+        "clients": [{"client_id": "c", "algorithm": "hmac-sha256", "secret": "KEY"}]}"#;
+
+    struct Border;
+
+    impl Secrets for Border {
+        fn secret(&self, name: &str) -> Result<Option<String>, String> {
+            FakeSecrets.secret(name)
+        }
+    }
+
+    impl border::Host for Border {
+        fn warn(&self, line: &str) {
+            panic!("{line}");
+        }
+    }
+
+    fn call(input: &str) -> Outgoing {
+        Outgoing {
+            operation: "SendMessage".to_owned(),
+            agent: "https://a.example".to_owned(),
+            declaration: Some(r#"{"uri": "u", "params": {"supportedStateKeys": ["tier"]}}"#.to_owned()),
+            input: Some(input.to_owned()),
+            message: Some("{}".to_owned()),
+        }
+    }
+
+    fn written(text: &str, input: &str) -> Result<Vec<MetadataEntry>, Rejection> {
+        addition(&parameters(text), &call(input), &FakeSecrets).map(|addition| addition.metadata)
+    }
+
+    #[test]
+    fn what_the_client_signs_passes_the_border() {
+        for input in
+            [r#"{"state": {"tier": "gold"}}"#, r#"{"clientId": "c", "state": {"tier": 1.0}, "sessionId": "s"}"#]
+        {
+            let entries = written(SIGNS, input).unwrap();
+            let delta = border::state_delta(&parameters(SIGNS), &entries, &Border).unwrap().unwrap();
+            assert!(delta.contains(r#""verified":true"#), "{delta}");
+        }
+    }
+
+    #[test]
+    fn without_a_key_the_passport_goes_out_as_it_is() {
+        let entries = written("{}", r#"{"clientId": "c", "state": {"tier": 1.0}}"#).unwrap();
+        assert_eq!(entries[0].value, r#"{"clientId":"c","state":{"tier":1.0}}"#);
+    }
+
+    #[test]
+    fn input_that_would_not_be_taken_is_not_sent() {
+        let pointer = |input| match written("{}", input) {
+            Err(Rejection::Violations(violations)) => violations[0].pointer.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(pointer("{}"), "/state");
+        assert_eq!(pointer(r#"{"state": {}}"#), "/clientId");
+        assert_eq!(pointer(r#"{"clientId": "c", "state": {"shoe": 43}}"#), "/state/shoe");
+    }
+
+    #[test]
+    fn an_agent_that_does_not_declare_the_extension_is_shown_no_passport() {
+        let call = Outgoing { declaration: None, ..call(r#"{"clientId": "c", "state": {}}"#) };
+        let refused = addition(&parameters("{}"), &call, &FakeSecrets);
+        assert!(matches!(refused, Err(Rejection::Violations(violations)) if violations[0].message.contains("declare")));
+    }
+
+    #[test]
+    fn calls_without_message_or_input_get_nothing() {
+        let calls = [Outgoing { message: None, ..call("{}") }, Outgoing { input: None, ..call("{}") }];
+        for call in calls {
+            assert_eq!(addition(&parameters(SIGNS), &call, &FakeSecrets), Ok(Addition::none()));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Messages whose parts are data that matches a JSON Schema: a profile of A2A.
+//!
+//! This file holds the hooks; what they decide is in [`logic`].
+
+pub mod logic;
+pub mod parameters;
+
+use annex_sdk::{
+    Card, Declaration, Descriptor, Extension, Json, Message, Rejection, Request, Rewrite, Violation, schema,
+};
+
+use crate::parameters::{PARAMETER_SCHEMA, Parameters};
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct StrictParts;
+
+impl Extension for StrictParts {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        Ok(Descriptor {
+            name: "strict-parts".to_owned(),
+            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
+            ..Descriptor::new(parameters.uri.clone(), "Takes messages whose data parts match a JSON Schema.")
+        })
+    }
+}
+
+impl Card for StrictParts {
+    fn declare(parameters: &Parameters) -> Result<Declaration, String> {
+        for (number, rule) in parameters.schemas.iter().enumerate() {
+            schema::compile(&rule.schema)
+                .map_err(|error| format!("the schema of `schemas[{number}]` cannot be used: {error}"))?;
+        }
+        Ok(Declaration { description: None, params: Some(parameters.card_params()?) })
+    }
+}
+
+impl Message for StrictParts {
+    fn check(parameters: &Parameters, _request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
+        let violations = logic::check(parameters, &message, &Imports);
+        if violations.is_empty() { Ok(Vec::new()) } else { Err(Rejection::Violations(violations)) }
+    }
+}
+
+/// The host that this instance runs in.
+struct Imports;
+
+impl logic::Host for Imports {
+    fn violations(&self, data_schema: &str, data: &str) -> Result<Vec<Violation>, String> {
+        schema::validate(data_schema, data)
+    }
+}
+
+annex_sdk::export!(StrictParts: card, message);

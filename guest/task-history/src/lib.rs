@@ -1,0 +1,66 @@
+//! The caller's earlier tasks, searched: the method `tasks/search` of the A2A documentation.
+//!
+//! This file holds the hooks; the search is in [`search`], what is found in a task in [`matching`].
+
+pub mod matching;
+pub mod search;
+
+use annex_sdk::{Answer, Descriptor, Extension, Json, Method, MethodDeclaration, Rejection, Request, tasks};
+use serde::Deserialize;
+
+/// The URI unless the operator names another.
+pub const DEFAULT_URI: &str = "https://annex.example/task-history/v1";
+
+/// JSON Schema of the parameters, for the host and for people.
+pub const PARAMETER_SCHEMA: &str = r#"{
+  "type": "object",
+  "properties": {
+    "uri": {"type": "string", "minLength": 1, "description": "The extension's URI."}
+  },
+  "additionalProperties": false
+}"#;
+
+/// The operator's parameters with defaults filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// The extension's URI.
+    #[serde(default = "default_uri")]
+    pub uri: String,
+}
+
+fn default_uri() -> String {
+    DEFAULT_URI.to_owned()
+}
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct TaskHistory;
+
+impl Extension for TaskHistory {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        Ok(Descriptor {
+            name: "task-history".to_owned(),
+            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
+            ..Descriptor::new(parameters.uri.clone(), "Searches the caller's tasks by text, state and time.")
+        })
+    }
+}
+
+impl Method for TaskHistory {
+    fn methods(_: &Parameters) -> Result<Vec<MethodDeclaration>, String> {
+        Ok(vec![MethodDeclaration {
+            params_schema: Some(search::PARAMS.to_owned()),
+            result_schema: Some(search::RESULT.to_owned()),
+            ..MethodDeclaration::new(search::NAME, "Searches the caller's tasks by text, state and time.")
+        }])
+    }
+
+    fn call(_: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
+        search::search(&params, tasks::list).map(Answer::Value)
+    }
+}
+
+annex_sdk::export!(TaskHistory: method);

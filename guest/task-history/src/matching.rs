@@ -1,0 +1,153 @@
+//! What of a task is searched, and whether it fits.
+
+use annex_sdk::{Json, clock, json};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// A task as ListTasks shows it; what is not searched is not read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Task<'a> {
+    id: String,
+    #[serde(default)]
+    context_id: String,
+    #[serde(borrow)]
+    status: &'a RawValue,
+    #[serde(default)]
+    history: Vec<Message>,
+    #[serde(default)]
+    artifacts: Vec<Artifact>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Status {
+    state: String,
+    timestamp: Option<String>,
+    message: Option<Message>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    #[serde(default)]
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Artifact {
+    name: Option<String>,
+    #[serde(default)]
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    text: Option<String>,
+}
+
+/// What is looked for; nothing that is not set.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// In lower case.
+    pub query: Option<String>,
+    /// The state's name (`TASK_STATE_COMPLETED`).
+    pub state: Option<String>,
+    /// The earliest time of the status, in milliseconds since 1970-01-01T00:00:00Z.
+    pub from: Option<u64>,
+    /// The first time that is too late.
+    pub to: Option<u64>,
+}
+
+/// How a task relates to what is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fit {
+    /// It is what is looked for.
+    Yes,
+    /// It is not.
+    No,
+    /// It is not, and neither are those after it, which are older.
+    TooOld,
+}
+
+impl Wanted {
+    /// Whether a task fits.
+    pub fn fit(&self, task: &Task<'_>) -> Fit {
+        let Ok(status) = serde_json::from_str::<Status>(task.status.get()) else { return Fit::No };
+        let time = status.timestamp.as_deref().and_then(clock::parse);
+        if let (Some(from), Some(time)) = (self.from, time)
+            && time < from
+        {
+            return Fit::TooOld;
+        }
+        let in_time =
+            self.to.is_none_or(|to| time.is_some_and(|time| time < to)) && self.from.is_none_or(|_| time.is_some());
+        let in_state = self.state.as_ref().is_none_or(|state| *state == status.state);
+        let fits = in_time && in_state && self.query.as_ref().is_none_or(|query| mentions(task, &status, query));
+        if fits { Fit::Yes } else { Fit::No }
+    }
+}
+
+/// Whether the query is in the text of the status, of the history, or in a name or text of an artifact.
+fn mentions(task: &Task<'_>, status: &Status, query: &str) -> bool {
+    let messages = status.message.iter().chain(&task.history).flat_map(|message| &message.parts);
+    let artifacts = task.artifacts.iter().flat_map(|artifact| &artifact.parts);
+    let texts = messages.chain(artifacts).filter_map(|part| part.text.as_deref());
+    let names = task.artifacts.iter().filter_map(|artifact| artifact.name.as_deref());
+    texts.chain(names).any(|text| text.to_lowercase().contains(query))
+}
+
+impl Task<'_> {
+    /// What the answer shows: id, context and status. The rest is for GetTask.
+    pub fn summary(&self) -> Json {
+        let (id, context, status) = (json::string(&self.id), json::string(&self.context_id), self.status.get());
+        format!(r#"{{"id":{id},"contextId":{context},"status":{status}}}"#)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TASK: &str = r#"{
+        "id": "t-1", "contextId": "c-1",
+        "status": {"state": "TASK_STATE_COMPLETED", "timestamp": "2026-11-20T09:41:07.250Z", "n": 1.0,
+                   "message": {"parts": [{"text": "Done, Ada"}]}},
+        "history": [{"role": "ROLE_USER", "parts": [{"data": {"x": 1}}, {"text": "Book a FLIGHT to Zürich"}]}],
+        "artifacts": [{"artifactId": "a", "name": "Ticket", "parts": [{"text": "Seat 7A"}]}]
+    }"#;
+    const TIME: u64 = 1_795_167_667_250;
+
+    fn fit(wanted: &Wanted) -> Fit {
+        wanted.fit(&serde_json::from_str(TASK).unwrap())
+    }
+
+    #[test]
+    fn text_is_found_in_status_history_and_artifacts_in_whatever_case() {
+        for query in ["done", "flight to zürich", "seat 7a", "ticket"] {
+            assert_eq!(fit(&Wanted { query: Some(query.to_owned()), ..Wanted::default() }), Fit::Yes, "{query}");
+        }
+        assert_eq!(fit(&Wanted { query: Some("hotel".to_owned()), ..Wanted::default() }), Fit::No);
+    }
+
+    #[test]
+    fn the_state_is_compared_by_name() {
+        let state = |name: &str| fit(&Wanted { state: Some(format!("TASK_STATE_{name}")), ..Wanted::default() });
+        assert_eq!(state("COMPLETED"), Fit::Yes);
+        assert_eq!(state("FAILED"), Fit::No);
+    }
+
+    #[test]
+    fn a_range_of_time_begins_with_its_first_moment_and_ends_before_its_last() {
+        let range = |from, to| fit(&Wanted { from, to, ..Wanted::default() });
+        assert_eq!(range(Some(TIME), Some(TIME + 1)), Fit::Yes);
+        assert_eq!(range(None, Some(TIME)), Fit::No);
+        assert_eq!(range(Some(TIME + 1), None), Fit::TooOld);
+    }
+
+    #[test]
+    fn the_summary_has_the_status_as_it_was() {
+        let task: Task<'_> = serde_json::from_str(TASK).unwrap();
+        let summary = task.summary();
+        assert!(summary.starts_with(r#"{"id":"t-1","contextId":"c-1","status":{"state""#), "{summary}");
+        assert!(summary.contains(r#""n": 1.0"#) && !summary.contains("FLIGHT"), "{summary}");
+    }
+}

@@ -1,0 +1,45 @@
+//! The Traceability extension, version 1: what the agent did for an answer, in the answer's metadata.
+//!
+//! This file holds the hooks; what they decide is in [`logic`].
+
+pub mod logic;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use annex_sdk::{Descriptor, Event, EventKinds, Extension, Patch, Response, steps};
+
+use crate::logic::{PARAMETER_SCHEMA, Parameters};
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct Traceability;
+
+/// Whether something of this turn has the trace; an instance lives for one turn.
+static IS_TRACED: AtomicBool = AtomicBool::new(false);
+
+impl Extension for Traceability {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        Ok(Descriptor {
+            name: "traceability".to_owned(),
+            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
+            metadata_keys: vec![parameters.key.clone()],
+            events: EventKinds::all(),
+            ..Descriptor::new(parameters.uri.clone(), "Adds what the agent did to the metadata of its answer.")
+        })
+    }
+}
+
+impl Response for Traceability {
+    fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
+        if !logic::carries_trace(parameters, &event, IS_TRACED.load(Ordering::Relaxed)) {
+            return Ok(None);
+        }
+        let trace = logic::response_trace(parameters, &event, &steps::recorded())?;
+        IS_TRACED.store(true, Ordering::Relaxed);
+        Ok(Some(Patch::entry(parameters.key.clone(), trace)))
+    }
+}
+
+annex_sdk::export!(Traceability: response);

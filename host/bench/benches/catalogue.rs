@@ -1,0 +1,95 @@
+//! What each extension that ships costs in a turn: the time of its hooks, as the server counts it.
+//!
+//! Writes `examples/catalogue/times.json`, from which the table in README.md is made.
+
+#![expect(clippy::print_stdout, reason = "the figures are the output")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use annex_runtime::Extension;
+use annex_test_support::{Request, TestServer};
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const WARM_UP: usize = 200;
+const TURNS: usize = 2_000;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/catalogue");
+    let server = TestServer::from_file(&folder.join("annex.toml"), None).await?;
+    let mut times = BTreeMap::new();
+    for (name, _) in annex_components::shipped() {
+        let installed = server.installer().installed();
+        let extension = installed.iter().find(|extension| extension.descriptor().name == name).context(name)?;
+        ask(&server, extension, WARM_UP).await?;
+        let before = busy(extension);
+        ask(&server, extension, TURNS).await?;
+        let each = (busy(extension) - before).as_secs_f64() * 1e6 / TURNS as f64;
+        println!("{name:<24} {each:>8.1} µs per turn");
+        times.insert(name, each.round());
+    }
+    let text = serde_json::to_string_pretty(&times)?;
+    Ok(fs::write(folder.join("times.json"), format!("{text}\n"))?)
+}
+
+fn busy(extension: &Extension) -> Duration {
+    extension.metrics().hooks.iter().map(|hook| hook.busy).sum()
+}
+
+async fn ask(server: &TestServer, extension: &Extension, turns: usize) -> anyhow::Result<()> {
+    for turn in 0..turns {
+        let request = request(server, extension, turn).extensions(extension.uri().as_str());
+        let reply = request.send().await?;
+        ensure!(reply.code() == 0, "{}", reply.text);
+    }
+    Ok(())
+}
+
+/// What the extension is there for; each message in a conversation of its own.
+fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
+    let uri = extension.uri().as_str();
+    let mut parts = json!([{"text": "hello"}]);
+    let mut metadata = json!({});
+    match extension.descriptor().name.as_str() {
+        "task-history" => return server.call("tasks/search", json!({"contextId": "none", "query": "x"}).to_string()),
+        "strict-parts" => {
+            parts = json!([{"data": {"item": "tea", "count": 2}, "mediaType": "application/vnd.example.order+json"}]);
+        }
+        "agent-gateway-protocol" => {
+            parts = json!([{"data": {"target_capability": "billing:invoice:generate", "payload": {"amount": 99.99}}}]);
+        }
+        "session-sharing" => metadata = json!({"annex.example/session-sharing/v1/shared": shared()}),
+        "secure-passport" => metadata = json!({uri: passport()}),
+        "state-injection" => {
+            metadata = json!({annex_test_support::STATE_KEY: {"user_info": {"name": "Ada", "role": "Engineer"}}});
+        }
+        _ => {}
+    }
+    let message =
+        json!({"messageId": format!("{uri} {turn}"), "role": "ROLE_USER", "parts": parts, "metadata": metadata});
+    server.call("SendMessage", json!({"message": message}).to_string())
+}
+
+/// Signed with the key of the example.
+fn passport() -> Value {
+    json!({
+        "clientId": "a2a://orchestrator.example.com",
+        "state": {"loyalty_tier": "Gold"},
+        "signature": "7Krm6uVSCuPY47BkPgtwuuYygjRCiUrR-ZTHrMgb8Fc"
+    })
+}
+
+/// One event, to an agent that has heard of none.
+fn shared() -> Value {
+    json!({
+        "version": 1, "mode": "delta", "peer": "bench", "upTo": 2,
+        "events": [{"seq": 1, "author": "planner", "role": "agent", "parts": [{"text": "Ada goes to Rome."}]}]
+    })
+}

@@ -1,0 +1,100 @@
+//! What a sweep spares, and what it and the end of a turn remove.
+
+use std::sync::Arc;
+
+use annex_protocol::{ContextId, StreamResponse, Task, TaskId};
+use annex_runtime::{KeyScopes, KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
+use annex_session::{Bounds, Event, InMemorySessionService, StateDelta, TurnSession, Turns, USER_AUTHOR};
+use annex_tasks::{MemoryBounds, MemoryTaskStore, Owner, TaskStore};
+
+use super::{ScopedKeys, TurnKeys, session_key};
+
+struct Bench {
+    store: Arc<MemoryKeyValueStore>,
+    tasks: Arc<MemoryTaskStore>,
+    sessions: Arc<InMemorySessionService>,
+    keys: Arc<ScopedKeys>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let store = Arc::new(MemoryKeyValueStore::default());
+        let tasks = Arc::new(MemoryTaskStore::new(MemoryBounds { max_tasks: 10, max_bytes: 1 << 20 }));
+        let sessions = Arc::new(InMemorySessionService::new(Bounds::default()));
+        let keys = ScopedKeys::new(store.clone(), tasks.clone(), sessions.clone(), "app");
+        Self { store, tasks, sessions, keys }
+    }
+
+    /// Begins a turn, whose task and session are still to be made.
+    async fn turn(&self, task: &str) -> (TurnSession, TurnKeys) {
+        let key = session_key("app", &ada().principal, &ContextId::from("c"));
+        let guard = Turns::default().begin(&key).await.expect("a turn");
+        let session = self.sessions.open(key, guard);
+        let keys = self.keys.of_turn(&ada(), &session, &task.into()).await.expect("keys");
+        (session, keys)
+    }
+
+    async fn set(&self, scope: Scope) {
+        let space = Space { extension: "https://annex.example/own/v1".into(), scope };
+        self.store.set(&space, "a", Vec::new(), &Quota::default()).await.expect("room");
+    }
+
+    async fn create(&self, task: &str) {
+        let task = Task { id: task.into(), context_id: "c".into(), ..Task::default() };
+        let event = StreamResponse::Task(task.clone()).into();
+        self.tasks.create(&ada(), &[event], &Arc::new(task)).await.expect("room");
+    }
+
+    async fn kinds(&self) -> Vec<ScopeKind> {
+        self.store.scopes(None).await.expect("a page").into_iter().map(|scope| scope.kind).collect()
+    }
+}
+
+fn ada() -> Owner {
+    Owner { tenant: String::new(), principal: "ada".to_owned() }
+}
+
+fn of_ada(task: &str) -> [Scope; 2] {
+    [Scope::context("", "ada", &"c".into()), Scope::task("", "ada", &TaskId::from(task))]
+}
+
+#[tokio::test]
+async fn a_sweep_spares_a_turn_whose_task_and_session_are_still_to_be_made() {
+    let bench = Bench::new();
+    let (session, keys) = bench.turn("t").await;
+    for scope in of_ada("t") {
+        assert_eq!(keys.scope(scope.kind), Some(scope.clone()));
+        bench.set(scope).await;
+    }
+    bench.keys.sweep().await.expect("a sweep");
+    assert_eq!(bench.kinds().await, [ScopeKind::Context, ScopeKind::Task]);
+    bench.create("t").await;
+    session.append(Event::new(USER_AUTHOR, "t", Vec::new(), StateDelta::new())).expect("room");
+    drop((session, keys));
+    bench.keys.sweep().await.expect("a sweep");
+    assert_eq!(bench.kinds().await, [ScopeKind::Context, ScopeKind::Task], "they have come to be");
+}
+
+#[tokio::test]
+async fn a_sweep_removes_what_belongs_to_nothing_and_only_that() {
+    let bench = Bench::new();
+    bench.create("t").await;
+    let key = session_key("app", "ada", &ContextId::from("c"));
+    bench.sessions.create(&key, StateDelta::new()).expect("a session");
+    let others = [Scope::task("", "bob", &"t".into()), Scope::task("", "ada", &"u".into())];
+    let contexts = [Scope::context("", "", &"c".into()), Scope::context("", "ada", &"d".into())];
+    for scope in of_ada("t").into_iter().chain(others).chain(contexts).chain([Scope::lasting("")]) {
+        bench.set(scope).await;
+    }
+    // More than one page.
+    for number in 0..1_000 {
+        bench.set(Scope::task("", "eve", &number.to_string().into())).await;
+    }
+    bench.keys.sweep().await.expect("a sweep");
+    assert_eq!(bench.store.scopes(None).await.expect("a page"), of_ada("t"));
+    let lasting = Space { extension: "https://annex.example/own/v1".into(), scope: Scope::lasting("") };
+    assert_eq!(bench.store.keys(&lasting, 0).await.expect("keys"), ["a"]);
+    bench.sessions.delete(&key);
+    bench.keys.sweep().await.expect("a sweep");
+    assert_eq!(bench.kinds().await, [ScopeKind::Task], "its session was deleted");
+}

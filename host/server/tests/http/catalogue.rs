@@ -1,0 +1,57 @@
+//! The extensions that ship with Annex, all of them in one server.
+
+use std::path::Path;
+
+use annex_test_support::{Reply, TestServer};
+use serde_json::{Value, json};
+
+mod badges;
+mod gateway;
+mod images;
+mod passports;
+mod stamps;
+mod strict;
+mod table;
+mod traces;
+
+/// The server of an example config.
+async fn example(name: &str) -> TestServer {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/catalogue").join(name);
+    TestServer::from_file(&path, None).await.expect("the example starts")
+}
+
+/// The server with everything that ships.
+async fn catalogue() -> TestServer {
+    example("annex.toml").await
+}
+
+/// A message with these parts and metadata, and one extension activated.
+async fn send(server: &TestServer, uri: &str, parts: Value, metadata: Value) -> Reply {
+    let id = uuid::Uuid::new_v4().to_string();
+    let message = json!({"messageId": id, "role": "ROLE_USER", "parts": parts, "metadata": metadata});
+    call(server, uri, "SendMessage", &json!({"message": message})).await
+}
+
+/// A call of a method with one extension activated.
+async fn call(server: &TestServer, uri: &str, method: &str, params: &Value) -> Reply {
+    server.call(method, params.to_string()).extensions(uri).send().await.expect("a reply")
+}
+
+/// The extension's entry on the card.
+async fn declaration(server: &TestServer, uri: &str) -> Value {
+    let card = server.get("/.well-known/agent-card.json").await.expect("a card").json::<Value>().await.expect("JSON");
+    let entries = card["capabilities"]["extensions"].as_array().cloned().unwrap_or_default();
+    entries.into_iter().find(|entry| entry["uri"] == uri).expect("the card declares it")
+}
+
+/// Why a server with this config does not start.
+async fn refusal(extension: &str) -> String {
+    let config = format!(
+        "[card]\nname = \"a\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"\"\n\
+         [agent.model.scripted]\nfallback = \"\"\n[[extension]]\n{extension}"
+    );
+    match TestServer::start(&config).await {
+        Ok(_) => panic!("the server starts"),
+        Err(error) => format!("{error:#}"),
+    }
+}

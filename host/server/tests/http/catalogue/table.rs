@@ -1,0 +1,89 @@
+//! The table of extensions in README.md is what the components say of themselves.
+//!
+//! `UPDATE_README=1 cargo test --workspace --test http catalogue` writes it. The times in it come from
+//! `cargo bench -p annex-bench --bench catalogue`, which writes `examples/catalogue/times.json`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use annex_runtime::{Access, Extension, Hook, Inspection};
+
+use crate::catalogue::catalogue;
+
+const BEGIN: &str = "<!-- catalogue: written by host/server/tests/http/catalogue/table.rs -->\n";
+const END: &str = "<!-- end of catalogue -->";
+const HEAD: &str =
+    "| name | URI | what it does | hooks | grants | KiB | µs per turn |\n|---|---|---|---|---|---|---|\n";
+
+/// Another compiler makes components of another size, a little.
+const SIZE_TOLERANCE: f64 = 0.1;
+
+fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn row(name: &str, component: &Path, extension: &Extension, time: f64) -> String {
+    let inspection = Inspection::of(&fs::read(component).expect("a component")).expect("an extension");
+    let hooks: Vec<&str> =
+        extension.hooks().iter().filter(|hook| **hook != Hook::Descriptor).map(|hook| hook.name()).collect();
+    let needed = inspection.imports.iter().filter_map(|import| match import.access {
+        Access::Needs(grant) => grant.to_string().split_once(' ').map(|(grant, _)| format!("`{grant}`")),
+        Access::Free | Access::Unknown => None,
+    });
+    let grants: BTreeSet<String> = needed.collect();
+    let grants = if grants.is_empty() { "none".to_owned() } else { grants.into_iter().collect::<Vec<_>>().join(", ") };
+    let (uri, does, hooks, size) =
+        (extension.uri(), &extension.descriptor().description, hooks.join(", "), kib(extension));
+    format!("| [`{name}`](guest/{name}/spec.md) | `{uri}` | {does} | {hooks} | {grants} | {size:.0} | {time:.0} |\n")
+}
+
+fn kib(extension: &Extension) -> f64 {
+    extension.size() as f64 / 1024.0
+}
+
+/// The rows of all that ships, in its order.
+async fn rows() -> String {
+    let server = catalogue().await;
+    let installed = server.installer().installed();
+    let times = fs::read_to_string(root("examples/catalogue/times.json")).expect("times");
+    let times: BTreeMap<String, f64> = serde_json::from_str(&times).expect("a number for each name");
+    let row = |(name, component): (&str, &Path)| {
+        let extension = installed.iter().find(|extension| extension.descriptor().name == name);
+        let extension = extension.unwrap_or_else(|| panic!("the example installs no {name}"));
+        row(name, component, extension, *times.get(name).unwrap_or_else(|| panic!("no time of {name}")))
+    };
+    annex_components::shipped().into_iter().map(row).collect()
+}
+
+/// The cells of a row, its size by itself.
+fn cells(row: &str) -> (Vec<&str>, f64) {
+    let mut cells: Vec<&str> = row.split(" | ").collect();
+    let size = cells.remove(5);
+    (cells, size.parse().expect("a size"))
+}
+
+fn check(written: &str, expected: &str) {
+    let rewrite = "run UPDATE_README=1 cargo test --workspace --test http catalogue";
+    assert_eq!(written.lines().count(), expected.lines().count(), "the README's table is out of date: {rewrite}");
+    for (written, expected) in written.lines().zip(expected.lines()).skip(2) {
+        let ((written, written_size), (expected, size)) = (cells(written), cells(expected));
+        assert_eq!(written, expected, "the README's table is out of date: {rewrite}");
+        let difference = (written_size - size).abs();
+        assert!(difference <= size * SIZE_TOLERANCE, "{expected:?} has {size} KiB, not {written_size}: {rewrite}");
+    }
+}
+
+#[tokio::test]
+async fn the_table_in_the_readme_is_what_the_components_say() {
+    let expected = format!("{HEAD}{}", rows().await);
+    let path = root("README.md");
+    let readme = fs::read_to_string(&path).expect("README.md");
+    let (before, rest) = readme.split_once(BEGIN).expect("the table's beginning");
+    let (written, after) = rest.split_once(END).expect("the table's end");
+    if env::var_os("UPDATE_README").is_some() {
+        fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}")).expect("README.md is written");
+        return;
+    }
+    check(written, &expected);
+}

@@ -1,0 +1,219 @@
+//! Keys that extensions keep with a task or a conversation: who sees them, and when they are gone.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_test_support::TestServer;
+use serde_json::{Value, json};
+use sqlx::{Connection, SqliteConnection};
+
+use crate::auth::{ADA, BOB, api_keys};
+use crate::durable::{Counting, counting, serve};
+
+const URI: &str = "https://annex.example/capabilities/v1";
+const OTHER: &str = "https://annex.example/capabilities/v2";
+const SET: &str = r#"[{"in": ["task", {"set": ["k", "mine"]}]}, {"in": ["context", {"set": ["k", "ours"]}]}]"#;
+const READ: &str = r#"[{"in": ["task", {"get": "k"}]}, {"in": ["context", {"get": "k"}]}]"#;
+
+/// The extension that uses what it is granted, under `uri`.
+pub(crate) fn capable(uri: &str, keyvalue: &str, more: &str) -> String {
+    let component = annex_test_support::component("test-capabilities");
+    format!(
+        r#"
+        [[extension]]
+        component = {component:?}
+        [extension.parameters]
+        uri = {uri:?}
+        [extension.grants]
+        clock = true
+        random = true
+        http = {{ allow = [{{ host = "api.example.com" }}] }}
+        keyvalue = {{ {keyvalue} }}
+        session-state = {{ read = true }}
+        task = true
+        tasks = true
+        task-resumption = true
+        agent-steps = true
+        {more}
+        "#
+    )
+}
+
+/// A message with commands for the extension: for the way in, and for the way out.
+#[derive(Clone, Copy)]
+pub(crate) struct Said<'a> {
+    pub(crate) key: Option<&'a str>,
+    pub(crate) uri: &'a str,
+    pub(crate) text: &'a str,
+    pub(crate) context: Option<&'a str>,
+    pub(crate) task: Option<&'a str>,
+    pub(crate) now: &'a str,
+    pub(crate) later: &'a str,
+}
+
+impl Default for Said<'_> {
+    fn default() -> Self {
+        Self { key: None, uri: URI, text: "work", context: None, task: None, now: "[]", later: "[]" }
+    }
+}
+
+impl Said<'_> {
+    /// Sends it and gives the body of the answer.
+    pub(crate) async fn to(&self, server: &TestServer) -> Value {
+        let read = |commands: &str| serde_json::from_str::<Value>(commands).expect("commands");
+        let message = json!({
+            "messageId": uuid::Uuid::new_v4().to_string(), "role": "ROLE_USER", "parts": [{"text": self.text}],
+            "contextId": self.context, "taskId": self.task,
+            "metadata": {"test/capability": read(self.now), "test/later": read(self.later)},
+        });
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+        let mut request = server.client().post(format!("{}/a2a/jsonrpc", server.url()));
+        request = request.header("A2A-Version", "1.0").header("A2A-Extensions", self.uri);
+        if let Some(key) = self.key {
+            request = request.header("x-api-key", key);
+        }
+        request.json(&body).send().await.expect("an answer").json().await.expect("JSON")
+    }
+
+    /// Sends it and gives what came of the commands for the way out.
+    pub(crate) async fn results(&self, server: &TestServer) -> Vec<String> {
+        let body = self.to(server).await;
+        let artifacts = body["result"]["task"]["artifacts"].as_array().unwrap_or_else(|| unreachable!("{body}"));
+        let results = &artifacts.last().expect("an artifact")["metadata"]["test/result"];
+        serde_json::from_value(results.clone()).unwrap_or_else(|_| unreachable!("{body}"))
+    }
+}
+
+fn id_of(body: &Value) -> &str {
+    body["result"]["task"]["id"].as_str().unwrap_or_else(|| unreachable!("no task: {body}"))
+}
+
+/// What the file of keys holds: kinds and ids.
+async fn entries(folder: &Path) -> Vec<(String, String)> {
+    let url = format!("sqlite://{}", folder.join("keyvalue.sqlite").display());
+    let mut connection = SqliteConnection::connect(&url).await.expect("a database");
+    let entries = sqlx::query_as("SELECT kind, id FROM entry ORDER BY kind, id").fetch_all(&mut connection).await;
+    connection.close().await.expect("closed");
+    entries.expect("entries")
+}
+
+/// Waits for what is removed after the answer.
+async fn until_there_are(folder: &Path, expected: &[(&str, &str)]) {
+    for _ in 0..500 {
+        let found = entries(folder).await;
+        if found.iter().map(|(kind, id)| (kind.as_str(), id.as_str())).eq(expected.iter().copied()) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{:?} and not {expected:?}", entries(folder).await);
+}
+
+async fn durable(agent: &Arc<Counting>, folder: &Path, tasks: &str, more: &str) -> TestServer {
+    serve(agent, &format!("data_dir = {folder:?}\n{tasks}\n{more}")).await
+}
+
+#[tokio::test]
+async fn keys_of_a_task_and_a_conversation_are_there_in_later_turns_and_nowhere_else() {
+    let (agent, extensions) = (counting(), capable(URI, "", "") + &capable(OTHER, "", ""));
+    let server = serve(&agent, &format!("{}\n{extensions}", api_keys())).await;
+    let ada = Said { key: Some(ADA), context: Some("c"), later: READ, ..Said::default() };
+    let asked = Said { text: "ask", now: SET, ..ada }.to(&server).await;
+    let task = Some(id_of(&asked));
+    let expected = [
+        (Said { context: Some("other"), ..ada }, ["none", "none"]),
+        (Said { key: Some(BOB), ..ada }, ["none", "none"]),
+        (Said { uri: OTHER, ..ada }, ["none", "none"]),
+        (ada, ["none", "ours"]),
+        (Said { task, ..ada }, ["mine", "ours"]),
+    ];
+    for (said, expected) in expected {
+        assert_eq!(said.results(&server).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn another_extension_sees_none_of_them_in_the_same_task() {
+    let (agent, extensions) = (counting(), capable(URI, "", "") + &capable(OTHER, "", ""));
+    let server = serve(&agent, &extensions).await;
+    let asked = Said { text: "ask", now: SET, ..Said::default() }.to(&server).await;
+    let said = Said { uri: OTHER, task: Some(id_of(&asked)), later: READ, ..Said::default() };
+    assert_eq!(said.results(&server).await, ["none", "none"]);
+}
+
+#[tokio::test]
+async fn a_message_that_is_refused_leaves_no_keys_behind() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let refusing = format!("{}\n[sessions]\nmax_state_bytes = 100", capable(URI, "", ""));
+    let server = durable(&agent, folder.path(), "", &refusing).await;
+    // What comes of so many commands is too much state.
+    let now = format!("[{}{}", r#"{"random": 1}, "#.repeat(40), &SET[1..]);
+    let refused = Said { context: Some("c"), now: &now, ..Said::default() };
+    for _ in 0..3 {
+        let body = refused.to(&server).await;
+        assert_eq!(body["error"]["code"], -32_602, "{body}");
+        until_there_are(folder.path(), &[]).await;
+    }
+    // The same commands in a message that is taken leave what they set.
+    let taken = Said { context: Some("c"), text: "ask", now: SET, ..Said::default() }.to(&server).await;
+    until_there_are(folder.path(), &[("context", "c"), ("task", id_of(&taken))]).await;
+    assert_eq!(refused.to(&server).await["error"]["code"], -32_602);
+    let again = Said { context: Some("c"), later: READ, ..Said::default() };
+    assert_eq!(again.results(&server).await, ["none", "ours"], "the conversation's keys outlive a refusal");
+}
+
+#[tokio::test]
+async fn a_message_that_is_answered_without_a_task_leaves_none_with_the_task() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let server = durable(&agent, folder.path(), "", &capable(URI, "", "")).await;
+    let body = Said { context: Some("c"), text: "answer", now: SET, ..Said::default() }.to(&server).await;
+    assert!(body["result"]["message"].is_object(), "{body}");
+    until_there_are(folder.path(), &[("context", "c")]).await;
+}
+
+#[tokio::test]
+async fn keys_go_with_the_task_that_retention_removes_and_with_sessions_that_a_restart_ends() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let extension = capable(URI, "", "");
+    let mut server = durable(&agent, folder.path(), "", &extension).await;
+    let mut ids = Vec::new();
+    let lasting = format!(r#"[{{"set": ["k", "for good"]}}, {}"#, &SET[1..]);
+    for _ in 0..3 {
+        ids.push(id_of(&Said { context: Some("c"), now: &lasting, ..Said::default() }.to(&server).await).to_owned());
+    }
+    let mut kept: Vec<(&str, &str)> = ids.iter().map(|id| ("task", id.as_str())).collect();
+    kept.sort_unstable();
+    let all: Vec<_> = [("", ""), ("context", "c")].into_iter().chain(kept).collect();
+    until_there_are(folder.path(), &all).await;
+    server.begin_shutdown();
+    server.ended().await.expect("a clean end");
+    let server = durable(&agent, folder.path(), "keep_count = 1", &extension).await;
+    until_there_are(folder.path(), &[("", ""), ("task", &ids[2])]).await;
+    let said = Said { context: Some("c"), later: READ, ..Said::default() };
+    assert_eq!(said.results(&server).await, ["none", "none"]);
+}
+
+#[tokio::test]
+async fn a_conversation_whose_session_went_begins_without_keys() {
+    let agent = counting();
+    let server = serve(&agent, &format!("{}\n[sessions]\nmax_sessions = 1", capable(URI, "", ""))).await;
+    let said = Said { context: Some("c"), later: READ, ..Said::default() };
+    Said { now: SET, ..said }.to(&server).await;
+    assert_eq!(said.results(&server).await, ["none", "ours"]);
+    Said { context: Some("other"), ..said }.to(&server).await;
+    assert_eq!(said.results(&server).await, ["none", "none"]);
+}
+
+#[tokio::test]
+async fn a_client_that_begins_many_tasks_fills_the_quota_of_tasks_and_nothing_else() {
+    let agent = counting();
+    let server = serve(&agent, &capable(URI, "max_scoped_keys = 5", "")).await;
+    let later = r#"[{"in": ["task", {"set": ["k", ""]}]}, {"increment": ["n", 1]}]"#;
+    let full = "error: there are 5 keys of tasks and conversations, and no more are allowed";
+    for number in 1..=20_u32 {
+        let results = Said { later, ..Said::default() }.results(&server).await;
+        let expected = if number <= 5 { "ok" } else { full };
+        assert_eq!(results, [expected, &number.to_string()]);
+    }
+}
