@@ -7,19 +7,17 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 
-import { Extensions, HTTP_EXTENSION_HEADER, ListTasksRequest, SendMessageRequest } from "@a2a-js/sdk";
-import { TaskState, taskStateToJSON } from "@a2a-js/sdk";
-import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver } from "@a2a-js/sdk/client";
-import { ServiceParameters, withA2AExtensions } from "@a2a-js/sdk/client";
+import { ListTasksRequest, SendMessageRequest, TaskState, taskStateToJSON } from "@a2a-js/sdk";
 import { ExtensionSupportRequiredError, RequestMalformedError, TaskNotCancelableError } from "@a2a-js/sdk/errors";
 import { TaskNotFoundError, UnsupportedOperationError } from "@a2a-js/sdk/errors";
+
+import { activating, alsoActivating, refusalOf, run, textOf } from "./calls.mjs";
 
 // The URI names the extension. The key, which has no scheme, says where in the metadata the state lies.
 const URI = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
 const STATE_FIELD = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
 const TIMESTAMP = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
 
-const BINDINGS = ["JSONRPC", "HTTP+JSON"];
 const STATE = { user_info: { name: "Ada Lovelace", role: "AI Specialist", email: "ada@example.com" } };
 const QUESTION = "Who am I and what is my email?";
 const SLOW_QUESTION = "Tell me a story";
@@ -33,35 +31,17 @@ class StateInjection {
   async before(args) {
     const message = args.input.value?.message;
     if (!message) return;
-    // Add to what the caller asked for: withA2AExtensions alone replaces the caller's list.
-    const parameters = args.options?.serviceParameters;
-    const requested = Extensions.parseServiceParameter(parameters?.[HTTP_EXTENSION_HEADER]);
-    const all = Extensions.createFrom(requested, URI);
-    const serviceParameters = ServiceParameters.createFrom(parameters, withA2AExtensions(...all));
-    args.options = { ...args.options, serviceParameters };
+    args.options = alsoActivating(args.options, URI);
     message.metadata = { ...message.metadata, [STATE_FIELD]: this.state };
   }
 
   async after() {}
 }
 
-/** Options of a call that activate extensions: the header A2A-Extensions. */
-function activating(...uris) {
-  return { serviceParameters: ServiceParameters.create(withA2AExtensions(...uris)) };
-}
-
 function request(text, { state, contextId } = {}) {
   const metadata = state && { [STATE_FIELD]: state };
   const message = { messageId: randomUUID(), role: "ROLE_USER", parts: [{ text }], contextId, metadata };
   return SendMessageRequest.fromJSON({ message });
-}
-
-async function clientOf({ card, binding }, ...interceptors) {
-  const overrides = { clientConfig: { interceptors }, preferredTransports: [binding] };
-  const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, overrides);
-  const client = await new ClientFactory(options).createFromAgentCard(card);
-  assert.equal(client.transport.protocolName, binding);
-  return client;
 }
 
 /** What an event of a stream is: a task, an artifact, or the state that the task is in now. */
@@ -76,23 +56,12 @@ async function namesOf(stream) {
   return names;
 }
 
-function textOf(artifact) {
-  return artifact.parts.map((part) => part.content.value).join("");
-}
-
 /** The agent knows the user, says which extensions took part, and returns the state after the turn. */
 function checkAnswer(artifact, extensions = [URI]) {
   const text = textOf(artifact);
   assert.ok(text.includes(STATE.user_info.name) && text.includes(STATE.user_info.email), text);
   assert.deepEqual([...artifact.extensions].sort(), [...extensions].sort());
   assert.deepEqual(artifact.metadata[STATE_FIELD], { ...STATE, last_answer: text });
-}
-
-/** The error that a call must end with. */
-async function refusalOf(call, kind) {
-  const answer = await call.catch((error) => error);
-  assert.ok(answer instanceof kind, `no ${kind.name}: ${answer instanceof Error ? answer : JSON.stringify(answer)}`);
-  return answer;
 }
 
 /** The card says whether the agent has the extension, insists on it, and what the state must look like. */
@@ -107,7 +76,7 @@ async function discovery(card) {
 
 /** State in the metadata activates nothing, and a required extension that is not active is an error. */
 async function naiveCall(agent) {
-  const client = await clientOf(agent);
+  const client = await agent.client();
   await refusalOf(client.sendMessageStream(request(QUESTION, { state: STATE })).next(), ExtensionSupportRequiredError);
   const call = client.sendMessage(request(QUESTION, { state: STATE }));
   const error = await refusalOf(call, ExtensionSupportRequiredError);
@@ -119,7 +88,7 @@ async function naiveCall(agent) {
 
 /** One call: the URI in the service parameters, the state in the metadata of the message. */
 async function explicitActivation(agent) {
-  const client = await clientOf(agent);
+  const client = await agent.client();
   const task = await client.sendMessage(request(QUESTION, { state: STATE }), activating(URI));
   assert.equal(task.status.state, TaskState.TASK_STATE_COMPLETED);
   const [artifact] = task.artifacts;
@@ -129,7 +98,7 @@ async function explicitActivation(agent) {
 
 /** Every call: the caller sends text only, and may activate other extensions beside this one. */
 async function interceptor(agent) {
-  const client = await clientOf(agent, new StateInjection(STATE));
+  const client = await agent.client(new StateInjection(STATE));
   const first = await client.sendMessage(request(QUESTION));
   checkAnswer(first.artifacts[0]);
 
@@ -142,7 +111,7 @@ async function interceptor(agent) {
 
 /** The same as a stream: the task, its states, the artifact as soon as there is one. */
 async function streaming(agent) {
-  const client = await clientOf(agent, new StateInjection(STATE));
+  const client = await agent.client(new StateInjection(STATE));
   const seen = [];
   for await (const event of client.sendMessageStream(request(QUESTION), activating(TIMESTAMP))) {
     seen.push(nameOf(event));
@@ -154,7 +123,7 @@ async function streaming(agent) {
 
 /** State that violates the schema is refused before a task exists. The error says where it is wrong. */
 async function invalidState(agent) {
-  const client = await clientOf(agent);
+  const client = await agent.client();
   const state = { user_info: { ...STATE.user_info, email: "not an address" } };
   const call = client.sendMessage(request(QUESTION, { state }), activating(URI));
   const error = await refusalOf(call, RequestMalformedError);
@@ -170,7 +139,7 @@ async function invalidState(agent) {
 
 /** A task that is over can be read and listed, and neither cancelled nor subscribed to. */
 async function finishedTask(agent) {
-  const client = await clientOf(agent, new StateInjection(STATE));
+  const client = await agent.client(new StateInjection(STATE));
   const { id, contextId } = await client.sendMessage(request(QUESTION));
   const read = await client.getTask({ id });
   assert.equal(read.status.state, TaskState.TASK_STATE_COMPLETED);
@@ -187,7 +156,7 @@ async function finishedTask(agent) {
 
 /** A task that runs can be followed by a second reader, and cancelled: both streams end with that. */
 async function runningTask(agent) {
-  const client = await clientOf(agent, new StateInjection(STATE));
+  const client = await agent.client(new StateInjection(STATE));
   const firstReader = client.sendMessageStream(request(SLOW_QUESTION));
   const { id } = (await firstReader.next()).value.payload.value;
   const secondReader = client.resubscribeTask({ id });
@@ -199,27 +168,5 @@ async function runningTask(agent) {
   return seen.join(" → ");
 }
 
-/** Runs one step and says what it saw. False when it failed. */
-async function report(name, step) {
-  try {
-    console.log(`ok    ${name}: ${await step}`);
-    return true;
-  } catch (error) {
-    console.log(`FAIL  ${name}`);
-    console.error(error);
-    return false;
-  }
-}
-
-const url = process.argv[2] ?? "http://127.0.0.1:9999";
-const card = await new DefaultAgentCardResolver().resolve(url);
 const steps = [naiveCall, explicitActivation, interceptor, streaming, invalidState, finishedTask, runningTask];
-const outcomes = [await report("discovery", discovery(card))];
-for (const binding of BINDINGS) {
-  for (const step of steps) {
-    outcomes.push(await report(`${step.name} over ${binding}`, step({ card, binding })));
-  }
-}
-const failed = outcomes.filter((passed) => !passed).length;
-console.log(`${outcomes.length - failed} passed, ${failed} failed`);
-process.exitCode = failed ? 1 : 0;
+await run(discovery, steps);

@@ -8,16 +8,11 @@ Short programs, to be read in this order. Each checks what the agent answered, o
 import asyncio
 import json
 import sys
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from uuid import uuid4
 
-import grpc
-import httpx
-from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientCallInterceptor, ClientConfig, ClientFactory
+from a2a.client import ClientCallContext, ClientCallInterceptor
 from a2a.client.interceptors import AfterArgs, BeforeArgs
-from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
 from a2a.extensions.common import find_extension_by_uri
 from a2a.helpers import get_artifact_text
 from a2a.types import (
@@ -30,14 +25,10 @@ from a2a.types import (
     Part,
     Role,
     SendMessageRequest,
-    StreamResponse,
     SubscribeToTaskRequest,
-    Task,
     TaskState,
 )
-from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import (
-    A2AError,
     ExtensionSupportRequiredError,
     InvalidParamsError,
     TaskNotCancelableError,
@@ -46,12 +37,13 @@ from a2a.utils.errors import (
 )
 from google.protobuf.json_format import MessageToDict
 
+from calls import Agent, activating, events, name_of, refusal, run, send
+
 # The URI names the extension. The key, which has no scheme, says where in the metadata the state lies.
 URI = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1"
 STATE_FIELD = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state"
 TIMESTAMP = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1"
 
-BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON, TransportProtocol.GRPC]
 STATE = {"user_info": {"name": "Ada Lovelace", "role": "AI Specialist", "email": "ada@example.com"}}
 QUESTION = "Who am I and what is my email?"
 SLOW_QUESTION = "Tell me a story"
@@ -76,11 +68,6 @@ class StateInjection(ClientCallInterceptor):
         """Leaves the answer as it is."""
 
 
-def activating(uris: Sequence[str], parameters: dict[str, str] | None = None) -> dict[str, str]:
-    """Service parameters that activate extensions beside those already in there: the header A2A-Extensions."""
-    return ServiceParametersFactory.create_from(parameters, [with_a2a_extensions(list(uris))])
-
-
 def request(text: str, state: dict | None = None, context_id: str = "") -> SendMessageRequest:
     message = Message(message_id=str(uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)], context_id=context_id)
     if state is not None:
@@ -88,42 +75,8 @@ def request(text: str, state: dict | None = None, context_id: str = "") -> SendM
     return SendMessageRequest(message=message)
 
 
-def events(client: Client, request: SendMessageRequest, *extensions: str) -> AsyncIterator[StreamResponse]:
-    """Sends one message. A client that streams gets events, one that does not gets the finished task."""
-    context = ClientCallContext(service_parameters=activating(extensions))
-    return client.send_message(request, context=context)
-
-
-async def send(client: Client, request: SendMessageRequest, *extensions: str) -> Task:
-    """Sends one message without streaming and returns the finished task."""
-    [response] = [event async for event in events(client, request, *extensions)]
-    return response.task
-
-
-async def refusal(call: Awaitable, kind: type[A2AError]) -> A2AError:
-    """The error that a call must end with."""
-    try:
-        answer = await call
-    except kind as error:
-        return error
-    raise AssertionError(f"accepted: {answer}")
-
-
-def name_of(event: StreamResponse) -> str:
-    """What an event of a stream is: a task, an artifact, or the state that the task is in now."""
-    if event.HasField("status_update"):
-        return TaskState.Name(event.status_update.status.state).removeprefix("TASK_STATE_")
-    return event.WhichOneof("payload").removesuffix("_update")
-
-
 def state_of(artifact: Artifact) -> dict:
     return MessageToDict(artifact.metadata)[STATE_FIELD]
-
-
-def client_of(
-    card: AgentCard, config: ClientConfig, *interceptors: ClientCallInterceptor, streaming: bool = False
-) -> Client:
-    return ClientFactory(replace(config, streaming=streaming)).create(card, list(interceptors))
 
 
 def check_answer(artifact: Artifact, extensions: Sequence[str] = (URI,)) -> None:
@@ -144,28 +97,28 @@ async def discovery(card: AgentCard) -> str:
     return json.dumps(schema["properties"]["user_info"]["properties"])
 
 
-async def naive_call(card: AgentCard, config: ClientConfig) -> str:
+async def naive_call(agent: Agent) -> str:
     """State in the metadata activates nothing, and a required extension that is not active is an error."""
     for streaming in (False, True):
-        async with client_of(card, config, streaming=streaming) as client:
+        async with agent.client(streaming=streaming) as client:
             call = anext(events(client, request(QUESTION, STATE)))
             error = await refusal(call, ExtensionSupportRequiredError)
             assert URI in error.message, error.message
     return f"refused: {error.message}"
 
 
-async def explicit_activation(card: AgentCard, config: ClientConfig) -> str:
+async def explicit_activation(agent: Agent) -> str:
     """One call: the URI in the service parameters, the state in the metadata of the message."""
-    async with client_of(card, config) as client:
+    async with agent.client() as client:
         task = await send(client, request(QUESTION, STATE), URI)
     assert task.status.state == TaskState.TASK_STATE_COMPLETED, task.status
     check_answer(task.artifacts[0])
     return f"{get_artifact_text(task.artifacts[0])} State returned: {', '.join(state_of(task.artifacts[0]))}"
 
 
-async def interceptor(card: AgentCard, config: ClientConfig) -> str:
+async def interceptor(agent: Agent) -> str:
     """Every call: the caller sends text only, and may activate other extensions beside this one."""
-    async with client_of(card, config, StateInjection(STATE)) as client:
+    async with agent.client(StateInjection(STATE)) as client:
         first = await send(client, request(QUESTION))
         second = await send(client, request(QUESTION, context_id=first.context_id), TIMESTAMP)
     check_answer(first.artifacts[0])
@@ -174,10 +127,10 @@ async def interceptor(card: AgentCard, config: ClientConfig) -> str:
     return f"two turns in context {first.context_id}, the second with {len(second.artifacts[0].extensions)} extensions"
 
 
-async def streaming(card: AgentCard, config: ClientConfig) -> str:
+async def streaming(agent: Agent) -> str:
     """The same as a stream: the task, its states, the artifact as soon as there is one."""
     seen = []
-    async with client_of(card, config, StateInjection(STATE), streaming=True) as client:
+    async with agent.client(StateInjection(STATE), streaming=True) as client:
         async for event in events(client, request(QUESTION), TIMESTAMP):
             seen.append(name_of(event))
             if event.HasField("artifact_update"):
@@ -186,19 +139,19 @@ async def streaming(card: AgentCard, config: ClientConfig) -> str:
     return " → ".join(seen)
 
 
-async def invalid_state(card: AgentCard, config: ClientConfig) -> str:
+async def invalid_state(agent: Agent) -> str:
     """State that violates the schema is refused before a task exists. The error says where it is wrong."""
     wrong = {"user_info": {**STATE["user_info"], "email": "not an address"}}
-    async with client_of(card, config) as client:
+    async with agent.client() as client:
         error = await refusal(send(client, request(QUESTION, wrong), URI), InvalidParamsError)
     # The answer has a google.rpc.BadRequest with field and description; this SDK keeps it over gRPC only.
     assert "/user_info/email" in error.message, error.message
     return f"refused: {error.message}"
 
 
-async def finished_task(card: AgentCard, config: ClientConfig) -> str:
+async def finished_task(agent: Agent) -> str:
     """A task that is over can be read and listed, and neither cancelled nor subscribed to."""
-    async with client_of(card, config, StateInjection(STATE), streaming=True) as client:
+    async with agent.client(StateInjection(STATE), streaming=True) as client:
         sent = [event async for event in events(client, request(QUESTION))][0].task
         read = await client.get_task(GetTaskRequest(id=sent.id))
         assert read.status.state == TaskState.TASK_STATE_COMPLETED, read.status
@@ -212,9 +165,9 @@ async def finished_task(card: AgentCard, config: ClientConfig) -> str:
     return f"task {read.id} read, {listed.total_size} listed"
 
 
-async def running_task(card: AgentCard, config: ClientConfig) -> str:
+async def running_task(agent: Agent) -> str:
     """A task that runs can be followed by a second reader, and cancelled: both streams end with that."""
-    async with client_of(card, config, StateInjection(STATE), streaming=True) as client:
+    async with agent.client(StateInjection(STATE), streaming=True) as client:
         first_reader = events(client, request(SLOW_QUESTION))
         task = (await anext(first_reader)).task
         second_reader = client.subscribe(SubscribeToTaskRequest(id=task.id))
@@ -229,32 +182,5 @@ async def running_task(card: AgentCard, config: ClientConfig) -> str:
 STEPS = [naive_call, explicit_activation, interceptor, streaming, invalid_state, finished_task, running_task]
 
 
-async def report(name: str, step: Awaitable[str]) -> bool:
-    """Runs one step and says what it saw. False when it failed."""
-    try:
-        print(f"ok    {name}: {await step}", flush=True)
-    except Exception:
-        print(f"FAIL  {name}", flush=True)
-        traceback.print_exc()
-        return False
-    return True
-
-
-async def main(url: str) -> int:
-    async with httpx.AsyncClient(timeout=30) as http:
-        card = await A2ACardResolver(http, url).get_agent_card()
-        outcomes = [await report("discovery", discovery(card))]
-        for binding in BINDINGS:
-            config = ClientConfig(
-                httpx_client=http,
-                grpc_channel_factory=grpc.aio.insecure_channel,
-                supported_protocol_bindings=[binding],
-            )
-            for step in STEPS:
-                outcomes.append(await report(f"{step.__name__} over {binding.value}", step(card, config)))
-    print(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")
-    return 0 if all(outcomes) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:9999")))
+    sys.exit(asyncio.run(run(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:9999", discovery, STEPS)))

@@ -1,16 +1,12 @@
 //! `annex card`
 
 use std::fmt::{self, Write};
-use std::fs;
-use std::path::{Path, PathBuf};
 
-use annex_auth::Jwks;
-use annex_auth::signature::{self, Verified};
+use annex_client::ClientConfig;
 use annex_protocol::{AgentCard, AgentExtension, Json};
-use anyhow::Context;
 use clap::Args;
 
-use crate::agent::Agent;
+use crate::connect::Location;
 use crate::output;
 use crate::pretty::pretty;
 
@@ -20,39 +16,26 @@ use crate::pretty::pretty;
     after_help = "Example:\n  annex card http://127.0.0.1:9999\n  annex card http://127.0.0.1:9999 --verify keys.json"
 )]
 pub(crate) struct Card {
-    /// The agent's base URL, or the URL of its card, which ends in .json
-    #[arg(value_name = "URL")]
-    address: String,
+    #[command(flatten)]
+    location: Location,
     /// Print the card as it was sent
     #[arg(long)]
     json: bool,
-    /// Verify the card's signature with the keys in this file: a JSON Web Key Set, or one public key as PEM
-    #[arg(long, value_name = "FILE")]
-    verify: Option<PathBuf>,
 }
 
 impl Card {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let agent = Agent::discover(&self.address).await?;
-        if let Some(file) = &self.verify {
-            let verified = verify(agent.card_text(), file)?;
-            eprintln!("signed by {} ({})", verified.kid, verified.algorithm);
+        let document = self.location.client(ClientConfig::default())?.card(&self.location.address).await?;
+        if let Some(verified) = &document.verified {
+            output::note(&format!("signed by {} ({})", verified.kid, verified.algorithm));
         }
         if self.json {
-            return output::write(&format!("{}\n", agent.card_text().trim_end()));
+            return output::write(&format!("{}\n", document.text.trim_end()));
         }
         let mut text = String::new();
-        describe(agent.card(), &mut text)?;
+        describe(&document.card, &mut text)?;
         output::show(&text)
     }
-}
-
-fn verify(card: &str, file: &Path) -> anyhow::Result<Verified> {
-    let shown = file.display();
-    let keys = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
-    let keys = if keys.trim_start().starts_with('{') { Jwks::parse(&keys) } else { Jwks::from_pem(&keys) };
-    let keys = keys.with_context(|| format!("no keys in {shown}"))?;
-    signature::verify(card, &keys).context("the card's signature does not hold")
 }
 
 fn describe(card: &AgentCard, text: &mut String) -> fmt::Result {

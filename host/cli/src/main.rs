@@ -6,8 +6,9 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use tokio::runtime::Runtime;
 
-mod agent;
 mod card;
+mod chat;
+mod connect;
 mod extension;
 mod inspect;
 mod log;
@@ -15,6 +16,10 @@ mod output;
 mod pretty;
 mod send;
 mod serve;
+mod state;
+mod template;
+mod turn;
+mod with;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -31,6 +36,7 @@ struct Arguments {
 enum Command {
     Serve(serve::Serve),
     Send(send::Send),
+    Chat(chat::Chat),
     Card(card::Card),
     Inspect(inspect::Inspect),
     Extension(extension::Extension),
@@ -55,6 +61,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         match command {
             Command::Serve(serve) => serve.run().await,
             Command::Send(send) => send.run().await,
+            Command::Chat(chat) => chat.run().await,
             Command::Card(card) => card.run().await,
             Command::Inspect(inspect) => inspect.run().await,
             Command::Extension(extension) => extension.run().await,

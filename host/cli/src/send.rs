@@ -1,42 +1,41 @@
 //! `annex send`
 
-use annex_protocol::{
-    A2aError, AgentCard, ContextId, ExtensionUri, Json, JsonObject, Message, SendMessageRequest, StreamResponse, TaskId,
-};
-use anyhow::{Context, ensure};
+use annex_client::Agent;
+use annex_protocol::{AgentCard, ContextId, ExtensionUri, JsonObject, Message, StreamResponse, TaskId};
+use anyhow::ensure;
 use clap::Args;
-use reqwest::header::{HeaderName, HeaderValue};
 
-use crate::agent::{Agent, Answer, Method, RpcError};
-use crate::output;
-
-mod outcome;
-mod state;
-mod transcript;
-
-use outcome::Outcome;
-use transcript::Transcript;
+use crate::connect::{Calling, Location};
+use crate::state::{self, Injection};
+use crate::turn::{self, Outcome, Transcript};
+use crate::with::{Companions, With};
+use crate::{output, template};
 
 /// Send a message to an agent and print its answer.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  annex send http://127.0.0.1:9999 \"Who am I and what is my email?\" \\\n    --state \
-                        '{\"user_info\":{\"name\":\"Ada\",\"role\":\"Engineer\",\"email\":\"ada@example.com\"}}'\n\nThe \
-                        agent's words go to standard output, remarks about the task to standard error. A task that \
-                        fails, is rejected or is canceled ends the command with exit code 1."
+                  '{\"user_info\":{\"name\":\"Ada\",\"role\":\"Engineer\",\"email\":\"ada@example.com\"}}'\n\n  annex \
+                  send http://127.0.0.1:9999 --template > state.json\n  annex send http://127.0.0.1:9999 \"Who am I?\" \
+                  --state @state.json\n\nThe agent's words go to standard output, remarks about the task to standard \
+                  error. A task that fails, is rejected or is canceled ends the command with exit code 1."
 )]
 pub(crate) struct Send {
-    /// The agent's base URL, or the URL of its card, which ends in .json
-    #[arg(value_name = "URL")]
-    address: String,
+    #[command(flatten)]
+    location: Location,
     /// What to say
-    text: String,
-    /// Activate an extension; may be repeated
-    #[arg(long = "extension", value_name = "URI", value_parser = extension_uri)]
-    extensions: Vec<ExtensionUri>,
+    #[arg(required_unless_present = "template")]
+    text: Option<String>,
+    #[command(flatten)]
+    calling: Calling,
+    #[command(flatten)]
+    with: With,
     /// Session state to inject: a JSON object, or @FILE to read it from a file
     #[arg(long, value_name = "JSON|@FILE")]
     state: Option<String>,
+    /// Send nothing; print a skeleton of the state that the agent takes, to be filled in
+    #[arg(long, conflicts_with_all = ["text", "state", "stream", "context", "task", "json"])]
+    template: bool,
     /// Print the answer as it comes
     #[arg(long)]
     stream: bool,
@@ -46,9 +45,6 @@ pub(crate) struct Send {
     /// Continue a task that waits for an answer
     #[arg(long, value_name = "ID")]
     task: Option<TaskId>,
-    /// Send a header field with the message, such as credentials; may be repeated
-    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header_field)]
-    fields: Vec<(HeaderName, HeaderValue)>,
     /// Print the result as JSON, one line per event
     #[arg(long)]
     json: bool,
@@ -57,93 +53,74 @@ pub(crate) struct Send {
 impl Send {
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         let state = self.state.as_deref().map(state::read).transpose()?;
-        let agent = Agent::discover(&self.address).await?;
-        let message = self.message(state, agent.card())?;
-        let request = SendMessageRequest { message, ..SendMessageRequest::default() };
-        self.exchange(&agent, request).await.map_err(|error| self.explain(error, agent.card()))
-    }
-
-    /// Makes the message, and adds the extension that takes the state to those asked for.
-    fn message(&mut self, state: Option<JsonObject>, card: &AgentCard) -> anyhow::Result<Message> {
-        let mut message = Message::user_text(&self.text);
+        let with = self.with.load(state.as_ref()).await?;
+        let agent = self.location.agent(&self.calling, with.interceptors()).await?;
+        if self.template {
+            return template::print(agent.card(), &self.calling.extensions);
+        }
+        let mut message = Message::user_text(self.text.as_deref().unwrap_or_default());
         message.context_id = self.context.clone();
         message.task_id = self.task.clone();
-        if let Some(state) = state {
-            let uri = state::extension(&self.extensions, card)?;
-            message.metadata.insert(state::key(&uri), Json::from_serialize(&state)?);
-            if !self.extensions.contains(&uri) {
-                self.extensions.push(uri);
-            }
+        if let Some(state) = &state {
+            self.inject(state, &with, agent.card(), &mut message)?;
         }
-        Ok(message)
+        let sent = self.exchange(&agent, message, &with).await;
+        sent.map_err(|error| turn::explain(error, agent.card(), &self.calling.extensions))
     }
 
-    async fn exchange(&self, agent: &Agent, request: SendMessageRequest) -> anyhow::Result<()> {
-        let offers_stream = agent.card().capabilities.streaming == Some(true);
+    /// Adds the state to the message, unless a component does.
+    fn inject(
+        &mut self,
+        state: &JsonObject,
+        with: &Companions,
+        card: &AgentCard,
+        message: &mut Message,
+    ) -> anyhow::Result<()> {
+        let injection = Injection::new(state, &self.calling.extensions, card);
+        if !with.is_empty() && injection.is_err() {
+            return Ok(());
+        }
+        let injection = injection?;
+        // In a conversation the agent has the rest of the state already, and checks the whole.
+        if self.context.is_none() && self.task.is_none() {
+            injection.check(card)?;
+        }
+        if with.is_empty() {
+            injection.put(message, &mut self.calling.extensions);
+        }
+        Ok(())
+    }
+
+    async fn exchange(&self, agent: &Agent, message: Message, with: &Companions) -> anyhow::Result<()> {
+        let offers_stream = turn::offers_stream(agent.card());
         ensure!(!self.stream || offers_stream, "the agent's card does not offer streaming; leave out --stream");
-        let method = if self.stream { Method::SendStreamingMessage } else { Method::SendMessage };
-        let fields = self.fields.iter().cloned().collect();
-        let answer = agent.call(method, request, &self.extensions, &fields).await?;
-        let active = answer.active();
-        let outcome = self.receive(answer).await?;
+        let (mut outcome, mut transcript) = (Outcome::default(), Transcript::default());
+        let take = |event| self.take(event, &mut outcome, &mut transcript);
+        let active = turn::exchange(agent, self.calling.parameters()?, message, self.stream, take).await?;
+        if self.stream {
+            outcome.check_settled()?;
+        }
+        transcript.finish()?;
         if !self.json {
-            outcome.summarize(&self.extensions, &active);
+            self.summarize(&outcome, &active);
+            with.show_notes();
         }
         outcome.verdict()
     }
 
-    async fn receive(&self, mut answer: Answer) -> anyhow::Result<Outcome> {
-        let mut outcome = Outcome::default();
-        let mut transcript = Transcript::default();
-        if answer.is_stream() {
-            while let Some(result) = answer.next().await? {
-                self.take(&result, &mut outcome, &mut transcript)?;
-            }
-            outcome.check_settled()?;
-        } else {
-            self.take(&answer.single().await?, &mut outcome, &mut transcript)?;
-        }
-        transcript.end_line()?;
-        Ok(outcome)
-    }
-
-    fn take(&self, result: &Json, outcome: &mut Outcome, transcript: &mut Transcript) -> anyhow::Result<()> {
-        if self.json {
-            output::write(&format!("{}\n", result.get()))?;
-        }
-        // The answer to SendMessage is a task or a message, which both can be events of a stream as well.
-        let event: StreamResponse = result.to().context("the agent's answer is not one that A2A defines")?;
+    fn take(&self, event: StreamResponse, outcome: &mut Outcome, transcript: &mut Transcript) -> anyhow::Result<()> {
         outcome.follow(&event);
-        if self.json { Ok(()) } else { transcript.show(&event) }
-    }
-
-    /// Says in this command's terms what to do about missing extensions.
-    fn explain(&self, error: anyhow::Error, card: &AgentCard) -> anyhow::Error {
-        let code = A2aError::ExtensionSupportRequired { missing: Vec::new() }.code();
-        if error.downcast_ref::<RpcError>().is_none_or(|error| error.code != i64::from(code)) {
-            return error;
+        if self.json {
+            return output::write(&format!("{}\n", serde_json::to_string(&event)?));
         }
-        let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);
-        let missing = declared.map(|extension| &extension.uri).filter(|uri| !self.extensions.contains(uri));
-        let options: String = missing.map(|uri| format!("\n  --extension {uri}")).collect();
-        if options.is_empty() { error } else { anyhow::anyhow!("{error:#}\nadd to this command:{options}") }
+        transcript.show(event)
     }
-}
 
-/// The value may be a credential, so debug output leaves it out.
-fn header_field(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
-    let (name, value) = text.split_once(':').ok_or("not of the form NAME: VALUE")?;
-    let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| "the name is no name of a header field")?;
-    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| "the value is no value of a header field")?;
-    value.set_sensitive(true);
-    Ok((name, value))
-}
-
-/// A URI travels in a comma-separated header, so it must be one plain word.
-fn extension_uri(text: &str) -> Result<ExtensionUri, String> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
-    if is_plain && text.contains(':') {
-        return Ok(ExtensionUri::from(text));
+    fn summarize(&self, outcome: &Outcome, active: &[ExtensionUri]) {
+        outcome.name_ids();
+        outcome.summarize(&self.calling.extensions, active);
+        if let (Some(task), Some(wanted)) = (outcome.task(), outcome.wanted()) {
+            output::note(&format!("The task waits for {wanted}. Continue it with --task {task}"));
+        }
     }
-    Err("not an absolute URI without spaces and commas".to_owned())
 }

@@ -12,8 +12,8 @@ use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::agent::takes_state;
 use crate::log;
+use crate::state::takes_state;
 
 /// Serve an agent with its extensions.
 #[derive(Args)]
@@ -57,7 +57,7 @@ pub(crate) fn components() -> PathBuf {
 }
 
 /// `annex/components` in the user's cache folder (XDG base directory specification).
-fn cache() -> Option<PathBuf> {
+pub(crate) fn cache() -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
     Some(base.join("annex").join("components"))

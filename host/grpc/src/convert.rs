@@ -1,7 +1,7 @@
 //! The messages of `lf.a2a.v1` as the types of the protocol and back.
 //!
-//! Requests are read and responses written. proto3 cannot tell an empty string from an absent one: an optional field
-//! is read as absent when it is empty.
+//! Both directions: the server reads requests and writes responses, a client does the reverse. proto3 cannot tell an empty
+//! string from an absent one: an optional field is read as absent when it is empty.
 
 mod card;
 mod event;
@@ -47,11 +47,17 @@ pub(crate) trait FromProto<P>: Sized {
     fn from_proto(proto: P) -> Result<Self, FieldError>;
 }
 
-/// Writes a value of the server.
+/// Writes a value of our side.
 pub(crate) trait IntoProto<P>: Sized {
     /// # Errors
     /// A value that protobuf does not have.
     fn into_proto(self) -> Result<P, FieldError>;
+}
+
+impl FromProto<()> for () {
+    fn from_proto((): ()) -> Result<Self, FieldError> {
+        Ok(())
+    }
 }
 
 impl IntoProto<()> for () {
@@ -71,6 +77,14 @@ fn read_optional<P, T: FromProto<P>>(field: &str, proto: Option<P>) -> Result<Op
 fn read_all<P, T: FromProto<P>>(field: &str, protos: Vec<P>) -> Result<Vec<T>, FieldError> {
     let read = |(index, proto)| T::from_proto(proto).map_err(|error: FieldError| error.within(at(field, index)));
     protos.into_iter().enumerate().map(read).collect()
+}
+
+fn read_map<P, T: FromProto<P>>(field: &str, protos: BTreeMap<String, P>) -> Result<IndexMap<String, T>, FieldError> {
+    let read = |(key, proto): (String, P)| match T::from_proto(proto) {
+        Ok(value) => Ok((key, value)),
+        Err(error) => Err(error.within(format_args!("{field}.{key}"))),
+    };
+    protos.into_iter().map(read).collect()
 }
 
 fn write<P, T: IntoProto<P>>(field: &str, value: T) -> Result<P, FieldError> {

@@ -1,7 +1,7 @@
 //! The gRPC binding of A2A 1.0.1 (specification section 10): protobuf messages to the types of `annex-protocol` and
 //! back, metadata to service parameters, errors to `google.rpc.Status`.
 //!
-//! Translation only. Which versions, extensions and callers are let in is decided by the [`Operations`] behind it, and
+//! [`Client`] is the other end. Translation only. Which versions, extensions and callers are let in is decided by the [`Operations`] behind it, and
 //! connections, TLS and the number of streams by the HTTP server that [`routes`] are merged into.
 //!
 //! What protobuf cannot carry: numbers in free-form JSON are doubles, so that `9007199254740993` arrives as
@@ -11,6 +11,7 @@
 
 #![warn(missing_docs)]
 
+mod client;
 mod convert;
 mod extension_service;
 mod health;
@@ -22,5 +23,6 @@ mod routes;
 mod service;
 mod status;
 
+pub use client::{CallError, Client, Events};
 pub use operations::{CallParameters, EventStream, MethodReply, Operations, Reply, Results};
 pub use routes::{Limits, is_grpc, is_operation, refuse, routes, unknown_service};

@@ -1,6 +1,8 @@
 //! Errors as `google.rpc.Status` (specification section 10.6): the same code, message and details as on the other
 //! bindings.
 //!
+//! Also the way back: what a client reads of a status.
+//!
 //! A status travels in HTTP/2 headers, of which clients take 8 KiB in common. Errors can repeat what the client sent,
 //! so everything here is cut to fit.
 
@@ -9,11 +11,11 @@ use std::collections::HashMap;
 use annex_protocol::{A2aError, Json};
 use prost::Message;
 use prost_types::Any;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tonic::{Code, Status};
 use tonic_types::pb;
 
-use crate::convert;
+use crate::convert::{self, FromProto};
 
 /// Of the message; every byte of it may become three in the header.
 const MAX_MESSAGE_BYTES: usize = 1024;
@@ -23,7 +25,7 @@ const MAX_TEXT_BYTES: usize = 256;
 const MAX_DETAILS_BYTES: usize = 2048;
 
 /// The details that have a message type of their own here.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(tag = "@type")]
 enum Detail {
     #[serde(rename = "type.googleapis.com/google.rpc.ErrorInfo")]
@@ -39,7 +41,7 @@ enum Detail {
     Value { value: serde_json::Value },
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Violation {
     #[serde(default)]
     field: String,
@@ -89,6 +91,60 @@ fn bad_request(violations: Vec<Violation>, room: usize) -> Any {
 
 fn any_of(name: &str, message: &impl Message) -> Any {
     Any { type_url: format!("type.googleapis.com/{name}"), value: message.encode_to_vec() }
+}
+
+/// The details of a status that came from an agent, as ProtoJSON. Those of types that are not known here are left out.
+pub(crate) fn details(status: &Status) -> Vec<Json> {
+    let details = pb::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
+    details.iter().filter_map(unpacked).collect()
+}
+
+fn unpacked(any: &Any) -> Option<Json> {
+    let type_url = any.type_url.as_str();
+    let bytes = any.value.as_slice();
+    let detail = match type_url.rsplit('/').next()? {
+        "google.rpc.ErrorInfo" => {
+            let info = pb::ErrorInfo::decode(bytes).ok()?;
+            Detail::ErrorInfo { reason: info.reason, domain: info.domain, metadata: info.metadata }
+        }
+        "google.rpc.BadRequest" => {
+            let violations = pb::BadRequest::decode(bytes).ok()?.field_violations.into_iter();
+            let violation = |violation: pb::bad_request::FieldViolation| Violation {
+                field: violation.field,
+                description: violation.description,
+            };
+            Detail::BadRequest { field_violations: violations.map(violation).collect() }
+        }
+        "google.protobuf.Value" => {
+            let value = Json::from_proto(prost_types::Value::decode(bytes).ok()?).ok()?;
+            Detail::Value { value: value.to().ok()? }
+        }
+        _ => return None,
+    };
+    Json::from_serialize(&detail).ok()
+}
+
+/// The name of a code in the proto file of `google.rpc.Code`.
+pub(crate) fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
 }
 
 fn shortened(mut text: String, max_bytes: usize) -> String {

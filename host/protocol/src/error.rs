@@ -193,6 +193,29 @@ impl A2aError {
         self.row().reason
     }
 
+    /// The JSON-RPC code of the errors with this reason, for clients of the bindings that carry no code. `None` for a
+    /// reason that is not in the table, and for the errors of extensions, which have codes of their own.
+    pub fn code_of_reason(reason: &str) -> Option<i32> {
+        Some(match reason {
+            "TASK_NOT_FOUND" => -32001,
+            "TASK_NOT_CANCELABLE" => -32002,
+            "PUSH_NOTIFICATION_NOT_SUPPORTED" => -32003,
+            "UNSUPPORTED_OPERATION" => -32004,
+            "CONTENT_TYPE_NOT_SUPPORTED" => -32005,
+            "INVALID_AGENT_RESPONSE" => -32006,
+            "EXTENDED_AGENT_CARD_NOT_CONFIGURED" => -32007,
+            "EXTENSION_SUPPORT_REQUIRED" => -32008,
+            "VERSION_NOT_SUPPORTED" => -32009,
+            "PARSE_ERROR" => -32700,
+            "INVALID_REQUEST" => -32600,
+            "METHOD_NOT_FOUND" => -32601,
+            "INVALID_PARAMS" => -32602,
+            "INTERNAL" => -32603,
+            "OVERLOADED" | "UNAUTHENTICATED" => -32000,
+            _ => return None,
+        })
+    }
+
     fn row(&self) -> Row {
         use GrpcStatus::{FailedPrecondition, Internal, InvalidArgument, NotFound, Unauthenticated, Unavailable};
 

@@ -63,3 +63,13 @@ one_of! {
         ArtifactUpdate(TaskArtifactUpdateEvent) => "artifactUpdate",
     }
 }
+
+/// What answers SendMessage can be the first event of a stream too.
+impl From<SendMessageResponse> for StreamResponse {
+    fn from(response: SendMessageResponse) -> Self {
+        match response {
+            SendMessageResponse::Task(task) => Self::Task(task),
+            SendMessageResponse::Message(message) => Self::Message(message),
+        }
+    }
+}

@@ -65,6 +65,7 @@ pub use method::Method;
 pub use method_call::{MethodAnswer, MethodCall};
 pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use outgoing::apply_patch;
+pub use schema::{Schemas, Violation};
 pub use steering::{Entry, Interruption, Steering};
 pub use store::{SessionReader, TaskReader};
 pub use turn_services::{KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};

@@ -24,13 +24,17 @@ const MAX_PATTERN_BYTES: usize = 256 << 10;
 
 /// One violation: a JSON pointer into the instance, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Violation {
-    pub(crate) pointer: String,
-    pub(crate) message: String,
+pub struct Violation {
+    /// Where in the instance; empty for the whole.
+    pub pointer: String,
+    /// What is wrong there; it may quote the instance.
+    pub message: String,
 }
 
+/// Validators by the text of their schema. Both schemas and instances may come from strangers: what they can cost is
+/// bounded.
 #[derive(Default)]
-pub(crate) struct Schemas {
+pub struct Schemas {
     compiled: Mutex<Vec<(String, Arc<Schema>)>>,
 }
 
@@ -41,8 +45,11 @@ pub(crate) struct Schema {
 }
 
 impl Schemas {
-    /// All violations, up to a bound. An error means that the schema or the instance cannot be used at all.
-    pub(crate) fn validate(&self, schema: &str, instance: &str) -> Result<Vec<Violation>, String> {
+    /// All violations, up to a bound.
+    ///
+    /// # Errors
+    /// When the schema or the instance cannot be used at all, and why.
+    pub fn validate(&self, schema: &str, instance: &str) -> Result<Vec<Violation>, String> {
         self.compile(schema)?.validate(instance)
     }
 

@@ -26,7 +26,7 @@ mod loader;
 mod version;
 
 pub use error::InstallError;
-pub(crate) use folder::Folder;
+pub(crate) use folder::{Folder, settings};
 pub(crate) use history::{Action, Change, History};
 pub(crate) use loader::Failure;
 pub use version::Origin;

@@ -86,7 +86,7 @@ fn calls_and_the_last_failure_of_an_extension_are_shown() -> Result<()> {
     assert_ne!(sent.code, Some(0), "{}", sent.out);
     let shown = managed.extension(&["show", uri])?;
     for expected in [
-        "hook calls: 2, failed: 1\n",
+        "hook calls: 3, failed: 1\n",
         "in state (trap): extension ",
         "Calls       activation: 1, failed 0, mean ",
         "Calls       response: 0, failed 0\n",

@@ -97,9 +97,9 @@ fn an_answer_that_is_not_a2a_is_quoted() -> Result<()> {
     let cases = [
         ("502 Bad Gateway", "<h1>no upstream</h1>", "502 Bad Gateway: <h1>no upstream</h1>"),
         ("503 Service Unavailable", r#"{"error":{"code":-32000,"message":"starting"}}"#, "error -32000: starting"),
-        (JSON, "hello", "something else than JSON-RPC: hello"),
+        (JSON, "hello", "something else than A2A: hello"),
         (JSON, r#"{"jsonrpc":"2.0","id":1}"#, "neither `result` nor `error`"),
-        (JSON, r#"{"jsonrpc":"2.0","id":1,"result":{"id":"t-1"}}"#, "not one that A2A defines"),
+        (JSON, r#"{"jsonrpc":"2.0","id":1,"result":{"id":"t-1"}}"#, "one of `task`, `message`"),
     ];
     for (head, body, expected) in cases {
         let run = send(head, body, &[])?;

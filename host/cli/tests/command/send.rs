@@ -85,13 +85,71 @@ fn json_output_is_the_result_and_nothing_else() -> Result<()> {
 }
 
 #[test]
-fn a_violation_of_the_state_schema_is_named_with_its_place() -> Result<()> {
+fn a_violation_of_the_state_schema_is_named_with_its_place_before_anything_is_sent() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let state = r#"{"user_info":{"name":"Ada","email":7}}"#;
+    let run = run(["send", &server.url, QUESTION, "--state", state])?;
+    assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+    for expected in ["nothing was sent", "/user_info/email: 7 is not of type", "/user_info: \"role\" is a required"] {
+        assert!(run.err.contains(expected), "{expected}: {}", run.err);
+    }
+    Ok(())
+}
+
+#[test]
+fn in_a_conversation_the_agent_is_asked_whether_the_state_will_do() -> Result<()> {
     let server = Server::start(&specialist())?;
     let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":7}}"#;
     for mode in ["--json", "--stream"] {
-        let run = run(["send", &server.url, QUESTION, mode, "--state", state])?;
+        let run = run(["send", &server.url, QUESTION, mode, "--context", "c", "--state", state])?;
         assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
         assert!(run.err.contains("-32602") && run.err.contains("user_info/email"), "{}", run.err);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_template_shows_the_state_that_the_agent_takes_and_is_refused_until_it_is_filled_in() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let template = run(["send", &server.url, "--template"])?;
+    assert_eq!(template.code, Some(0), "{}", template.err);
+    let state: Value = serde_json::from_str(&template.out)?;
+    assert_eq!(state, serde_json::json!({"user_info": {"name": "<string>", "role": "<string>", "email": "<email>"}}));
+    let unedited = run(["send", &server.url, QUESTION, "--state", &template.out])?;
+    assert!(unedited.code == Some(1) && unedited.err.contains("/user_info/email"), "{}", unedited.err);
+    let filled = template.out.replace("<email>", "ada@example.com").replacen("<string>", "Ada", 1);
+    let answered = run(["send", &server.url, QUESTION, "--state", &filled])?;
+    assert_eq!((answered.code, answered.out.as_str()), (Some(0), ANSWER), "{}", answered.err);
+    Ok(())
+}
+
+#[test]
+fn the_binding_can_be_chosen() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    for binding in ["jsonrpc", "http+json", "grpc"] {
+        for mode in [&[][..], &["--stream"]] {
+            let send = ["send", &server.url, QUESTION, "--state", STATE, "--binding", binding];
+            let run = run([&send, mode].concat())?;
+            assert_eq!((run.code, run.out.as_str()), (Some(0), ANSWER), "{binding}: {}", run.err);
+        }
+    }
+    let unknown = run(["send", &server.url, QUESTION, "--binding", "soap"])?;
+    assert!(unknown.code == Some(2) && unknown.err.contains("http+json"), "{}", unknown.err);
+    Ok(())
+}
+
+#[test]
+fn a_card_without_a_trusted_signature_is_not_sent_anything() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    let folder = tempfile::tempdir()?;
+    let keys = folder.path().join("keys.json");
+    fs::write(&keys, r#"{"keys":[]}"#)?;
+    let keys = keys.display().to_string();
+    for command in
+        [vec!["send", &server.url, QUESTION, "--verify", &keys], vec!["card", &server.url, "--verify", &keys]]
+    {
+        let run = run(command)?;
+        assert!(run.code == Some(1) && run.err.contains("no signatures"), "{}", run.err);
     }
     Ok(())
 }
@@ -165,5 +223,46 @@ fn a_reader_that_has_seen_enough_is_no_error() -> Result<()> {
     BufReader::new(sending.stdout.take().context("no standard output")?).read_line(&mut line)?;
     let output = sending.wait_with_output()?;
     assert_eq!((output.status.code(), String::from_utf8(output.stderr)?), (Some(0), String::new()));
+    Ok(())
+}
+
+#[test]
+fn a_component_takes_the_clients_side_and_says_what_it_made_of_the_answer() -> Result<()> {
+    let server = Server::start(&specialist())?;
+    for binding in ["jsonrpc", "grpc"] {
+        let send = ["send", &server.url, QUESTION, "--with", "state-injection", "--state", STATE, "--binding", binding];
+        let run = run(send)?;
+        assert_eq!((run.code, run.out.as_str()), (Some(0), ANSWER), "{binding}: {}", run.err);
+        assert!(
+            run.err.contains(&format!("from     {STATE_URI}")) && run.err.contains("\"last_answer\""),
+            "{}",
+            run.err
+        );
+        assert!(run.err.contains(&format!("active   {STATE_URI}")), "{}", run.err);
+    }
+    let input = format!("state-injection={STATE}");
+    let run = run(["send", &server.url, QUESTION, "--with", &input, "--stream"])?;
+    assert_eq!((run.code, run.out.as_str()), (Some(0), ANSWER), "{}", run.err);
+    Ok(())
+}
+
+#[test]
+fn a_component_that_cannot_take_part_is_named_with_the_reason() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let settings = folder.path().join("settings.toml");
+    fs::write(&settings, "[grants]\nclocks = true\n")?;
+    let settings = settings.display().to_string();
+    let cases: [(&[&str], &str); 5] = [
+        (&["--with", "./nowhere.wasm"], "cannot read the component ./nowhere.wasm"),
+        (&["--with", "state-injection=[1]"], "must be a JSON object"),
+        (&["--with", "timestamp"], "clock"),
+        (&["--with", "timestamp", "--with-settings", &settings], "clocks"),
+        (&["--with", "timestamp", "--with-settings", "a", "--with-settings", "b"], "2 --with-settings for 1 --with"),
+    ];
+    for (options, expected) in cases {
+        // Nothing listens there, so a request would fail with another error.
+        let run = run([&["send", "http://127.0.0.1:1", QUESTION], options].concat())?;
+        assert!(run.code == Some(1) && run.err.contains(expected), "{options:?}: {}", run.err);
+    }
     Ok(())
 }

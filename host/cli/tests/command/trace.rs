@@ -11,7 +11,8 @@ use crate::support::{STATE, STATE_URI, Server, run, specialist};
 fn log(filter: &str) -> Result<Vec<Value>> {
     let mut server = Server::start_with(&specialist(), &[("ANNEX_LOG", filter)])?;
     run(["send", &server.url, "hi", "--state", STATE])?;
-    run(["send", &server.url, "hi", "--state", r#"{"user_info":1}"#])?;
+    // In a conversation the command leaves it to the agent to check the state.
+    run(["send", &server.url, "hi", "--context", "c", "--state", r#"{"user_info":1}"#])?;
     server.process.kill()?;
     let log = BufReader::new(server.process.stderr.take().context("a log")?);
     log.lines().map(|line| Ok(serde_json::from_str(&line?)?)).collect()

@@ -4,7 +4,10 @@ use annex_protocol::{
     AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider, AgentSkill,
 };
 
-use super::{FieldError, IntoProto, text, write, write_all, write_map, write_optional};
+use super::{
+    FieldError, FromProto, IntoProto, non_empty, read_all, read_map, read_optional, text, write, write_all, write_map,
+    write_optional,
+};
 use crate::pb;
 
 impl IntoProto<pb::AgentCard> for AgentCard {
@@ -88,6 +91,91 @@ impl IntoProto<pb::AgentCardSignature> for AgentCardSignature {
             protected: self.protected,
             signature: self.signature,
             header: write_optional("header", self.header)?,
+        })
+    }
+}
+
+impl FromProto<pb::AgentCard> for AgentCard {
+    fn from_proto(proto: pb::AgentCard) -> Result<Self, FieldError> {
+        Ok(Self {
+            name: proto.name,
+            description: proto.description,
+            supported_interfaces: read_all("supportedInterfaces", proto.supported_interfaces)?,
+            provider: read_optional("provider", proto.provider)?,
+            version: proto.version,
+            documentation_url: proto.documentation_url,
+            capabilities: read_optional("capabilities", proto.capabilities)?.unwrap_or_default(),
+            security_schemes: read_map("securitySchemes", proto.security_schemes)?,
+            security_requirements: read_all("securityRequirements", proto.security_requirements)?,
+            default_input_modes: proto.default_input_modes,
+            default_output_modes: proto.default_output_modes,
+            skills: read_all("skills", proto.skills)?,
+            signatures: read_all("signatures", proto.signatures)?,
+            icon_url: proto.icon_url,
+        })
+    }
+}
+
+impl FromProto<pb::AgentInterface> for AgentInterface {
+    fn from_proto(proto: pb::AgentInterface) -> Result<Self, FieldError> {
+        Ok(Self {
+            url: proto.url,
+            protocol_binding: proto.protocol_binding,
+            tenant: non_empty(proto.tenant),
+            protocol_version: proto.protocol_version,
+        })
+    }
+}
+
+impl FromProto<pb::AgentProvider> for AgentProvider {
+    fn from_proto(proto: pb::AgentProvider) -> Result<Self, FieldError> {
+        Ok(Self { url: proto.url, organization: proto.organization })
+    }
+}
+
+impl FromProto<pb::AgentCapabilities> for AgentCapabilities {
+    fn from_proto(proto: pb::AgentCapabilities) -> Result<Self, FieldError> {
+        Ok(Self {
+            streaming: proto.streaming,
+            push_notifications: proto.push_notifications,
+            extensions: read_all("extensions", proto.extensions)?,
+            extended_agent_card: proto.extended_agent_card,
+        })
+    }
+}
+
+impl FromProto<pb::AgentExtension> for AgentExtension {
+    fn from_proto(proto: pb::AgentExtension) -> Result<Self, FieldError> {
+        Ok(Self {
+            uri: proto.uri.into(),
+            description: proto.description,
+            required: proto.required,
+            params: read_optional("params", proto.params)?,
+        })
+    }
+}
+
+impl FromProto<pb::AgentSkill> for AgentSkill {
+    fn from_proto(proto: pb::AgentSkill) -> Result<Self, FieldError> {
+        Ok(Self {
+            id: proto.id,
+            name: proto.name,
+            description: proto.description,
+            tags: proto.tags,
+            examples: proto.examples,
+            input_modes: proto.input_modes,
+            output_modes: proto.output_modes,
+            security_requirements: read_all("securityRequirements", proto.security_requirements)?,
+        })
+    }
+}
+
+impl FromProto<pb::AgentCardSignature> for AgentCardSignature {
+    fn from_proto(proto: pb::AgentCardSignature) -> Result<Self, FieldError> {
+        Ok(Self {
+            protected: proto.protected,
+            signature: proto.signature,
+            header: read_optional("header", proto.header)?,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use annex_protocol::{AuthenticationInfo, ListTaskPushNotificationConfigsResponse, Secret, TaskPushNotificationConfig};
 
-use super::{FieldError, FromProto, IntoProto, non_empty, read_optional, text, write_all, write_optional};
+use super::{FieldError, FromProto, IntoProto, non_empty, read_all, read_optional, text, write_all, write_optional};
 use crate::pb;
 
 impl FromProto<pb::TaskPushNotificationConfig> for TaskPushNotificationConfig {
@@ -58,4 +58,10 @@ fn secret(credential: String) -> Option<Secret> {
 
 fn exposed(secret: Option<Secret>) -> String {
     secret.map(|secret| secret.expose().to_owned()).unwrap_or_default()
+}
+
+impl FromProto<pb::ListTaskPushNotificationConfigsResponse> for ListTaskPushNotificationConfigsResponse {
+    fn from_proto(proto: pb::ListTaskPushNotificationConfigsResponse) -> Result<Self, FieldError> {
+        Ok(Self { configs: read_all("configs", proto.configs)?, next_page_token: non_empty(proto.next_page_token) })
+    }
 }

@@ -6,7 +6,8 @@ use annex_protocol::{
     SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest, TaskState,
 };
 
-use super::{FieldError, FromProto, enumeration, non_empty, read_optional};
+use super::json::write_metadata;
+use super::{FieldError, FromProto, IntoProto, enumeration, non_empty, read_optional, text, write, write_optional};
 use crate::pb;
 
 /// An absent message is read as an empty one, which `validate` names.
@@ -93,5 +94,93 @@ impl FromProto<pb::DeleteTaskPushNotificationConfigRequest> for DeleteTaskPushNo
 impl FromProto<pb::GetExtendedAgentCardRequest> for GetExtendedAgentCardRequest {
     fn from_proto(proto: pb::GetExtendedAgentCardRequest) -> Result<Self, FieldError> {
         Ok(Self { tenant: non_empty(proto.tenant) })
+    }
+}
+
+impl IntoProto<pb::SendMessageRequest> for SendMessageRequest {
+    fn into_proto(self) -> Result<pb::SendMessageRequest, FieldError> {
+        Ok(pb::SendMessageRequest {
+            tenant: text(self.tenant),
+            message: Some(write("message", self.message)?),
+            configuration: Some(write("configuration", self.configuration)?),
+            metadata: write_metadata("metadata", self.metadata)?,
+        })
+    }
+}
+
+impl IntoProto<pb::SendMessageConfiguration> for SendMessageConfiguration {
+    fn into_proto(self) -> Result<pb::SendMessageConfiguration, FieldError> {
+        let config = write_optional("taskPushNotificationConfig", self.task_push_notification_config)?;
+        Ok(pb::SendMessageConfiguration {
+            accepted_output_modes: self.accepted_output_modes,
+            task_push_notification_config: config,
+            history_length: self.history_length,
+            return_immediately: self.return_immediately,
+        })
+    }
+}
+
+impl IntoProto<pb::GetTaskRequest> for GetTaskRequest {
+    fn into_proto(self) -> Result<pb::GetTaskRequest, FieldError> {
+        Ok(pb::GetTaskRequest { tenant: text(self.tenant), id: self.id.into(), history_length: self.history_length })
+    }
+}
+
+impl IntoProto<pb::ListTasksRequest> for ListTasksRequest {
+    fn into_proto(self) -> Result<pb::ListTasksRequest, FieldError> {
+        Ok(pb::ListTasksRequest {
+            tenant: text(self.tenant),
+            context_id: text(self.context_id),
+            status: self.status.number(),
+            page_size: self.page_size,
+            page_token: text(self.page_token),
+            history_length: self.history_length,
+            status_timestamp_after: write_optional("statusTimestampAfter", self.status_timestamp_after)?,
+            include_artifacts: self.include_artifacts,
+        })
+    }
+}
+
+impl IntoProto<pb::CancelTaskRequest> for CancelTaskRequest {
+    fn into_proto(self) -> Result<pb::CancelTaskRequest, FieldError> {
+        let metadata = write_metadata("metadata", self.metadata)?;
+        Ok(pb::CancelTaskRequest { tenant: text(self.tenant), id: self.id.into(), metadata })
+    }
+}
+
+impl IntoProto<pb::SubscribeToTaskRequest> for SubscribeToTaskRequest {
+    fn into_proto(self) -> Result<pb::SubscribeToTaskRequest, FieldError> {
+        Ok(pb::SubscribeToTaskRequest { tenant: text(self.tenant), id: self.id.into() })
+    }
+}
+
+impl IntoProto<pb::GetTaskPushNotificationConfigRequest> for GetTaskPushNotificationConfigRequest {
+    fn into_proto(self) -> Result<pb::GetTaskPushNotificationConfigRequest, FieldError> {
+        let (tenant, task_id) = (text(self.tenant), self.task_id.into());
+        Ok(pb::GetTaskPushNotificationConfigRequest { tenant, task_id, id: self.id })
+    }
+}
+
+impl IntoProto<pb::ListTaskPushNotificationConfigsRequest> for ListTaskPushNotificationConfigsRequest {
+    fn into_proto(self) -> Result<pb::ListTaskPushNotificationConfigsRequest, FieldError> {
+        Ok(pb::ListTaskPushNotificationConfigsRequest {
+            tenant: text(self.tenant),
+            task_id: self.task_id.into(),
+            page_size: self.page_size,
+            page_token: text(self.page_token),
+        })
+    }
+}
+
+impl IntoProto<pb::DeleteTaskPushNotificationConfigRequest> for DeleteTaskPushNotificationConfigRequest {
+    fn into_proto(self) -> Result<pb::DeleteTaskPushNotificationConfigRequest, FieldError> {
+        let (tenant, task_id) = (text(self.tenant), self.task_id.into());
+        Ok(pb::DeleteTaskPushNotificationConfigRequest { tenant, task_id, id: self.id })
+    }
+}
+
+impl IntoProto<pb::GetExtendedAgentCardRequest> for GetExtendedAgentCardRequest {
+    fn into_proto(self) -> Result<pb::GetExtendedAgentCardRequest, FieldError> {
+        Ok(pb::GetExtendedAgentCardRequest { tenant: text(self.tenant) })
     }
 }

@@ -6,7 +6,7 @@ use annex_protocol::{
     OpenIdConnectSecurityScheme, PasswordOAuthFlow, SecurityRequirement, SecurityScheme, StringList,
 };
 
-use super::{FieldError, IntoProto, text, write_map, write_optional};
+use super::{FieldError, FromProto, IntoProto, non_empty, read_map, read_optional, text, write_map, write_optional};
 use crate::pb;
 
 impl IntoProto<pb::SecurityRequirement> for SecurityRequirement {
@@ -121,5 +121,88 @@ fn device_code(flow: DeviceCodeOAuthFlow) -> pb::DeviceCodeOAuthFlow {
         token_url: flow.token_url,
         refresh_url: text(flow.refresh_url),
         scopes: flow.scopes.into_iter().collect(),
+    }
+}
+
+impl FromProto<pb::SecurityRequirement> for SecurityRequirement {
+    fn from_proto(proto: pb::SecurityRequirement) -> Result<Self, FieldError> {
+        Ok(Self { schemes: read_map("schemes", proto.schemes)? })
+    }
+}
+
+impl FromProto<pb::StringList> for StringList {
+    fn from_proto(proto: pb::StringList) -> Result<Self, FieldError> {
+        Ok(Self { list: proto.list })
+    }
+}
+
+impl FromProto<pb::SecurityScheme> for SecurityScheme {
+    fn from_proto(proto: pb::SecurityScheme) -> Result<Self, FieldError> {
+        use pb::security_scheme::Scheme;
+
+        Ok(match proto.scheme {
+            Some(Scheme::ApiKeySecurityScheme(scheme)) => Self::ApiKey(ApiKeySecurityScheme {
+                description: non_empty(scheme.description),
+                location: scheme.location,
+                name: scheme.name,
+            }),
+            Some(Scheme::HttpAuthSecurityScheme(scheme)) => Self::HttpAuth(HttpAuthSecurityScheme {
+                description: non_empty(scheme.description),
+                scheme: scheme.scheme,
+                bearer_format: non_empty(scheme.bearer_format),
+            }),
+            Some(Scheme::Oauth2SecurityScheme(scheme)) => Self::OAuth2(OAuth2SecurityScheme {
+                description: non_empty(scheme.description),
+                flows: read_optional("flows", scheme.flows)?,
+                oauth2_metadata_url: non_empty(scheme.oauth2_metadata_url),
+            }),
+            Some(Scheme::OpenIdConnectSecurityScheme(scheme)) => Self::OpenIdConnect(OpenIdConnectSecurityScheme {
+                description: non_empty(scheme.description),
+                open_id_connect_url: scheme.open_id_connect_url,
+            }),
+            Some(Scheme::MtlsSecurityScheme(scheme)) => {
+                Self::MutualTls(MutualTlsSecurityScheme { description: non_empty(scheme.description) })
+            }
+            None => return Err(FieldError::new("", "a security scheme of an unknown kind")),
+        })
+    }
+}
+
+#[expect(deprecated, reason = "a card may still declare a deprecated flow")]
+impl FromProto<pb::OAuthFlows> for OAuthFlows {
+    fn from_proto(proto: pb::OAuthFlows) -> Result<Self, FieldError> {
+        use pb::o_auth_flows::Flow;
+
+        Ok(match proto.flow {
+            Some(Flow::AuthorizationCode(flow)) => Self::AuthorizationCode(AuthorizationCodeOAuthFlow {
+                authorization_url: flow.authorization_url,
+                token_url: flow.token_url,
+                refresh_url: non_empty(flow.refresh_url),
+                scopes: flow.scopes.into_iter().collect(),
+                pkce_required: flow.pkce_required,
+            }),
+            Some(Flow::ClientCredentials(flow)) => Self::ClientCredentials(ClientCredentialsOAuthFlow {
+                token_url: flow.token_url,
+                refresh_url: non_empty(flow.refresh_url),
+                scopes: flow.scopes.into_iter().collect(),
+            }),
+            Some(Flow::Implicit(flow)) => Self::Implicit(ImplicitOAuthFlow {
+                authorization_url: non_empty(flow.authorization_url),
+                refresh_url: non_empty(flow.refresh_url),
+                scopes: flow.scopes.into_iter().collect(),
+            }),
+            Some(Flow::Password(flow)) => Self::Password(PasswordOAuthFlow {
+                token_url: non_empty(flow.token_url),
+                refresh_url: non_empty(flow.refresh_url),
+                scopes: flow.scopes.into_iter().collect(),
+            }),
+            Some(Flow::DeviceCode(flow)) => Self::DeviceCode(DeviceCodeOAuthFlow {
+                device_authorization_url: flow.device_authorization_url,
+                token_url: flow.token_url,
+                refresh_url: non_empty(flow.refresh_url),
+                scopes: flow.scopes.into_iter().collect(),
+            }),
+            None => return Err(FieldError::new("", "a flow of an unknown kind")),
+        })
     }
 }

@@ -1,9 +1,12 @@
 //! Tasks and artifacts.
 
-use annex_protocol::{Artifact, ListTasksResponse, Task, TaskStatus};
+use annex_protocol::{Artifact, ExtensionUri, ListTasksResponse, Task, TaskState, TaskStatus};
 
 use super::json::write_metadata;
-use super::{FieldError, IntoProto, strings, text, write, write_all, write_optional};
+use super::{
+    FieldError, FromProto, IntoProto, enumeration, non_empty, read_all, read_optional, strings, text, write, write_all,
+    write_optional,
+};
 use crate::pb;
 
 impl IntoProto<pb::Task> for Task {
@@ -49,6 +52,53 @@ impl IntoProto<pb::ListTasksResponse> for ListTasksResponse {
             next_page_token: self.next_page_token,
             page_size: self.page_size,
             total_size: self.total_size,
+        })
+    }
+}
+
+impl FromProto<pb::Task> for Task {
+    fn from_proto(proto: pb::Task) -> Result<Self, FieldError> {
+        Ok(Self {
+            id: proto.id.into(),
+            context_id: proto.context_id.into(),
+            status: read_optional("status", proto.status)?.unwrap_or_default(),
+            artifacts: read_all("artifacts", proto.artifacts)?,
+            history: read_all("history", proto.history)?,
+            metadata: read_optional("metadata", proto.metadata)?.unwrap_or_default(),
+        })
+    }
+}
+
+impl FromProto<pb::TaskStatus> for TaskStatus {
+    fn from_proto(proto: pb::TaskStatus) -> Result<Self, FieldError> {
+        Ok(Self {
+            state: enumeration("state", "TaskState", proto.state, TaskState::ALL)?,
+            message: read_optional("message", proto.message)?,
+            timestamp: read_optional("timestamp", proto.timestamp)?,
+        })
+    }
+}
+
+impl FromProto<pb::Artifact> for Artifact {
+    fn from_proto(proto: pb::Artifact) -> Result<Self, FieldError> {
+        Ok(Self {
+            artifact_id: proto.artifact_id.into(),
+            name: non_empty(proto.name),
+            description: non_empty(proto.description),
+            parts: read_all("parts", proto.parts)?,
+            metadata: read_optional("metadata", proto.metadata)?.unwrap_or_default(),
+            extensions: proto.extensions.into_iter().map(ExtensionUri::from).collect(),
+        })
+    }
+}
+
+impl FromProto<pb::ListTasksResponse> for ListTasksResponse {
+    fn from_proto(proto: pb::ListTasksResponse) -> Result<Self, FieldError> {
+        Ok(Self {
+            tasks: read_all("tasks", proto.tasks)?,
+            next_page_token: proto.next_page_token,
+            page_size: proto.page_size,
+            total_size: proto.total_size,
         })
     }
 }

@@ -63,6 +63,15 @@ fn every_error_has_the_codes_of_the_table() {
 }
 
 #[test]
+fn a_reason_tells_the_code_of_all_errors_but_those_of_extensions() {
+    for (error, code, ..) in table() {
+        let expected = (!matches!(error, A2aError::Extension { .. })).then_some(code);
+        assert_eq!(A2aError::code_of_reason(error.reason()), expected, "{error:?}");
+    }
+    assert_eq!(A2aError::code_of_reason("OWN"), None);
+}
+
+#[test]
 fn every_error_begins_its_details_with_an_error_info() {
     for (error, _, _, _, reason) in table() {
         let info: JsonObject = error.details()[0].to().unwrap();

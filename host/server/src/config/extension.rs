@@ -64,6 +64,16 @@ impl ExtensionConfig {
         })
     }
 
+    /// How to load a component without a server around it: `settings` are the keys of an `[[extension]]` but for
+    /// `component`, and files that they name are looked for in `folder`.
+    ///
+    /// # Errors
+    /// What is wrong with the settings.
+    pub fn read_installation(settings: &str, folder: &Path) -> Result<Installation, String> {
+        let config = crate::installer::settings("component", settings)?;
+        config.installation(folder, &LimitsConfig::default()).map_err(|(key, reason)| format!("{key} {reason}"))
+    }
+
     fn on_failure(&self) -> Result<OnFailure, (&'static str, String)> {
         match self.on_failure {
             OnFailureConfig::Reject => Ok(OnFailure::Reject),

@@ -110,7 +110,7 @@ impl Folder {
 }
 
 /// The keys of an `[[extension]]` but for `component`.
-pub(super) fn settings(name: &str, text: &str) -> Result<ExtensionConfig, String> {
+pub(crate) fn settings(name: &str, text: &str) -> Result<ExtensionConfig, String> {
     let mut table: toml::Table = toml::from_str(text).map_err(|error| one_line(&error))?;
     if table.insert("component".to_owned(), format!("{name}.wasm").into()).is_some() {
         return Err("`component` is the file beside it; leave it out".to_owned());

@@ -26,6 +26,7 @@ async fn capable(more: &str) -> TestServer {
         tasks = true
         task-resumption = true
         agent-steps = true
+        rewrite-message = true
         {more}
         "#
     );

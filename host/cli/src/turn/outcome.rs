@@ -1,15 +1,16 @@
 //! What is known of the task when the answer is over.
 
-use annex_protocol::{ContextId, ExtensionUri, Message, Metadata, StreamResponse, Task, TaskId, TaskState, TaskStatus};
+use annex_protocol::{
+    ContextId, ExtensionUri, Json, Message, Metadata, StreamResponse, Task, TaskId, TaskState, TaskStatus,
+};
 use anyhow::{bail, ensure};
 
-use super::state;
-use crate::output;
 use crate::pretty::pretty;
+use crate::{output, state};
 
 /// The task and the conversation, as the events so far tell.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     context: Option<ContextId>,
     task: Option<TaskId>,
     status: TaskStatus,
@@ -20,7 +21,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn follow(&mut self, event: &StreamResponse) {
+    pub(crate) fn follow(&mut self, event: &StreamResponse) {
         match event {
             StreamResponse::Task(task) => self.follow_task(task),
             StreamResponse::Message(message) => {
@@ -66,29 +67,39 @@ impl Outcome {
         self.metadata.extend(metadata.clone());
     }
 
-    /// Remarks for people: the task, how to go on, what was active, what state came back.
-    pub(super) fn summarize(&self, requested: &[ExtensionUri], active: &[ExtensionUri]) {
+    /// The task.
+    pub(crate) fn task(&self) -> Option<&TaskId> {
+        self.task.as_ref()
+    }
+
+    /// Remarks for people: the task, how to go on.
+    pub(crate) fn name_ids(&self) {
         if let Some(task) = &self.task {
             output::note(&format!("task     {task}  {}", self.status.state));
         }
         if let Some(context) = &self.context {
             output::note(&format!("context  {context}  (continue it with --context)"));
         }
+    }
+
+    /// Remarks for people: what was active, what state came back.
+    pub(crate) fn summarize(&self, requested: &[ExtensionUri], active: &[ExtensionUri]) {
         for uri in active {
             output::note(&format!("active   {uri}"));
         }
-        for uri in requested.iter().filter(|uri| !active.contains(uri)) {
-            output::note(&format!("asked for and not reported active: {uri}"));
-        }
-        for state in requested.iter().filter_map(|uri| self.metadata.get(&state::key(uri))) {
+        super::note_inactive(requested, active);
+        for state in self.returned_states(requested) {
             output::note(&format!("state    {}", pretty(state)));
-        }
-        if let (Some(task), Some(wanted)) = (&self.task, self.wanted()) {
-            output::note(&format!("The task waits for {wanted}. Continue it with --task {task}"));
         }
     }
 
-    fn wanted(&self) -> Option<&'static str> {
+    /// The states that extensions gave back.
+    pub(crate) fn returned_states(&self, requested: &[ExtensionUri]) -> impl Iterator<Item = &Json> {
+        requested.iter().filter_map(|uri| self.metadata.get(&state::key(uri)))
+    }
+
+    /// What the task waits for, when it waits for the client.
+    pub(crate) fn wanted(&self) -> Option<&'static str> {
         match self.status.state {
             TaskState::InputRequired => Some("an answer"),
             TaskState::AuthRequired => Some("credentials, which it takes as the agent says"),
@@ -104,7 +115,7 @@ impl Outcome {
 
     /// # Errors
     /// When a stream has ended before the agent was done.
-    pub(super) fn check_settled(&self) -> anyhow::Result<()> {
+    pub(crate) fn check_settled(&self) -> anyhow::Result<()> {
         let state = self.status.state;
         let is_settled = self.answered || state.is_terminal() || state.is_interrupted();
         ensure!(is_settled, "the stream ended too early: the last state of the task was {state}");
@@ -113,7 +124,7 @@ impl Outcome {
 
     /// # Errors
     /// When the task ended in another way than by completing, with the agent's words about it.
-    pub(super) fn verdict(&self) -> anyhow::Result<()> {
+    pub(crate) fn verdict(&self) -> anyhow::Result<()> {
         let state = self.status.state;
         if !matches!(state, TaskState::Failed | TaskState::Canceled | TaskState::Rejected) {
             return Ok(());

@@ -1,27 +1,31 @@
 //! The agent's words as text: the answer on standard output, progress on standard error.
 
-use annex_protocol::{Artifact, Message, Part, PartContent, StreamResponse, TaskState, TaskStatus};
+use annex_protocol::{Artifact, Message, Part, PartContent, StreamResponse, Task, TaskState, TaskStatus};
 
 use crate::output;
 use crate::pretty::pretty;
 
 /// What has been printed so far.
 #[derive(Default)]
-pub(super) struct Transcript {
+pub(crate) struct Transcript {
     /// Something of the answer was printed.
     begun: bool,
     /// The last line of the answer has no end yet, because the next event may go on with it.
     line_is_open: bool,
+    /// The agent's words.
+    words: String,
+    /// The last event, if it was a task.
+    snapshot: Option<Task>,
 }
 
 impl Transcript {
-    pub(super) fn show(&mut self, event: &StreamResponse) -> anyhow::Result<()> {
+    /// A task is shown when nothing follows: at the beginning of a stream it is as it was before, with what it said then.
+    pub(crate) fn show(&mut self, event: StreamResponse) -> anyhow::Result<()> {
+        self.snapshot = None;
         match event {
             StreamResponse::Task(task) => {
-                for artifact in &task.artifacts {
-                    self.artifact(artifact, false)?;
-                }
-                self.status(&task.status)
+                self.snapshot = Some(task);
+                Ok(())
             }
             StreamResponse::Message(message) => self.parts(&message.parts),
             StreamResponse::StatusUpdate(update) => self.status(&update.status),
@@ -29,9 +33,25 @@ impl Transcript {
         }
     }
 
-    /// Finishes the line that is open.
-    pub(super) fn end_line(&mut self) -> anyhow::Result<()> {
+    /// Shows what is left when the answer is over, and finishes the line that is open. A task that is repeated at the end
+    /// of a stream has nothing new.
+    pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
+        if let Some(task) = self.snapshot.take().filter(|_| !self.begun) {
+            for artifact in &task.artifacts {
+                self.artifact(artifact, false)?;
+            }
+            self.status(&task.status)?;
+        }
+        self.end_line()
+    }
+
+    fn end_line(&mut self) -> anyhow::Result<()> {
         if std::mem::take(&mut self.line_is_open) { output::write("\n") } else { Ok(()) }
+    }
+
+    /// The agent's words, all that were printed.
+    pub(crate) fn into_words(self) -> String {
+        self.words
     }
 
     fn artifact(&mut self, artifact: &Artifact, append: bool) -> anyhow::Result<()> {
@@ -69,6 +89,7 @@ impl Transcript {
             if !text.is_empty() {
                 self.begun = true;
                 self.line_is_open = !text.ends_with('\n');
+                self.words.push_str(&text);
                 output::show(&text)?;
             }
         }

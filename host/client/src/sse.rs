@@ -2,7 +2,7 @@
 
 /// Turns chunks of bytes, cut anywhere, into the data of events.
 #[derive(Default)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     /// The current line so far. It is decoded when it is whole, so that a cut inside a character does no harm.
     line: Vec<u8>,
     /// The `data` lines of the current event, each with a line break at its end.
@@ -16,7 +16,7 @@ pub(super) struct Decoder {
 impl Decoder {
     /// Takes the next bytes and returns the events that they complete. An event is complete at its blank line: one that
     /// the end of the stream cuts off is dropped.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut events = Vec::new();
         for &byte in bytes {
             let continues_cr = self.after_cr && byte == b'\n';
@@ -31,7 +31,7 @@ impl Decoder {
     }
 
     /// Bytes held for an event that is not complete.
-    pub(super) fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.line.len() + self.data.len()
     }
 

@@ -1,0 +1,95 @@
+//! What a chat remembers, and the file that a conversation is kept in.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::{fs, mem};
+
+use annex_client::ClientSession;
+use annex_protocol::Json;
+use anyhow::Context;
+
+use crate::pretty::pretty;
+
+/// One conversation.
+#[derive(Default)]
+pub(super) struct Conversation {
+    pub(super) session: ClientSession,
+    /// Whether the agent has got the state that it is to be given.
+    pub(super) has_state: bool,
+    file: Option<PathBuf>,
+    /// What was said in turn, by the person and by the agent.
+    history: Vec<(String, String)>,
+    /// The states that came back with the latest answer that had any.
+    states: Vec<Json>,
+}
+
+impl Conversation {
+    /// The conversation in `file`, or a new one when there is no such file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds something else.
+    pub(super) fn restore(file: Option<PathBuf>) -> anyhow::Result<Self> {
+        let session = file.as_deref().map(read).transpose()?.flatten().unwrap_or_default();
+        Ok(Self { session, file, ..Self::default() })
+    }
+
+    /// Begins a new one in its place.
+    ///
+    /// # Errors
+    /// As [`Conversation::save`].
+    pub(super) fn restart(&mut self) -> anyhow::Result<()> {
+        let file = mem::take(&mut self.file);
+        *self = Self { file, ..Self::default() };
+        self.save()
+    }
+
+    /// Writes the session into the file, if there is one. It is replaced as a whole.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn save(&self) -> anyhow::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut new = file.clone().into_os_string();
+        new.push(".new");
+        let text = format!("{}\n", serde_json::to_string(&self.session)?);
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
+        written.with_context(|| format!("cannot keep the conversation in {}", file.display()))
+    }
+
+    pub(super) fn take_note(&mut self, said: &str, answered: String) {
+        self.history.push((said.to_owned(), answered));
+    }
+
+    pub(super) fn returned<'a>(&mut self, states: impl Iterator<Item = &'a Json>) {
+        let states: Vec<Json> = states.cloned().collect();
+        if !states.is_empty() {
+            self.states = states;
+        }
+    }
+
+    pub(super) fn shown_state(&self) -> String {
+        if self.states.is_empty() {
+            return "No state has come back yet.\n".to_owned();
+        }
+        self.states.iter().map(|state| format!("{}\n", pretty(state))).collect()
+    }
+
+    pub(super) fn shown_history(&self) -> String {
+        if self.history.is_empty() {
+            return "Nothing was said yet.\n".to_owned();
+        }
+        self.history.iter().map(|(said, answered)| format!("> {said}\n{}\n", answered.trim_end())).collect()
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Option<ClientSession>> {
+    let shown = file.display();
+    match fs::read_to_string(file) {
+        Ok(text) => {
+            let session = serde_json::from_str(&text);
+            session.map(Some).with_context(|| format!("{shown} does not hold a conversation"))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
+    }
+}

@@ -1,0 +1,40 @@
+//! The lines that a person types, or that come through a pipe.
+
+use std::io::{self, BufRead};
+use std::thread;
+
+use tokio::signal;
+use tokio::sync::mpsc;
+
+use crate::output;
+
+/// Standard input, read by a thread of its own because reading it cannot be given up.
+pub(super) struct Lines(mpsc::Receiver<io::Result<String>>);
+
+impl Lines {
+    pub(super) fn start() -> Self {
+        let (sender, receiver) = mpsc::channel(1);
+        thread::spawn(move || {
+            for line in io::stdin().lock().lines() {
+                if sender.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(receiver)
+    }
+
+    /// The next line; `None` at the end of the input, or at Ctrl-C.
+    ///
+    /// # Errors
+    /// When standard input cannot be read or is not UTF-8.
+    pub(super) async fn next(&mut self, prompt: Option<&str>) -> anyhow::Result<Option<String>> {
+        if let Some(prompt) = prompt {
+            output::prompt(prompt);
+        }
+        tokio::select! {
+            line = self.0.recv() => Ok(line.transpose()?),
+            _ = signal::ctrl_c() => Ok(None),
+        }
+    }
+}

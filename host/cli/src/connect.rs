@@ -1,0 +1,89 @@
+//! How commands reach an agent.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annex_auth::Jwks;
+use annex_client::{Agent, Binding, Client, ClientConfig, Interceptor, ServiceParameters};
+use annex_protocol::ExtensionUri;
+use anyhow::Context;
+use clap::Args;
+use reqwest::header::{HeaderName, HeaderValue};
+
+/// Where the agent is, and whether it is the right one.
+#[derive(Args)]
+pub(crate) struct Location {
+    /// The agent's base URL, or the URL of its card, which ends in .json
+    #[arg(value_name = "URL")]
+    pub(crate) address: String,
+    /// Verify the card's signature with the keys in this file: a JSON Web Key Set, or one public key as PEM
+    #[arg(long, value_name = "FILE")]
+    verify: Option<PathBuf>,
+}
+
+/// What is the same for all messages to the agent.
+#[derive(Args)]
+pub(crate) struct Calling {
+    /// Activate an extension; may be repeated
+    #[arg(long = "extension", value_name = "URI", value_parser = extension_uri)]
+    pub(crate) extensions: Vec<ExtensionUri>,
+    /// Send a header field with each message, such as credentials; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header_field)]
+    fields: Vec<(HeaderName, HeaderValue)>,
+    /// Use this protocol binding: jsonrpc, http+json or grpc; may be repeated, the preferred one first
+    #[arg(long = "binding", value_name = "BINDING")]
+    bindings: Vec<Binding>,
+}
+
+impl Location {
+    /// A client that trusts the keys in the file, if there is one.
+    pub(crate) fn client(&self, config: ClientConfig) -> anyhow::Result<Client> {
+        let trusted_keys = self.verify.as_deref().map(read_keys).transpose()?;
+        Ok(Client::new(ClientConfig { trusted_keys, ..config })?)
+    }
+
+    /// The agent, by the binding that is wanted and with `interceptors` around each call.
+    pub(crate) async fn agent(
+        &self,
+        calling: &Calling,
+        interceptors: Vec<Arc<dyn Interceptor>>,
+    ) -> anyhow::Result<Agent> {
+        let config = ClientConfig { bindings: calling.bindings.clone(), interceptors, ..ClientConfig::default() };
+        Ok(self.client(config)?.agent(&self.address).await?)
+    }
+}
+
+impl Calling {
+    /// The service parameters of one message.
+    pub(crate) fn parameters(&self) -> anyhow::Result<ServiceParameters> {
+        let mut parameters = ServiceParameters::default();
+        for uri in &self.extensions {
+            parameters.activate(uri.clone())?;
+        }
+        for (name, value) in &self.fields {
+            parameters.set_field(name.clone(), value.clone()).context("--header")?;
+        }
+        Ok(parameters)
+    }
+}
+
+fn read_keys(file: &Path) -> anyhow::Result<Jwks> {
+    let shown = file.display();
+    let keys = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    let keys = if keys.trim_start().starts_with('{') { Jwks::parse(&keys) } else { Jwks::from_pem(&keys) };
+    keys.with_context(|| format!("no keys in {shown}"))
+}
+
+/// The value may be a credential, so debug output leaves it out.
+fn header_field(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let (name, value) = text.split_once(':').ok_or("not of the form NAME: VALUE")?;
+    let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| "the name is no name of a header field")?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| "the value is no value of a header field")?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+fn extension_uri(text: &str) -> Result<ExtensionUri, annex_client::ParameterError> {
+    ServiceParameters::default().activate(text.into()).map(|()| text.into())
+}

@@ -1,0 +1,118 @@
+//! `--state`: what it holds, which extension takes it, and whether that says it may hold this.
+
+use std::fs;
+
+use annex_protocol::{AgentCard, AgentExtension, ExtensionUri, Json, JsonObject, Message};
+use annex_runtime::Schemas;
+use anyhow::{Context, bail};
+
+use crate::output;
+
+/// Where the parameters of an extension have the schema of the state that it takes.
+const SCHEMA: &str = "state_schema";
+
+/// State on its way to the extension that takes it.
+#[derive(Debug)]
+pub(crate) struct Injection {
+    uri: ExtensionUri,
+    state: Json,
+}
+
+impl Injection {
+    /// # Errors
+    /// As [`extension`].
+    pub(crate) fn new(state: &JsonObject, requested: &[ExtensionUri], card: &AgentCard) -> anyhow::Result<Self> {
+        Ok(Self { uri: extension(requested, card)?, state: state.to_json()? })
+    }
+
+    /// Validates the state with the schema on the card. One that cannot be used is the agent's affair.
+    ///
+    /// # Errors
+    /// When the state violates the schema: what is wrong, place by place.
+    pub(crate) fn check(&self, card: &AgentCard) -> anyhow::Result<()> {
+        let Some(schema) = schema(card, &self.uri) else { return Ok(()) };
+        let violations = match Schemas::default().validate(schema.get(), self.state.get()) {
+            Ok(violations) => violations,
+            Err(reason) => {
+                output::note(&format!("the state is not checked before it is sent: {reason}"));
+                return Ok(());
+            }
+        };
+        if violations.is_empty() {
+            return Ok(());
+        }
+        let place = |pointer: &str| if pointer.is_empty() { "the state" } else { pointer }.to_owned();
+        let lines = violations.iter().map(|found| format!("\n  {}: {}", place(&found.pointer), found.message));
+        bail!(
+            "the state does not match what {} takes, so nothing was sent:{}\nannex send URL --template prints what it takes",
+            self.uri,
+            lines.collect::<String>()
+        )
+    }
+
+    /// Adds the state to a message, and the extension that takes it to those asked for.
+    pub(crate) fn put(&self, message: &mut Message, requested: &mut Vec<ExtensionUri>) {
+        message.metadata.insert(key(&self.uri), self.state.clone());
+        if !requested.contains(&self.uri) {
+            requested.push(self.uri.clone());
+        }
+    }
+}
+
+/// Reads the argument of `--state`.
+///
+/// # Errors
+/// As [`read_object`].
+pub(crate) fn read(argument: &str) -> anyhow::Result<JsonObject> {
+    read_object(argument).context("--state")
+}
+
+/// Reads a JSON object, or `@` and the name of a file that holds one.
+///
+/// # Errors
+/// When the file cannot be read or the text is not a JSON object.
+pub(crate) fn read_object(argument: &str) -> anyhow::Result<JsonObject> {
+    let Some(path) = argument.strip_prefix('@') else {
+        return JsonObject::parse(argument)
+            .context("must be a JSON object, such as '{\"user_info\":{\"name\":\"Ada\"}}', or @FILE");
+    };
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read the file {path}"))?;
+    JsonObject::parse(&text).with_context(|| format!("the file {path} must be a JSON object"))
+}
+
+/// The metadata key under which an extension takes and returns state: its URI without the scheme, and `/state`.
+pub(crate) fn key(uri: &ExtensionUri) -> String {
+    let uri = uri.as_str();
+    let (_, path) = uri.split_once("://").unwrap_or(("", uri));
+    format!("{path}/state")
+}
+
+/// The extension that takes the state. Among those asked for, the one whose declaration has a state schema, else the
+/// first; when none was asked for, the one on the card that has a state schema.
+///
+/// # Errors
+/// When none was asked for and the card has none.
+pub(crate) fn extension(requested: &[ExtensionUri], card: &AgentCard) -> anyhow::Result<ExtensionUri> {
+    let declared = || card.capabilities.extensions.iter().filter(|extension| takes_state(extension));
+    let mut uris = declared().map(|extension| &extension.uri);
+    let uri = match requested {
+        [] => uris.next(),
+        [first, ..] => Some(uris.find(|uri| requested.contains(uri)).unwrap_or(first)),
+    };
+    let missing = "no extension on the agent's card declares a state_schema; name the one that takes the state with \
+                   --extension URI";
+    uri.cloned().context(missing)
+}
+
+/// The schema of the state that an extension on the card takes.
+pub(crate) fn schema<'a>(card: &'a AgentCard, uri: &ExtensionUri) -> Option<&'a Json> {
+    card.extension(uri.as_str())?.params.as_ref()?.get(SCHEMA)
+}
+
+/// Whether an extension takes session state from the client, as its declaration tells.
+pub(crate) fn takes_state(extension: &AgentExtension) -> bool {
+    extension.params.as_ref().is_some_and(|params| params.contains_key(SCHEMA))
+}
+
+#[cfg(test)]
+mod tests;

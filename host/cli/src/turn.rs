@@ -1,0 +1,63 @@
+//! One message and its answer: sends it, prints what comes, and knows how it ended.
+
+use annex_client::{Agent, ClientError, ServiceParameters};
+use annex_protocol::{A2aError, AgentCard, ExtensionUri, Message, SendMessageRequest, StreamResponse};
+use futures::TryStreamExt;
+
+use crate::output;
+
+mod outcome;
+mod transcript;
+
+pub(crate) use outcome::Outcome;
+pub(crate) use transcript::Transcript;
+
+/// Sends a message and hands on what comes, event by event or as one answer. Gives the extensions that the agent says
+/// were active.
+///
+/// # Errors
+/// Those of the client and those of `take`.
+pub(crate) async fn exchange(
+    agent: &Agent,
+    parameters: ServiceParameters,
+    message: Message,
+    streams: bool,
+    mut take: impl FnMut(StreamResponse) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<ExtensionUri>> {
+    let request = SendMessageRequest { message, ..SendMessageRequest::default() };
+    if !streams {
+        let answer = agent.send_message(parameters, request).await?;
+        take(answer.value.into())?;
+        return Ok(answer.active);
+    }
+    let mut answer = agent.send_streaming_message(parameters, request).await?;
+    while let Some(event) = answer.value.try_next().await? {
+        take(event)?;
+    }
+    Ok(answer.active)
+}
+
+/// Whether the agent's card offers streaming.
+pub(crate) fn offers_stream(card: &AgentCard) -> bool {
+    card.capabilities.streaming == Some(true)
+}
+
+/// Remarks which extensions did nothing.
+pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri]) {
+    for uri in requested.iter().filter(|uri| !active.contains(uri)) {
+        output::note(&format!("asked for and not reported active: {uri}"));
+    }
+}
+
+/// Says in this command's terms what to do about missing extensions.
+pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Error {
+    let code = A2aError::ExtensionSupportRequired { missing: Vec::new() }.code();
+    let answered = error.downcast_ref::<ClientError>().and_then(ClientError::agent);
+    if answered.is_none_or(|answered| answered.code != Some(i64::from(code))) {
+        return error;
+    }
+    let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);
+    let missing = declared.map(|extension| &extension.uri).filter(|uri| !requested.contains(uri));
+    let options: String = missing.map(|uri| format!("\n  --extension {uri}")).collect();
+    if options.is_empty() { error } else { anyhow::anyhow!("{error:#}\nadd to this command:{options}") }
+}

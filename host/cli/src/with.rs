@@ -1,0 +1,117 @@
+//! `--with`: components that take the client's side of their extension.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use annex_client::{ComponentInterceptor, Interceptor};
+use annex_protocol::{ExtensionUri, Json, JsonObject};
+use annex_runtime::{Installation, Runtime, RuntimeConfig};
+use annex_server::{ExtensionConfig, Locations};
+use anyhow::{Context, anyhow, ensure};
+use clap::Args;
+
+use crate::pretty::pretty;
+use crate::{output, serve, state};
+
+/// Which components.
+#[derive(Args)]
+pub(crate) struct With {
+    /// Let a component take the client's side of its extension: a file, or the name of one that ships with annex. INPUT
+    /// is what it is given, a JSON object or @FILE; without one it is the --state. May be repeated
+    #[arg(long = "with", value_name = "COMPONENT[=INPUT]")]
+    components: Vec<String>,
+    /// Grants, limits and parameters of a --with, the keys of an [[extension]] but for `component`; the first file is for
+    /// the first --with, and so on
+    #[arg(long = "with-settings", value_name = "FILE", requires = "components")]
+    settings: Vec<PathBuf>,
+}
+
+/// The components while they are in use.
+#[derive(Default)]
+pub(crate) struct Companions {
+    /// Ends those that loop.
+    _runtime: Option<Runtime>,
+    interceptors: Vec<Arc<dyn Interceptor>>,
+    notes: Notes,
+}
+
+/// What components have for the user.
+type Notes = Arc<Mutex<Vec<(ExtensionUri, Json)>>>;
+
+impl With {
+    /// Loads them.
+    ///
+    /// # Errors
+    /// When one cannot be loaded, or has no part on the client's side.
+    pub(crate) async fn load(&self, state: Option<&JsonObject>) -> anyhow::Result<Companions> {
+        let (wanted, settings) = (self.components.len(), self.settings.len());
+        ensure!(settings <= wanted, "there are {settings} --with-settings for {wanted} --with");
+        let Ok(instances @ 1..) = u32::try_from(wanted) else { return Ok(Companions::default()) };
+        let config = RuntimeConfig { instances, cache: serve::cache(), ..RuntimeConfig::default() };
+        let runtime = Runtime::new(&config).context("the runtime of components does not start")?;
+        let (notes, mut interceptors) = (Notes::default(), Vec::new());
+        for (index, argument) in self.components.iter().enumerate() {
+            let settings = self.settings.get(index).map(PathBuf::as_path);
+            let interceptor = load(&runtime, argument, settings, state, &notes).await;
+            interceptors.push(interceptor.with_context(|| format!("--with {argument}"))?);
+        }
+        Ok(Companions { _runtime: Some(runtime), interceptors, notes })
+    }
+}
+
+impl Companions {
+    pub(crate) fn interceptors(&self) -> Vec<Arc<dyn Interceptor>> {
+        self.interceptors.clone()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.interceptors.is_empty()
+    }
+
+    /// Remarks for people: what the components made of the answer.
+    pub(crate) fn show_notes(&self) {
+        for (uri, told) in self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            output::note(&format!("from     {uri}\n{}", pretty(told)));
+        }
+    }
+}
+
+async fn load(
+    runtime: &Runtime,
+    argument: &str,
+    settings: Option<&Path>,
+    state: Option<&JsonObject>,
+    notes: &Notes,
+) -> anyhow::Result<Arc<dyn Interceptor>> {
+    let (component, input) = argument.split_once('=').map_or((argument, None), |(name, input)| (name, Some(input)));
+    let input = input.map(state::read_object).transpose()?;
+    let input = input.as_ref().or(state).map(JsonObject::to_json).transpose()?;
+    let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
+    let path = locations.component(component);
+    let bytes = fs::read(&path).with_context(|| format!("cannot read the component {}", path.display()))?;
+    let extension = runtime.load(bytes, installation(settings)?).await?;
+    let notes = Arc::clone(notes);
+    let tell = move |uri: &ExtensionUri, told| {
+        notes.lock().unwrap_or_else(PoisonError::into_inner).push((uri.clone(), told));
+    };
+    Ok(Arc::new(ComponentInterceptor::new(Arc::new(extension), input, tell)?))
+}
+
+fn installation(settings: Option<&Path>) -> anyhow::Result<Installation> {
+    let (text, folder) = match settings {
+        None => (String::new(), Path::new("")),
+        Some(file) => {
+            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            (text, file.parent().unwrap_or(Path::new("")))
+        }
+    };
+    let shown = settings.map_or_else(|| "no settings".to_owned(), |file| file.display().to_string());
+    let installation = ExtensionConfig::read_installation(&text, folder);
+    let mut installation = installation.map_err(|reason| anyhow!("{shown}: {reason}"))?;
+    // There is no session and no task on this side: who may read them reads nothing. The half that a server runs imports
+    // them, and it is the same component.
+    installation.grants.session_state.get_or_insert_default();
+    installation.grants.task = true;
+    Ok(installation)
+}

@@ -1,0 +1,325 @@
+//! The agent at the other end, with a method for each operation (specification section 3.1).
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use annex_protocol::{
+    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
+    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
+    ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
+    TaskPushNotificationConfig,
+};
+use futures::Stream;
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use crate::card::AgentCardDocument;
+use crate::client::ClientConfig;
+use crate::http::Http;
+use crate::transport::{self, Transport, WireCall};
+use crate::{Binding, ClientError, ExtensionMethod, Operation, ServiceParameters, binding};
+
+mod exchange;
+
+use exchange::{Around, Exchange};
+
+/// What an agent answered, and the extensions that it says were active.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer<T> {
+    /// The answer itself.
+    pub value: T,
+    /// The active extensions.
+    pub active: Vec<ExtensionUri>,
+}
+
+/// The events of a stream in order. It ends after an error. Dropping it ends the stream, not the task.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamResponse, ClientError>> + Send>>;
+
+/// The results of a method that streams them. It ends after an error.
+pub type ResultStream = Pin<Box<dyn Stream<Item = Result<Json, ClientError>> + Send>>;
+
+/// An agent whose card was read, and the interface of it that is used.
+///
+/// Each operation takes the service parameters of that one call, and a request whose `tenant` is replaced by the one on
+/// the card. Requests are validated before they are sent. All operations fail with the agent's error, when the agent
+/// cannot be reached or does not keep to the protocol, and when an interceptor refuses: [`ClientError`] tells which.
+pub struct Agent {
+    binding: Binding,
+    url: String,
+    tenant: Option<String>,
+    transport: Box<dyn Transport>,
+    around: Arc<Around>,
+}
+
+impl Agent {
+    pub(crate) fn new(
+        document: Arc<AgentCardDocument>,
+        http: &Http,
+        config: &ClientConfig,
+    ) -> Result<Self, ClientError> {
+        let (binding, interface) = binding::choose(&document.card, &config.bindings)?;
+        let url = transport::interface_url(binding, &interface.url, &document.url)?;
+        let (tenant, shown) = (interface.tenant.clone(), url.to_string());
+        let transport = transport::open(binding, url.clone(), http)?;
+        let around = Arc::new(Around { document, interface: url, interceptors: config.interceptors.clone() });
+        Ok(Self { binding, url: shown, tenant, transport, around })
+    }
+
+    /// What the agent says about itself.
+    pub fn card(&self) -> &AgentCard {
+        &self.around.document.card
+    }
+
+    /// The card as it was received.
+    pub fn document(&self) -> &Arc<AgentCardDocument> {
+        &self.around.document
+    }
+
+    /// The binding that is used.
+    pub fn binding(&self) -> Binding {
+        self.binding
+    }
+
+    /// SendMessage: the answer is the task or message once the task has ended or waits, unless the request says to
+    /// return immediately.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn send_message(
+        &self,
+        parameters: ServiceParameters,
+        mut request: SendMessageRequest,
+    ) -> Result<Answer<SendMessageResponse>, ClientError> {
+        let mut exchange = Exchange::new(&self.around, Operation::SendMessage, parameters);
+        exchange.begin(Some(&mut request.message), Some(&mut request.metadata)).await?;
+        valid(request.validate())?;
+        let answer = self.transport.call(self.wire(&mut exchange, &request)?).await?;
+        let event = self.decode(&answer.value)?;
+        exchange.end(&answer.active, Some(&event)).await?;
+        let value = match event {
+            StreamResponse::Task(task) => SendMessageResponse::Task(task),
+            StreamResponse::Message(message) => SendMessageResponse::Message(message),
+            StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => {
+                return Err(ClientError::protocol(&self.url, answer.value.get(), "neither a task nor a message"));
+            }
+        };
+        Ok(Answer { value, active: answer.active })
+    }
+
+    /// SendStreamingMessage: the events come as the agent works. Whether it offers that is on its card.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`]; events of the stream fail likewise.
+    pub async fn send_streaming_message(
+        &self,
+        parameters: ServiceParameters,
+        mut request: SendMessageRequest,
+    ) -> Result<Answer<EventStream>, ClientError> {
+        let mut exchange = Exchange::new(&self.around, Operation::SendStreamingMessage, parameters);
+        exchange.begin(Some(&mut request.message), Some(&mut request.metadata)).await?;
+        valid(request.validate())?;
+        let answer = self.transport.open(self.wire(&mut exchange, &request)?).await?;
+        Ok(exchange.follow(self.url.clone(), answer))
+    }
+
+    /// GetTask.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn get_task(
+        &self,
+        parameters: ServiceParameters,
+        request: GetTaskRequest,
+    ) -> Result<Answer<Task>, ClientError> {
+        valid(request.validate())?;
+        let mut exchange = Exchange::new(&self.around, Operation::GetTask, parameters);
+        exchange.begin(None, None).await?;
+        self.read_task(exchange, &request).await
+    }
+
+    /// ListTasks: one page of them.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn list_tasks(
+        &self,
+        parameters: ServiceParameters,
+        request: ListTasksRequest,
+    ) -> Result<Answer<ListTasksResponse>, ClientError> {
+        valid(request.validate())?;
+        self.read(Operation::ListTasks, parameters, &request).await
+    }
+
+    /// CancelTask: the answer is the task as it then is.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn cancel_task(
+        &self,
+        parameters: ServiceParameters,
+        mut request: CancelTaskRequest,
+    ) -> Result<Answer<Task>, ClientError> {
+        valid(request.validate())?;
+        let mut exchange = Exchange::new(&self.around, Operation::CancelTask, parameters);
+        exchange.begin(None, Some(&mut request.metadata)).await?;
+        self.read_task(exchange, &request).await
+    }
+
+    /// SubscribeToTask: the task as it is, then what happens to it until it has ended.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`]; events of the stream fail likewise.
+    pub async fn subscribe_to_task(
+        &self,
+        parameters: ServiceParameters,
+        request: SubscribeToTaskRequest,
+    ) -> Result<Answer<EventStream>, ClientError> {
+        valid(request.validate())?;
+        let mut exchange = Exchange::new(&self.around, Operation::SubscribeToTask, parameters);
+        exchange.begin(None, None).await?;
+        let answer = self.transport.open(self.wire(&mut exchange, &request)?).await?;
+        Ok(exchange.follow(self.url.clone(), answer))
+    }
+
+    /// CreateTaskPushNotificationConfig: the answer is the config with its id.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn create_push_config(
+        &self,
+        parameters: ServiceParameters,
+        config: TaskPushNotificationConfig,
+    ) -> Result<Answer<TaskPushNotificationConfig>, ClientError> {
+        valid(config.validate())?;
+        self.read(Operation::CreateTaskPushNotificationConfig, parameters, &config).await
+    }
+
+    /// GetTaskPushNotificationConfig.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn get_push_config(
+        &self,
+        parameters: ServiceParameters,
+        request: GetTaskPushNotificationConfigRequest,
+    ) -> Result<Answer<TaskPushNotificationConfig>, ClientError> {
+        valid(request.validate())?;
+        self.read(Operation::GetTaskPushNotificationConfig, parameters, &request).await
+    }
+
+    /// ListTaskPushNotificationConfigs: one page of them.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn list_push_configs(
+        &self,
+        parameters: ServiceParameters,
+        request: ListTaskPushNotificationConfigsRequest,
+    ) -> Result<Answer<ListTaskPushNotificationConfigsResponse>, ClientError> {
+        valid(request.validate())?;
+        self.read(Operation::ListTaskPushNotificationConfigs, parameters, &request).await
+    }
+
+    /// DeleteTaskPushNotificationConfig: also of a config that is gone already.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn delete_push_config(
+        &self,
+        parameters: ServiceParameters,
+        request: DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<Answer<()>, ClientError> {
+        valid(request.validate())?;
+        let operation = Operation::DeleteTaskPushNotificationConfig;
+        let answer = self.read::<_, IgnoredAny>(operation, parameters, &request).await?;
+        Ok(Answer { value: (), active: answer.active })
+    }
+
+    /// GetExtendedAgentCard: the card for authenticated callers. This agent goes on by the card that it has.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn get_extended_agent_card(
+        &self,
+        parameters: ServiceParameters,
+    ) -> Result<Answer<AgentCard>, ClientError> {
+        self.read(Operation::GetExtendedAgentCard, parameters, &GetExtendedAgentCardRequest::default()).await
+    }
+
+    /// Calls a method that an extension defines: over JSON-RPC by its name, over HTTP+JSON by
+    /// `POST …/extensions/{extension}/{name}`, over gRPC by the service `annex.extension.v1.ExtensionService`, which
+    /// Annex has. The answer is what the extension says it is.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`].
+    pub async fn call_method(
+        &self,
+        parameters: ServiceParameters,
+        method: ExtensionMethod,
+        params: &JsonObject,
+    ) -> Result<Answer<Json>, ClientError> {
+        self.read(Operation::Method(method), parameters, params).await
+    }
+
+    /// Calls a method that an extension defines and that streams its results. Interceptors see the call and no results.
+    ///
+    /// # Errors
+    /// As all operations: see [`Agent`]; results of the stream fail likewise.
+    pub async fn call_streaming_method(
+        &self,
+        parameters: ServiceParameters,
+        method: ExtensionMethod,
+        params: &JsonObject,
+    ) -> Result<Answer<ResultStream>, ClientError> {
+        let mut exchange = Exchange::new(&self.around, Operation::Method(method), parameters);
+        exchange.begin(None, None).await?;
+        self.transport.open(self.wire(&mut exchange, params)?).await
+    }
+
+    /// A call whose answer is no task and no message.
+    async fn read<R: Serialize, T: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        parameters: ServiceParameters,
+        request: &R,
+    ) -> Result<Answer<T>, ClientError> {
+        let mut exchange = Exchange::new(&self.around, operation, parameters);
+        exchange.begin(None, None).await?;
+        let answer = self.transport.call(self.wire(&mut exchange, request)?).await?;
+        let value = self.decode(&answer.value)?;
+        exchange.end(&answer.active, None).await?;
+        Ok(Answer { value, active: answer.active })
+    }
+
+    async fn read_task<R: Serialize>(&self, mut exchange: Exchange, request: &R) -> Result<Answer<Task>, ClientError> {
+        let answer = self.transport.call(self.wire(&mut exchange, request)?).await?;
+        let task: Task = self.decode(&answer.value)?;
+        exchange.end(&answer.active, Some(&StreamResponse::Task(task.clone()))).await?;
+        Ok(Answer { value: task, active: answer.active })
+    }
+
+    fn wire<R: Serialize>(&self, exchange: &mut Exchange, request: &R) -> Result<WireCall, ClientError> {
+        let carried = serde_json::to_string(request).and_then(|text| JsonObject::parse(&text));
+        let mut params = carried
+            .map_err(|error| ClientError::NotCarried { binding: self.binding.name(), problem: error.to_string() })?;
+        match &self.tenant {
+            Some(tenant) => drop(params.insert("tenant".to_owned(), Json::string(tenant))),
+            None if matches!(exchange.operation, Operation::Method(_)) => {}
+            None => drop(params.remove("tenant")),
+        }
+        Ok(WireCall { operation: exchange.operation.clone(), params, headers: exchange.headers()? })
+    }
+
+    fn decode<T: DeserializeOwned>(&self, json: &Json) -> Result<T, ClientError> {
+        decode(&self.url, json)
+    }
+}
+
+fn decode<T: DeserializeOwned>(url: &str, json: &Json) -> Result<T, ClientError> {
+    json.to().map_err(|error| ClientError::protocol(url, json.get(), error))
+}
+
+fn valid(checked: Result<(), A2aError>) -> Result<(), ClientError> {
+    checked.map_err(ClientError::InvalidRequest)
+}

@@ -1,0 +1,103 @@
+//! One call from end to end: the interceptors around it, and whom its header fields may reach.
+
+use std::mem;
+use std::sync::Arc;
+
+use annex_protocol::{ExtensionUri, Message, Metadata, StreamResponse};
+use futures::{StreamExt, TryStreamExt, stream};
+use http::{Extensions, HeaderMap};
+use reqwest::Url;
+
+use super::{Answer, EventStream, decode};
+use crate::card::AgentCardDocument;
+use crate::transport::JsonStream;
+use crate::{ClientError, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters};
+
+/// What is the same for all calls to an agent.
+pub(super) struct Around {
+    pub(super) document: Arc<AgentCardDocument>,
+    pub(super) interface: Url,
+    pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
+}
+
+pub(super) struct Exchange {
+    pub(super) operation: Operation,
+    around: Arc<Around>,
+    parameters: ServiceParameters,
+    context: Extensions,
+}
+
+/// A stream and what its next event needs.
+struct Followed {
+    exchange: Exchange,
+    url: String,
+    active: Vec<ExtensionUri>,
+    events: JsonStream,
+}
+
+impl Exchange {
+    pub(super) fn new(around: &Arc<Around>, operation: Operation, parameters: ServiceParameters) -> Self {
+        Self { operation, around: Arc::clone(around), parameters, context: Extensions::new() }
+    }
+
+    /// Shows the call to the interceptors.
+    pub(super) async fn begin(
+        &mut self,
+        message: Option<&mut Message>,
+        metadata: Option<&mut Metadata>,
+    ) -> Result<(), ClientError> {
+        let mut call = OutgoingCall {
+            operation: &self.operation,
+            card: &self.around.document.card,
+            card_url: self.around.document.url.as_str(),
+            message,
+            metadata,
+            parameters: &mut self.parameters,
+            context: &mut self.context,
+        };
+        for interceptor in &self.around.interceptors {
+            interceptor.before(&mut call).await.map_err(ClientError::Refused)?;
+        }
+        Ok(())
+    }
+
+    /// The header fields of the request, after the interceptors have added theirs.
+    pub(super) fn headers(&mut self) -> Result<HeaderMap, ClientError> {
+        let (card, interface) = (self.around.document.url.origin(), self.around.interface.origin());
+        if !self.parameters.fields().is_empty() && card != interface {
+            let (card, interface) = (card.ascii_serialization(), interface.ascii_serialization());
+            return Err(ClientError::OtherOrigin { card, interface });
+        }
+        Ok(mem::take(&mut self.parameters).into_headers())
+    }
+
+    /// Shows an answer to the interceptors.
+    pub(super) async fn end(
+        &mut self,
+        active: &[ExtensionUri],
+        event: Option<&StreamResponse>,
+    ) -> Result<(), ClientError> {
+        let card = &self.around.document.card;
+        let mut incoming = Incoming { operation: &self.operation, card, active, event, context: &mut self.context };
+        for interceptor in self.around.interceptors.iter().rev() {
+            interceptor.after(&mut incoming).await.map_err(ClientError::AnswerRefused)?;
+        }
+        Ok(())
+    }
+
+    /// The events of a stream, each shown to the interceptors before it is given out.
+    pub(super) fn follow(self, url: String, answer: Answer<JsonStream>) -> Answer<EventStream> {
+        let Answer { value: events, active } = answer;
+        let followed = Followed { exchange: self, url, active: active.clone(), events };
+        Answer { value: stream::try_unfold(followed, Followed::step).boxed(), active }
+    }
+}
+
+impl Followed {
+    async fn step(mut self) -> Result<Option<(StreamResponse, Self)>, ClientError> {
+        let Some(json) = self.events.try_next().await? else { return Ok(None) };
+        let event = decode(&self.url, &json)?;
+        self.exchange.end(&self.active, Some(&event)).await?;
+        Ok(Some((event, self)))
+    }
+}

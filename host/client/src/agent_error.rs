@@ -1,0 +1,176 @@
+//! Errors of agents, as the bindings carry them (specification sections 9.5, 10.6 and 11.6).
+
+use std::fmt;
+
+use annex_protocol::{A2aError, Json};
+use serde::Deserialize;
+
+/// The error that an agent answered with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentError {
+    /// The JSON-RPC code. HTTP+JSON and gRPC do not carry it: there it follows from `reason`, when that is known.
+    pub code: Option<i64>,
+    /// `google.rpc.ErrorInfo.reason`, such as `TASK_NOT_FOUND`; without one, the gRPC status if there is one.
+    pub reason: Option<String>,
+    /// What is wrong, in the agent's words.
+    pub message: String,
+    /// `google.rpc` messages as ProtoJSON, each an object with `@type`; what is no list on the wire is left out.
+    pub details: Vec<Json>,
+}
+
+/// What is wrong with one field of the request.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Violation {
+    /// The path of the field; empty when the request as a whole is meant.
+    #[serde(default)]
+    pub field: String,
+    /// What is wrong with it.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// What is read of an error's details.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Detail {
+    reason: Option<String>,
+    metadata: Option<Json>,
+    field_violations: Vec<Violation>,
+}
+
+/// What is read of the metadata of an ErrorInfo.
+#[derive(Deserialize)]
+struct InfoMetadata {
+    code: String,
+}
+
+/// `error` of a JSON-RPC response.
+#[derive(Deserialize)]
+pub(crate) struct RpcError {
+    code: i64,
+    #[serde(default)]
+    message: String,
+    data: Option<Json>,
+}
+
+/// `error` of an HTTP+JSON answer.
+#[derive(Deserialize)]
+pub(crate) struct HttpError {
+    #[serde(default)]
+    status: Option<String>,
+    #[serde(default)]
+    message: String,
+    details: Option<Json>,
+}
+
+impl AgentError {
+    /// The violations of a request's fields that the details name.
+    pub fn violations(&self) -> Vec<Violation> {
+        self.read_details().flat_map(|detail| detail.field_violations).collect()
+    }
+
+    /// An error of a binding that carries no code.
+    pub(crate) fn without_code(status: Option<String>, message: String, details: Vec<Json>) -> Self {
+        let mut error = Self { code: None, reason: None, message, details };
+        let info = error.read_details().find(|detail| detail.reason.is_some()).unwrap_or_default();
+        let own_code = info.metadata.and_then(|metadata| metadata.to::<InfoMetadata>().ok());
+        let own_code = own_code.and_then(|metadata| metadata.code.parse().ok());
+        let known_code = info.reason.as_deref().and_then(A2aError::code_of_reason).map(i64::from);
+        (error.code, error.reason) = (known_code.or(own_code), info.reason.or(status));
+        error
+    }
+
+    fn read_details(&self) -> impl Iterator<Item = Detail> {
+        self.details.iter().filter_map(|detail| detail.to::<Detail>().ok())
+    }
+}
+
+fn list(details: Option<Json>) -> Vec<Json> {
+    details.and_then(|details| details.to().ok()).unwrap_or_default()
+}
+
+impl From<RpcError> for AgentError {
+    fn from(error: RpcError) -> Self {
+        let mut read = Self::without_code(None, error.message, list(error.data));
+        read.code = Some(error.code);
+        read
+    }
+}
+
+impl From<HttpError> for AgentError {
+    fn from(error: HttpError) -> Self {
+        Self::without_code(error.status, error.message, list(error.details))
+    }
+}
+
+/// The code or the reason, the message, and the violations that the message does not spell out already.
+impl fmt::Display for AgentError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, &self.reason) {
+            (Some(code), _) => write!(formatter, "the agent answered with error {code}: {}", self.message)?,
+            (None, Some(reason)) => write!(formatter, "the agent answered with error {reason}: {}", self.message)?,
+            (None, None) => write!(formatter, "the agent answered with an error: {}", self.message)?,
+        }
+        for Violation { field, description } in self.violations() {
+            if !self.message.contains(&description) {
+                let field = if field.is_empty() { "the request" } else { &field };
+                write!(formatter, "\n  {field}: {description}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for AgentError {}
+
+#[cfg(test)]
+mod tests {
+    use super::{AgentError, HttpError, RpcError};
+
+    fn rpc(text: &str) -> AgentError {
+        serde_json::from_str::<RpcError>(text).unwrap().into()
+    }
+
+    fn http(text: &str) -> AgentError {
+        serde_json::from_str::<HttpError>(text).unwrap().into()
+    }
+
+    #[test]
+    fn an_error_names_its_code_its_message_and_each_violation_once() {
+        let error = rpc(r#"{"code":-32602,"message":"invalid: is required","data":[
+            {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS"},
+            {"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[
+                {"field":"message.role","description":"is required"},
+                {"field":"message.parts","description":"must have an element"},
+                {"description":"too much"}]}]}"#);
+        assert_eq!((error.code, error.reason.as_deref()), (Some(-32602), Some("INVALID_PARAMS")));
+        assert_eq!(
+            error.to_string(),
+            "the agent answered with error -32602: invalid: is required\n  message.parts: must have an element\n  \
+             the request: too much"
+        );
+    }
+
+    #[test]
+    fn details_of_another_shape_do_not_hide_the_error() {
+        for data in ["null", "7", r#"{"x":1}"#, "[null,3,{\"fieldViolations\":\"?\"}]"] {
+            let error = rpc(&format!(r#"{{"code":-32603,"message":"m","data":{data}}}"#));
+            assert_eq!(error.to_string(), "the agent answered with error -32603: m");
+        }
+    }
+
+    #[test]
+    fn the_reason_tells_the_code_where_the_binding_has_none() {
+        let info = |reason: &str, metadata: &str| {
+            http(&format!(
+                r#"{{"code":404,"status":"NOT_FOUND","message":"m","details":[{{"reason":"{reason}"{metadata}}}]}}"#
+            ))
+        };
+        assert_eq!(info("TASK_NOT_FOUND", "").code, Some(-32001));
+        assert_eq!(info("EXTENSION_ERROR", r#","metadata":{"code":"-32200"}"#).code, Some(-32200));
+        let own = info("OWN", "");
+        assert_eq!((own.code, own.to_string().as_str()), (None, "the agent answered with error OWN: m"));
+        let bare = http(r#"{"status":"INTERNAL","message":"m"}"#);
+        assert_eq!(bare.to_string(), "the agent answered with error INTERNAL: m");
+    }
+}

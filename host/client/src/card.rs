@@ -1,0 +1,191 @@
+//! Agent Cards: where they are, whose they are, how long they hold (specification sections 8.2, 8.4 and 8.6).
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use annex_auth::signature::{self, Verified};
+use annex_protocol::AgentCard;
+use annex_protocol::service::{A2A_VERSION, VERSION};
+use http::StatusCode;
+use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
+use lru::LruCache;
+use reqwest::{Response, Url};
+
+use crate::ClientError;
+use crate::client::ClientConfig;
+use crate::http::{self as transport, Http};
+
+const CARD_PATH: &str = "/.well-known/agent-card.json";
+/// However long an agent says that its card holds.
+const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A card as it was received.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AgentCardDocument {
+    /// Where it was asked for.
+    pub url: Url,
+    /// What it says.
+    pub card: AgentCard,
+    /// Its text.
+    pub text: String,
+    /// Who has signed it, when the client has trusted keys.
+    pub verified: Option<Verified>,
+}
+
+/// Cards that were read, by where they were asked for.
+pub(crate) struct Cards(Mutex<LruCache<Url, Kept>>);
+
+#[derive(Clone)]
+struct Kept {
+    document: Arc<AgentCardDocument>,
+    etag: Option<HeaderValue>,
+    fresh_until: Instant,
+}
+
+impl Cards {
+    pub(crate) fn new(capacity: NonZeroUsize) -> Self {
+        Self(Mutex::new(LruCache::new(capacity)))
+    }
+
+    /// The card at `address`, asked for or kept.
+    pub(crate) async fn get(
+        &self,
+        http: &Http,
+        config: &ClientConfig,
+        address: &str,
+    ) -> Result<Arc<AgentCardDocument>, ClientError> {
+        let url = card_url(address)?;
+        let kept = self.kept(&url);
+        if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.fresh_until) {
+            return Ok(Arc::clone(&kept.document));
+        }
+        let etag = kept.as_ref().and_then(|kept| kept.etag.as_ref());
+        let response = ask(http, config, &url, etag).await?;
+        let headers = response.headers().clone();
+        let document = match (response.status(), kept) {
+            (StatusCode::NOT_MODIFIED, Some(kept)) => kept.document,
+            (status, _) if status.is_success() => Arc::new(read(http, config, url, response).await?),
+            (status, _) => return Err(ClientError::NoCard { url: url.into(), status }),
+        };
+        self.keep(&headers, &document);
+        Ok(document)
+    }
+
+    fn kept(&self, url: &Url) -> Option<Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned()
+    }
+
+    fn keep(&self, headers: &HeaderMap, document: &Arc<AgentCardDocument>) {
+        let mut cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(age) = max_age(headers) else {
+            cards.pop(&document.url);
+            return;
+        };
+        let before = cards.peek(&document.url).and_then(|kept| kept.etag.clone());
+        let etag = headers.get(ETAG).cloned().or(before);
+        let kept = Kept { document: Arc::clone(document), etag, fresh_until: Instant::now() + age };
+        cards.put(document.url.clone(), kept);
+    }
+}
+
+async fn ask(
+    http: &Http,
+    config: &ClientConfig,
+    url: &Url,
+    etag: Option<&HeaderValue>,
+) -> Result<Response, ClientError> {
+    let request = http.client.get(url.clone()).header(ACCEPT, "application/json").header(A2A_VERSION, VERSION);
+    let request = etag.into_iter().fold(request, |request, etag| request.header(IF_NONE_MATCH, etag));
+    transport::send(url.as_str(), request.timeout(config.card_timeout)).await
+}
+
+async fn read(
+    http: &Http,
+    config: &ClientConfig,
+    url: Url,
+    response: Response,
+) -> Result<AgentCardDocument, ClientError> {
+    let text = http.text(response).await?;
+    let not_a_card = |source| ClientError::NotACard { url: url.to_string(), source };
+    let card = serde_json::from_str(&text).map_err(not_a_card)?;
+    let verified = config.trusted_keys.as_ref().map(|keys| signature::verify(&text, keys)).transpose();
+    let verified = verified.map_err(|source| ClientError::Untrusted { url: url.to_string(), source })?;
+    Ok(AgentCardDocument { url, card, text, verified })
+}
+
+/// How long an answer holds; `None` when it is not to be kept. Without a word about it, it is asked for again each time.
+fn max_age(headers: &HeaderMap) -> Option<Duration> {
+    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let directives: Vec<String> =
+        values.flat_map(|value| value.split(',')).map(|directive| directive.trim().to_ascii_lowercase()).collect();
+    let says = |name: &str| directives.iter().any(|directive| directive == name);
+    if says("no-store") {
+        return None;
+    }
+    let seconds = directives.iter().find_map(|directive| directive.strip_prefix("max-age=")?.parse().ok());
+    let seconds = seconds.filter(|_| !says("no-cache")).unwrap_or_default();
+    Some(Duration::from_secs(seconds).min(MAX_AGE))
+}
+
+fn card_url(address: &str) -> Result<Url, ClientError> {
+    let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let mut url = url.ok_or_else(|| ClientError::Address { address: address.to_owned() })?;
+    if !url.path().ends_with(".json") {
+        url.set_path(&format!("{}{CARD_PATH}", url.path().trim_end_matches('/')));
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::HeaderMap;
+    use http::header::{CACHE_CONTROL, HeaderValue};
+
+    use super::{MAX_AGE, card_url, max_age};
+
+    #[test]
+    fn the_card_is_at_the_well_known_path_below_the_base_url() {
+        let check = |address: &str, expected: &str| assert_eq!(card_url(address).unwrap().as_str(), expected);
+        check("http://a.example", "http://a.example/.well-known/agent-card.json");
+        check("https://a.example:8080/tenants/b/", "https://a.example:8080/tenants/b/.well-known/agent-card.json");
+    }
+
+    #[test]
+    fn a_url_that_ends_in_json_is_the_card_itself() {
+        assert_eq!(
+            card_url("http://a.example/my/card.json?v=1").unwrap().as_str(),
+            "http://a.example/my/card.json?v=1"
+        );
+    }
+
+    #[test]
+    fn an_address_without_a_scheme_is_refused_with_an_example() {
+        for address in ["localhost:9999", "a.example", "", "ftp://a.example"] {
+            let error = card_url(address).unwrap_err().to_string();
+            assert!(error.contains("http://127.0.0.1:9999"), "{address}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_answer_holds_as_long_as_it_says_and_a_day_at_most() {
+        let check = |values: &[&'static str], expected: Option<u64>| {
+            let headers: HeaderMap = HeaderMap::from_iter([]);
+            let headers = values.iter().fold(headers, |mut headers, value| {
+                headers.append(CACHE_CONTROL, HeaderValue::from_static(value));
+                headers
+            });
+            assert_eq!(max_age(&headers), expected.map(Duration::from_secs), "{values:?}");
+        };
+        check(&[], Some(0));
+        check(&["public, max-age=60"], Some(60));
+        check(&["public", "Max-Age=60"], Some(60));
+        check(&["max-age=60, no-cache"], Some(0));
+        check(&["max-age=60, no-store"], None);
+        check(&["max-age=-1"], Some(0));
+        check(&["max-age=99999999999"], Some(MAX_AGE.as_secs()));
+    }
+}

@@ -1,0 +1,94 @@
+//! The client: what all calls of a program share.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_auth::Jwks;
+
+use crate::card::{AgentCardDocument, Cards};
+use crate::http::Http;
+use crate::{Agent, Binding, ClientError, Interceptor};
+
+/// How a [`Client`] works.
+#[derive(Clone)]
+pub struct ClientConfig {
+    /// The bindings that may be used, the preferred one first. Empty: any, in the order of the agent's card.
+    pub bindings: Vec<Binding>,
+    /// Keys of which one must have signed the card of an agent. `None`: signatures are not looked at.
+    pub trusted_keys: Option<Jwks>,
+    /// What sees each call and each answer: before a call in this order, after it in reverse order.
+    pub interceptors: Vec<Arc<dyn Interceptor>>,
+    /// How long it may take to reach an agent.
+    pub connect_timeout: Duration,
+    /// From the request for a card to its last byte.
+    pub card_timeout: Duration,
+    /// How long an agent may think without sending a byte.
+    pub silence: Duration,
+    /// The longest answer, and the longest event of a stream, in bytes.
+    pub max_bytes: usize,
+    /// How many cards are kept; the one that was not used for longest goes first.
+    pub max_cards: NonZeroUsize,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            bindings: Vec::new(),
+            trusted_keys: None,
+            interceptors: Vec::new(),
+            connect_timeout: Duration::from_secs(5),
+            card_timeout: Duration::from_secs(10),
+            silence: Duration::from_secs(300),
+            max_bytes: 16 << 20,
+            max_cards: NonZeroUsize::MIN.saturating_add(63),
+        }
+    }
+}
+
+impl fmt::Debug for ClientConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = formatter.debug_struct("ClientConfig");
+        debug.field("bindings", &self.bindings).field("trusted_keys", &self.trusted_keys);
+        debug.field("interceptors", &self.interceptors.len()).finish_non_exhaustive()
+    }
+}
+
+/// Finds agents. It keeps their cards and the connections to them, so a program needs one only.
+pub struct Client {
+    config: ClientConfig,
+    http: Http,
+    cards: Cards,
+}
+
+impl Client {
+    /// A client without any cards yet.
+    ///
+    /// # Errors
+    /// [`ClientError::Setup`] when the HTTP client does not start.
+    pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
+        let http = Http::new(&config)?;
+        let cards = Cards::new(config.max_cards);
+        Ok(Self { config, http, cards })
+    }
+
+    /// The card of an agent: a kept one while its `max-age` lasts, else the agent is asked whether it is still the same.
+    /// `address` is the agent's base URL, or the URL of the card when it ends in `.json`.
+    ///
+    /// # Errors
+    /// When the address is no URL, cannot be reached, or gives no card; with trusted keys, when none of them has signed
+    /// the card.
+    pub async fn card(&self, address: &str) -> Result<Arc<AgentCardDocument>, ClientError> {
+        self.cards.get(&self.http, &self.config, address).await
+    }
+
+    /// The agent at `address`, by the interface of its card that suits best.
+    ///
+    /// # Errors
+    /// As [`Client::card`], and when the card has no interface that may be used.
+    pub async fn agent(&self, address: &str) -> Result<Agent, ClientError> {
+        let document = self.card(address).await?;
+        Agent::new(document, &self.http, &self.config)
+    }
+}

@@ -1,0 +1,119 @@
+//! Components as interceptors: the same file that a server loads, taking the client's side of its extension.
+
+use std::fmt;
+use std::sync::Arc;
+
+use annex_protocol::{ExtensionUri, Json, Metadata};
+use annex_runtime::{Addition, ClientCall, Extension, Hook, OutgoingCall as HookCall};
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+
+use crate::{Incoming, Interceptor, InterceptorError, OutgoingCall};
+
+/// A loaded component whose hook `client` runs before and after each call.
+///
+/// It runs as it would in a server: confined, within its limits and grants, in an instance of its own for each call. A
+/// fault or a refusal of the component fails the call.
+pub struct ComponentInterceptor {
+    extension: Arc<Extension>,
+    input: Option<Json>,
+    tell: Box<dyn Fn(&ExtensionUri, Json) + Send + Sync>,
+}
+
+/// A component has no part on the client's side.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("extension {uri} has no client's side: its component does not export the hook `client`")]
+pub struct NoClientHook {
+    /// The extension.
+    pub uri: ExtensionUri,
+}
+
+/// Two of those who add to a call want different things of one metadata key.
+#[derive(Debug, thiserror::Error)]
+#[error("extension {uri} sets the metadata key {key:?}, which is set already")]
+struct KeyTaken {
+    uri: ExtensionUri,
+    key: String,
+}
+
+/// The calls under way of all components, kept in the context of the call.
+#[derive(Clone, Default)]
+struct UnderWay(Vec<(Arc<Extension>, Arc<Mutex<ClientCall>>)>);
+
+impl ComponentInterceptor {
+    /// Hands `input` to the hook at each call. `tell` gets what the hook has for the program, whenever it has something.
+    /// The [`Runtime`](annex_runtime::Runtime) that loaded the extension must outlive the interceptor, because it ends
+    /// guests that loop.
+    ///
+    /// # Errors
+    /// When the component does not export the hook.
+    pub fn new(
+        extension: Arc<Extension>,
+        input: Option<Json>,
+        tell: impl Fn(&ExtensionUri, Json) + Send + Sync + 'static,
+    ) -> Result<Self, NoClientHook> {
+        if !extension.hooks().contains(&Hook::Client) {
+            return Err(NoClientHook { uri: extension.uri().clone() });
+        }
+        Ok(Self { extension, input, tell: Box::new(tell) })
+    }
+
+    /// Puts what the hook adds beside what is there.
+    fn add(&self, addition: Addition, call: &mut OutgoingCall<'_>) -> Result<(), InterceptorError> {
+        if addition.activate {
+            call.parameters.activate(self.extension.uri().clone())?;
+        }
+        if let Some(message) = &mut call.message {
+            self.merge(addition.message, &mut message.metadata)?;
+        }
+        if let Some(metadata) = &mut call.metadata {
+            self.merge(addition.request, metadata)?;
+        }
+        Ok(())
+    }
+
+    fn merge(&self, added: Metadata, metadata: &mut Metadata) -> Result<(), KeyTaken> {
+        for (key, value) in added {
+            if metadata.contains_key(&key) {
+                return Err(KeyTaken { uri: self.extension.uri().clone(), key });
+            }
+            metadata.insert(key, value);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Interceptor for ComponentInterceptor {
+    async fn before(&self, call: &mut OutgoingCall<'_>) -> Result<(), InterceptorError> {
+        let outgoing = HookCall {
+            operation: call.operation.name(),
+            agent: call.card_url,
+            declaration: call.card.extension(self.extension.uri().as_str()),
+            input: self.input.as_ref(),
+            message: call.message.as_deref(),
+        };
+        let (started, addition) = ClientCall::start(&self.extension, &outgoing).await?;
+        let UnderWay(under_way) = call.context.get_or_insert_default::<UnderWay>();
+        under_way.push((Arc::clone(&self.extension), Arc::new(Mutex::new(started))));
+        self.add(addition, call)
+    }
+
+    async fn after(&self, incoming: &mut Incoming<'_>) -> Result<(), InterceptorError> {
+        let Some(event) = incoming.event else { return Ok(()) };
+        let UnderWay(under_way) = incoming.context.get_or_insert_default::<UnderWay>();
+        let own = under_way.iter().find(|(extension, _)| Arc::ptr_eq(extension, &self.extension));
+        let Some((_, call)) = own else { return Ok(()) };
+        let active = incoming.active.contains(self.extension.uri());
+        if let Some(told) = call.lock().await.after(event, active).await? {
+            (self.tell)(self.extension.uri(), told);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ComponentInterceptor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ComponentInterceptor").field("uri", self.extension.uri()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! Why a call has no answer.
+
+use annex_auth::signature::VerifyError;
+use annex_protocol::A2aError;
+use annex_protocol::service::VERSION;
+use http::StatusCode;
+
+use crate::{AgentError, InterceptorError, ParameterError};
+
+/// Why a card cannot be had, or a call has no answer. URLs are shown as they were asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// Not the address of an agent.
+    #[error("{address:?} is not the URL of an agent; write it with its scheme, such as http://127.0.0.1:9999")]
+    Address {
+        /// What was given instead.
+        address: String,
+    },
+    /// The HTTP client does not start, for instance without root certificates.
+    #[error("the HTTP client cannot be set up")]
+    Setup(#[source] reqwest::Error),
+    /// Nobody listens there, or the name does not resolve.
+    #[error("cannot connect to {url}, check that the agent runs there")]
+    Unreachable {
+        /// What was asked for.
+        url: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// No answer, or none any more, within the time of the [`ClientConfig`](crate::ClientConfig).
+    #[error("{url} did not answer in time")]
+    TimedOut {
+        /// What was asked for.
+        url: String,
+    },
+    /// The request failed, or the connection broke off before the answer was over.
+    #[error("the request to {url} failed")]
+    Broken {
+        /// What was asked for.
+        url: String,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// An HTTP status instead of a card.
+    #[error(
+        "{url} answered {status}, so this is not an A2A agent or its card is elsewhere; if you know where, give the \
+         URL of the card itself, which ends in .json"
+    )]
+    NoCard {
+        /// Where the card was asked for.
+        url: String,
+        /// The answer.
+        status: StatusCode,
+    },
+    /// Something else than a card.
+    #[error("{url} is not an agent card, so this is not an A2A agent")]
+    NotACard {
+        /// Where the card was asked for.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// Trusted keys are configured, and none of them has signed the card.
+    #[error("the signature of the agent card {url} does not hold")]
+    Untrusted {
+        /// Where the card was asked for.
+        url: String,
+        /// Why.
+        #[source]
+        source: VerifyError,
+    },
+    /// The card has no interface that may be used.
+    #[error("the agent has no {wanted} interface of A2A version {VERSION}; its card lists: {offered}")]
+    NoInterface {
+        /// The bindings that may be used.
+        wanted: String,
+        /// The interfaces on the card.
+        offered: String,
+    },
+    /// An interface with an address that leads nowhere.
+    #[error("the agent card's interface URL {interface:?} is not a URL")]
+    InterfaceUrl {
+        /// The address.
+        interface: String,
+    },
+    /// Header fields may be credentials, and they go to nobody but the one who was asked for the card.
+    #[error(
+        "the agent card is at {card} and names an interface at {interface}; header fields are not sent there, because \
+         whoever made the card would get them"
+    )]
+    OtherOrigin {
+        /// The origin of the card.
+        card: String,
+        /// The origin of the interface.
+        interface: String,
+    },
+    /// The request is not one that A2A has. Nothing was sent.
+    #[error("the request was not sent")]
+    InvalidRequest(#[source] A2aError),
+    /// The request has a value that the binding cannot carry. Nothing was sent.
+    #[error("{binding} cannot carry the request: {problem}")]
+    NotCarried {
+        /// The name of the binding.
+        binding: &'static str,
+        /// What it cannot carry.
+        problem: String,
+    },
+    /// A service parameter cannot be sent. Nothing was sent.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// An interceptor refused the call. Nothing was sent.
+    #[error("the call was refused before it was sent")]
+    Refused(#[source] InterceptorError),
+    /// An interceptor refused what the agent answered.
+    #[error("the agent's answer was refused")]
+    AnswerRefused(#[source] InterceptorError),
+    /// The agent's error.
+    #[error(transparent)]
+    Agent(Box<AgentError>),
+    /// An HTTP status without an error that A2A defines.
+    #[error("{url} answered {status}: {body}")]
+    Status {
+        /// What was asked for.
+        url: String,
+        /// The answer.
+        status: StatusCode,
+        /// The beginning of its body.
+        body: String,
+    },
+    /// The agent does not keep to the protocol.
+    #[error("{url} answered something else than A2A: {body}")]
+    Protocol {
+        /// What was asked for.
+        url: String,
+        /// The beginning of the answer, or of the event of a stream.
+        body: String,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// An answer, or an event of a stream, that is larger than the [`ClientConfig`](crate::ClientConfig) allows.
+    #[error("the answer of {url} exceeds {max_bytes} bytes")]
+    TooLarge {
+        /// What was asked for.
+        url: String,
+        /// The limit.
+        max_bytes: usize,
+    },
+}
+
+impl ClientError {
+    /// The error that the agent answered with, if it did.
+    pub fn agent(&self) -> Option<&AgentError> {
+        match self {
+            Self::Agent(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// `body` is shortened.
+    pub(crate) fn protocol(url: &str, body: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Protocol { url: url.to_owned(), body: quoted(body), source: source.into() }
+    }
+}
+
+impl From<AgentError> for ClientError {
+    fn from(error: AgentError) -> Self {
+        Self::Agent(Box::new(error))
+    }
+}
+
+/// How much of a body that is not A2A an error quotes.
+const QUOTED_CHARS: usize = 200;
+
+/// The beginning of a body.
+pub(crate) fn quoted(body: &str) -> String {
+    let body = body.trim();
+    let start: String = body.chars().take(QUOTED_CHARS).collect();
+    match start.len() {
+        0 => "(no body)".to_owned(),
+        length if length < body.len() => format!("{start}..."),
+        _ => start,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_long_body_is_quoted_by_its_beginning() {
+        assert_eq!(quoted("  \n"), "(no body)");
+        assert_eq!(quoted(" short\n"), "short");
+        assert_eq!(quoted(&"é".repeat(300)), format!("{}...", "é".repeat(200)));
+    }
+}

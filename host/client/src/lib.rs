@@ -1,0 +1,54 @@
+//! An A2A 1.0 client: finds an agent by its card and calls it over JSON-RPC, HTTP+JSON or gRPC.
+//!
+//! [`Client`] reads cards and keeps them; [`Agent`] is the agent at the other end, with a method for each operation.
+//! [`Interceptor`]s see each call before it is sent and all that comes back; a [`ComponentInterceptor`] is an extension's
+//! component that takes the client's side. [`ClientSession`] keeps track of the
+//! conversation and of the task that waits for an answer. What users put into messages comes out as it went in: numbers
+//! such as `1.0` and `9007199254740993` keep their text, except over gRPC, which has doubles only.
+//!
+//! ```no_run
+//! use annex_client::{Client, ClientConfig, ServiceParameters};
+//! use annex_protocol::{Message, SendMessageRequest, SendMessageResponse};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new(ClientConfig::default())?;
+//! let agent = client.agent("http://127.0.0.1:9999").await?;
+//! let request = SendMessageRequest { message: Message::user_text("Who am I?"), ..Default::default() };
+//! match agent.send_message(ServiceParameters::default(), request).await?.value {
+//!     SendMessageResponse::Task(task) => println!("task {} is {}", task.id, task.status.state),
+//!     SendMessageResponse::Message(message) => println!("{}", message.text()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! TLS is rustls with the provider that the process has installed; without one, [`Client::new`] panics as reqwest does.
+
+#![warn(missing_docs)]
+
+mod agent;
+mod agent_error;
+mod binding;
+mod card;
+mod client;
+mod component;
+mod error;
+mod http;
+mod interceptor;
+mod operation;
+mod parameters;
+mod session;
+mod sse;
+mod transport;
+
+pub use agent::{Agent, Answer, EventStream, ResultStream};
+pub use agent_error::{AgentError, Violation};
+pub use binding::Binding;
+pub use card::AgentCardDocument;
+pub use client::{Client, ClientConfig};
+pub use component::{ComponentInterceptor, NoClientHook};
+pub use error::ClientError;
+pub use interceptor::{Incoming, Interceptor, InterceptorError, OutgoingCall};
+pub use operation::{ExtensionMethod, Operation};
+pub use parameters::{ParameterError, ServiceParameters};
+pub use session::{ClientSession, SessionError};

@@ -1,0 +1,167 @@
+//! Service parameters of a call: extensions to activate, and further header fields (specification section 3.2.6).
+
+use std::fmt;
+
+use annex_protocol::ExtensionUri;
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Fields that the bindings set themselves.
+const RESERVED: [&str; 10] = [
+    A2A_EXTENSIONS,
+    A2A_VERSION,
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What travels beside a request. Whoever adds to it adds: nothing is ever replaced or taken out.
+#[derive(Clone, Default)]
+pub struct ServiceParameters {
+    extensions: Vec<ExtensionUri>,
+    fields: HeaderMap,
+}
+
+/// Why something cannot be a service parameter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParameterError {
+    /// The URIs travel in one comma-separated field.
+    #[error("{uri:?} is not an absolute URI without spaces and commas")]
+    ExtensionUri {
+        /// The URI.
+        uri: ExtensionUri,
+    },
+    /// Two callers want different things of one field.
+    #[error("the header field {name} is set twice")]
+    SetTwice {
+        /// The field.
+        name: HeaderName,
+    },
+    /// The binding sets the field.
+    #[error("the header field {name} cannot be set, the binding does that")]
+    Reserved {
+        /// The field.
+        name: HeaderName,
+    },
+}
+
+impl ServiceParameters {
+    /// Asks for an extension; asking twice is the same as asking once.
+    ///
+    /// # Errors
+    /// When `uri` is no absolute URI of printable ASCII, or has a comma in it.
+    pub fn activate(&mut self, uri: ExtensionUri) -> Result<(), ParameterError> {
+        let text = uri.as_str();
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
+        if !is_plain || !text.contains(':') {
+            return Err(ParameterError::ExtensionUri { uri });
+        }
+        if !self.extensions.contains(&uri) {
+            self.extensions.push(uri);
+        }
+        Ok(())
+    }
+
+    /// Adds a header field, such as a credential. gRPC sends it as metadata.
+    ///
+    /// # Errors
+    /// When the field is set already, or is one that the binding sets.
+    pub fn set_field(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), ParameterError> {
+        if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("grpc-") {
+            return Err(ParameterError::Reserved { name });
+        }
+        if self.fields.contains_key(&name) {
+            return Err(ParameterError::SetTwice { name });
+        }
+        self.fields.insert(name, value);
+        Ok(())
+    }
+
+    /// The extensions to activate, in the order they were asked for.
+    pub fn extensions(&self) -> &[ExtensionUri] {
+        &self.extensions
+    }
+
+    /// The header fields that were added.
+    pub fn fields(&self) -> &HeaderMap {
+        &self.fields
+    }
+
+    /// Everything as header fields, with the protocol version.
+    pub(crate) fn into_headers(self) -> HeaderMap {
+        let mut headers = self.fields;
+        headers.insert(A2A_VERSION, HeaderValue::from_static(VERSION));
+        // `activate` lets in what a header value can carry.
+        if let Ok(value) = HeaderValue::try_from(format_extensions(&self.extensions))
+            && !self.extensions.is_empty()
+        {
+            headers.insert(A2A_EXTENSIONS, value);
+        }
+        headers
+    }
+}
+
+/// Names the header fields only: their values are credentials as likely as not.
+impl fmt::Debug for ServiceParameters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields: Vec<&str> = self.fields.keys().map(HeaderName::as_str).collect();
+        let mut debug = formatter.debug_struct("ServiceParameters");
+        debug.field("extensions", &self.extensions).field("fields", &fields).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::{ParameterError, ServiceParameters};
+
+    #[test]
+    fn extensions_are_a_union_in_one_field() {
+        let mut parameters = ServiceParameters::default();
+        for uri in ["urn:b", "urn:a", "urn:b"] {
+            parameters.activate(uri.into()).unwrap();
+        }
+        let headers = parameters.into_headers();
+        assert_eq!(headers["a2a-extensions"], "urn:b,urn:a");
+        assert_eq!(headers["a2a-version"], "1.0");
+        assert!(!ServiceParameters::default().into_headers().contains_key("a2a-extensions"));
+    }
+
+    #[test]
+    fn what_no_field_can_carry_is_no_extension() {
+        for uri in ["urn:a,urn:b", "urn:a b", "plain", "", "urn:é", "urn:a\r\nx: y"] {
+            let refused = ServiceParameters::default().activate(uri.into());
+            assert_eq!(refused, Err(ParameterError::ExtensionUri { uri: uri.into() }));
+        }
+    }
+
+    #[test]
+    fn a_field_is_set_once_and_never_in_place_of_the_bindings() {
+        let mut parameters = ServiceParameters::default();
+        let value = HeaderValue::from_static("v");
+        let name = |name: &'static str| http::HeaderName::from_static(name);
+        parameters.set_field(name("x-key"), value.clone()).unwrap();
+        let twice = parameters.set_field(name("x-key"), value.clone());
+        assert_eq!(twice, Err(ParameterError::SetTwice { name: name("x-key") }));
+        for reserved in ["a2a-version", "a2a-extensions", "content-type", "host", "grpc-timeout"] {
+            let refused = parameters.set_field(name(reserved), value.clone());
+            assert_eq!(refused, Err(ParameterError::Reserved { name: name(reserved) }));
+        }
+        assert_eq!(parameters.fields().len(), 1);
+    }
+
+    #[test]
+    fn credentials_stay_out_of_debug_output() {
+        let mut parameters = ServiceParameters::default();
+        parameters.set_field(http::header::AUTHORIZATION, HeaderValue::from_static("Bearer secret")).unwrap();
+        let shown = format!("{parameters:?}");
+        assert!(shown.contains("authorization") && !shown.contains("secret"), "{shown}");
+    }
+}

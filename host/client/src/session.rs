@@ -1,0 +1,206 @@
+//! The conversation with an agent, as a client keeps track of it.
+//!
+//! The rules are those of Microsoft's agent framework: a task that asks for input is continued, any other is referred to;
+//! an agent that answers in another context than it was asked in is not followed there.
+
+use annex_protocol::{ContextId, JsonObject, Message, StreamResponse, TaskId, TaskState};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Where a conversation stands: its context, its latest task, and that task's state.
+///
+/// As JSON it is `{"contextId","taskId","taskState"}`, so that a conversation can be continued later.
+///
+/// ```
+/// use annex_client::ClientSession;
+/// use annex_protocol::Message;
+///
+/// let session: ClientSession =
+///     serde_json::from_str(r#"{"contextId":"c-1","taskId":"t-1","taskState":"TASK_STATE_COMPLETED"}"#)?;
+/// let mut message = Message::user_text("And now?");
+/// session.place(&mut message);
+/// assert_eq!(message.context_id, Some("c-1".into()));
+/// assert_eq!((message.task_id, message.reference_task_ids), (None, vec!["t-1".into()]));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "Stored")]
+pub struct ClientSession {
+    context_id: Option<ContextId>,
+    task: Option<(TaskId, TaskState)>,
+}
+
+/// Why a session cannot be had, or an answer does not belong to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// An id of nothing but white space.
+    #[error("{field} is blank")]
+    Blank {
+        /// Which id, by its name in JSON.
+        field: &'static str,
+    },
+    /// Something that cannot be without something else.
+    #[error("{field} needs {needed}")]
+    Incomplete {
+        /// What is there, by its name in JSON.
+        field: &'static str,
+        /// What is missing.
+        needed: &'static str,
+    },
+    /// The agent answered in another context. The session is as it was.
+    #[error("the agent answered in context {returned}, but the conversation is in context {expected}")]
+    OtherContext {
+        /// The agent's.
+        returned: ContextId,
+        /// The session's.
+        expected: ContextId,
+    },
+}
+
+impl ClientSession {
+    /// A conversation that has not begun. The agent gives it a context.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A conversation that exists already, of which no task is known.
+    ///
+    /// # Errors
+    /// [`SessionError::Blank`].
+    pub fn in_context(context_id: ContextId) -> Result<Self, SessionError> {
+        not_blank("contextId", context_id.as_str())?;
+        Ok(Self { context_id: Some(context_id), task: None })
+    }
+
+    /// The same with its latest task.
+    ///
+    /// # Errors
+    /// [`SessionError::Blank`], and [`SessionError::Incomplete`] when no context is known yet.
+    pub fn with_task(mut self, task_id: TaskId, state: TaskState) -> Result<Self, SessionError> {
+        not_blank("taskId", task_id.as_str())?;
+        if self.context_id.is_none() {
+            return Err(SessionError::Incomplete { field: "taskId", needed: "contextId" });
+        }
+        self.task = Some((task_id, state));
+        Ok(self)
+    }
+
+    /// The context, once the agent has named it.
+    pub fn context_id(&self) -> Option<&ContextId> {
+        self.context_id.as_ref()
+    }
+
+    /// The latest task.
+    pub fn task_id(&self) -> Option<&TaskId> {
+        self.task.as_ref().map(|(id, _)| id)
+    }
+
+    /// The state of the latest task, as far as it is known.
+    pub fn task_state(&self) -> Option<TaskState> {
+        self.task.as_ref().map(|(_, state)| *state).filter(|state| *state != TaskState::Unspecified)
+    }
+
+    /// Whether the next message answers a task that asks for input.
+    pub fn awaits_input(&self) -> bool {
+        self.task_state() == Some(TaskState::InputRequired)
+    }
+
+    /// Puts a message into the conversation: the context; the latest task when that asks for input, else a reference to
+    /// it. What the message says already is kept.
+    pub fn place(&self, message: &mut Message) {
+        if message.context_id.is_none() {
+            message.context_id.clone_from(&self.context_id);
+        }
+        let Some(task_id) = self.task_id() else { return };
+        if self.awaits_input() {
+            message.task_id.get_or_insert_with(|| task_id.clone());
+        } else if !message.reference_task_ids.contains(task_id) && message.task_id.is_none() {
+            message.reference_task_ids.push(task_id.clone());
+        }
+    }
+
+    /// Takes note of an answer, or of one event of a stream, before anybody else gets to see it. Tasks are followed once
+    /// the context is known.
+    ///
+    /// # Errors
+    /// [`SessionError::OtherContext`]; nothing is taken note of then.
+    pub fn follow(&mut self, event: &StreamResponse) -> Result<(), SessionError> {
+        match event {
+            StreamResponse::Task(task) => self.enter(&task.context_id, Some((&task.id, Some(task.status.state)))),
+            StreamResponse::StatusUpdate(update) => {
+                self.enter(&update.context_id, Some((&update.task_id, Some(update.status.state))))
+            }
+            StreamResponse::ArtifactUpdate(update) => self.enter(&update.context_id, Some((&update.task_id, None))),
+            StreamResponse::Message(message) => match &message.context_id {
+                Some(context_id) => self.enter(context_id, None),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn enter(&mut self, returned: &ContextId, task: Option<(&TaskId, Option<TaskState>)>) -> Result<(), SessionError> {
+        match &self.context_id {
+            _ if returned.is_empty() => {}
+            Some(expected) if expected != returned => {
+                let (returned, expected) = (returned.clone(), expected.clone());
+                return Err(SessionError::OtherContext { returned, expected });
+            }
+            Some(_) => {}
+            None => self.context_id = Some(returned.clone()),
+        }
+        if let Some((id, state)) = task.filter(|(id, _)| !id.is_empty())
+            && self.context_id.is_some()
+        {
+            // An artifact says nothing about the state: of the same task it stays, of another it is not known.
+            let known = self.task.as_ref().filter(|(known, _)| known == id).map(|(_, state)| *state);
+            self.task = Some((id.clone(), state.or(known).unwrap_or_default()));
+        }
+        Ok(())
+    }
+}
+
+fn not_blank(field: &'static str, id: &str) -> Result<(), SessionError> {
+    if id.trim().is_empty() { Err(SessionError::Blank { field }) } else { Ok(()) }
+}
+
+/// The JSON form.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Stored {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_id: Option<ContextId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_state: Option<TaskState>,
+}
+
+/// Reads an object; a derived struct would take an array as well.
+impl<'de> Deserialize<'de> for ClientSession {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = JsonObject::deserialize(deserializer)?;
+        let stored: Stored = serde_json::from_str(&object.to_json_string()).map_err(D::Error::custom)?;
+        Self::try_from(stored).map_err(D::Error::custom)
+    }
+}
+
+impl From<ClientSession> for Stored {
+    fn from(session: ClientSession) -> Self {
+        let task_state = session.task_state();
+        Self { context_id: session.context_id, task_id: session.task.map(|(id, _)| id), task_state }
+    }
+}
+
+impl TryFrom<Stored> for ClientSession {
+    type Error = SessionError;
+
+    fn try_from(stored: Stored) -> Result<Self, SessionError> {
+        let session = stored.context_id.map(Self::in_context).transpose()?.unwrap_or_default();
+        match (stored.task_id, stored.task_state) {
+            (Some(id), state) => session.with_task(id, state.unwrap_or_default()),
+            (None, Some(_)) => Err(SessionError::Incomplete { field: "taskState", needed: "taskId" }),
+            (None, None) => Ok(session),
+        }
+    }
+}

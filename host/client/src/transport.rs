@@ -1,0 +1,87 @@
+//! How a call travels: one trait, and an implementation for each binding.
+
+use annex_protocol::service::{A2A_EXTENSIONS, parse_extensions};
+use annex_protocol::{ExtensionUri, Json, JsonObject};
+use async_trait::async_trait;
+use http::HeaderMap;
+use reqwest::Url;
+
+use crate::http::Http;
+use crate::{Answer, Binding, ClientError, Operation, ResultStream};
+
+mod answer;
+mod grpc;
+mod http_json;
+mod json_rpc;
+
+/// A call with everything that is sent.
+pub(crate) struct WireCall {
+    pub(crate) operation: Operation,
+    /// The request message as ProtoJSON.
+    pub(crate) params: JsonObject,
+    pub(crate) headers: HeaderMap,
+}
+
+/// The answers of a stream as ProtoJSON.
+pub(crate) type JsonStream = ResultStream;
+
+/// A binding to one interface of one agent.
+#[async_trait]
+pub(crate) trait Transport: Send + Sync {
+    /// Sends a call that has one answer.
+    async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError>;
+
+    /// Sends a call that is answered by a stream.
+    async fn open(&self, call: WireCall) -> Result<Answer<JsonStream>, ClientError>;
+}
+
+/// The transport of a binding.
+pub(crate) fn open(binding: Binding, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
+    Ok(match binding {
+        Binding::JsonRpc => Box::new(json_rpc::JsonRpc::new(http.clone(), url)),
+        Binding::HttpJson => Box::new(http_json::HttpJson::new(http.clone(), url)),
+        Binding::Grpc => Box::new(grpc::Grpc::new(http, &url)?),
+    })
+}
+
+/// Where an interface is. That of gRPC is `host:port`, with TLS when the card came over TLS.
+pub(crate) fn interface_url(binding: Binding, interface: &str, card: &Url) -> Result<Url, ClientError> {
+    let unusable = || ClientError::InterfaceUrl { interface: interface.to_owned() };
+    let has_scheme = interface.starts_with("http://") || interface.starts_with("https://");
+    let text = match binding {
+        Binding::Grpc if !has_scheme => format!("{}://{interface}", card.scheme()),
+        Binding::Grpc | Binding::JsonRpc | Binding::HttpJson => interface.to_owned(),
+    };
+    let url = Url::parse(&text).map_err(|_| unusable())?;
+    let is_usable = matches!(url.scheme(), "http" | "https") && url.has_host();
+    if is_usable { Ok(url) } else { Err(unusable()) }
+}
+
+/// The extensions that the header of an answer names as active.
+fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
+    parse_extensions(headers.get_all(A2A_EXTENSIONS).iter().filter_map(|value| value.to_str().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::Url;
+
+    use super::interface_url;
+    use crate::Binding;
+
+    #[test]
+    fn an_address_of_grpc_has_the_scheme_of_the_card() {
+        let check = |card: &str, binding: Binding, interface: &str, expected: Option<&str>| {
+            let url = interface_url(binding, interface, &Url::parse(card).unwrap()).ok();
+            assert_eq!(url.as_ref().map(Url::as_str), expected, "{interface}");
+        };
+        let (plain, tls) = ("http://a.example/card.json", "https://a.example/card.json");
+        check(plain, Binding::Grpc, "a.example:50051", Some("http://a.example:50051/"));
+        check(tls, Binding::Grpc, "a.example:443", Some("https://a.example/"));
+        check(tls, Binding::Grpc, "http://a.example:50051", Some("http://a.example:50051/"));
+        check(plain, Binding::Grpc, "[::1]:50051", Some("http://[::1]:50051/"));
+        check(plain, Binding::JsonRpc, "a.example/rpc", None);
+        check(plain, Binding::HttpJson, "file:///etc/passwd", None);
+        check(plain, Binding::Grpc, "", None);
+    }
+}

@@ -1,0 +1,135 @@
+//! The gRPC binding (specification section 10), over the same HTTP client as the others.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use annex_grpc::CallError;
+use annex_protocol::Json;
+use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use reqwest::Url;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::Service;
+
+use super::{JsonStream, Transport, WireCall};
+use crate::http::{Http, failed};
+use crate::{AgentError, Answer, ClientError, Operation};
+
+const BINDING: &str = "GRPC";
+
+pub(super) struct Grpc {
+    url: String,
+    client: annex_grpc::Client<Sender>,
+    max_bytes: usize,
+}
+
+impl Grpc {
+    pub(super) fn new(http: &Http, url: &Url) -> Result<Self, ClientError> {
+        let unusable = |_| ClientError::InterfaceUrl { interface: url.to_string() };
+        let origin = url.as_str().parse().map_err(unusable)?;
+        let sender = Sender { client: http.http2.clone(), url: url.to_string() };
+        let client = annex_grpc::Client::new(sender, origin, http.max_bytes);
+        Ok(Self { url: url.to_string(), client, max_bytes: http.max_bytes })
+    }
+}
+
+#[async_trait]
+impl Transport for Grpc {
+    async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError> {
+        let WireCall { operation, params, headers } = call;
+        let called = match &operation {
+            Operation::Method(method) => self.client.call_method(&method.name, &params, headers).await,
+            operation => self.client.call(operation.name(), &params, headers).await,
+        };
+        let reply = called.map_err(|error| told(&self.url, self.max_bytes, error))?;
+        Ok(Answer { value: reply.value, active: reply.active })
+    }
+
+    async fn open(&self, call: WireCall) -> Result<Answer<JsonStream>, ClientError> {
+        let WireCall { operation, params, headers } = call;
+        let opened = match &operation {
+            Operation::Method(method) => self.client.open_method(&method.name, &params, headers).await,
+            operation => self.client.open(operation.name(), &params, headers).await,
+        };
+        let reply = opened.map_err(|error| told(&self.url, self.max_bytes, error))?;
+        let (url, max_bytes) = (self.url.clone(), self.max_bytes);
+        let events = reply.value.map_err(move |error| told(&url, max_bytes, error));
+        Ok(Answer { value: events.boxed(), active: reply.active })
+    }
+}
+
+fn told(url: &str, max_bytes: usize, error: CallError) -> ClientError {
+    let url = url.to_owned();
+    match error {
+        CallError::Request(problem) => ClientError::NotCarried { binding: BINDING, problem },
+        CallError::Answer(problem) => ClientError::protocol(&url, "a protobuf message", problem),
+        CallError::TooLarge => ClientError::TooLarge { url, max_bytes },
+        CallError::Agent { status, message, details } => {
+            AgentError::without_code(Some(status.to_owned()), message, details).into()
+        }
+        CallError::Transport(status) => not_sent(url, status),
+    }
+}
+
+fn not_sent(url: String, status: Status) -> ClientError {
+    if let Some(error) = status.source().and_then(|source| source.downcast_ref::<NotSent>()).and_then(NotSent::take) {
+        return error;
+    }
+    let cause = status.source().and_then(|source| source.downcast_ref::<reqwest::Error>());
+    if cause.is_some_and(reqwest::Error::is_timeout) {
+        return ClientError::TimedOut { url };
+    }
+    ClientError::Broken { url, source: status.into() }
+}
+
+/// An error on its way through tonic, which gives it back by reference.
+#[derive(Debug, thiserror::Error)]
+#[error("the request was not sent")]
+pub(crate) struct NotSent(Mutex<Option<ClientError>>);
+
+impl NotSent {
+    fn take(&self) -> Option<ClientError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl From<ClientError> for NotSent {
+    fn from(error: ClientError) -> Self {
+        Self(Mutex::new(Some(error)))
+    }
+}
+
+/// The HTTP client as tonic wants it. Requests of A2A are one message each, so that they can be read before they are
+/// sent.
+#[derive(Clone)]
+pub(crate) struct Sender {
+    client: reqwest::Client,
+    url: String,
+}
+
+impl Service<Request<Body>> for Sender {
+    type Response = Response<reqwest::Body>;
+    type Error = NotSent;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, NotSent>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), NotSent>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { client, url } = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let broken = |source: Status| ClientError::Broken { url: url.clone(), source: source.into() };
+            let body = body.collect().await.map_err(broken)?.to_bytes();
+            let request = client.request(head.method, head.uri.to_string()).headers(head.headers).body(body);
+            let response = request.send().await.map_err(|error| failed(&url, error))?;
+            Ok(response.into())
+        })
+    }
+}

@@ -1,0 +1,10 @@
+//! The client against the real server on each binding, and against servers that misbehave.
+#![cfg(test)]
+
+mod bindings;
+mod cards;
+mod components;
+mod foreign;
+mod interceptors;
+mod sessions;
+mod support;

@@ -1,0 +1,249 @@
+//! The client's side of the binding: requests written, answers read.
+//!
+//! Messages come and go as ProtoJSON, as the other bindings carry them, so that a client treats all three alike.
+
+use std::error::Error as _;
+
+use annex_protocol::service::{A2A_EXTENSIONS, parse_extensions};
+use annex_protocol::{
+    AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
+    SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
+};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use http::{HeaderMap, Uri};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tonic::body::Body;
+use tonic::client::GrpcService;
+use tonic::codegen::{Body as HttpBody, Bytes, StdError};
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Request, Response, Status};
+
+use crate::convert::{FromProto, IntoProto};
+use crate::pb::a2a_service_client::A2aServiceClient;
+use crate::pb::extension::extension_service_client::ExtensionServiceClient;
+use crate::pb::extension::{CallRequest, CallResponse};
+use crate::{Reply, status};
+
+/// Calls the service of one agent through `S`, which sends HTTP/2 requests.
+#[derive(Clone)]
+pub struct Client<S> {
+    service: A2aServiceClient<S>,
+    extensions: ExtensionServiceClient<S>,
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub enum CallError {
+    /// The request has something that gRPC does not, such as a number beyond the range of a double. Nothing was sent.
+    Request(String),
+    /// The agent's error.
+    Agent {
+        /// The name of its status, such as `NOT_FOUND`.
+        status: &'static str,
+        /// What is wrong.
+        message: String,
+        /// `google.rpc` messages as ProtoJSON, each an object with `@type`.
+        details: Vec<Json>,
+    },
+    /// An answer that is not one of A2A.
+    Answer(String),
+    /// A message that is longer than allowed.
+    TooLarge,
+    /// What `S` failed with, or the connection, is the source of this status.
+    Transport(Status),
+}
+
+/// The answers of a stream as ProtoJSON. It ends after an error.
+pub type Events = BoxStream<'static, Result<Json, CallError>>;
+
+impl<S> Client<S>
+where
+    S: GrpcService<Body> + Clone + Send + Sync,
+    S::Future: Send,
+    S::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
+    <S::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
+{
+    /// A client of the agent at `origin`, whose answers are at most `max_message_bytes` long, each.
+    pub fn new(service: S, origin: Uri, max_message_bytes: usize) -> Self {
+        let extensions = ExtensionServiceClient::with_origin(service.clone(), origin.clone());
+        let service = A2aServiceClient::with_origin(service, origin);
+        Self {
+            service: service.max_decoding_message_size(max_message_bytes),
+            extensions: extensions.max_decoding_message_size(max_message_bytes),
+        }
+    }
+
+    /// Calls an rpc that has one answer, with `headers` as metadata.
+    ///
+    /// # Errors
+    /// When `params` is no message of that rpc, there is no such rpc, or the call fails.
+    pub async fn call(&self, rpc: &str, params: &JsonObject, headers: HeaderMap) -> Result<Reply<Json>, CallError> {
+        let mut service = self.service.clone();
+        match rpc {
+            "SendMessage" => {
+                let request = write::<SendMessageRequest, _>(params, headers)?;
+                read::<SendMessageResponse, _>(service.send_message(request).await)
+            }
+            "GetTask" => {
+                let request = write::<GetTaskRequest, _>(params, headers)?;
+                read::<Task, _>(service.get_task(request).await)
+            }
+            "ListTasks" => {
+                let request = write::<ListTasksRequest, _>(params, headers)?;
+                read::<ListTasksResponse, _>(service.list_tasks(request).await)
+            }
+            "CancelTask" => {
+                let request = write::<CancelTaskRequest, _>(params, headers)?;
+                read::<Task, _>(service.cancel_task(request).await)
+            }
+            "CreateTaskPushNotificationConfig" => {
+                let request = write::<TaskPushNotificationConfig, _>(params, headers)?;
+                read::<TaskPushNotificationConfig, _>(service.create_task_push_notification_config(request).await)
+            }
+            "GetTaskPushNotificationConfig" => {
+                let request = write::<GetTaskPushNotificationConfigRequest, _>(params, headers)?;
+                read::<TaskPushNotificationConfig, _>(service.get_task_push_notification_config(request).await)
+            }
+            "ListTaskPushNotificationConfigs" => {
+                let request = write::<ListTaskPushNotificationConfigsRequest, _>(params, headers)?;
+                let answered = service.list_task_push_notification_configs(request).await;
+                read::<ListTaskPushNotificationConfigsResponse, _>(answered)
+            }
+            "DeleteTaskPushNotificationConfig" => {
+                let request = write::<DeleteTaskPushNotificationConfigRequest, _>(params, headers)?;
+                read::<(), _>(service.delete_task_push_notification_config(request).await)
+            }
+            "GetExtendedAgentCard" => {
+                let request = write::<GetExtendedAgentCardRequest, _>(params, headers)?;
+                read::<AgentCard, _>(service.get_extended_agent_card(request).await)
+            }
+            _ => Err(no_rpc(rpc)),
+        }
+    }
+
+    /// Calls an rpc that is answered by a stream, with `headers` as metadata.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn open(&self, rpc: &str, params: &JsonObject, headers: HeaderMap) -> Result<Reply<Events>, CallError> {
+        let mut service = self.service.clone();
+        let opened = match rpc {
+            "SendStreamingMessage" => {
+                let request = write::<SendMessageRequest, _>(params, headers)?;
+                service.send_streaming_message(request).await
+            }
+            "SubscribeToTask" => {
+                let request = write::<SubscribeToTaskRequest, _>(params, headers)?;
+                service.subscribe_to_task(request).await
+            }
+            _ => return Err(no_rpc(rpc)),
+        };
+        let (metadata, events, _) = opened.map_err(failed)?.into_parts();
+        let events = events.map(|event| event.map_err(failed).and_then(json::<StreamResponse, _>));
+        Ok(Reply { value: ends_with_error(events), active: active(&metadata) })
+    }
+
+    /// Calls a method of an extension that has one answer. Its JSON travels as text, so that numbers survive.
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn call_method(
+        &self,
+        method: &str,
+        params: &JsonObject,
+        headers: HeaderMap,
+    ) -> Result<Reply<Json>, CallError> {
+        let answered = self.extensions.clone().call(method_call(method, params, headers)).await;
+        let (metadata, proto, _) = answered.map_err(failed)?.into_parts();
+        Ok(Reply { value: method_result(proto)?, active: active(&metadata) })
+    }
+
+    /// Calls a method of an extension that is answered by a stream.
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn open_method(
+        &self,
+        method: &str,
+        params: &JsonObject,
+        headers: HeaderMap,
+    ) -> Result<Reply<Events>, CallError> {
+        let opened = self.extensions.clone().call_streaming(method_call(method, params, headers)).await;
+        let (metadata, results, _) = opened.map_err(failed)?.into_parts();
+        let results = results.map(|result| result.map_err(failed).and_then(method_result));
+        Ok(Reply { value: ends_with_error(results), active: active(&metadata) })
+    }
+}
+
+fn no_rpc(name: &str) -> CallError {
+    CallError::Request(format!("gRPC has no {name}"))
+}
+
+/// What comes after an error is nothing of the agent's.
+fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
+    let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
+        let shown = (!std::mem::replace(is_over, event.is_err())).then_some(event);
+        std::future::ready(shown)
+    };
+    events.scan(false, until_error).boxed()
+}
+
+fn method_call(method: &str, params: &JsonObject, headers: HeaderMap) -> Request<CallRequest> {
+    let call = CallRequest { method: method.to_owned(), params_json: params.to_json_string() };
+    with_metadata(call, headers)
+}
+
+fn method_result(proto: CallResponse) -> Result<Json, CallError> {
+    Json::parse(proto.result_json).map_err(|error| CallError::Answer(error.to_string()))
+}
+
+fn with_metadata<P>(proto: P, headers: HeaderMap) -> Request<P> {
+    let mut request = Request::new(proto);
+    *request.metadata_mut() = MetadataMap::from_headers(headers);
+    request
+}
+
+fn write<T, P>(params: &JsonObject, headers: HeaderMap) -> Result<Request<P>, CallError>
+where
+    T: DeserializeOwned + IntoProto<P>,
+{
+    let request: T =
+        serde_json::from_str(&params.to_json_string()).map_err(|error| CallError::Request(error.to_string()))?;
+    let proto = request.into_proto().map_err(|error| CallError::Request(error.to_string()))?;
+    Ok(with_metadata(proto, headers))
+}
+
+fn read<T, P>(answered: Result<Response<P>, Status>) -> Result<Reply<Json>, CallError>
+where
+    T: FromProto<P> + Serialize,
+{
+    let (metadata, proto, _) = answered.map_err(failed)?.into_parts();
+    Ok(Reply { value: json::<T, P>(proto)?, active: active(&metadata) })
+}
+
+fn json<T: FromProto<P> + Serialize, P>(proto: P) -> Result<Json, CallError> {
+    let value = T::from_proto(proto).map_err(|error| CallError::Answer(error.to_string()))?;
+    Json::from_serialize(&value).map_err(|error| CallError::Answer(error.to_string()))
+}
+
+fn active(metadata: &MetadataMap) -> Vec<annex_protocol::ExtensionUri> {
+    parse_extensions(metadata.get_all(A2A_EXTENSIONS).iter().filter_map(|value| value.to_str().ok()))
+}
+
+/// A status comes from the agent, or from tonic, which then knows the cause.
+fn failed(status: Status) -> CallError {
+    // tonic has no other sign for it.
+    let is_too_large = status.message().contains("decoded message length too large");
+    if status.code() == Code::OutOfRange && is_too_large {
+        return CallError::TooLarge;
+    }
+    if status.source().is_some() {
+        return CallError::Transport(status);
+    }
+    let details = status::details(&status);
+    CallError::Agent { status: status::name(status.code()), message: status.message().to_owned(), details }
+}
