@@ -25,7 +25,8 @@ mod limits;
 
 pub use admin::AdminConfig;
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
-pub use card::{BindingConfig, CardConfig, ExtendedCardConfig, ProviderConfig, SigningConfig, SkillConfig};
+pub use card::{BindingConfig, CardConfig, ProviderConfig, SkillConfig};
+pub(crate) use card::{ExtendedCardConfig, SigningConfig};
 pub use extension::{ExtensionConfig, OnFailureConfig};
 pub use file::ConfigFile;
 pub use grants::{
