@@ -55,8 +55,8 @@ pub trait Message: Extension {
 
 /// The hook `transition`: the states that a task goes through.
 pub trait Transition: Extension {
-    /// Called once per turn before the agent runs: lets it run, lets the task wait, or rejects it. An error fails the
-    /// turn.
+    /// Called once per turn before the agent runs: lets it run, lets the task wait, or rejects it. An error refuses the
+    /// request.
     fn begin(_parameters: &Self::Parameters, _request: Request, _beginning: Beginning) -> Result<Entry, String> {
         Ok(Entry::Proceed)
     }

@@ -124,7 +124,7 @@ impl ClientCall {
         // Not every agent echoes the header, and all name extensions on what these had a part in.
         let active = active || own::has_a_part(event, extension.uri());
         let mut event = event.clone();
-        own::narrow(&mut event, &extension.descriptor);
+        own::narrow(&mut event, &extension.descriptor.metadata_keys);
         let shown = serde_json::to_string(&event).unwrap_or_default();
         self.member.check_size(Some(&shown))?;
         let seen = Incoming { active, event: shown, metadata: own::entries(&mut event) };

@@ -57,6 +57,8 @@ pub(crate) struct Profile {
     pub(crate) grants: Grants,
     pub(crate) limits: Limits,
     pub(crate) parameters: ParameterTexts,
+    /// The metadata keys that the extension owns; none before it has said so.
+    pub(crate) metadata_keys: Vec<String>,
     pub(crate) schemas: Schemas,
     /// The last lines that the component wrote.
     pub(crate) log: LogTail,
@@ -102,6 +104,7 @@ impl Profile {
             grants: installation.grants.clone(),
             limits: installation.limits,
             parameters: ParameterTexts::of(&installation.parameters),
+            metadata_keys: Vec::new(),
             schemas: Schemas::default(),
             log: LogTail::default(),
         }

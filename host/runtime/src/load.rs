@@ -168,10 +168,11 @@ async fn describe(
         .await
         .map_err(LoadError::SelfTest)?;
     let described = described.map_err(|reason| LoadError::Description { reason: unnamed.words(&reason) })?;
-    let profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation, services);
+    let mut profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation, services);
     // A wrong parameter may be why the rest is wrong, so it is named first.
     check_parameters(&profile, described.parameter_schema.as_deref())?;
     let descriptor = check_descriptor(described, installation)?;
+    profile.metadata_keys.clone_from(&descriptor.metadata_keys);
     Ok((Arc::new(profile), descriptor))
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
 /// The event as JSON, without the metadata of others: the agent's, and what extensions before this one have added.
 fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
     let mut event = event.clone();
-    own::narrow(&mut event, descriptor);
+    own::narrow(&mut event, &descriptor.metadata_keys);
     serde_json::to_string(&event).ok()
 }
 

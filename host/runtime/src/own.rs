@@ -1,17 +1,21 @@
-//! What of a message or an event is shown to an extension: all but the metadata under keys of others.
+//! What of a message, an event or a task is shown to an extension: all but the metadata under keys of others. Parts are
+//! content, with what their metadata says of them.
 
 use annex_protocol::{Artifact, ExtensionUri, Json, Message, Metadata, StreamResponse, Task};
 
-use crate::extension::Descriptor;
-
 /// Takes the metadata of others out of the event.
-pub(crate) fn narrow(event: &mut StreamResponse, descriptor: &Descriptor) {
-    each_metadata(event, &mut |metadata| narrow_metadata(metadata, descriptor));
+pub(crate) fn narrow(event: &mut StreamResponse, keys: &[String]) {
+    each_metadata(event, &mut |metadata| narrow_metadata(metadata, keys));
+}
+
+/// Takes the metadata of others out of the task.
+pub(crate) fn narrow_task(task: &mut Task, keys: &[String]) {
+    of_task(task, &mut |metadata| narrow_metadata(metadata, keys));
 }
 
 /// Takes the metadata of others out of the message.
-pub(crate) fn narrow_message(message: &mut Message, descriptor: &Descriptor) {
-    narrow_metadata(&mut message.metadata, descriptor);
+pub(crate) fn narrow_message(message: &mut Message, keys: &[String]) {
+    narrow_metadata(&mut message.metadata, keys);
 }
 
 /// The entries of an event that has been narrowed, in the order in which they stand there.
@@ -38,8 +42,8 @@ pub(crate) fn has_a_part(event: &StreamResponse, uri: &ExtensionUri) -> bool {
     }
 }
 
-fn narrow_metadata(metadata: &mut Metadata, descriptor: &Descriptor) {
-    metadata.retain_keys(|key| descriptor.metadata_keys.iter().any(|own| own == key));
+fn narrow_metadata(metadata: &mut Metadata, keys: &[String]) {
+    metadata.retain_keys(|key| keys.iter().any(|own| own == key));
 }
 
 /// Every metadata of the event, in the order of the specification's fields.

@@ -61,7 +61,7 @@ pub enum Steering {
 /// The change for the guest.
 pub(crate) fn seen_change(current: TaskState, update: &TaskStatusUpdateEvent, descriptor: &Descriptor) -> StateChange {
     let message = update.status.message.clone().and_then(|mut message| {
-        own::narrow_message(&mut message, descriptor);
+        own::narrow_message(&mut message, &descriptor.metadata_keys);
         serde_json::to_string(&message).ok()
     });
     StateChange {

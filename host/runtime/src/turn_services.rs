@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_protocol::ExtensionUri;
+use annex_protocol::{ExtensionUri, ListTasksResponse};
 use async_trait::async_trait;
 
 use crate::keyvalue::{Scope, ScopeKind};
@@ -29,11 +29,11 @@ pub trait KeyScopes: Send + Sync {
 /// Lists the tasks of the turn's caller.
 #[async_trait]
 pub trait TaskLister: Send + Sync {
-    /// What ListTasks answers to the caller: a ListTasksRequest as JSON in, a ListTasksResponse out.
+    /// What ListTasks answers to the caller: a ListTasksRequest as JSON in.
     ///
     /// # Errors
     /// What ListTasks says of the request, as text for the extension.
-    async fn list(&self, request: &str) -> Result<String, String>;
+    async fn list(&self, request: &str) -> Result<ListTasksResponse, String>;
 }
 
 /// Reads what the agent does in the turn. It must not block.

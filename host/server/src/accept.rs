@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annex_agent::{Steps, TurnContext};
 use annex_protocol::{A2aError, ContextId, ExtensionUri, Message, SendMessageRequest, TaskId};
-use annex_runtime::{Chain, Entered, Installed, TurnRequest, TurnServices};
+use annex_runtime::{Chain, Entered, Entry, Installed, TurnRequest, TurnServices};
 use annex_session::{Event, StateDelta, TurnSession, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use tokio::sync::oneshot;
@@ -68,8 +68,9 @@ pub(crate) struct TurnResources {
     pub(crate) chain: Chain,
     pub(crate) session: TurnSession,
     pub(crate) place: Place,
-    /// The extensions that the client asked for.
-    pub(crate) requested: Vec<ExtensionUri>,
+    /// Whether the agent is to run.
+    pub(crate) entry: Entry,
+    pub(crate) call: Call,
     /// Whether an extension took the task up, rather than a message.
     pub(crate) resumed: bool,
 }
@@ -130,13 +131,17 @@ impl RequestHandler {
         target.check_open()?;
         let services = self.services.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
         let hooks = TurnRequest { services, ..hook_request(call, operation, &request, &target, &session) };
-        let Entered { chain, delta, parts } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
+        let Entered { mut chain, delta, parts } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
         request.message.parts = parts.unwrap_or(request.message.parts);
         let mut delta = StateDelta::from(delta);
         self.agent.before_turn(&request, &session, &mut delta)?;
         target.place(&mut request.message);
-        session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
-        let resources = TurnResources { chain, session, place, requested: call.requested.clone(), resumed: false };
+        let entry = target.entry(&mut chain, false).await?;
+        // What is vetoed never was said.
+        if !matches!(entry, Entry::Vetoed(_)) {
+            session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
+        }
+        let resources = TurnResources { chain, entry, session, place, call: call.clone(), resumed: false };
         let started = self.start(request, target, resources).await?;
         Ok(Accepted::Started(started))
     }
@@ -213,7 +218,7 @@ impl RequestHandler {
         target: Target,
         resources: TurnResources,
     ) -> Result<Started, A2aError> {
-        let TurnResources { chain, session, place, requested, resumed } = resources;
+        let TurnResources { chain, entry, session, place, call, resumed } = resources;
         let cancel = CancellationToken::new();
         let context = TurnContext {
             task_id: target.task_id,
@@ -235,7 +240,8 @@ impl RequestHandler {
             claim: target.claim,
             _place: place,
             chain,
-            requested,
+            entry: Some(entry),
+            requested: call.requested,
             resumed,
             context,
             record,
@@ -265,6 +271,13 @@ impl Target {
     /// What the services of a turn are made for.
     pub(crate) fn of_turn<'a>(&'a self, session: &'a TurnSession) -> (&'a TurnSession, &'a TaskId, &'a Steps) {
         (session, &self.task_id, &self.steps)
+    }
+
+    /// Asks the extensions whether the agent is to run.
+    pub(crate) async fn entry(&self, chain: &mut Chain, resumed: bool) -> Result<Entry, A2aError> {
+        let waits_in = self.record.as_ref().map(|record| record.task_state());
+        let entry = chain.begin(&self.task_id, &self.context_id, waits_in, resumed).await;
+        entry.map_err(|fault| fault::of_hook(fault.into()))
     }
 
     /// A finished task takes no further message (A2A 1.0 section 3.4.2).

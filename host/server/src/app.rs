@@ -1,7 +1,7 @@
 //! The one place where the parts are joined.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
@@ -94,7 +94,7 @@ pub enum AppError {
 
 /// Everything that serves requests.
 pub struct App {
-    pub(crate) handler: RequestHandler,
+    pub(crate) handler: Arc<RequestHandler>,
     installer: Arc<Installer>,
     pub(crate) admin: Option<Arc<Admin>>,
     base_url: String,
@@ -134,7 +134,8 @@ impl App {
         let keys = ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), agent.name());
         let shows_all_anonymous = config.tasks.list_all_anonymous;
         let services = Services { keys, lister: Lister { store: Arc::clone(&store), shows_all_anonymous } };
-        let handler = RequestHandler {
+        let handler = Arc::new_cyclic(|me| RequestHandler {
+            me: Weak::clone(me),
             editions: Arc::clone(installer.editions()),
             agent,
             speaks_v0_3: config.server.a2a_0_3,
@@ -152,7 +153,7 @@ impl App {
             counters: Arc::new(Counters::default()),
             stop: CancellationToken::new(),
             closing,
-        };
+        });
         let installer = Arc::new(installer);
         let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installer), &handler);
         let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);

@@ -1,6 +1,6 @@
 //! What the operations do, whichever binding they came by.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use annex_agent::AgentExecutor;
@@ -34,6 +34,8 @@ use crate::turn::{self, Opening};
 
 /// The A2A operations over the agent, its sessions and its tasks.
 pub(crate) struct RequestHandler {
+    /// Itself, for what goes on when a request is answered.
+    pub(crate) me: Weak<RequestHandler>,
     pub(crate) editions: Arc<Editions>,
     pub(crate) agent: Arc<dyn AgentExecutor>,
     /// Says who calls; `None` lets everybody in.

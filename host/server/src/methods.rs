@@ -1,11 +1,13 @@
 //! The methods that extensions add, whichever binding they are called by.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
-use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata, TaskId};
+use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata};
 use annex_runtime::{Extension, MethodAnswer, MethodCall, SessionReader, TaskReader, TaskResumption, TurnRequest};
 use futures::stream::{self, Stream};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::Answer;
@@ -13,7 +15,7 @@ use crate::call::Call;
 use crate::fault;
 use crate::handler::RequestHandler;
 use crate::places::Place;
-use crate::tasks::Tasks;
+use crate::resumption::Resumptions;
 
 /// What a method answers.
 pub(crate) enum MethodResult {
@@ -45,8 +47,8 @@ impl RequestHandler {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
         let place = self.places.take(&call.owner)?;
-        let resumed = Arc::new(Resumed { tasks: Arc::clone(&self.tasks), wanted: Mutex::default() });
-        let resumption = Arc::clone(&resumed) as Arc<dyn TaskResumption>;
+        let resumptions = Resumptions::new(&self.tasks, &self.places);
+        let resumption = Arc::clone(&resumptions) as Arc<dyn TaskResumption>;
         let (message, metadata) = (Message::default(), Metadata::new());
         let request = TurnRequest {
             operation: name,
@@ -61,17 +63,20 @@ impl RequestHandler {
             resumed: false,
         };
         let answered = MethodCall::start(&extension, &request, params).await.map_err(fault::of_hook)?;
-        self.take_up(resumed.take()).await;
+        self.take_up(resumptions.close());
         let value = match answered {
             MethodAnswer::Value(value) => MethodResult::Value(value),
-            MethodAnswer::Results(call) => MethodResult::Results(results(*call, place, self.closing.clone())),
+            MethodAnswer::Results(call) => {
+                MethodResult::Results(results(*call, place, self.closing.clone(), self.max_turn))
+            }
         };
         Ok(Answer { value, active: vec![extension.uri().clone()] })
     }
 }
 
-/// The call keeps its place to the end of its results.
-fn results(call: MethodCall, place: Place, closing: CancellationToken) -> Results {
+/// The call keeps its place to the end of its results, which must have come within `patience` in all.
+fn results(call: MethodCall, place: Place, closing: CancellationToken, patience: Duration) -> Results {
+    let deadline = Instant::now() + patience;
     Box::pin(stream::unfold(Some((call, place)), move |open| {
         let closing = closing.clone();
         async move {
@@ -79,6 +84,10 @@ fn results(call: MethodCall, place: Place, closing: CancellationToken) -> Result
             let next = tokio::select! {
                 biased;
                 () = closing.cancelled() => return None,
+                () = sleep_until(deadline) => {
+                    let reason = format!("the results took longer than {} seconds", patience.as_secs());
+                    return Some((Err(A2aError::Overloaded { reason }), None));
+                }
                 next = call.next() => next,
             };
             match next.map_err(fault::of_hook) {
@@ -101,32 +110,6 @@ fn check_object(params: &Json) -> Result<(), A2aError> {
     match JsonObject::parse(params.get()) {
         Ok(_) => Ok(()),
         Err(error) => Err(A2aError::invalid_params(format!("the parameters are not a JSON object: {error}"))),
-    }
-}
-
-/// The tasks that a method wants to be taken up.
-struct Resumed {
-    tasks: Arc<Tasks>,
-    wanted: Mutex<Vec<(TaskId, ExtensionUri)>>,
-}
-
-impl Resumed {
-    fn take(&self) -> Vec<(TaskId, ExtensionUri)> {
-        std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl TaskResumption for Resumed {
-    fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
-        let task = TaskId::from(task_id);
-        if self.tasks.pins().interrupted(&task, extension).is_none() {
-            return Err(format!("no task {task_id} waits for this extension"));
-        }
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !wanted.iter().any(|(other, _)| *other == task) {
-            wanted.push((task, extension.clone()));
-        }
-        Ok(())
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Pins {
 }
 
 struct State {
+    /// How many interruptions there were.
+    interruptions: u64,
     tasks: LruCache<TaskId, Pinned>,
     /// What is installed; a turn that runs while one of its extensions is removed pins that no more.
     installed: Installed,
@@ -40,11 +42,19 @@ pub(crate) struct Interrupted {
     pub(crate) by: ExtensionUri,
     /// The extensions that the client asked for.
     pub(crate) requested: Vec<ExtensionUri>,
+    /// Tells this interruption from all others. Given by [`Pins::hold`].
+    pub(crate) number: u64,
 }
 
 impl Default for Pins {
     fn default() -> Self {
-        Self { state: Mutex::new(State { tasks: LruCache::unbounded(), installed: Installed::default() }) }
+        Self {
+            state: Mutex::new(State {
+                interruptions: 0,
+                tasks: LruCache::unbounded(),
+                installed: Installed::default(),
+            }),
+        }
     }
 }
 
@@ -58,7 +68,9 @@ impl Pins {
         interrupted: Option<Interrupted>,
     ) {
         let mut state = self.lock();
-        let State { tasks, installed } = &mut *state;
+        let State { interruptions, tasks, installed } = &mut *state;
+        *interruptions += 1;
+        let interrupted = interrupted.map(|interrupted| Interrupted { number: *interruptions, ..interrupted });
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
         for extension in extensions {
             let is_there = installed.get(extension.uri()).is_some();
@@ -89,12 +101,27 @@ impl Pins {
         pinned.map(|pinned| pinned.extensions.clone()).unwrap_or_default()
     }
 
-    /// Whose task it is that `extension` made wait, and what its client had asked for.
-    pub(crate) fn interrupted(&self, task: &TaskId, extension: &ExtensionUri) -> Option<(Owner, Vec<ExtensionUri>)> {
+    /// Whose task it is that `extension` made wait, and the number of that interruption.
+    pub(crate) fn interrupted(&self, task: &TaskId, extension: &ExtensionUri) -> Option<(Owner, u64)> {
         let mut state = self.lock();
         let pinned = state.tasks.get(task)?;
         let interrupted = pinned.interrupted.as_ref().filter(|interrupted| interrupted.by == *extension)?;
-        Some((pinned.owner.clone(), interrupted.requested.clone()))
+        Some((pinned.owner.clone(), interrupted.number))
+    }
+
+    /// Ends an interruption, once: what the task's client had asked for. `None` when it is over already.
+    pub(crate) fn end_interruption(&self, task: &TaskId, number: u64) -> Option<Vec<ExtensionUri>> {
+        let mut state = self.lock();
+        let pinned = state.tasks.get_mut(task)?;
+        let interrupted = pinned.interrupted.take_if(|interrupted| interrupted.number == number)?;
+        Some(interrupted.requested)
+    }
+
+    /// The task goes on, whoever took it up. Its pins stay.
+    pub(crate) fn go_on(&self, task: &TaskId) {
+        if let Some(pinned) = self.lock().tasks.get_mut(task) {
+            pinned.interrupted = None;
+        }
     }
 
     /// How many tasks go on with this version.

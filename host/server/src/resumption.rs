@@ -1,55 +1,118 @@
 //! Tasks that an extension made wait and takes up again, out of band.
 //!
 //! The turn that was interrupted is made again: with the message that began it, for its owner, with the extensions that
-//! its client had asked for. The message was checked and is in the session, so that is not done again.
+//! its client had asked for. The message was checked and is in the session, so that is not done again. An interruption is
+//! ended once, by whoever comes first: this, or a message of the client.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{A2aError, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
-use annex_runtime::{Chain, Entered, TurnRequest};
+use annex_runtime::{Chain, Entered, TaskResumption, TurnRequest};
+use annex_tasks::Owner;
 
 use crate::accept::{TurnResources, hook_request};
 use crate::activation;
 use crate::call::Call;
 use crate::fault;
 use crate::handler::RequestHandler;
+use crate::places::{Place, Places};
+use crate::tasks::Tasks;
 
 /// The operation as the hooks see it.
 const OPERATION: &str = "SendMessage";
 
+/// A task that is to be taken up.
+pub(crate) struct Resumption {
+    task: TaskId,
+    owner: Owner,
+    /// Which interruption ends.
+    number: u64,
+    place: Place,
+}
+
+/// What one call of a method wants to be taken up.
+pub(crate) struct Resumptions {
+    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) places: Arc<Places>,
+    /// `None` once the call has been answered.
+    pub(crate) wanted: Mutex<Option<Vec<Resumption>>>,
+}
+
+impl Resumptions {
+    pub(crate) fn new(tasks: &Arc<Tasks>, places: &Arc<Places>) -> Arc<Self> {
+        let wanted = Mutex::new(Some(Vec::new()));
+        Arc::new(Self { tasks: Arc::clone(tasks), places: Arc::clone(places), wanted })
+    }
+
+    /// All of them; there will be no more.
+    pub(crate) fn close(&self) -> Vec<Resumption> {
+        self.lock().take().unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Resumption>>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TaskResumption for Resumptions {
+    fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+        let task = TaskId::from(task_id);
+        let waiting = self.tasks.pins().interrupted(&task, extension);
+        let (owner, number) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
+        let mut wanted = self.lock();
+        let Some(wanted) = wanted.as_mut() else { return Err("the call has been answered already".to_owned()) };
+        if wanted.iter().all(|other| other.number != number) {
+            let place = self.places.take(&owner).map_err(|error| error.to_string())?;
+            wanted.push(Resumption { task, owner, number, place });
+        }
+        Ok(())
+    }
+}
+
 impl RequestHandler {
-    /// Takes the tasks up, each in a turn of its own. What keeps one from it is in the log.
-    pub(crate) async fn take_up(&self, tasks: Vec<(TaskId, ExtensionUri)>) {
-        for (task, extension) in tasks {
-            if let Err(error) = self.resume(&task, &extension).await {
-                tracing::warn!(%task, %extension, %error, "a task that waits was not taken up");
-            }
+    /// Takes the tasks up, each in a turn of its own that nobody waits for. What keeps one from it is in the log.
+    pub(crate) fn take_up(&self, resumptions: Vec<Resumption>) {
+        for resumption in resumptions {
+            let Some(handler) = self.me.upgrade() else { return };
+            self.running.spawn(async move {
+                let task = resumption.task.clone();
+                if let Err(error) = handler.resume(resumption).await {
+                    tracing::warn!(%task, %error, "a task that waits was not taken up");
+                }
+            });
         }
     }
 
-    async fn resume(&self, task: &TaskId, extension: &ExtensionUri) -> Result<(), A2aError> {
-        let waits = || A2aError::UnsupportedOperation { reason: format!("task {task} waits no longer") };
-        let (owner, requested) = self.tasks.pins().interrupted(task, extension).ok_or_else(waits)?;
-        let call = Call { requested, owner };
-        let record = self.tasks.open(&call.owner, task).await?;
+    async fn resume(&self, resumption: Resumption) -> Result<(), A2aError> {
+        let Resumption { task, owner, number, place } = resumption;
+        let unsupported = |reason: String| A2aError::UnsupportedOperation { reason };
+        let waits_no_longer = || unsupported(format!("task {task} waits no longer"));
+        let record = self.tasks.open(&owner, &task).await?;
+        let named = Message { task_id: Some(task.clone()), ..Message::default() };
+        let target = self.target(&owner, &named).await?;
+        let session = self.begin_turn(&owner, &target).await?;
+        if self.running.is_closed() {
+            return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
+        }
+        // Another process may have ended the task.
+        record.refresh().await.map_err(fault::of_store)?;
+        target.check_open()?;
+        let requested = self.tasks.pins().end_interruption(&task, number).ok_or_else(waits_no_longer)?;
         let snapshot = record.snapshot();
         let is_users = |message: &&Message| message.role == Role::User;
-        let message = snapshot.history.iter().rev().find(is_users).cloned().ok_or_else(waits)?;
+        let message = snapshot.history.iter().rev().find(is_users).cloned();
+        let message = message.ok_or_else(|| unsupported(format!("task {task} has no message")))?;
+        let call = Call { requested, owner };
         let edition = self.editions.current();
         let installed = self.installed_for(&call, &message, &edition);
         let active = activation::negotiate(&installed, &call.requested)?;
-        let target = self.target(&call.owner, &message).await?;
-        let place = self.places.take(&call.owner)?;
-        let session = self.begin_turn(&call.owner, &target).await?;
-        // Whoever waited for the conversation may find that a message of the client took the task up.
-        target.check_open()?;
-        if !record.task_state().is_interrupted() {
-            return Err(waits());
-        }
-        let request = SendMessageRequest { message, ..SendMessageRequest::default() };
         let services = self.services.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
-        let hooks =
-            TurnRequest { services, resumed: true, ..hook_request(&call, OPERATION, &request, &target, &session) };
-        let Entered { chain, .. } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
-        let resources = TurnResources { chain, session, place, requested: call.requested.clone(), resumed: true };
+        let request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        let hooks = hook_request(&call, OPERATION, &request, &target, &session);
+        let hooks = TurnRequest { services, resumed: true, ..hooks };
+        let Entered { mut chain, .. } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
+        let entry = target.entry(&mut chain, true).await?;
+        let resources = TurnResources { chain, entry, session, place, call: call.clone(), resumed: true };
         self.start(request, target, resources).await.map(drop)
     }
 }

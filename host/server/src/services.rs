@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use annex_agent::Steps;
-use annex_protocol::{A2aError, Json, TaskId, jsonrpc};
+use annex_protocol::{A2aError, Json, ListTasksResponse, TaskId, jsonrpc};
 use annex_runtime::{Extension, KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};
 use annex_session::TurnSession;
 use annex_tasks::Owner;
 use async_trait::async_trait;
 
-use crate::answer::encode;
 use crate::fault;
 use crate::list::Lister;
 use crate::scoped_keys::ScopedKeys;
@@ -59,11 +58,11 @@ struct CallersTasks {
 
 #[async_trait]
 impl TaskLister for CallersTasks {
-    async fn list(&self, request: &str) -> Result<String, String> {
+    async fn list(&self, request: &str) -> Result<ListTasksResponse, String> {
         let request = Json::parse(request.to_owned()).map_err(|error| format!("the request is not JSON: {error}"))?;
         let listed = async {
             let request = jsonrpc::params(&request)?;
-            encode(&self.lister.list(&self.owner, &request).await?)
+            self.lister.list(&self.owner, &request).await
         };
         listed.await.map_err(|error: A2aError| error.to_string())
     }

@@ -13,7 +13,7 @@ use annex_protocol::{
     A2aError, ExtensionUri, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     Timestamp,
 };
-use annex_runtime::Chain;
+use annex_runtime::{Chain, Entry};
 use annex_tasks::{Owner, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -59,6 +59,8 @@ pub(crate) struct Turn {
     /// Kept until the turn is over.
     pub(crate) _place: Place,
     pub(crate) chain: Chain,
+    /// Whether the agent is to run; taken when the turn begins.
+    pub(crate) entry: Option<Entry>,
     /// The extensions that the client asked for.
     pub(crate) requested: Vec<ExtensionUri>,
     /// Whether an extension took the task up, rather than a message.
@@ -102,14 +104,13 @@ impl Turn {
     /// # Errors
     /// When that state cannot be stored.
     pub(crate) async fn run(mut self) -> Result<Vec<ExtensionUri>, A2aError> {
-        let waits_in = self.record.as_ref().map(|record| record.task_state());
         if let Err(error) = self.begin().await {
             self.record = None;
             self.refuse(error);
             return Ok(Vec::new());
         }
         let (sender, mut events) = EventSender::bounded(EVENTS_IN_FLIGHT);
-        if let Some(ending) = self.enter(waits_in).await {
+        if let Some(ending) = self.enter().await {
             return self.end(ending, events).await;
         }
         let agent = Arc::clone(&self.agent);
@@ -140,6 +141,7 @@ impl Turn {
     /// The message joins the task that it continues.
     async fn begin(&mut self) -> Result<(), A2aError> {
         let Some(record) = &self.record else { return Ok(()) };
+        self.tasks.pins().go_on(&self.context.task_id);
         let message = (!self.resumed).then(|| (*self.context.message).clone());
         let resumed = record.resume(message, self.context.cancel.clone()).await;
         if !resumed.map_err(fault::of_store)? {

@@ -589,7 +589,8 @@ pub mod annex {
             pub type Json = super::super::super::annex::extension::types::Json;
             #[allow(unused_unsafe, clippy::all)]
             /// What the operation ListTasks answers to the caller: `request` is a ListTasksRequest as JSON, the answer a
-            /// ListTasksResponse (A2A 1.0 section 3.1.4). The tasks of others are never in it. The error is for a request that
+            /// ListTasksResponse (A2A 1.0 section 3.1.4), with metadata under the extension's own keys alone. The tasks of others are
+            /// never in it. The error is for a request that
             /// ListTasks refuses too, and for an answer beyond the limits.
             #[allow(async_fn_in_trait)]
             pub fn list(request: &str) -> ::core::result::Result<Json, _rt::String> {
@@ -673,7 +674,8 @@ pub mod annex {
             use super::super::super::_rt;
             #[allow(unused_unsafe, clippy::all)]
             /// Takes up a task that this extension interrupted (`transition`), whoever owns it: the turn that was interrupted is
-            /// made again once the running hook has returned without an error. The error says that there is no such task.
+            /// made again, once, when the running `method.call` has returned without an error. The error says that no task waits,
+            /// or that there is no place for its turn now.
             #[allow(async_fn_in_trait)]
             pub fn resume(task_id: &str) -> ::core::result::Result<(), _rt::String> {
                 unsafe {

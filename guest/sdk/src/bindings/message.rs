@@ -436,7 +436,8 @@ pub mod exports {
                     ///
                     /// `message` is the message as JSON (A2A 1.0 section 4.1.4) with metadata under the extension's own keys alone, as the
                     /// extensions before this one have left it. An empty list changes nothing; rewriting takes the grant
-                    /// `rewrite-message`, and what comes out must still be a message. What is rewritten is what the agent gets and what
+                    /// `rewrite-message`, and what comes out must still be a message. Metadata of a new part is under the extension's own
+                    /// keys, or was on the part before. What is rewritten is what the agent gets and what
                     /// the task's history shows. A rejection refuses the request: no task, no session, no change; its pointers begin at
                     /// the request (`/message/parts/0/data`).
                     #[allow(async_fn_in_trait)]

@@ -17,7 +17,7 @@ pub mod exports {
             ///
             /// A method is reached as a JSON-RPC method of its name, by `POST /extensions/{name of the extension}/{method}`, and by
             /// gRPC as `annex.extension.v1.ExtensionService/Call`. Callers are authenticated as for core operations, and must
-            /// activate the extension.
+            /// activate the extension and those that it depends on, whose hooks do not run.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod method {
                 #[used]

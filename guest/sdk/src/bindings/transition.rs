@@ -873,7 +873,8 @@ pub mod exports {
                     }
                 }
                 pub trait Guest {
-                    /// Called once per turn, after the request was accepted and before the agent runs. An error fails the turn.
+                    /// Called once per turn, before the agent runs. What is vetoed is not said in the session; what waits is. An error
+                    /// refuses the request.
                     #[allow(async_fn_in_trait)]
                     fn begin(
                         request: Request,

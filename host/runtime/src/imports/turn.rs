@@ -1,6 +1,7 @@
 //! What the host can tell of the turn beside its session: its task, the caller's tasks, what the agent did.
 
 use crate::bindings::v0_1::annex::extension::{agent_steps, task, task_resumption, tasks};
+use crate::own;
 use crate::store::HostState;
 
 impl task::Host for HostState {
@@ -16,13 +17,20 @@ impl tasks::Host for HostState {
         // Whoever lists without end has to wait each time, so that the limits on waiting hold.
         tokio::task::yield_now().await;
         let limit = self.profile.limits.input;
-        let listed = tasks.list(&request).await.and_then(|answer| match answer.len() {
+        let mut listed = match tasks.list(&request).await {
+            Ok(listed) => listed,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        for task in &mut listed.tasks {
+            own::narrow_task(task, &self.profile.metadata_keys);
+        }
+        let answer = serde_json::to_string(&listed)?;
+        Ok(match answer.len() {
             bytes if bytes > limit => Err(format!(
                 "the answer has {bytes} bytes, and at most {limit} are handed over; ask for a smaller page"
             )),
             _ => Ok(answer),
-        });
-        Ok(listed)
+        })
     }
 }
 

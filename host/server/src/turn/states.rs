@@ -8,13 +8,12 @@ use crate::fault;
 use crate::pins::Interrupted;
 
 impl Turn {
-    /// Asks the extensions whether the agent is to run. Returns how the turn ends when it is not.
-    pub(super) async fn enter(&mut self, waits_in: Option<TaskState>) -> Option<Ending> {
-        let (task, context) = (&self.context.task_id, &self.context.context_id);
-        match self.chain.begin(task, context, waits_in, self.resumed).await {
-            Ok(Entry::Proceed) => None,
-            Ok(Entry::Vetoed(reason)) => Some(Ending::Vetoed(reason)),
-            Ok(Entry::Interrupted(interruption)) => {
+    /// Does what the extensions said before the turn. Returns how it ends when the agent is not to run.
+    pub(super) async fn enter(&mut self) -> Option<Ending> {
+        match self.entry.take()? {
+            Entry::Proceed => None,
+            Entry::Vetoed(reason) => Some(Ending::Vetoed(reason)),
+            Entry::Interrupted(interruption) => {
                 let by = interruption.by.clone();
                 let mut update = self.status_update(interruption.state, None);
                 interruption.place(&mut update);
@@ -23,7 +22,6 @@ impl Turn {
                     Err(error) => Some(Ending::Broken(error)),
                 }
             }
-            Err(fault) => Some(Ending::Broken(fault::internal(&fault))),
         }
     }
 
@@ -47,7 +45,7 @@ impl Turn {
         }
         let state = update.status.state;
         if state.is_interrupted() {
-            let interrupted = by.map(|by| Interrupted { by, requested: self.requested.clone() });
+            let interrupted = by.map(|by| Interrupted { by, requested: self.requested.clone(), number: 0 });
             // Before anybody sees that it waits, and answers.
             self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions(), interrupted);
         }

@@ -111,6 +111,30 @@ async fn a_fault_on_the_way_fails_the_task_and_tells_nothing() {
 }
 
 #[tokio::test]
+async fn a_fault_before_the_agent_runs_leaves_nothing_behind() {
+    let server = server("").await;
+    for command in [r#"{"begin":"trap"}"#, r#"{"begin":"foreign-key"}"#, r#"{"begin":"error"}"#] {
+        let request = server.say("prompt").context("c").extensions(URI).metadata("test/command", command);
+        let reply = request.send().await.expect("a reply");
+        assert_eq!(reply.code(), -32_603, "{command}: {}", reply.text);
+    }
+    let tasks = server.call("ListTasks", r#"{"contextId":"c"}"#).send().await.expect("a reply");
+    assert_eq!(tasks.body["result"]["totalSize"], 0);
+}
+
+#[tokio::test]
+async fn what_is_vetoed_is_not_in_the_session_and_what_waits_is() {
+    for (begin, stored) in [("veto", "test="), ("interrupt", "test=delta")] {
+        let server = agent("test={test?}", &test_extension("")).await;
+        let command = format!(r#"{{"begin":"{begin}","validate":"delta"}}"#);
+        let request = server.say("remember").context("c").extensions(URI);
+        request.metadata("test/command", &command).send().await.expect("a reply");
+        let reply = server.say("prompt").context("c").send().await.expect("a reply");
+        assert_eq!(reply.answer(), stored, "{begin}");
+    }
+}
+
+#[tokio::test]
 async fn a_task_waits_on_each_binding_alike() {
     let server = server("required = true\nparameters = { behaviour = { begin = \"authorize\" } }").await;
     for binding in ALL {

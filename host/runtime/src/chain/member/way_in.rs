@@ -110,7 +110,7 @@ impl Member {
                 Err(self.broke(Hook::Message, "it rewrites the message without the grant rewrite-message").into())
             }
             Ok(rewrites) => {
-                let rewritten = rewriting::rewrite(parts, rewrites);
+                let rewritten = rewriting::rewrite(parts, rewrites, &extension.descriptor.metadata_keys);
                 Ok(Some(rewritten.map_err(|reason| self.broke(Hook::Message, &reason))?))
             }
             Err(rejection) => Err(self.refusal(Hook::Message, rejection)?.into()),
