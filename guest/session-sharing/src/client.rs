@@ -50,31 +50,31 @@ pub fn before(
     else {
         return Ok((Addition::none(), None));
     };
-    let context = text_member(message, "contextId");
-    let conversation = context.clone().map(|context| (context, &call.agent));
     let root = Node::new(input, "");
     let input = Input::read(&root)?;
-    let boundary = match (&input.mode, conversation) {
-        (Mode::Delta, Some((context, agent))) => {
-            let conversation = Conversation { agent: agent.clone(), peer: input.peer.clone(), context };
-            Some(newer_than(&input, &root, &conversation, keys)?)
+    let context = text_member(message, "contextId");
+    let base = match (&context, input.mode) {
+        (Some(context), Mode::Delta) => {
+            let (agent, peer) = (call.agent.clone(), input.peer.clone());
+            newer_than(&input, &root, &Conversation { agent, peer, context: context.clone() }, keys)?
         }
-        _ => None,
+        _ => 0,
     };
-    let base = boundary.unwrap_or_default();
     let shared = input.since(base, &call.agent);
-    let sizes: Vec<usize> = shared.events.iter().map(Event::size).collect();
-    for limits in [parameters.limits(), Limits::declared(declaration)] {
-        if let Some(passed) = limits.passed_by(&sizes) {
-            let advice = "put a summary in place of older ones, under a new `revision`";
-            return Err(Violation::new("/events", format!("{passed}: {advice}")).into());
-        }
-    }
+    check_limits(&shared, &[parameters.limits(), Limits::declared(declaration)])?;
     let value = shared.write().map_err(|error| Violation::new("", error))?;
     let Shared { mode, peer, revision, up_to, .. } = shared;
     let call =
         Call { agent: call.agent.clone(), mode, peer, revision, up_to, before: base, context, is_settled: false };
     Ok((Addition::entry(parameters.shared_key(), value), Some(call)))
+}
+
+/// What one end would not take is not sent.
+fn check_limits(shared: &Shared, limits: &[Limits]) -> Result<(), Violation> {
+    let sizes: Vec<usize> = shared.events.iter().map(Event::size).collect();
+    let Some(passed) = limits.iter().find_map(|limits| limits.passed_by(&sizes)) else { return Ok(()) };
+    let advice = "put a summary in place of older ones, under a new `revision`";
+    Err(Violation::new("/events", format!("{passed}: {advice}")))
 }
 
 /// Reads what came back. Returns the context and the new boundary for the program, when it has moved.

@@ -59,8 +59,13 @@ const KEY_BYTES: usize = 20;
 /// The shortest word behind `Bearer` or `Basic` that is taken for a credential.
 const SCHEME_BYTES: usize = 12;
 
+/// Levels of JSON that are looked at.
+const MAX_DEPTH: usize = 16;
+
 const PEM_BEGIN: &str = "-----BEGIN ";
-const PEM_PRIVATE: &str = "PRIVATE KEY-----";
+const PEM_END: &str = "-----END ";
+const PEM_DASHES: &str = "-----";
+const PRIVATE_KEY: &str = "PRIVATE KEY";
 
 /// The text without credentials.
 pub fn without_in_text(text: &str) -> String {
@@ -77,17 +82,24 @@ pub fn without_in_text(text: &str) -> String {
     clean
 }
 
-/// The JSON text with `"[removed]"` for values under names of secrets, and without credentials in its strings.
+/// The JSON text with `"[removed]"` for values under names of secrets and for what is nested more than 16 deep, and
+/// without credentials in its strings.
 pub fn without_in_json(text: &str) -> String {
+    clean_json(text, MAX_DEPTH)
+}
+
+/// Each level reads all that is below it, so their number is bounded.
+fn clean_json(text: &str, depth: usize) -> String {
+    let Some(below) = depth.checked_sub(1) else { return json::string(REMOVED) };
     if let Some(members) = Members::of(text) {
         let member = |(key, value): (&str, &str)| {
-            let value = if is_secret_name(key) { json::string(REMOVED) } else { without_in_json(value) };
+            let value = if is_secret_name(key) { json::string(REMOVED) } else { clean_json(value, below) };
             format!("{}:{value}", json::string(key))
         };
         return format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(","));
     }
     if let Ok(elements) = serde_json::from_str::<Vec<&RawValue>>(text) {
-        let elements: Vec<String> = elements.iter().map(|element| without_in_json(element.get())).collect();
+        let elements: Vec<String> = elements.iter().map(|element| clean_json(element.get(), below)).collect();
         return format!("[{}]", elements.join(","));
     }
     match serde_json::from_str::<String>(text) {
@@ -142,9 +154,11 @@ fn is_separator(character: char) -> bool {
 }
 
 fn is_secret_name(name: &str) -> bool {
-    let letters = name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
-    let plain: String = letters.collect();
-    NAMES.iter().any(|secret| plain.ends_with(secret))
+    NAMES.iter().any(|secret| {
+        let mut letters =
+            name.bytes().rev().filter(u8::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
+        secret.bytes().rev().all(|letter| letters.next() == Some(letter))
+    })
 }
 
 fn is_key(word: &str) -> bool {
@@ -159,10 +173,10 @@ fn without_private_keys(text: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(PEM_BEGIN) {
         clean.push_str(before);
-        let is_private = after.lines().next().is_some_and(|line| line.contains(PEM_PRIVATE));
-        if is_private {
+        let label = after.split_once(PEM_DASHES).map_or("", |(label, _)| label);
+        if label.ends_with(PRIVATE_KEY) {
             clean.push_str(REMOVED);
-            let end = after.split_once("-----END ").and_then(|(_, end)| end.split_once(PEM_PRIVATE));
+            let end = after.split_once(PEM_END).and_then(|(_, end)| end.split_once(PEM_DASHES));
             rest = end.map_or("", |(_, end)| end);
         } else {
             clean.push_str(PEM_BEGIN);
@@ -219,5 +233,12 @@ mod tests {
             r#"{"n":9007199254740993,"f":1.0,"clientSecret":{"a":1},"list":[{"API-Key":1},"Bearer abcdef0123456789"]}"#;
         let expected = r#"{"n":9007199254740993,"f":1.0,"clientSecret":"[removed]","list":[{"API-Key":"[removed]"},"Bearer [removed]"]}"#;
         assert_eq!(without_in_json(data), expected);
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_to_be_looked_at_is_taken_out() {
+        let nested = |depth: usize, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(without_in_json(&nested(15, "1")), nested(15, "1"));
+        assert_eq!(without_in_json(&nested(16, "1")), nested(16, r#""[removed]""#));
     }
 }

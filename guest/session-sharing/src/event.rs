@@ -89,12 +89,12 @@ fn role(node: &Node<'_>) -> Result<Role, Violation> {
 /// It stands outside of the quotes, so it must not look like anything but a name.
 fn author(node: &Node<'_>) -> Result<String, Violation> {
     let author = node.text()?;
-    let is_name = |character: char| character.is_alphanumeric() || "_-.@/ ".contains(character);
+    let is_name = |character: char| character.is_alphanumeric() || "_-.:@/ ".contains(character);
     let length = author.chars().count();
     if (1..=MAX_AUTHOR).contains(&length) && author.chars().all(is_name) {
         return Ok(author);
     }
-    Err(node.violation(format!("must be 1 to {MAX_AUTHOR} letters, digits, spaces and `_-.@/`")))
+    Err(node.violation(format!("must be 1 to {MAX_AUTHOR} letters, digits, spaces and `_-.:@/`")))
 }
 
 /// What may be shared of a part; `None` when nothing may.

@@ -70,7 +70,7 @@ impl Message for SessionSharing {
 
 impl Transition for SessionSharing {
     fn begin(_: &Parameters, _request: Request, _beginning: Beginning) -> Result<Entry, String> {
-        TAKEN.with_borrow(|taken| taken.as_ref().map_or(Ok(()), |taken| server::begin(taken, &Conversation)))?;
+        TAKEN.with_borrow_mut(|taken| taken.as_mut().map(|taken| taken.note(&Conversation)));
         Ok(Entry::Proceed)
     }
 
@@ -81,8 +81,8 @@ impl Transition for SessionSharing {
 
 impl Response for SessionSharing {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
-        TAKEN.with_borrow(|taken| {
-            taken.as_ref().map_or(Ok(None), |taken| server::acknowledge(parameters, taken, &event))
+        TAKEN.with_borrow_mut(|taken| {
+            taken.as_mut().map_or(Ok(None), |taken| server::acknowledge(parameters, taken, &event, &Conversation))
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The agent's end: takes what is shared with a message into the conversation, once, and acknowledges it.
 //!
 //! What a message brings is in the conversation from the moment in which its turn begins, whatever becomes of the turn:
-//! the host keeps the message either way. So that is when it is noted (`begin`), and a message that is refused notes
-//! nothing. The client hears that the agent has it when the turn has ended well.
+//! the host keeps the message either way. So that is when it is noted, and a message that is refused notes nothing. The
+//! client hears that the agent has it when the turn has ended well.
 
 use annex_sdk::members::Members;
 use annex_sdk::{
@@ -45,6 +45,7 @@ pub struct Taken {
     peer: String,
     revision: u64,
     up_to: u64,
+    is_noted: bool,
 }
 
 /// How far the agent has a peer's conversation.
@@ -71,32 +72,46 @@ pub fn check(
         is_revised = standing.is_some_and(|standing| standing.revision < shared.revision);
         let known = standing.filter(|_| !is_revised).map_or(0, |standing| standing.taken);
         // What the agent itself said is in its own conversation, unless that was lost.
-        shared.events.retain(|event| event.seq > known && !(event.yours && standing.is_some_and(|s| s.taken > 0)));
+        let is_lost = standing.is_none_or(|standing| standing.taken == 0);
+        shared.events.retain(|event| event.seq > known && (is_lost || !event.yours));
     }
     let rewrites = prepend(message, quoting::parts(&shared.events, is_revised));
     let Shared { mode, peer, revision, up_to, .. } = shared;
-    Ok(Some((Taken { mode, peer, revision, up_to }, rewrites)))
+    Ok(Some((Taken { mode, peer, revision, up_to, is_noted: false }, rewrites)))
 }
 
-/// Notes that the turn has begun, with what its message shared in the conversation.
-pub fn begin(taken: &Taken, keys: &impl ContextKeys) -> Result<(), String> {
-    if taken.mode == Mode::Full {
-        return Ok(());
+impl Taken {
+    /// Notes, once, that what the message shared is in the conversation. Returns whether that is noted; what is not will
+    /// be shared again.
+    pub fn note(&mut self, keys: &impl ContextKeys) -> bool {
+        self.is_noted = self.is_noted || self.mode == Mode::Full || self.write(keys).is_ok();
+        self.is_noted
     }
-    let key = key_of(&taken.peer);
-    let before = read(keys.get(&key)?).unwrap_or_default();
-    let known = if before.revision == taken.revision { before.taken } else { 0 };
-    write(&key, Standing { revision: taken.revision, taken: known.max(taken.up_to) }, keys)
+
+    fn write(&self, keys: &impl ContextKeys) -> Result<(), String> {
+        let key = key_of(&self.peer);
+        let before = read(keys.get(&key)?).unwrap_or_default();
+        let known = if before.revision == self.revision { before.taken } else { 0 };
+        write(&key, Standing { revision: self.revision, taken: known.max(self.up_to) }, keys)
+    }
 }
 
 /// The acknowledgement, when this event ends the turn well: the agent answered, or waits for the client.
-pub fn acknowledge(parameters: &Parameters, taken: &Taken, event: &Outgoing) -> Result<Option<Patch>, String> {
+///
+/// Where another extension kept the agent from running, the first event is also the first chance to note what was taken.
+pub fn acknowledge(
+    parameters: &Parameters,
+    taken: &mut Taken,
+    event: &Outgoing,
+    keys: &impl ContextKeys,
+) -> Result<Option<Patch>, String> {
+    let is_noted = taken.note(keys);
     let ends_well = match event.kind {
         EventKind::Message => true,
         EventKind::Status => event.task_state.as_deref().is_some_and(is_good_end),
         EventKind::Artifact => false,
     };
-    if !ends_well {
+    if !ends_well || !is_noted {
         return Ok(None);
     }
     let received = Received::of(taken.mode, &taken.peer, taken.revision, taken.up_to).write()?;

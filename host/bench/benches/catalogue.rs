@@ -69,6 +69,7 @@ fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
         "agent-gateway-protocol" => {
             parts = json!([{"data": {"target_capability": "billing:invoice:generate", "payload": {"amount": 99.99}}}]);
         }
+        "session-sharing" => metadata = json!({"annex.example/session-sharing/v1/shared": shared()}),
         "secure-passport" => metadata = json!({uri: passport()}),
         "state-injection" => {
             metadata = json!({annex_test_support::STATE_KEY: {"user_info": {"name": "Ada", "role": "Engineer"}}});
@@ -92,5 +93,13 @@ fn passport() -> Value {
         "clientId": "a2a://orchestrator.example.com",
         "state": {"loyalty_tier": "Gold"},
         "signature": "7Krm6uVSCuPY47BkPgtwuuYygjRCiUrR-ZTHrMgb8Fc"
+    })
+}
+
+/// One event, to an agent that has heard of none.
+fn shared() -> Value {
+    json!({
+        "version": 1, "mode": "delta", "peer": "bench", "upTo": 2,
+        "events": [{"seq": 1, "author": "planner", "role": "agent", "parts": [{"text": "Ada goes to Rome."}]}]
     })
 }

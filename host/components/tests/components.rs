@@ -8,7 +8,6 @@ use wasmparser::{Parser, Payload};
 const CONFIG: &str = "wasi:config/store@0.2.0-rc.1";
 const LOGGING: &str = "wasi:logging/logging@0.1.0-draft";
 const CLOCK: &str = "wasi:clocks/wall-clock@0.2.12";
-const KEYS: &str = "wasi:keyvalue/store@0.2.0-draft";
 const SCHEMA: &str = "annex:extension/json-schema@0.1.0";
 const SESSION: &str = "annex:extension/session-state@0.1.0";
 const TASKS: &str = "annex:extension/tasks@0.1.0";

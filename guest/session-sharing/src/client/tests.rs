@@ -47,8 +47,8 @@ impl Program {
         let message = json!({"parts": [{"text": "now"}], "metadata": {entry.key.as_str(): shared}}).to_string();
         let heard = match server::check(&parameters, &message, &self.server) {
             Ok(taken) => {
-                let (taken, rewrites) = taken.unwrap();
-                server::begin(&taken, &self.server).unwrap();
+                let (mut taken, rewrites) = taken.unwrap();
+                assert!(taken.note(&self.server));
                 Ok(rewrites.into_iter().flat_map(|rewrite| rewrite.replacement).map(|part| text(&part)).collect())
             }
             Err(Rejection::Error(error)) => Err(error.code),

@@ -27,8 +27,8 @@ fn offered(shared: &Value, keys: &Keys) -> Result<(Taken, Vec<Rewrite>), Rejecti
 
 /// The turn begins with what is shared. Returns the texts in front of the message's own.
 fn take(shared: &Value, keys: &Keys) -> Vec<String> {
-    let (taken, rewrites) = offered(shared, keys).unwrap_or_else(|refusal| unreachable!("{refusal:?}"));
-    begin(&taken, keys).unwrap();
+    let (mut taken, rewrites) = offered(shared, keys).unwrap_or_else(|refusal| unreachable!("{refusal:?}"));
+    assert!(taken.note(keys));
     texts(&rewrites)
 }
 
@@ -214,7 +214,8 @@ fn what_is_malformed_or_too_large_is_named_by_its_pointer() {
 
 #[test]
 fn only_a_good_end_is_acknowledged() {
-    let (taken, _) = offered(&delta(json!({})), &Keys::default()).unwrap();
+    let keys = Keys::default();
+    let (mut taken, _) = offered(&delta(json!({})), &keys).unwrap();
     let event = |kind, state: Option<&str>| Outgoing {
         kind,
         task_id: None,
@@ -225,7 +226,7 @@ fn only_a_good_end_is_acknowledged() {
         present: Vec::new(),
         payload: None,
     };
-    let acknowledged = |event: &Outgoing| acknowledge(&Parameters::default(), &taken, event).unwrap();
+    let mut acknowledged = |event: &Outgoing| acknowledge(&Parameters::default(), &mut taken, event, &keys).unwrap();
     for state in ["COMPLETED", "INPUT_REQUIRED", "AUTH_REQUIRED"] {
         let patch = acknowledged(&event(EventKind::Status, Some(&format!("TASK_STATE_{state}")))).unwrap();
         let (key, value) = &patch.metadata[0];
@@ -238,4 +239,27 @@ fn only_a_good_end_is_acknowledged() {
         assert!(acknowledged(&event).is_none(), "{state}");
     }
     assert!(acknowledged(&event(EventKind::Artifact, None)).is_none());
+}
+
+#[test]
+fn what_cannot_be_noted_is_not_acknowledged() {
+    let keys = Keys::default();
+    let (mut taken, _) = offered(&delta(json!({})), &keys).unwrap();
+    let event = Outgoing {
+        kind: EventKind::Message,
+        task_id: None,
+        context_id: "c".to_owned(),
+        task_state: None,
+        has_message: true,
+        last_chunk: true,
+        present: Vec::new(),
+        payload: None,
+    };
+    keys.is_broken.set(true);
+    assert!(!taken.note(&keys));
+    assert_eq!(acknowledge(&Parameters::default(), &mut taken, &event, &keys).map(|patch| patch.is_some()), Ok(false));
+    keys.is_broken.set(false);
+    assert_eq!(acknowledge(&Parameters::default(), &mut taken, &event, &keys).map(|patch| patch.is_some()), Ok(true));
+    assert_eq!(code(offered(&delta(json!({"base": 3, "upTo": 3})), &keys)), GAP, "it is noted by the first event");
+    assert!(offered(&delta(json!({"base": 2})), &keys).is_ok());
 }

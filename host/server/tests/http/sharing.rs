@@ -365,6 +365,30 @@ async fn what_is_forged_malformed_or_too_large_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn the_costliest_message_that_may_come_is_no_fault() {
+    let server = server("").await;
+    let deep = format!("{}{}", "[".repeat(80), "]".repeat(80));
+    let part = |part: Value| json!([{"seq": 1, "author": "a", "role": "agent", "parts": [part]}]);
+    let events = [
+        part(json!({"text": "a:".repeat(115_000)})),
+        part(json!({"text": "-----BEGIN ".repeat(20_000)})),
+        part(json!({"data": vec![serde_json::from_str::<Value>(&deep).expect("JSON"); 1_400]})),
+        json!(vec![json!({}); 60_000]),
+        json!(
+            (1..=2_000)
+                .map(|seq| json!({"seq": seq, "author": "a", "role": "agent", "parts": [{"text": "x"}]}))
+                .collect::<Vec<_>>()
+        ),
+    ];
+    for events in events {
+        let mut message = by_hand("c", 0, 2_000);
+        message["message"]["metadata"][SHARED]["events"] = events;
+        let body = send(&server, "", &message).await;
+        assert_eq!(body["error"]["code"], -32_602, "{}", body["error"]);
+    }
+}
+
+#[tokio::test]
 async fn one_context_id_of_two_principals_is_two_conversations() {
     let server = server(&api_keys()).await;
     let first = send(&server, ADA, &by_hand("c", 0, 2)).await;
