@@ -74,12 +74,6 @@ fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
         "state-injection" => {
             metadata = json!({annex_test_support::STATE_KEY: {"user_info": {"name": "Ada", "role": "Engineer"}}});
         }
-        "session-sharing" => {
-            let event =
-                json!({"seq": 1, "author": "planner", "role": "agent", "parts": [{"text": "Ada goes to Rome."}]});
-            let shared = json!({"version": 1, "mode": "delta", "peer": "ada", "upTo": 1, "events": [event]});
-            metadata = json!({"annex.example/session-sharing/v1/shared": shared});
-        }
         _ => {}
     }
     let message =

@@ -1,3 +1,10 @@
+use std::fs;
+use std::sync::Arc;
+
+use annex_protocol::{AgentExtension, ExtensionUri, Json, JsonObject, Message, Secret};
+use annex_runtime::{
+    ClientCall, Extension, Grants, Installation, Limits, OnFailure, OutgoingCall, Runtime, RuntimeConfig,
+};
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
@@ -114,4 +121,40 @@ async fn a_key_that_is_missing_keeps_the_server_from_starting_and_is_named() {
     let parameters = "supported_state_keys = [\"a\"]\nclients = [{ client_id = \"c\", algorithm = \"hmac-sha256\", secret = \"KEY\" }]";
     let error = refusal(&format!("component = \"secure-passport\"\n[extension.parameters]\n{parameters}")).await;
     assert!(error.contains("no secret \"KEY\""), "{error}");
+}
+
+/// The component as a client loads it, which signs with the key of the example.
+async fn signing() -> Arc<Extension> {
+    let parameters =
+        format!(r#"{{"sign_as": {{"client_id": "{CLIENT}", "algorithm": "hmac-sha256", "secret": "KEY"}}}}"#);
+    let key = Secret::new("a-demonstration-is-no-secret");
+    let installation = Installation {
+        grants: Grants { secrets: [("KEY".to_owned(), key)].into(), ..Grants::default() },
+        limits: Limits::standard(),
+        parameters: JsonObject::parse(&parameters).expect("an object"),
+        required: false,
+        on_failure: OnFailure::Reject,
+    };
+    let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() }).expect("a runtime");
+    let component = fs::read(annex_components::SECURE_PASSPORT).expect("a component");
+    Arc::new(runtime.load(component, installation).await.expect("it loads"))
+}
+
+#[tokio::test]
+async fn the_agent_verifies_what_the_other_half_of_the_component_signs() {
+    let declaration = AgentExtension { uri: ExtensionUri::from(URI), ..AgentExtension::default() };
+    let input = Json::parse(r#"{"state": {"loyalty_tier": "Gold"}}"#.to_owned()).expect("JSON");
+    let message = Message::user_text("prompt");
+    let call = OutgoingCall {
+        operation: "SendMessage",
+        agent: "http://a.example/card.json",
+        declaration: Some(&declaration),
+        input: Some(&input),
+        message: Some(&message),
+    };
+    let (_, addition) = ClientCall::start(&signing().await, &call).await.expect("an addition");
+    let passport = addition.message.get(URI).expect("a passport").to::<Value>().expect("JSON");
+    assert_eq!(passport, signed());
+    let server = repeating("require_signature = true").await;
+    assert_eq!(held(&show(&server, "prompt", &passport).await)["verified"], true);
 }

@@ -1,7 +1,8 @@
 //! The table of extensions in README.md is what the components say of themselves.
 //!
 //! `UPDATE_README=1 cargo test --workspace --test http catalogue` writes it. The times in it come from
-//! `cargo bench -p annex-bench --bench catalogue`, which writes `examples/catalogue/times.json`.
+//! `cargo bench -p annex-bench --bench catalogue`, which writes `examples/catalogue/times.json`; what it has not measured has
+//! a dash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-fn row(name: &str, component: &Path, extension: &Extension, time: f64) -> String {
+fn row(name: &str, component: &Path, extension: &Extension, time: Option<&f64>) -> String {
     let inspection = Inspection::of(&fs::read(component).expect("a component")).expect("an extension");
     let hooks: Vec<&str> =
         extension.hooks().iter().filter(|hook| **hook != Hook::Descriptor).map(|hook| hook.name()).collect();
@@ -36,10 +37,11 @@ fn row(name: &str, component: &Path, extension: &Extension, time: f64) -> String
         [("rewrite-message", extension.grants().rewrite_message), ("secrets", !extension.grants().secrets.is_empty())];
     let named = named.into_iter().filter(|(_, is_granted)| *is_granted).map(|(grant, _)| format!("`{grant}`"));
     let grants: BTreeSet<String> = needed.chain(named).collect();
+    let time = time.map_or_else(|| "–".to_owned(), |time| format!("{time:.0}"));
     let grants = if grants.is_empty() { "none".to_owned() } else { grants.into_iter().collect::<Vec<_>>().join(", ") };
     let (uri, does, hooks, size) =
         (extension.uri(), &extension.descriptor().description, hooks.join(", "), kib(extension));
-    format!("| [`{name}`](guest/{name}/spec.md) | `{uri}` | {does} | {hooks} | {grants} | {size:.0} | {time:.0} |\n")
+    format!("| [`{name}`](guest/{name}/spec.md) | `{uri}` | {does} | {hooks} | {grants} | {size:.0} | {time} |\n")
 }
 
 fn kib(extension: &Extension) -> f64 {
@@ -51,11 +53,11 @@ async fn rows() -> String {
     let server = catalogue().await;
     let installed = server.installer().installed();
     let times = fs::read_to_string(root("examples/catalogue/times.json")).expect("times");
-    let times: BTreeMap<String, f64> = serde_json::from_str(&times).expect("a number for each name");
+    let times: BTreeMap<String, f64> = serde_json::from_str(&times).expect("numbers by name");
     let row = |(name, component): (&str, &Path)| {
         let extension = installed.iter().find(|extension| extension.descriptor().name == name);
         let extension = extension.unwrap_or_else(|| panic!("the example installs no {name}"));
-        row(name, component, extension, *times.get(name).unwrap_or_else(|| panic!("no time of {name}")))
+        row(name, component, extension, times.get(name))
     };
     annex_components::shipped().into_iter().map(row).collect()
 }
