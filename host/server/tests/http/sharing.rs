@@ -356,7 +356,7 @@ async fn what_is_forged_malformed_or_too_large_is_refused_and_leaves_nothing() {
     for (message, pointer) in cases {
         let body = send(&server, "", &message).await;
         assert_eq!(body["error"]["code"], -32_602, "{pointer}: {body}");
-        let field = &body["error"]["data"][0]["fieldViolations"][0]["field"];
+        let field = &body["error"]["data"][1]["fieldViolations"][0]["field"];
         assert_eq!(*field, format!("{place}{pointer}"), "{body}");
     }
     let tasks = server.call("ListTasks", r#"{"contextId":"c"}"#).send().await.expect("a reply");
@@ -380,11 +380,11 @@ async fn the_costliest_message_that_may_come_is_no_fault() {
                 .collect::<Vec<_>>()
         ),
     ];
-    for events in events {
+    for (number, events) in events.into_iter().enumerate() {
         let mut message = by_hand("c", 0, 2_000);
         message["message"]["metadata"][SHARED]["events"] = events;
         let body = send(&server, "", &message).await;
-        assert_eq!(body["error"]["code"], -32_602, "{}", body["error"]);
+        assert_eq!(body["error"]["code"], -32_602, "{number}: {}", body["error"]);
     }
 }
 
