@@ -12,11 +12,12 @@ use annex_runtime::{
     ClientCall, Extension, Fault, Grants, HookError, Installation, Limits, OnFailure, OutgoingCall, Quota, Runtime,
     RuntimeConfig,
 };
-use annex_test_support::TestServer;
+use annex_test_support::{TEST_EXTENSION, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::auth::{ADA, BOB, api_keys};
+use crate::test_extension;
 
 const URI: &str = "https://annex.example/session-sharing/v1";
 const SHARED: &str = "annex.example/session-sharing/v1/shared";
@@ -71,12 +72,12 @@ async fn server(more: &str) -> TestServer {
         instruction = "unused"
         [agent.model.scripted]
         fallback = "unused"
+        {more}
         [[extension]]
         component = "session-sharing"
         [extension.grants]
         keyvalue = {{}}
         rewrite-message = true
-        {more}
         "#
     );
     TestServer::with_agent(&config, Arc::new(Echo)).await.expect("a server")
@@ -264,6 +265,19 @@ async fn questions_and_answers_without_a_task_are_acknowledged_too() {
     assert!(answered.told().contains(r#""received":4"#), "{}", answered.body);
     let message = &answered.body["result"]["message"];
     assert_eq!((&message["extensions"][0], &message["metadata"][RECEIVED]["received"]), (&json!(URI), &json!(4)));
+}
+
+#[tokio::test]
+async fn what_a_message_shared_is_noted_also_when_another_extension_keeps_the_agent_from_running() {
+    let server = server(&test_extension("")).await;
+    let mut params = by_hand("c", 0, 2);
+    params["message"]["metadata"]["test/command"] = json!({"begin": "interrupt", "respond": "none"});
+    let request = server.call("SendMessage", params.to_string()).extensions(URI).extensions(TEST_EXTENSION);
+    let waiting = request.send().await.expect("a reply");
+    assert_eq!(waiting.task()["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{}", waiting.text);
+    assert!(waiting.text.contains(RECEIVED), "{}", waiting.text);
+    let next = send(&server, "", &by_hand("c", 2, 3)).await;
+    assert_eq!(texts(&next["result"]["task"]["artifacts"][0]["parts"])[3..], [&quoted("root", "r3"), "go"], "{next}");
 }
 
 #[tokio::test]
