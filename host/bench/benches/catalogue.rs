@@ -1,4 +1,5 @@
-//! What each extension that ships costs in a turn: the time of its hooks, as the server counts it.
+//! What each extension that ships costs in a turn: the time of its hooks, as the server counts it, in the quietest of many
+//! rounds, so that other load on the machine is not counted.
 //!
 //! Writes `examples/catalogue/times.json`, from which the table in README.md is made.
 
@@ -17,8 +18,9 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const WARM_UP: usize = 200;
-const TURNS: usize = 2_000;
+const ROUNDS: usize = 60;
+/// In one round.
+const TURNS: usize = 50;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -28,10 +30,10 @@ async fn main() -> anyhow::Result<()> {
     for (name, _) in annex_components::shipped() {
         let installed = server.installer().installed();
         let extension = installed.iter().find(|extension| extension.descriptor().name == name).context(name)?;
-        ask(&server, extension, WARM_UP).await?;
-        let before = busy(extension);
-        ask(&server, extension, TURNS).await?;
-        let each = (busy(extension) - before).as_secs_f64() * 1e6 / TURNS as f64;
+        let mut each = f64::INFINITY;
+        for round in 0..ROUNDS {
+            each = each.min(micros(&server, extension, round).await?);
+        }
         println!("{name:<24} {each:>8.1} µs per turn");
         times.insert(name, each.round());
     }
@@ -39,17 +41,19 @@ async fn main() -> anyhow::Result<()> {
     Ok(fs::write(folder.join("times.json"), format!("{text}\n"))?)
 }
 
-fn busy(extension: &Extension) -> Duration {
-    extension.metrics().hooks.iter().map(|hook| hook.busy).sum()
-}
-
-async fn ask(server: &TestServer, extension: &Extension, turns: usize) -> anyhow::Result<()> {
-    for turn in 0..turns {
-        let request = request(server, extension, turn).extensions(extension.uri().as_str());
+/// Microseconds in the extension's hooks per turn of a round.
+async fn micros(server: &TestServer, extension: &Extension, round: usize) -> anyhow::Result<f64> {
+    let before = busy(extension);
+    for turn in 0..TURNS {
+        let request = request(server, extension, round * TURNS + turn).extensions(extension.uri().as_str());
         let reply = request.send().await?;
         ensure!(reply.code() == 0, "{}", reply.text);
     }
-    Ok(())
+    Ok((busy(extension) - before).as_secs_f64() * 1e6 / TURNS as f64)
+}
+
+fn busy(extension: &Extension) -> Duration {
+    extension.metrics().hooks.iter().map(|hook| hook.busy).sum()
 }
 
 /// What the extension is there for; each message in a conversation of its own.
@@ -69,6 +73,12 @@ fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
         "secure-passport" => metadata = json!({uri: passport()}),
         "state-injection" => {
             metadata = json!({annex_test_support::STATE_KEY: {"user_info": {"name": "Ada", "role": "Engineer"}}});
+        }
+        "session-sharing" => {
+            let event =
+                json!({"seq": 1, "author": "planner", "role": "agent", "parts": [{"text": "Ada goes to Rome."}]});
+            let shared = json!({"version": 1, "mode": "delta", "peer": "ada", "upTo": 1, "events": [event]});
+            metadata = json!({"annex.example/session-sharing/v1/shared": shared});
         }
         _ => {}
     }

@@ -59,7 +59,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("the asynchronous runtime does not start")?;
     let result = runtime.block_on(async {
         match command {
-            Command::Serve(serve) => serve.run().await,
+            Command::Serve(serve) => Box::pin(serve.run()).await,
             Command::Send(send) => send.run().await,
             Command::Chat(chat) => chat.run().await,
             Command::Card(card) => card.run().await,

@@ -16,6 +16,8 @@ use crate::ClientError;
 use crate::client::ClientConfig;
 use crate::http::{self as transport, Http};
 
+/// Cards are kept, so that their size counts more than that of answers.
+const MAX_CARD_BYTES: usize = 1 << 20;
 const CARD_PATH: &str = "/.well-known/agent-card.json";
 /// However long an agent says that its card holds.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -107,7 +109,7 @@ async fn read(
     url: Url,
     response: Response,
 ) -> Result<AgentCardDocument, ClientError> {
-    let text = http.text(response).await?;
+    let text = http.text_of(response, MAX_CARD_BYTES).await?;
     let not_a_card = |source| ClientError::NotACard { url: url.to_string(), source };
     let card = serde_json::from_str(&text).map_err(not_a_card)?;
     let verified = config.trusted_keys.as_ref().map(|keys| signature::verify(&text, keys)).transpose();

@@ -17,8 +17,11 @@ use crate::{Incoming, Interceptor, InterceptorError, OutgoingCall};
 pub struct ComponentInterceptor {
     extension: Arc<Extension>,
     input: Option<Json>,
-    tell: Box<dyn Fn(&ExtensionUri, Json) + Send + Sync>,
+    tell: Box<Tell>,
 }
+
+/// Takes what an extension has for the program.
+type Tell = dyn Fn(&ExtensionUri, Json) + Send + Sync;
 
 /// A component has no part on the client's side.
 #[derive(Clone, Debug, thiserror::Error)]

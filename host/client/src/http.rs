@@ -36,12 +36,18 @@ impl Http {
     }
 
     /// The whole body as text.
-    pub(crate) async fn text(&self, mut response: Response) -> Result<String, ClientError> {
+    pub(crate) async fn text(&self, response: Response) -> Result<String, ClientError> {
+        self.text_of(response, self.max_bytes).await
+    }
+
+    /// The same of at most so many bytes.
+    pub(crate) async fn text_of(&self, mut response: Response, max_bytes: usize) -> Result<String, ClientError> {
+        let max_bytes = max_bytes.min(self.max_bytes);
         let url = response.url().to_string();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failed(&url, error))? {
-            if body.len() + chunk.len() > self.max_bytes {
-                return Err(ClientError::TooLarge { url, max_bytes: self.max_bytes });
+            if body.len() + chunk.len() > max_bytes {
+                return Err(ClientError::TooLarge { url, max_bytes });
             }
             body.extend_from_slice(&chunk);
         }

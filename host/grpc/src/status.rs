@@ -32,7 +32,7 @@ enum Detail {
     ErrorInfo {
         reason: String,
         domain: String,
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "HashMap::is_empty")]
         metadata: HashMap<String, String>,
     },
     #[serde(rename = "type.googleapis.com/google.rpc.BadRequest", rename_all = "camelCase")]
@@ -43,7 +43,7 @@ enum Detail {
 
 #[derive(Deserialize, Serialize)]
 struct Violation {
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     field: String,
     description: String,
 }

@@ -121,6 +121,8 @@ impl ClientCall {
         if self.member.is_out() {
             return Ok(None);
         }
+        // Not every agent echoes the header, and all name extensions on what these had a part in.
+        let active = active || own::has_a_part(event, extension.uri());
         let mut event = event.clone();
         own::narrow(&mut event, &extension.descriptor);
         let shown = serde_json::to_string(&event).unwrap_or_default();

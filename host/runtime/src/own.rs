@@ -1,6 +1,6 @@
 //! What of a message or an event is shown to an extension: all but the metadata under keys of others.
 
-use annex_protocol::{Artifact, Json, Message, Metadata, StreamResponse, Task};
+use annex_protocol::{Artifact, ExtensionUri, Json, Message, Metadata, StreamResponse, Task};
 
 use crate::extension::Descriptor;
 
@@ -22,6 +22,20 @@ pub(crate) fn entries(event: &mut StreamResponse) -> Vec<(String, String)> {
         entries.extend(own);
     });
     entries
+}
+
+/// Whether a message or an artifact in the event names the extension among those that had a part in it.
+pub(crate) fn has_a_part(event: &StreamResponse, uri: &ExtensionUri) -> bool {
+    let in_message = |message: &Message| message.extensions.contains(uri);
+    let in_artifact = |artifact: &Artifact| artifact.extensions.contains(uri);
+    match event {
+        StreamResponse::Task(task) => {
+            task.status.message.iter().any(in_message) || task.artifacts.iter().any(in_artifact)
+        }
+        StreamResponse::Message(message) => in_message(message),
+        StreamResponse::StatusUpdate(update) => update.status.message.iter().any(in_message),
+        StreamResponse::ArtifactUpdate(update) => in_artifact(&update.artifact),
+    }
 }
 
 fn narrow_metadata(metadata: &mut Metadata, descriptor: &Descriptor) {

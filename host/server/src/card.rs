@@ -16,28 +16,26 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-use crate::config::{Config, ExtendedCardConfig, SkillConfig};
+use crate::config::{BindingConfig, Config, ExtendedCardConfig, SkillConfig};
 use crate::routes::{JSONRPC_PATH, REST_PATH};
 
 /// How long clients may use the card without asking again.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
+/// The binding that 0.3 is not served by.
+const GRPC: &str = "GRPC";
+
 /// The card of this server without extensions.
 pub(crate) fn assemble(config: &Config, base_url: &str, authenticator: Option<&Authenticator>) -> AgentCard {
     let (pushes, speaks_v0_3, config) = (config.push.is_some(), config.server.a2a_0_3, &config.card);
     let security = authenticator.map(Authenticator::security_schemes).unwrap_or_default();
-    let current = [
-        interface(base_url, JSONRPC_PATH, "JSONRPC"),
-        interface(base_url, REST_PATH, "HTTP+JSON"),
-        grpc_interface(base_url),
-    ];
-    let older = [(JSONRPC_PATH, "JSONRPC"), (REST_PATH, "HTTP+JSON")]
-        .map(|(path, binding)| AgentInterface {
-            protocol_version: v0_3::VERSION.to_owned(),
-            ..interface(base_url, path, binding)
-        })
-        .into_iter()
-        .filter(|_| speaks_v0_3);
+    let current = config.bindings.iter().map(|binding| match binding {
+        BindingConfig::JsonRpc => interface(base_url, JSONRPC_PATH, "JSONRPC"),
+        BindingConfig::HttpJson => interface(base_url, REST_PATH, "HTTP+JSON"),
+        BindingConfig::Grpc => grpc_interface(base_url),
+    });
+    let older = current.clone().filter(|interface| speaks_v0_3 && interface.protocol_binding != GRPC);
+    let older = older.map(|interface| AgentInterface { protocol_version: v0_3::VERSION.to_owned(), ..interface });
     AgentCard {
         name: config.name.clone(),
         description: config.description.clone(),
@@ -48,7 +46,7 @@ pub(crate) fn assemble(config: &Config, base_url: &str, authenticator: Option<&A
             .provider
             .as_ref()
             .map(|provider| AgentProvider { url: provider.url.clone(), organization: provider.organization.clone() }),
-        supported_interfaces: current.into_iter().chain(older).collect(),
+        supported_interfaces: current.chain(older).collect(),
         capabilities: AgentCapabilities {
             streaming: Some(true),
             push_notifications: Some(pushes),
@@ -87,7 +85,7 @@ fn interface(base_url: &str, path: &str, binding: &str) -> AgentInterface {
 fn grpc_interface(base_url: &str) -> AgentInterface {
     let authority = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
     let authority = authority.split('/').next().unwrap_or_default();
-    AgentInterface { url: authority.to_owned(), ..interface(base_url, "", "GRPC") }
+    AgentInterface { url: authority.to_owned(), ..interface(base_url, "", GRPC) }
 }
 
 fn skill(config: &SkillConfig) -> AgentSkill {

@@ -17,6 +17,7 @@ use crate::listener::ConnectionLimits;
 
 mod admin;
 mod agent;
+mod card;
 mod extension;
 mod file;
 mod grants;
@@ -24,6 +25,8 @@ mod limits;
 
 pub use admin::AdminConfig;
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
+pub use card::{BindingConfig, CardConfig, ProviderConfig, SkillConfig};
+pub(crate) use card::{ExtendedCardConfig, SigningConfig};
 pub use extension::{ExtensionConfig, OnFailureConfig};
 pub use file::ConfigFile;
 pub use grants::{
@@ -141,96 +144,6 @@ impl ServerConfig {
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
     }
-}
-
-/// `[card]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CardConfig {
-    /// The agent's name for people.
-    pub name: String,
-    /// What it does.
-    pub description: String,
-    /// The agent's version. Default `1.0.0`.
-    #[serde(default = "first_version")]
-    pub version: String,
-    /// Documentation for people.
-    pub documentation_url: Option<String>,
-    /// A picture.
-    pub icon_url: Option<String>,
-    /// Who offers the agent.
-    pub provider: Option<ProviderConfig>,
-    /// Media types that messages may have: `type/subtype`, `type/*` or `*/*`. Default `text/plain` and
-    /// `application/json`.
-    #[serde(default = "default_input_modes")]
-    pub input_modes: Vec<String>,
-    /// What it can do; at least one is good manners.
-    #[serde(default, rename = "skill")]
-    pub skills: Vec<SkillConfig>,
-    /// What authenticated callers get to see besides. Needs `[auth]`.
-    pub extended: Option<ExtendedCardConfig>,
-    /// The key that signs the card.
-    pub signing: Option<SigningConfig>,
-}
-
-/// `[card.extended]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExtendedCardConfig {
-    /// Instead of the public description.
-    pub description: Option<String>,
-    /// Skills after the public ones.
-    #[serde(default, rename = "skill")]
-    pub skills: Vec<SkillConfig>,
-}
-
-/// `[card.signing]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SigningConfig {
-    /// Names the key in the signature, for those who verify it.
-    pub kid: String,
-    /// A file with the private key, PEM in PKCS#8: P-256, Ed25519 or RSA. This or `key_env`.
-    pub key_file: Option<PathBuf>,
-    /// The environment variable with the same. This or `key_file`.
-    pub key_env: Option<String>,
-}
-
-fn default_input_modes() -> Vec<String> {
-    vec!["text/plain".to_owned(), "application/json".to_owned()]
-}
-
-fn first_version() -> String {
-    "1.0.0".to_owned()
-}
-
-/// `[card.provider]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProviderConfig {
-    /// The organisation's name.
-    pub organization: String,
-    /// Its web page.
-    pub url: String,
-}
-
-/// `[[card.skill]]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SkillConfig {
-    /// Unique on the card.
-    pub id: String,
-    /// For people.
-    pub name: String,
-    /// What it does.
-    #[serde(default)]
-    pub description: String,
-    /// Words to find it by.
-    #[serde(default)]
-    pub tags: Vec<String>,
-    /// Things to ask.
-    #[serde(default)]
-    pub examples: Vec<String>,
 }
 
 /// `[push]`
@@ -459,6 +372,9 @@ impl Config {
         }
         if let Err((key, reason)) = self.runtime.ceiling.check() {
             return wrong(&key.replace("limits", "runtime.ceiling"), &reason);
+        }
+        if let Err(reason) = self.card.check_bindings() {
+            return wrong("card.bindings", reason);
         }
         if self.card.extended.is_some() && self.auth.is_none() {
             return wrong("card.extended", "is for authenticated callers, and there is no [auth]");

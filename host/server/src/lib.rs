@@ -56,10 +56,10 @@ mod write_limit;
 pub use admin::TokenError;
 pub use app::{App, AppError, Locations};
 pub use config::{
-    AdminConfig, AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, GrantsConfig,
-    HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig, OnFailureConfig,
-    ProviderConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
-    StateScopeConfig, TasksConfig, TemplateConfig,
+    AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
+    GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig,
+    OnFailureConfig, ProviderConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig,
+    SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig,
 };
 pub use front::Phase;
 pub use installer::{InstallError, Installer, Origin, Reloaded};

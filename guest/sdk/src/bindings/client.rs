@@ -75,7 +75,7 @@ pub mod exports {
                 /// Something that came back.
                 #[derive(Clone, PartialEq)]
                 pub struct Incoming {
-                    /// Whether the agent says that the extension was active.
+                    /// Whether the agent says that the extension was active: in the header, or on a message or artifact of the event.
                     pub active: bool,
                     /// A StreamResponse (A2A 1.0 section 3.2.3) as JSON with metadata under the extension's own keys alone; also for
                     /// calls whose answer is no stream.

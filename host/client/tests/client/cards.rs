@@ -110,3 +110,10 @@ async fn an_unsigned_or_forged_card_is_refused_and_not_kept() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_card_of_more_than_a_mebibyte_is_not_read_to_its_end() {
+    let server = Foreign::start(&[&ok("application/json", &" ".repeat((1 << 20) + 1))]).await;
+    let error = client(ClientConfig::default()).card(&server.url).await.expect_err("too large");
+    assert!(matches!(error, ClientError::TooLarge { max_bytes: 1_048_576, .. }), "{error}");
+}

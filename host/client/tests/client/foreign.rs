@@ -191,3 +191,24 @@ async fn nobody_at_home_and_no_answer_in_time_are_two_errors() {
     let error = client(impatient).card(&silent).await.expect_err("no answer");
     assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
 }
+
+#[tokio::test]
+async fn a_server_that_does_not_speak_grpc_is_said_to() {
+    let grpc = |card: String| card.replace(r#""HTTP+JSON""#, r#""GRPC""#);
+    // Not even HTTP/2.
+    let server = Foreign::start(&[&grpc(card("")), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello"]).await;
+    let config = ClientConfig { silence: std::time::Duration::from_secs(5), ..by(Binding::Grpc) };
+    let agent = client(config).agent(&server.url).await.expect("an agent");
+    for _ in 0..2 {
+        let error = agent.send_message(no_parameters(), text("x")).await.expect_err("no answer");
+        assert!(matches!(error, ClientError::Broken { .. } | ClientError::Unreachable { .. }), "{}", chain(&error));
+    }
+    // HTTP/2, and nothing of A2A at that path.
+    let real = crate::support::test_server("").await;
+    let address = real.url().trim_start_matches("http://");
+    let elsewhere = grpc(card("")).replace("{url}/rest", &format!("http://{address}/nowhere"));
+    let server = Foreign::start(&[&elsewhere]).await;
+    let agent = crate::support::agent(&server.url, Binding::Grpc).await;
+    let error = agent.send_message(no_parameters(), text("x")).await.expect_err("no answer");
+    assert_eq!(error.agent().and_then(|error| error.reason.as_deref()), Some("UNIMPLEMENTED"), "{}", chain(&error));
+}

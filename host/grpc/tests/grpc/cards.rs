@@ -15,7 +15,7 @@ use prost_types::value::Kind;
 
 use crate::support::{Script, object, start, string, value};
 
-const CARD_JSON: &str = r#"{"name":"n","description":"d",
+pub(crate) const CARD_JSON: &str = r#"{"name":"n","description":"d",
 "supportedInterfaces":[{"url":"h:1","protocolBinding":"GRPC","tenant":"acme","protocolVersion":"1.0"}],
 "provider":{"url":"https://p","organization":"o"},"version":"1.2","documentationUrl":"https://d",
 "capabilities":{"streaming":true,"pushNotifications":false,"extensions":[{"uri":"urn:x","description":"e","required":true,"params":{"n":1}},{"uri":"urn:y"}],"extendedAgentCard":true},

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod cards;
+mod client;
 mod errors;
 mod free_form;
 mod hostile;

@@ -19,7 +19,8 @@ const KIB: StateSize = StateSize { name: "1 KiB", bytes: 1 << 10 };
 pub(crate) fn method(criterion: &mut Criterion) {
     let executor = executor();
     let parameters = r#"{"methods": ["test/echo"]}"#;
-    let loading = load_component(&runtime(None), annex_components::TEST_EXTENSION, Grants::default(), parameters);
+    let runtime = runtime(None);
+    let loading = load_component(&runtime, annex_components::TEST_EXTENSION, Grants::default(), parameters);
     let extension = executor.block_on(loading);
     let turn = Turn::new(&[extension.uri().clone()], Metadata::new());
     let params = state(KIB);
@@ -52,7 +53,8 @@ pub(crate) fn method(criterion: &mut Criterion) {
 /// What steering adds to a turn: the question before the agent runs, and that about one change of state.
 pub(crate) fn transition(criterion: &mut Criterion) {
     let executor = executor();
-    let loading = load_component(&runtime(None), annex_components::TEST_EXTENSION, Grants::default(), "{}");
+    let runtime = runtime(None);
+    let loading = load_component(&runtime, annex_components::TEST_EXTENSION, Grants::default(), "{}");
     let extensions = [executor.block_on(loading)];
     let turn = Turn::new(&[extensions[0].uri().clone()], Metadata::new());
     let mut group = criterion.benchmark_group("transition");

@@ -71,6 +71,18 @@ async fn it_reads_what_comes_back_under_its_own_keys() {
 }
 
 #[tokio::test]
+async fn an_agent_that_echoes_no_header_says_on_the_artifact_that_it_was_active() {
+    let extension = test_extension(&runtime(), installation()).await;
+    let (mut call, _) = before(&extension, "{}").await.expect("it adds");
+    for (named, expected) in [(false, r#"{"active":false,"keys":[]}"#), (true, r#"{"active":true,"keys":[]}"#)] {
+        let mut update = artifact();
+        update.artifact.extensions = if named { vec![extension.uri().clone()] } else { Vec::new() };
+        let told = call.after(&StreamResponse::ArtifactUpdate(update), false).await.expect("no fault");
+        assert_eq!(told.expect("something for the program").get(), expected);
+    }
+}
+
+#[tokio::test]
 async fn a_fault_on_the_way_back_is_told_once_and_ends_its_part() {
     for command in ["error", "bad-json", "trap"] {
         let parameters = JsonObject::parse(&format!(r#"{{"behaviour":{{"after":"{command}"}}}}"#));

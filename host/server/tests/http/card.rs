@@ -96,3 +96,22 @@ async fn a_signed_card_with_the_fields_of_0_3_verifies_as_it_is_and_without_them
         assert!(tampered != served && signature::verify(&tampered, &keys).is_err());
     }
 }
+
+#[tokio::test]
+async fn the_card_names_the_bindings_that_the_config_names_and_all_are_served() {
+    let config = include_str!("../../../../examples/specialist/annex.toml");
+    let config = config.replacen("[card]\n", "[card]\nbindings = [\"HTTP+JSON\", \"JSONRPC\"]\n", 1);
+    let server = annex_test_support::TestServer::start(&config).await.expect("it starts");
+    let card: serde_json::Value = server.get(CARD).await.expect("a card").json().await.expect("JSON");
+    let interfaces = card["supportedInterfaces"].as_array().expect("a list");
+    let bindings: Vec<&str> = interfaces.iter().filter_map(|one| one["protocolBinding"].as_str()).collect();
+    assert_eq!(bindings, ["HTTP+JSON", "JSONRPC", "HTTP+JSON", "JSONRPC"], "for 1.0, then for 0.3");
+    let said = crate::three_ways::Said { text: "hello", ..Default::default() };
+    let heard = crate::three_ways::say(&server, crate::three_ways::Binding::Grpc, said).await;
+    assert_eq!(heard.error().0, "EXTENSION_SUPPORT_REQUIRED", "gRPC is there");
+    for wrong in ["[]", "[\"JSONRPC\", \"JSONRPC\"]", "[\"SOAP\"]"] {
+        let config = config.replacen("[\"HTTP+JSON\", \"JSONRPC\"]", wrong, 1);
+        let error = annex_test_support::TestServer::start(&config).await.err().expect("refused");
+        assert!(format!("{error:#}").contains("bindings"), "{wrong}: {error:#}");
+    }
+}

@@ -8,17 +8,21 @@ use serde_json::{Value, json};
 mod badges;
 mod conversations;
 mod gateway;
+mod history;
 mod images;
 mod passports;
+mod permits;
 mod stamps;
 mod strict;
 mod table;
 mod traces;
 
+/// The examples' folder.
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/catalogue");
+
 /// The server of an example config.
 async fn example(name: &str) -> TestServer {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/catalogue").join(name);
-    TestServer::from_file(&path, None).await.expect("the example starts")
+    TestServer::from_file(&Path::new(FOLDER).join(name), None).await.expect("the example starts")
 }
 
 /// The server with everything that ships.

@@ -3,7 +3,7 @@ use std::time::Duration;
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
-use crate::catalogue::{call, catalogue, declaration, send};
+use crate::catalogue::{FOLDER, call, catalogue, declaration, send};
 
 const URI: &str = "https://github.com/a2aproject/a2a-samples/tree/main/extensions/agp";
 const KEY: &str = "github.com/a2aproject/a2a-samples/tree/main/extensions/agp/routes";
@@ -21,19 +21,21 @@ async fn announce(server: &TestServer, path: &str, cost: f64) -> Reply {
 
 /// An agent that takes announcements with the token of the example, each for a second.
 async fn guarded() -> TestServer {
-    let extension = r#"
+    let extension = format!(
+        r#"
         [[extension]]
         component = "agent-gateway-protocol"
         [extension.grants]
         clock = true
-        keyvalue = {}
-        secrets = { TOKEN = { file = "../../examples/catalogue/verifier.key" } }
+        keyvalue = {{}}
+        secrets = {{ TOKEN = {{ file = "{FOLDER}/verifier.key" }} }}
         [extension.parameters]
         announcements = true
         announce_secret = "TOKEN"
         ttl_seconds = 1
-    "#;
-    crate::agent("", extension).await
+        "#
+    );
+    crate::agent("", &extension).await
 }
 
 #[tokio::test]

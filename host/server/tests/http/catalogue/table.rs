@@ -31,7 +31,11 @@ fn row(name: &str, component: &Path, extension: &Extension, time: f64) -> String
         Access::Needs(grant) => grant.to_string().split_once(' ').map(|(grant, _)| format!("`{grant}`")),
         Access::Free | Access::Unknown => None,
     });
-    let grants: BTreeSet<String> = needed.collect();
+    // What no import shows is what the example grants.
+    let named =
+        [("rewrite-message", extension.grants().rewrite_message), ("secrets", !extension.grants().secrets.is_empty())];
+    let named = named.into_iter().filter(|(_, is_granted)| *is_granted).map(|(grant, _)| format!("`{grant}`"));
+    let grants: BTreeSet<String> = needed.chain(named).collect();
     let grants = if grants.is_empty() { "none".to_owned() } else { grants.into_iter().collect::<Vec<_>>().join(", ") };
     let (uri, does, hooks, size) =
         (extension.uri(), &extension.descriptor().description, hooks.join(", "), kib(extension));

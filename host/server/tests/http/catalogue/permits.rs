@@ -1,0 +1,97 @@
+use std::time::Duration;
+
+use annex_test_support::{Reply, TestServer};
+use serde_json::{Value, json};
+
+use crate::catalogue::{call, catalogue};
+
+const URI: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
+const TOKEN: &str = "another-demonstration-secret";
+
+/// A task that waits: its id, and the state that the verifier is told.
+async fn waiting(server: &TestServer) -> (String, String) {
+    let reply = server.say("hello").extensions(URI).send().await.expect("a reply");
+    let status = &reply.task()["status"];
+    assert_eq!(status["state"], "TASK_STATE_AUTH_REQUIRED", "{}", reply.text);
+    let request = &status["message"]["metadata"][URI]["authorizationRequest"];
+    assert_eq!(request["client_id"], "redirect_uri:https://verifier.example.com/authorize");
+    let uri = request["request_uri"].as_str().expect("a URI");
+    let state = uri.rsplit_once("state=").expect("a state").1.to_owned();
+    (reply.task()["id"].as_str().expect("an id").to_owned(), state)
+}
+
+async fn decide(server: &TestServer, state: &str, token: &str, more: Value) -> Reply {
+    let mut params = json!({"state": state, "token": token});
+    params.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+    call(server, URI, "in-task-authorization/approve", &params).await
+}
+
+/// The task once it waits no longer and works no longer.
+async fn ended(server: &TestServer, id: &str) -> Value {
+    loop {
+        let reply = server.call("GetTask", json!({"id": id}).to_string()).send().await.expect("a task");
+        let task = reply.body["result"].clone();
+        let state = task["status"]["state"].as_str().unwrap_or_default();
+        if !["TASK_STATE_AUTH_REQUIRED", "TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"].contains(&state) {
+            return task;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_task_waits_for_the_verifier_and_then_goes_on_by_itself() {
+    let server = catalogue().await;
+    let (id, state) = waiting(&server).await;
+    let approved = decide(&server, &state, TOKEN, json!({})).await;
+    assert_eq!(approved.body["result"]["taskId"], id.as_str(), "{}", approved.text);
+    let task = ended(&server, &id).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "Done.");
+}
+
+#[tokio::test]
+async fn a_subscriber_sees_the_task_go_on() {
+    let server = catalogue().await;
+    let (id, state) = waiting(&server).await;
+    let subscriber = server.call("SubscribeToTask", json!({"id": id}).to_string()).open().await.expect("a stream");
+    decide(&server, &state, TOKEN, json!({})).await;
+    let events = subscriber.rest().await.expect("events");
+    let states: Vec<&str> =
+        events.iter().filter_map(|event| event["result"]["statusUpdate"]["status"]["state"].as_str()).collect();
+    assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"], "{events:?}");
+}
+
+#[tokio::test]
+async fn a_task_that_the_verifier_refuses_ends_with_the_reason() {
+    let server = catalogue().await;
+    let (id, state) = waiting(&server).await;
+    assert_eq!(decide(&server, &state, TOKEN, json!({"approved": false, "reason": "Too young."})).await.code(), 0);
+    let task = ended(&server, &id).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_REJECTED", "{task}");
+    assert!(task["status"].to_string().contains("Too young."), "{task}");
+}
+
+#[tokio::test]
+async fn a_message_to_a_task_that_waits_does_not_get_it_through() {
+    let server = catalogue().await;
+    let (id, state) = waiting(&server).await;
+    let reply = server.say("let me in").field("taskId", &id).extensions(URI).send().await.expect("a reply");
+    assert_eq!(reply.task()["status"]["state"], "TASK_STATE_AUTH_REQUIRED", "{}", reply.text);
+    assert!(reply.text.contains(&state), "the same state: {}", reply.text);
+}
+
+#[tokio::test]
+async fn only_the_verifier_decides_and_only_once() {
+    let server = catalogue().await;
+    let (id, state) = waiting(&server).await;
+    let wrong = decide(&server, &state, "a-guess-of-the-secret", json!({})).await;
+    assert_eq!((wrong.code(), wrong.violations()), (-32_602, vec!["/token".to_owned()]), "{}", wrong.text);
+    for forged in [&format!("x{state}"), "nonsense"] {
+        let refused = decide(&server, forged, TOKEN, json!({})).await;
+        assert_eq!(refused.violations(), ["/state"], "{}", refused.text);
+    }
+    assert_eq!(decide(&server, &state, TOKEN, json!({})).await.code(), 0);
+    ended(&server, &id).await;
+    assert_eq!(decide(&server, &state, TOKEN, json!({})).await.violations(), ["/state"]);
+}
