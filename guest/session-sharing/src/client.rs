@@ -53,17 +53,22 @@ pub fn before(
     let root = Node::new(input, "");
     let input = Input::read(&root)?;
     let context = text_member(message, "contextId");
-    let base = match (&context, input.mode) {
-        (Some(context), Mode::Delta) => {
-            let (agent, peer) = (call.agent.clone(), input.peer.clone());
-            newer_than(&input, &root, &Conversation { agent, peer, context: context.clone() }, keys)?
+    let limits = [parameters.limits(), Limits::declared(declaration)];
+    let conversation = context.clone().filter(|_| input.mode == Mode::Delta).map(|context| {
+        let (agent, peer) = (call.agent.clone(), input.peer.clone());
+        Conversation { agent, peer, context }
+    });
+    let boundary = conversation.as_ref().map_or(Ok(None), |conversation| known(&input, &root, conversation, keys))?;
+    let mut shared = input.within(boundary, &limits, &call.agent)?;
+    if let (Some(conversation), Some(boundary)) = (&conversation, boundary) {
+        // A call of which nothing comes back is known for that.
+        let open = Boundary { is_open: true, ..boundary };
+        if boundaries::set(conversation, open, keys).is_err() {
+            shared = input.within(Some(open), &limits, &call.agent)?;
         }
-        _ => 0,
-    };
-    let shared = input.since(base, &call.agent);
-    check_limits(&shared, &[parameters.limits(), Limits::declared(declaration)])?;
+    }
     let value = shared.write().map_err(|error| Violation::new("", error))?;
-    let Shared { mode, peer, revision, up_to, .. } = shared;
+    let Shared { mode, peer, revision, base, up_to, .. } = shared;
     let call =
         Call { agent: call.agent.clone(), mode, peer, revision, up_to, before: base, context, is_settled: false };
     Ok((Addition::entry(parameters.shared_key(), value), Some(call)))
@@ -112,22 +117,21 @@ pub fn after(
     Ok(moves.then(|| format!(r#"{{"contextId":{},"received":{}}}"#, json::string(&context), call.up_to)))
 }
 
-/// The last event that the agent has of the conversation. The call is noted, so that one of which nothing comes back is
-/// known for that.
-fn newer_than(
+/// How far the agent has this revision of the conversation, as far as that is known.
+fn known(
     input: &Input,
     root: &Node<'_>,
     conversation: &Conversation,
     keys: &impl ClientKeys,
-) -> Result<u64, Violation> {
-    let Some(boundary) = boundaries::get(conversation, keys) else { return Ok(0) };
+) -> Result<Option<Boundary>, Violation> {
+    let Some(boundary) = boundaries::get(conversation, keys) else { return Ok(None) };
     let object = root.object()?;
     if input.revision < boundary.revision {
         let message = format!("must not go back: the agent has revision {}", boundary.revision);
         return Err(Violation::new("/revision", message));
     }
     if input.revision > boundary.revision {
-        return Ok(0);
+        return Ok(None);
     }
     if input.up_to < boundary.up_to {
         let message = format!(
@@ -141,8 +145,7 @@ fn newer_than(
     {
         return Err(current.violation("is nothing new: the agent has answered that message"));
     }
-    let noted = boundaries::set(conversation, Boundary { is_open: true, ..boundary }, keys);
-    Ok(if boundary.is_open || noted.is_err() { 0 } else { boundary.up_to })
+    Ok(Some(boundary))
 }
 
 impl Input {
@@ -161,16 +164,27 @@ impl Input {
         Ok(Self { mode, peer, revision, events, up_to })
     }
 
+    /// What the agent is to get. In doubt it gets everything, unless that is too much: then it may still have the rest.
+    fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<Shared, Violation> {
+        let newer = self.since(boundary.map_or(0, |boundary| boundary.up_to), agent);
+        if boundary.is_some_and(|boundary| boundary.is_open) {
+            let all = self.since(0, agent);
+            if check_limits(&all, limits).is_ok() {
+                return Ok(all);
+            }
+        }
+        check_limits(&newer, limits)?;
+        Ok(newer)
+    }
+
     /// What the agent is to get when it has the events up to `base`. Its own answers are among those of which it may
     /// have lost them.
-    fn since(self, base: u64, agent: &str) -> Shared {
-        let Self { mode, peer, revision, mut events, up_to } = self;
-        events.retain(|event| event.seq > base);
-        for event in &mut events {
-            event.yours = event.agent.as_deref() == Some(agent);
-        }
-        events.retain(|event| base == 0 || !event.yours);
-        Shared { mode, peer, revision, base, up_to, events }
+    fn since(&self, base: u64, agent: &str) -> Shared {
+        let newer = self.events.iter().filter(|event| event.seq > base);
+        let marked = newer.map(|event| Event { yours: event.agent.as_deref() == Some(agent), ..event.clone() });
+        let events = marked.filter(|event| base == 0 || !event.yours).collect();
+        let Self { mode, peer, revision, up_to, .. } = self;
+        Shared { mode: *mode, peer: peer.clone(), revision: *revision, base, up_to: *up_to, events }
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! It knows what it knows: a secret in plain words passes. Both ends apply it, so that neither relies on the other.
 
+use std::borrow::Cow;
+
 use annex_sdk::json;
-use annex_sdk::members::Members;
-use serde_json::value::RawValue;
 
 /// What stands where a credential was.
 pub const REMOVED: &str = "[removed]";
@@ -56,11 +56,10 @@ const PREFIXES: [&str; 20] = [
 
 /// The shortest word that is taken for a key by how it begins.
 const KEY_BYTES: usize = 20;
+/// The shortest of [`NAMES`].
+const NAME_BYTES: usize = 5;
 /// The shortest word behind `Bearer` or `Basic` that is taken for a credential.
 const SCHEME_BYTES: usize = 12;
-
-/// Levels of JSON that are looked at.
-const MAX_DEPTH: usize = 16;
 
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_END: &str = "-----END ";
@@ -82,29 +81,68 @@ pub fn without_in_text(text: &str) -> String {
     clean
 }
 
-/// The JSON text with `"[removed]"` for values under names of secrets and for what is nested more than 16 deep, and
-/// without credentials in its strings.
+/// The JSON text with `"[removed]"` for values under names of secrets, and without credentials in its strings. It reads
+/// the text once, however deep it is nested.
 pub fn without_in_json(text: &str) -> String {
-    clean_json(text, MAX_DEPTH)
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, from)) = rest.find('"').and_then(|start| rest.split_at_checked(start)) {
+        let (string, after) = split_string(from);
+        clean.push_str(before);
+        rest = after;
+        let Some(value) = after.trim_start().strip_prefix(':') else {
+            clean.push_str(&json::string(&without_in_text(&decoded(string))));
+            continue;
+        };
+        clean.push_str(string);
+        if is_secret_name(&decoded(string)) {
+            clean.push(':');
+            clean.push_str(&json::string(REMOVED));
+            rest = behind_value(value.trim_start());
+        }
+    }
+    clean.push_str(rest);
+    clean
 }
 
-/// Each level reads all that is below it, so their number is bounded.
-fn clean_json(text: &str, depth: usize) -> String {
-    let Some(below) = depth.checked_sub(1) else { return json::string(REMOVED) };
-    if let Some(members) = Members::of(text) {
-        let member = |(key, value): (&str, &str)| {
-            let value = if is_secret_name(key) { json::string(REMOVED) } else { clean_json(value, below) };
-            format!("{}:{value}", json::string(key))
-        };
-        return format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(","));
+/// What a string of JSON says.
+fn decoded(string: &str) -> Cow<'_, str> {
+    let plain = string.strip_prefix('"').and_then(|string| string.strip_suffix('"'));
+    match plain.filter(|plain| !plain.contains('\\')) {
+        Some(plain) => Cow::Borrowed(plain),
+        None => Cow::Owned(serde_json::from_str(string).unwrap_or_default()),
     }
-    if let Ok(elements) = serde_json::from_str::<Vec<&RawValue>>(text) {
-        let elements: Vec<String> = elements.iter().map(|element| clean_json(element.get(), below)).collect();
-        return format!("[{}]", elements.join(","));
-    }
-    match serde_json::from_str::<String>(text) {
-        Ok(string) => json::string(&without_in_text(&string)),
-        Err(_) => text.to_owned(),
+}
+
+/// Splits JSON text that begins with a string behind it.
+fn split_string(text: &str) -> (&str, &str) {
+    let mut is_escaped = false;
+    let end = text.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.and_then(|end| text.split_at_checked(end + 2)).unwrap_or((text, ""))
+}
+
+/// What follows the value that JSON text begins with.
+fn behind_value(text: &str) -> &str {
+    let mut rest = text;
+    let mut depth = 0_usize;
+    loop {
+        match rest.bytes().next() {
+            None => return rest,
+            Some(b'"') => (_, rest) = split_string(rest),
+            Some(b',' | b'}' | b']') if depth == 0 => return rest,
+            Some(byte) => {
+                match byte {
+                    b'{' | b'[' => depth += 1,
+                    b'}' | b']' => depth -= 1,
+                    _ => {}
+                }
+                rest = rest.get(1..).unwrap_or_default();
+            }
+        }
     }
 }
 
@@ -154,11 +192,12 @@ fn is_separator(character: char) -> bool {
 }
 
 fn is_secret_name(name: &str) -> bool {
-    NAMES.iter().any(|secret| {
-        let mut letters =
-            name.bytes().rev().filter(u8::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
-        secret.bytes().rev().all(|letter| letters.next() == Some(letter))
-    })
+    name.len() >= NAME_BYTES
+        && NAMES.iter().any(|secret| {
+            let mut letters =
+                name.bytes().rev().filter(u8::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
+            secret.bytes().rev().all(|letter| letters.next() == Some(letter))
+        })
 }
 
 fn is_key(word: &str) -> bool {
@@ -236,9 +275,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_to_be_looked_at_is_taken_out() {
-        let nested = |depth: usize, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
-        assert_eq!(without_in_json(&nested(15, "1")), nested(15, "1"));
-        assert_eq!(without_in_json(&nested(16, "1")), nested(16, r#""[removed]""#));
+    fn data_is_read_to_its_end_whatever_stands_in_it() {
+        let cases = [
+            (
+                r#"{"pass\u0077ord": {"a": [1, "}"], "b": "\""}, "n": [{}]}"#,
+                r#"{"pass\u0077ord":"[removed]", "n": [{}]}"#,
+            ),
+            (r#"{"token" : -1.5e3}"#, r#"{"token":"[removed]"}"#),
+            (r#"["\\", "ü\n", {"a": null}]"#, r#"["\\", "ü\n", {"a": null}]"#),
+            (r#""token=abc""#, r#""token=[removed]""#),
+            ("17", "17"),
+        ];
+        for (data, expected) in cases {
+            assert_eq!(without_in_json(data), expected, "{data}");
+        }
     }
 }

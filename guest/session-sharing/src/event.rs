@@ -160,14 +160,14 @@ mod tests {
             (r#"[{"text": "secret", "thought": true}, {"text": "b"}]"#, vec!["b"]),
             (r#"[{"text": "secret", "metadata": {"adk_thought": true}}]"#, vec![]),
             (r#"[{"text": "token=abc"}]"#, vec!["token=[removed]"]),
-            (r#"[{"data": {"password": "x", "n": 1.0}}]"#, vec![r#"{"password":"[removed]","n":1.0}"#]),
+            (r#"[{"data": {"password": "x", "n": 1.0}}]"#, vec![r#"{"password":"[removed]", "n": 1.0}"#]),
             (
                 r#"[{"data": {"name": "find", "args": {"q": "x", "api_key": "y"}}, "metadata": {"adk_type": "function_call"}}]"#,
-                vec![r#"called tool `find` with parameters: {"q":"x","api_key":"[removed]"}"#],
+                vec![r#"called tool `find` with parameters: {"q": "x", "api_key":"[removed]"}"#],
             ),
             (
                 r#"[{"data": {"name": "find", "response": {"n": 1}}, "metadata": {"adk_type": "function_response"}}]"#,
-                vec![r#"`find` tool returned result: {"n":1}"#],
+                vec![r#"`find` tool returned result: {"n": 1}"#],
             ),
             (
                 r#"[{"data": {"name": "adk_request_credential", "args": {"x": 1}}, "metadata": {"adk_type": "function_call"}}]"#,

@@ -264,6 +264,16 @@ fn what_the_agent_would_not_take_is_not_sent() {
 }
 
 #[test]
+fn in_doubt_what_is_newer_goes_alone_when_everything_is_too_much() {
+    let program = Program::default();
+    program.turn(&input(150), None);
+    assert_eq!(violation(program.call(&input(400), Some("c"))).pointer, "/events");
+    assert_eq!(seqs(&program.call(&input(202), Some("c")).unwrap().shared).len(), 51, "a refusal leaves no doubt");
+    assert_eq!(seqs(&program.call(&input(202), Some("c")).unwrap().shared).len(), 51, "201 are too many");
+    assert_eq!(seqs(&program.call(&input(201), Some("c")).unwrap().shared).len(), 200);
+}
+
+#[test]
 fn without_keys_everything_is_shared_each_time() {
     let program = Program::default();
     program.client.is_broken.set(true);

@@ -6,6 +6,7 @@ use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
 mod badges;
+mod conversations;
 mod gateway;
 mod history;
 mod images;

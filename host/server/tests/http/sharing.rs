@@ -12,11 +12,12 @@ use annex_runtime::{
     ClientCall, Extension, Fault, Grants, HookError, Installation, Limits, OnFailure, OutgoingCall, Quota, Runtime,
     RuntimeConfig,
 };
-use annex_test_support::TestServer;
+use annex_test_support::{TEST_EXTENSION, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::auth::{ADA, BOB, api_keys};
+use crate::test_extension;
 
 const URI: &str = "https://annex.example/session-sharing/v1";
 const SHARED: &str = "annex.example/session-sharing/v1/shared";
@@ -71,12 +72,12 @@ async fn server(more: &str) -> TestServer {
         instruction = "unused"
         [agent.model.scripted]
         fallback = "unused"
+        {more}
         [[extension]]
         component = "session-sharing"
         [extension.grants]
         keyvalue = {{}}
         rewrite-message = true
-        {more}
         "#
     );
     TestServer::with_agent(&config, Arc::new(Echo)).await.expect("a server")
@@ -267,6 +268,19 @@ async fn questions_and_answers_without_a_task_are_acknowledged_too() {
 }
 
 #[tokio::test]
+async fn what_a_message_shared_is_noted_also_when_another_extension_keeps_the_agent_from_running() {
+    let server = server(&test_extension("")).await;
+    let mut params = by_hand("c", 0, 2);
+    params["message"]["metadata"]["test/command"] = json!({"begin": "interrupt", "respond": "none"});
+    let request = server.call("SendMessage", params.to_string()).extensions(URI).extensions(TEST_EXTENSION);
+    let waiting = request.send().await.expect("a reply");
+    assert_eq!(waiting.task()["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{}", waiting.text);
+    assert!(waiting.text.contains(RECEIVED), "{}", waiting.text);
+    let next = send(&server, "", &by_hand("c", 2, 3)).await;
+    assert_eq!(texts(&next["result"]["task"]["artifacts"][0]["parts"])[3..], [&quoted("root", "r3"), "go"], "{next}");
+}
+
+#[tokio::test]
 async fn a_stream_acknowledges_at_its_good_end() {
     let server = server("").await;
     let program = Program::new().await;
@@ -356,7 +370,7 @@ async fn what_is_forged_malformed_or_too_large_is_refused_and_leaves_nothing() {
     for (message, pointer) in cases {
         let body = send(&server, "", &message).await;
         assert_eq!(body["error"]["code"], -32_602, "{pointer}: {body}");
-        let field = &body["error"]["data"][0]["fieldViolations"][0]["field"];
+        let field = &body["error"]["data"][1]["fieldViolations"][0]["field"];
         assert_eq!(*field, format!("{place}{pointer}"), "{body}");
     }
     let tasks = server.call("ListTasks", r#"{"contextId":"c"}"#).send().await.expect("a reply");
@@ -380,11 +394,11 @@ async fn the_costliest_message_that_may_come_is_no_fault() {
                 .collect::<Vec<_>>()
         ),
     ];
-    for events in events {
+    for (number, events) in events.into_iter().enumerate() {
         let mut message = by_hand("c", 0, 2_000);
         message["message"]["metadata"][SHARED]["events"] = events;
         let body = send(&server, "", &message).await;
-        assert_eq!(body["error"]["code"], -32_602, "{}", body["error"]);
+        assert_eq!(body["error"]["code"], -32_602, "{number}: {}", body["error"]);
     }
 }
 
