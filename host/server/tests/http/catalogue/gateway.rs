@@ -9,7 +9,7 @@ const URI: &str = "https://github.com/a2aproject/a2a-samples/tree/main/extension
 const KEY: &str = "github.com/a2aproject/a2a-samples/tree/main/extensions/agp/routes";
 const BILLING: &str = "billing:invoice:generate";
 
-fn intent(capability: &str, constraints: Value) -> Value {
+fn intent(capability: &str, constraints: &Value) -> Value {
     json!({"target_capability": capability, "payload": {"amount": 99.99}, "policy_constraints": constraints})
 }
 
@@ -45,16 +45,16 @@ async fn an_intent_goes_to_the_cheapest_route_that_meets_its_constraints() {
     let announced = announce(&server, "Squad_Cheap/gateway", 0.05).await;
     assert!(announced.body["result"]["expires"].is_string(), "{}", announced.text);
     announce(&server, "Squad_Dear/gateway", 7.0).await;
-    let route = call(&server, URI, "agp/route", &intent(BILLING, json!({"requires_pii": true}))).await;
+    let route = call(&server, URI, "agp/route", &intent(BILLING, &json!({"requires_pii": true}))).await;
     assert_eq!(route.body["result"]["path"], "Squad_Cheap/gateway", "{}", route.text);
-    let secure = call(&server, URI, "agp/route", &intent(BILLING, json!({"security_level": 4}))).await;
+    let secure = call(&server, URI, "agp/route", &intent(BILLING, &json!({"security_level": 4}))).await;
     assert_eq!(secure.body["result"]["path"], "Squad_Finance/gateway", "{}", secure.text);
 }
 
 #[tokio::test]
 async fn the_answer_to_a_message_with_an_intent_names_its_route() {
     let server = catalogue().await;
-    let reply = send(&server, URI, json!([{"text": "hi"}, {"data": intent(BILLING, json!({}))}]), json!({})).await;
+    let reply = send(&server, URI, json!([{"text": "hi"}, {"data": intent(BILLING, &json!({}))}]), json!({})).await;
     let route = &reply.task()["artifacts"][0]["metadata"][KEY]["routes"][0];
     assert_eq!((&route["path"], &route["cost"]), (&json!("Squad_Finance/gateway"), &json!(0.1)), "{}", reply.text);
     let plain = send(&server, URI, json!([{"text": "hi"}]), json!({})).await;
@@ -64,12 +64,12 @@ async fn the_answer_to_a_message_with_an_intent_names_its_route() {
 #[tokio::test]
 async fn what_cannot_be_routed_is_refused_with_the_errors_of_agp() {
     let server = catalogue().await;
-    let unknown = send(&server, URI, json!([{"data": intent("baking", json!({}))}]), json!({})).await;
+    let unknown = send(&server, URI, json!([{"data": intent("baking", &json!({}))}]), json!({})).await;
     assert_eq!(unknown.code(), -32_200, "{}", unknown.text);
     let constraints = json!({"requires_pii": false});
-    let refused = send(&server, URI, json!([{"data": intent(BILLING, constraints.clone())}]), json!({})).await;
+    let refused = send(&server, URI, json!([{"data": intent(BILLING, &constraints)}]), json!({})).await;
     assert_eq!(refused.code(), -32_201, "{}", refused.text);
-    assert_eq!(call(&server, URI, "agp/route", &intent(BILLING, constraints)).await.code(), -32_201);
+    assert_eq!(call(&server, URI, "agp/route", &intent(BILLING, &constraints)).await.code(), -32_201);
     let broken = send(&server, URI, json!([{"data": {"target_capability": BILLING}}]), json!({})).await;
     assert_eq!((broken.code(), broken.violations()), (-32_602, vec!["/message/parts/0/data".to_owned()]));
 }
@@ -83,7 +83,7 @@ async fn only_who_has_the_token_announces_and_an_old_announcement_makes_the_tabl
         "capability": BILLING, "version": "1", "policy": {}, "path": "Squad/a", "token": "another-demonstration-secret"
     });
     assert_eq!(call(&server, URI, "agp/announce", &announcement).await.code(), 0);
-    let route = async || call(&server, URI, "agp/route", &intent(BILLING, json!({}))).await.code();
+    let route = async || call(&server, URI, "agp/route", &intent(BILLING, &json!({}))).await.code();
     while route().await == 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -97,6 +97,6 @@ async fn parameters_that_do_not_fit_are_refused_by_pointer_and_the_methods_need_
         call(&server, URI, "agp/announce", &json!({"capability": "a b", "version": "1", "policy": {}, "path": "p"}))
             .await;
     assert_eq!((reply.code(), reply.violations()), (-32_602, vec!["/capability".to_owned()]), "{}", reply.text);
-    let inactive = server.call("agp/route", intent(BILLING, json!({})).to_string()).send().await.expect("a reply");
+    let inactive = server.call("agp/route", intent(BILLING, &json!({})).to_string()).send().await.expect("a reply");
     assert_eq!(inactive.code(), -32_008, "{}", inactive.text);
 }

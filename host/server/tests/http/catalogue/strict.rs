@@ -6,7 +6,7 @@ use crate::catalogue::{catalogue, declaration, refusal, send};
 const URI: &str = "https://annex.example/strict-parts/v1";
 const ORDER: &str = "application/vnd.example.order+json";
 
-fn order(data: Value) -> Value {
+fn order(data: &Value) -> Value {
     json!({"data": data, "mediaType": ORDER})
 }
 
@@ -27,7 +27,7 @@ async fn the_card_says_what_messages_may_contain() {
 #[tokio::test]
 async fn a_message_that_fits_becomes_a_task() {
     let server = catalogue().await;
-    let reply = send(&server, URI, json!([order(json!({"item": "tea", "count": 2}))]), json!({})).await;
+    let reply = send(&server, URI, json!([order(&json!({"item": "tea", "count": 2}))]), json!({})).await;
     assert_eq!(reply.task()["status"]["state"], "TASK_STATE_COMPLETED", "{}", reply.text);
     assert_eq!(reply.extensions.as_deref(), Some(URI));
 }
@@ -35,7 +35,7 @@ async fn a_message_that_fits_becomes_a_task() {
 #[tokio::test]
 async fn each_thing_that_is_wrong_is_named_by_pointer() {
     let server = catalogue().await;
-    let parts = json!([order(json!({"item": 7, "count": 0})), {"text": "and sugar"}, {"data": {}}]);
+    let parts = json!([order(&json!({"item": 7, "count": 0})), {"text": "and sugar"}, {"data": {}}]);
     let mut found = violations(&send(&server, URI, parts, json!({})).await);
     found.sort();
     let expected =
