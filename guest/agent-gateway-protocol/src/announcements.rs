@@ -1,21 +1,24 @@
 //! Routes that squads announce: kept under one key each, for as long as an announcement holds.
 //!
-//! A key is the capability and the path with a space between them, so that announcing again replaces. The host bounds how
-//! often one turn may call it, so only the keys of one capability are read at once, and their number is bounded.
+//! A key is the capability and the path with a space between them, so that announcing again replaces. Every turn that
+//! routes reads the routes of a capability, so that what anybody announces must be cheap for all others: a route and the
+//! number of them are bounded, and one that is too old is not parsed.
 
 use annex_sdk::{Json, Rejection, Violation, clock, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::parameters::Parameters;
-use crate::routing::{Route, Table, out_of_order};
+use crate::routing::{Route, Table, cost, out_of_order};
 
 /// An announcement that has been too old for a day is forgotten when others come.
 const FORGOTTEN_AFTER_MILLIS: u64 = 86_400_000;
 /// How many others are looked at when one comes.
 const LOOKED_AT: usize = 100;
-/// Announced routes of one capability.
+/// Announced routes of one capability; no more are looked at.
 const MAX_ROUTES: usize = 100;
+/// Bytes of an announcement, as it is sent and as it is kept.
+const MAX_BYTES: usize = 2_048;
 
 /// What the table needs from the host.
 pub trait Store {
@@ -39,19 +42,31 @@ pub trait Store {
 struct Announcement {
     capability: String,
     version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "cost")]
     cost: f64,
     policy: Map<String, Value>,
     path: String,
     token: Option<String>,
 }
 
-/// A route as it is kept.
-#[derive(Deserialize, Serialize)]
+/// A route as it is kept: when its announcement ends, a space, and the route as JSON.
 struct Kept {
-    route: Route,
     /// Milliseconds since 1970-01-01T00:00:00Z.
     expires: u64,
+    route: Json,
+}
+
+impl Kept {
+    /// `None` for what this version of the extension does not write.
+    fn parse(value: Vec<u8>) -> Option<Self> {
+        let text = String::from_utf8(value).ok()?;
+        let (expires, route) = text.split_once(' ').filter(|(_, route)| route.len() <= MAX_BYTES)?;
+        Some(Self { expires: expires.parse().ok()?, route: route.to_owned() })
+    }
+
+    fn text(&self) -> String {
+        format!("{} {}", self.expires, self.route)
+    }
 }
 
 #[derive(Serialize)]
@@ -64,23 +79,32 @@ struct Announced<'a> {
 /// Keeps an announcement, and says how long it holds.
 ///
 /// # Errors
-/// The token is wrong, or the store takes no more.
+/// The announcement is too large, the token is wrong, or the store takes no more.
 pub fn announce(parameters: &Parameters, params: &str, store: &impl Store) -> Result<Json, Rejection> {
+    check_size(params)?;
     let announcement: Announcement =
         serde_json::from_str(params).map_err(|error| Violation::new("", format!("is no announcement: {error}")))?;
     check_token(parameters, announcement.token.as_deref(), store)?;
-    let now = store.now();
-    let kept = Kept {
-        route: Route {
-            capability: announcement.capability,
-            version: Some(announcement.version),
-            path: announcement.path,
-            cost: announcement.cost,
-            policy: announcement.policy,
-        },
-        expires: now.saturating_add(parameters.ttl_millis),
+    let route = Route {
+        capability: announcement.capability,
+        version: Some(announcement.version),
+        path: announcement.path,
+        cost: announcement.cost,
+        policy: announcement.policy,
     };
-    keep(&kept, now, store).map_err(|error| out_of_order(&error))
+    let text = json::text(&route).map_err(|error| out_of_order(&error))?;
+    // Numbers may have become longer.
+    check_size(&text)?;
+    let now = store.now();
+    let kept = Kept { expires: now.saturating_add(parameters.ttl_millis), route: text };
+    keep(&route, &kept, now, store).map_err(|error| out_of_order(&error))
+}
+
+fn check_size(text: &str) -> Result<(), Rejection> {
+    if text.len() <= MAX_BYTES {
+        return Ok(());
+    }
+    Err(Violation::new("", format!("must have at most {MAX_BYTES} bytes")).into())
 }
 
 fn check_token(parameters: &Parameters, token: Option<&str>, store: &impl Store) -> Result<(), Rejection> {
@@ -96,15 +120,15 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(difference) == 0
 }
 
-fn keep(kept: &Kept, now: u64, store: &impl Store) -> Result<Json, String> {
-    let Route { capability, path, .. } = &kept.route;
+fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json, String> {
+    let Route { capability, path, .. } = route;
     let (own, keys) = (key(capability, path), store.keys()?);
     let others = keys.iter().filter(|key| is_of(capability, key) && **key != own).count();
     if others >= MAX_ROUTES {
         return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));
     }
     forget_old(&keys, now, store)?;
-    store.set(&own, json::text(kept)?.as_bytes())?;
+    store.set(&own, kept.text().as_bytes())?;
     json::text(&Announced { capability, path, expires: clock::text(kept.expires) })
 }
 
@@ -120,29 +144,45 @@ fn forget_old(keys: &[String], now: u64, store: &impl Store) -> Result<(), Strin
     Ok(())
 }
 
-/// The operator's routes of a capability and those that were announced.
-///
-/// # Errors
-/// The store is out of reach.
-pub fn table(parameters: &Parameters, capability: &str, store: &impl Store) -> Result<Table, Rejection> {
-    let own = parameters.routes.iter().filter(|route| route.capability == capability);
-    let mut table = Table { live: own.cloned().collect(), stale: Vec::new() };
-    if parameters.announcements {
-        add_announced(&mut table, capability, store).map_err(|error| out_of_order(&error))?;
-    }
-    Ok(table)
+/// What has been announced when a turn begins to route; its intents share one look at the keys.
+#[derive(Debug, Default)]
+pub struct Known {
+    keys: Vec<String>,
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    now: u64,
 }
 
-fn add_announced(table: &mut Table, capability: &str, store: &impl Store) -> Result<(), String> {
-    let now = store.now();
-    for key in store.keys()?.iter().filter(|key| is_of(capability, key)) {
-        match read(key, store)? {
-            Some(kept) if kept.expires > now => table.live.push(kept.route),
-            Some(kept) => table.stale.push(kept.route),
-            None => {}
+impl Known {
+    /// Looks at the keys; finds nothing where announcements are not taken.
+    ///
+    /// # Errors
+    /// The store is out of reach.
+    pub fn read(parameters: &Parameters, store: &impl Store) -> Result<Self, Rejection> {
+        if !parameters.announcements {
+            return Ok(Self::default());
         }
+        let keys = store.keys().map_err(|error| out_of_order(&error))?;
+        Ok(Self { keys, now: store.now() })
     }
-    Ok(())
+
+    /// The operator's routes of a capability and those that were announced.
+    ///
+    /// # Errors
+    /// The store is out of reach.
+    pub fn table(&self, parameters: &Parameters, capability: &str, store: &impl Store) -> Result<Table, Rejection> {
+        let own = parameters.routes.iter().filter(|route| route.capability == capability);
+        let mut table = Table { live: own.cloned().collect(), has_stale: false };
+        for key in self.keys.iter().filter(|key| is_of(capability, key)).take(MAX_ROUTES) {
+            match read(key, store).map_err(|error| out_of_order(&error))? {
+                Some(kept) if kept.expires > self.now => {
+                    table.live.extend(serde_json::from_str::<Route>(&kept.route).ok())
+                }
+                Some(_) => table.has_stale = true,
+                None => {}
+            }
+        }
+        Ok(table)
+    }
 }
 
 fn key(capability: &str, path: &str) -> String {
@@ -153,9 +193,9 @@ fn is_of(capability: &str, key: &str) -> bool {
     key.split_once(' ').is_some_and(|(of, _)| of == capability)
 }
 
-/// `None` for a key that went meanwhile, or that an older version of this extension wrote.
+/// `None` for a key that went meanwhile, or that another version of this extension wrote.
 fn read(key: &str, store: &impl Store) -> Result<Option<Kept>, String> {
-    Ok(store.get(key)?.and_then(|value| serde_json::from_slice(&value).ok()))
+    Ok(store.get(key)?.and_then(Kept::parse))
 }
 
 #[cfg(test)]
@@ -173,6 +213,8 @@ mod tests {
     struct FakeStore {
         keys: RefCell<BTreeMap<String, Vec<u8>>>,
         now: Cell<u64>,
+        /// How many values were read.
+        reads: Cell<usize>,
     }
 
     impl Store for FakeStore {
@@ -181,6 +223,7 @@ mod tests {
         }
 
         fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
+            self.reads.set(self.reads.get() + 1);
             Ok(self.keys.borrow().get(key).cloned())
         }
 
@@ -213,10 +256,21 @@ mod tests {
         )
     }
 
-    fn paths(parameters: &Parameters, store: &FakeStore) -> (Vec<String>, Vec<String>) {
-        let table = table(parameters, "invoice", store).unwrap();
-        let paths = |routes: Vec<Route>| routes.into_iter().map(|route| route.path).collect();
-        (paths(table.live), paths(table.stale))
+    fn table(parameters: &Parameters, store: &FakeStore) -> Table {
+        Known::read(parameters, store).unwrap().table(parameters, "invoice", store).unwrap()
+    }
+
+    /// The paths that may be used, and whether some announcement is too old.
+    fn paths(parameters: &Parameters, store: &FakeStore) -> (Vec<String>, bool) {
+        let table = table(parameters, store);
+        (table.live.into_iter().map(|route| route.path).collect(), table.has_stale)
+    }
+
+    fn violation(outcome: Result<Json, Rejection>) -> (String, String) {
+        match outcome {
+            Err(Rejection::Violations(violations)) => (violations[0].pointer.clone(), violations[0].message.clone()),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -224,12 +278,12 @@ mod tests {
         let store = FakeStore::default();
         let answer = announce(&open(), INVOICES, &store).unwrap();
         assert_eq!(answer, r#"{"capability":"invoice","path":"Squad/a","expires":"1970-01-01T00:00:10.000Z"}"#);
-        assert_eq!(paths(&open(), &store), (vec!["own".to_owned(), "Squad/a".to_owned()], vec![]));
+        assert_eq!(paths(&open(), &store), (vec!["own".to_owned(), "Squad/a".to_owned()], false));
         store.now.set(10_000);
-        assert_eq!(paths(&open(), &store), (vec!["own".to_owned()], vec!["Squad/a".to_owned()]));
-        let intent = r#"{"target_capability": "invoice", "payload": {}, "policy_constraints": {"pii": true}}"#;
-        let refused =
-            routing::choose(&routing::intent(intent, "").unwrap(), &table(&open(), "invoice", &store).unwrap());
+        assert_eq!(paths(&open(), &store), (vec!["own".to_owned()], true));
+        let intent = routing::intent(r#"{"target_capability": "invoice", "payload": {}}"#, "").unwrap();
+        let without_own = parameters(r#"{"announcements": true}"#);
+        let refused = routing::choose(&intent, &table(&without_own, &store));
         assert!(matches!(refused, Err(Rejection::Error(error)) if error.code == TABLE_STALE));
     }
 
@@ -240,7 +294,7 @@ mod tests {
         store.now.set(9_000);
         announce(&open(), &INVOICES.replace("0.05", "7"), &store).unwrap();
         store.now.set(18_000);
-        let table = table(&open(), "invoice", &store).unwrap();
+        let table = table(&open(), &store);
         assert_eq!(table.live.iter().map(|route| route.cost).collect::<Vec<_>>(), [5.0, 7.0]);
     }
 
@@ -258,7 +312,7 @@ mod tests {
     fn routes_that_were_announced_count_only_while_announcements_are_taken() {
         let store = FakeStore::default();
         announce(&open(), INVOICES, &store).unwrap();
-        assert_eq!(paths(&parameters("{}"), &store), (vec![], vec![]));
+        assert_eq!(paths(&parameters("{}"), &store), (vec![], false));
     }
 
     #[test]
@@ -282,12 +336,60 @@ mod tests {
         let with = |token: &str| INVOICES.replacen('{', &format!(r#"{{"token": "{token}", "#), 1);
         assert!(announce(&guarded, &with("right"), &FakeStore::default()).is_ok());
         for wrong in [INVOICES.to_owned(), with("wrong"), with("righ"), with("")] {
-            match announce(&guarded, &wrong, &FakeStore::default()) {
-                Err(Rejection::Violations(violations)) => assert_eq!(violations[0].pointer, "/token"),
-                other => panic!("{wrong}: {other:?}"),
-            }
+            assert_eq!(violation(announce(&guarded, &wrong, &FakeStore::default())).0, "/token", "{wrong}");
         }
         let gone = parameters(r#"{"announcements": true, "announce_secret": "GONE"}"#);
         assert!(announce(&gone, &with(""), &FakeStore::default()).is_err());
+    }
+    /// An announcement with a text of this many bytes in its policy.
+    fn announcement(bytes: usize) -> String {
+        INVOICES.replace("true", &format!(r#""{}""#, "x".repeat(bytes)))
+    }
+
+    #[test]
+    fn an_announcement_that_is_too_large_is_refused_and_not_kept() {
+        let store = FakeStore::default();
+        let spare = MAX_BYTES - announcement(0).len();
+        for (text, is_taken) in [(announcement(spare), true), (announcement(spare + 1), false)] {
+            match announce(&open(), &text, &store) {
+                Ok(_) => assert!(is_taken),
+                refused => assert_eq!(violation(refused), (String::new(), "must have at most 2048 bytes".to_owned())),
+            }
+        }
+        let numbers: Vec<String> = (0..150).map(|number| format!(r#""{number}":1e15"#)).collect();
+        let grows = INVOICES.replace(r#""pii": true"#, &numbers.join(","));
+        assert!(grows.len() < MAX_BYTES, "{}", grows.len());
+        assert_eq!(violation(announce(&open(), &grows, &store)).0, "");
+        assert_eq!(store.keys().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_kept_and_too_large_is_no_route() {
+        let store = FakeStore::default();
+        let route = |bytes: usize| format!("5 {}", announcement(bytes));
+        store.set("invoice Squad/a", route(MAX_BYTES).as_bytes()).unwrap();
+        store.set("invoice Squad/b", route(0).as_bytes()).unwrap();
+        assert_eq!(paths(&parameters(r#"{"announcements": true}"#), &store).0, ["Squad/a"]);
+        assert_eq!(store.reads.get(), 2);
+    }
+
+    #[test]
+    fn an_announcement_that_is_too_old_is_known_by_its_time_alone() {
+        let store = FakeStore::default();
+        store.set("invoice Squad/a", b"5 not JSON").unwrap();
+        store.now.set(4);
+        assert_eq!(paths(&parameters(r#"{"announcements": true}"#), &store), (vec![], false));
+        store.now.set(5);
+        assert_eq!(paths(&parameters(r#"{"announcements": true}"#), &store), (vec![], true));
+    }
+
+    #[test]
+    fn no_more_routes_are_looked_at_than_a_capability_may_have() {
+        let store = FakeStore::default();
+        for number in 0..2 * MAX_ROUTES {
+            store.set(&format!("invoice Squad/{number}"), format!("5 {INVOICES}").as_bytes()).unwrap();
+        }
+        assert_eq!(paths(&open(), &store).0.len(), MAX_ROUTES + 1);
+        assert_eq!(store.reads.get(), MAX_ROUTES);
     }
 }

@@ -16,7 +16,7 @@ use annex_sdk::{
     MethodDeclaration, Patch, Rejection, Request, Response, Rewrite, clock, secrets,
 };
 
-use crate::announcements::Store;
+use crate::announcements::{Known, Store};
 use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
 use crate::routing::{Intent, Route};
 
@@ -59,8 +59,9 @@ impl Message for AgentGatewayProtocol {
         let intents = routing::intents(&message)?;
         if !intents.is_empty() {
             let store = Imports::open()?;
+            let known = Known::read(parameters, &store)?;
             let routes: Result<Vec<Route>, Rejection> =
-                intents.iter().map(|intent| route(parameters, intent, &store)).collect();
+                intents.iter().map(|intent| route(parameters, intent, &known, &store)).collect();
             let _ = CHOSEN.set(routing::routes_text(&routes?)?);
         }
         Ok(Vec::new())
@@ -90,15 +91,15 @@ impl Method for AgentGatewayProtocol {
             announcements::announce(parameters, &params, &store)
         } else {
             let intent = routing::intent(&params, "")?;
-            route(parameters, &intent, &store).and_then(|route| routing::route_text(&route))
+            let known = Known::read(parameters, &store)?;
+            route(parameters, &intent, &known, &store).and_then(|route| routing::route_text(&route))
         };
         result.map(Answer::Value)
     }
 }
 
-fn route(parameters: &Parameters, intent: &Intent, store: &Imports) -> Result<Route, Rejection> {
-    let table = announcements::table(parameters, &intent.target_capability, store)?;
-    routing::choose(intent, &table)
+fn route(parameters: &Parameters, intent: &Intent, known: &Known, store: &Imports) -> Result<Route, Rejection> {
+    routing::choose(intent, &known.table(parameters, &intent.target_capability, store)?)
 }
 
 /// The host that this instance runs in.

@@ -15,7 +15,7 @@ const ANNOUNCE_PARAMS: &str = r#"{
     "capability": {"type": "string", "pattern": "^\\S+$", "maxLength": 200},
     "version": {"type": "string", "minLength": 1, "maxLength": 200},
     "cost": {"type": "number", "minimum": 0},
-    "policy": {"type": "object"},
+    "policy": {"type": "object", "maxProperties": 32, "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
     "path": {"type": "string", "pattern": "^\\S+$", "maxLength": 200},
     "token": {"type": "string"}
   },

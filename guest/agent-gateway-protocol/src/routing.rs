@@ -2,7 +2,8 @@
 
 use annex_sdk::members::Members;
 use annex_sdk::{ExtensionError, Json, Rejection, Violation, json};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 pub const ROUTE_NOT_FOUND: i32 = -32_200;
 /// There are routes, and none meets the constraints.
 pub const POLICY_VIOLATION: i32 = -32_201;
-/// A route would do, but its announcement is too old.
+/// There is no route, and there was one whose announcement is too old.
 pub const TABLE_STALE: i32 = -32_202;
 /// The table cannot be read or written now.
 pub const OUT_OF_ORDER: i32 = -32_209;
@@ -46,21 +47,30 @@ pub struct Route {
     pub version: Option<String>,
     /// Where the squad is.
     pub path: String,
-    /// In whatever unit the squads have agreed on.
-    #[serde(default)]
+    /// In whatever unit the squads have agreed on; not negative.
+    #[serde(default, deserialize_with = "cost")]
     pub cost: f64,
     /// What the squad keeps to.
     #[serde(default)]
     pub policy: Map<String, Value>,
 }
 
-/// All routes that are known.
+/// The routes of one capability.
 #[derive(Debug, Default)]
 pub struct Table {
     /// Those that may be used, the operator's first.
     pub live: Vec<Route>,
-    /// Those whose announcement is too old.
-    pub stale: Vec<Route>,
+    /// Whether there are others, whose announcement is too old.
+    pub has_stale: bool,
+}
+
+/// Reads a cost. One of `-0.0` is one of 0: it would go before the others.
+///
+/// # Errors
+/// The cost is negative or no number.
+pub(crate) fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let cost = f64::deserialize(deserializer)?;
+    if cost < 0.0 { Err(D::Error::custom("a cost must not be negative")) } else { Ok(cost + 0.0) }
 }
 
 /// The intents of a message (JSON): those of its data parts that have a `target_capability`.
@@ -92,21 +102,21 @@ pub fn intent(text: &str, pointer: &str) -> Result<Intent, Rejection> {
     serde_json::from_str(text).map_err(|error| Violation::new(pointer, format!("is no intent: {error}")).into())
 }
 
-/// The cheapest route that meets all constraints; of several that cost the same, the first.
+/// The cheapest route that meets all constraints; of several that cost the same, the first. The table is that of the
+/// intent's capability.
 ///
 /// # Errors
 /// The errors of AGP.
 pub fn choose(intent: &Intent, table: &Table) -> Result<Route, Rejection> {
-    let is_for = |route: &&Route| route.capability == intent.target_capability;
-    let complies = |route: &&Route| is_for(route) && meets(route, &intent.policy_constraints);
+    let complies = |route: &&Route| meets(route, &intent.policy_constraints);
     let best = table.live.iter().filter(complies).min_by(|one, other| one.cost.total_cmp(&other.cost));
     if let Some(route) = best {
         return Ok(route.clone());
     }
-    let (code, name) = if table.stale.iter().any(|route| complies(&route)) {
-        (TABLE_STALE, "AGP_TABLE_STALE: the announcements of this capability are too old")
-    } else if table.live.iter().any(|route| is_for(&route)) {
+    let (code, name) = if !table.live.is_empty() {
         (POLICY_VIOLATION, "AGP_POLICY_VIOLATION: no route of this capability meets the constraints")
+    } else if table.has_stale {
+        (TABLE_STALE, "AGP_TABLE_STALE: the announcements of this capability are too old")
     } else {
         (ROUTE_NOT_FOUND, "AGP_ROUTE_NOT_FOUND: no squad has announced this capability")
     };
@@ -161,16 +171,14 @@ mod tests {
             r#"{"capability": "billing", "path": "cheap", "cost": 0.5, "policy": {"pii": false}}"#,
             r#"{"capability": "billing", "path": "same", "cost": 0.5, "policy": {"pii": false}}"#,
         ];
-        let stale = [r#"{"capability": "billing", "path": "old", "policy": {"region": "eu"}}"#];
-        Table { live: live.map(route).to_vec(), stale: stale.map(route).to_vec() }
+        Table { live: live.map(route).to_vec(), has_stale: true }
     }
 
     /// The path of the chosen route, or the error's code.
-    fn chosen(capability: &str, constraints: &str) -> Result<String, i32> {
+    fn chosen(table: &Table, constraints: &str) -> Result<String, i32> {
         let text =
-            format!(r#"{{"target_capability": "{capability}", "payload": {{}}, "policy_constraints": {constraints}}}"#);
-        let intent = intent(&text, "").unwrap();
-        match choose(&intent, &table()) {
+            format!(r#"{{"target_capability": "billing", "payload": {{}}, "policy_constraints": {constraints}}}"#);
+        match choose(&intent(&text, "").unwrap(), table) {
             Ok(route) => Ok(route.path),
             Err(Rejection::Error(error)) => Err(error.code),
             Err(other) => panic!("{other:?}"),
@@ -179,23 +187,33 @@ mod tests {
 
     #[test]
     fn the_cheapest_route_that_meets_all_constraints_is_chosen() {
-        assert_eq!(chosen("billing", "{}"), Ok("cheap".to_owned()));
-        assert_eq!(chosen("billing", r#"{"pii": true}"#), Ok("dear".to_owned()));
-        assert_eq!(chosen("billing", r#"{"pii": true, "security_level": 5.0}"#), Ok("dear".to_owned()));
+        assert_eq!(chosen(&table(), "{}"), Ok("cheap".to_owned()));
+        assert_eq!(chosen(&table(), r#"{"pii": true}"#), Ok("dear".to_owned()));
+        assert_eq!(chosen(&table(), r#"{"pii": true, "security_level": 5.0}"#), Ok("dear".to_owned()));
     }
 
     #[test]
     fn a_higher_security_level_is_good_enough_and_a_lower_one_is_not() {
-        assert_eq!(chosen("billing", r#"{"security_level": 3}"#), Ok("dear".to_owned()));
-        assert_eq!(chosen("billing", r#"{"security_level": 6}"#), Err(POLICY_VIOLATION));
-        assert_eq!(chosen("billing", r#"{"security_level": "3"}"#), Err(POLICY_VIOLATION));
+        assert_eq!(chosen(&table(), r#"{"security_level": 3}"#), Ok("dear".to_owned()));
+        assert_eq!(chosen(&table(), r#"{"security_level": 6}"#), Err(POLICY_VIOLATION));
+        assert_eq!(chosen(&table(), r#"{"security_level": "3"}"#), Err(POLICY_VIOLATION));
     }
 
     #[test]
     fn what_cannot_be_routed_has_the_errors_of_agp() {
-        assert_eq!(chosen("baking", "{}"), Err(ROUTE_NOT_FOUND));
-        assert_eq!(chosen("billing", r#"{"pii": "yes"}"#), Err(POLICY_VIOLATION));
-        assert_eq!(chosen("billing", r#"{"region": "eu"}"#), Err(TABLE_STALE));
+        assert_eq!(chosen(&Table::default(), "{}"), Err(ROUTE_NOT_FOUND));
+        assert_eq!(chosen(&table(), r#"{"pii": "yes"}"#), Err(POLICY_VIOLATION));
+        assert_eq!(chosen(&Table { live: Vec::new(), has_stale: true }, "{}"), Err(TABLE_STALE));
+    }
+
+    #[test]
+    fn no_cost_goes_before_that_of_nothing() {
+        let of = |cost: &str| {
+            serde_json::from_str::<Route>(&format!(r#"{{"capability": "billing", "path": "{cost}", "cost": {cost}}}"#))
+        };
+        let live = ["0", "-0.0", "-0"].map(|cost| of(cost).unwrap()).to_vec();
+        assert_eq!(chosen(&Table { live, has_stale: false }, "{}"), Ok("0".to_owned()));
+        assert!(of("-0.5").unwrap_err().to_string().contains("must not be negative"));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! What a task goes through: it waits, a verifier decides, it goes on or ends.
 //!
-//! A decision is kept under the task's id until the task is taken up, because a method has no task of its own. From then
-//! on the task's own keys say that it is authorized.
+//! A decision is kept among the extension's own keys until the task is taken up, because a method has no task of its own.
+//! From then on the task's own keys say that it is authorized.
 
 use annex_sdk::{Entry, Interruption, Json, Rejection, Violation, Waiting, json};
 use serde::Deserialize;
 
 use crate::parameters::{PLACEHOLDER, Parameters};
-use crate::state;
+use crate::{decisions, state};
 
 /// The method by which a verifier says what it has decided.
 pub const APPROVE: &str = "in-task-authorization/approve";
@@ -49,12 +49,16 @@ pub trait Host {
     fn is_authorized(&self) -> Result<bool, String>;
     /// Remembers that the turn's task is.
     fn authorize(&self) -> Result<(), String>;
-    /// What was decided on a task that has not been taken up yet.
-    fn decision(&self, task_id: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Keeps a decision.
-    fn decide(&self, task_id: &str, decision: &[u8]) -> Result<(), String>;
-    /// Forgets a decision.
-    fn forget(&self, task_id: &str) -> Result<(), String>;
+    /// All keys that outlive tasks, in the order of their bytes.
+    fn keys(&self) -> Result<Vec<String>, String>;
+    /// The value of such a key.
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
+    /// Sets such a key.
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
+    /// Removes such a key, if it is there.
+    fn delete(&self, key: &str) -> Result<(), String>;
+    /// Adds one to such a key, which begins at 0, and returns what it is then.
+    fn increment(&self, key: &str) -> Result<u64, String>;
     /// Takes up a task that waits.
     fn resume(&self, task_id: &str) -> Result<(), String>;
 }
@@ -81,17 +85,16 @@ pub fn begin(parameters: &Parameters, task_id: &str, host: &impl Host) -> Result
     if host.is_authorized()? {
         return Ok(Entry::Proceed);
     }
-    let Some(decision) = host.decision(task_id)? else {
+    let Some(decision) = decisions::of_task(task_id, host)? else {
         return Ok(Entry::Interrupt(wait(parameters, &state::of_task(&parameters.secret(host)?, task_id))));
     };
-    let decision = String::from_utf8_lossy(&decision);
     let entry = if let Some(reason) = decision.strip_prefix(REFUSED) {
         Entry::Veto(reason.to_owned())
     } else {
         host.authorize()?;
         Entry::Proceed
     };
-    host.forget(task_id)?;
+    decisions::forget(task_id, host)?;
     Ok(entry)
 }
 
@@ -123,9 +126,10 @@ pub fn approve(parameters: &Parameters, params: &str, host: &impl Host) -> Resul
     };
     let reason = verdict.reason.unwrap_or_else(|| DEFAULT_REASON.to_owned());
     let decision = if verdict.approved { APPROVED.to_owned() } else { format!("{REFUSED}{reason}") };
-    host.decide(task_id, decision.as_bytes()).map_err(|error| refusal("", format!("cannot be kept: {error}")))?;
+    let kept =
+        decisions::keep(task_id, &decision, host).map_err(|error| refusal("", format!("cannot be kept: {error}")))?;
     if let Err(error) = host.resume(task_id) {
-        let _ = host.forget(task_id);
+        let _ = host.delete(&kept);
         return Err(refusal("/state", format!("stands for no task that waits: {error}")));
     }
     Ok(format!(r#"{{"taskId":{}}}"#, json::string(task_id)))
@@ -137,14 +141,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::decisions::MAX_KEPT;
 
     const SECRET: &str = "0123456789abcdef";
 
-    /// A host with one task, `t-1`.
+    /// A host with one task, `t-1`, whose keys are within the grant's usual bounds.
     #[derive(Default)]
     struct FakeHost {
         authorized: Cell<bool>,
-        decisions: RefCell<BTreeMap<String, Vec<u8>>>,
+        keys: RefCell<BTreeMap<String, Vec<u8>>>,
         resumed: RefCell<Vec<String>>,
         waits: Cell<bool>,
     }
@@ -163,18 +168,30 @@ mod tests {
             Ok(())
         }
 
-        fn decision(&self, task_id: &str) -> Result<Option<Vec<u8>>, String> {
-            Ok(self.decisions.borrow().get(task_id).cloned())
+        fn keys(&self) -> Result<Vec<String>, String> {
+            Ok(self.keys.borrow().keys().cloned().collect())
         }
 
-        fn decide(&self, task_id: &str, decision: &[u8]) -> Result<(), String> {
-            self.decisions.borrow_mut().insert(task_id.to_owned(), decision.to_vec());
+        fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
+            Ok(self.keys.borrow().get(key).cloned())
+        }
+
+        fn set(&self, key: &str, value: &[u8]) -> Result<(), String> {
+            let mut keys = self.keys.borrow_mut();
+            keys.insert(key.to_owned(), value.to_vec());
+            let bytes: usize = keys.iter().map(|(key, value)| key.len() + value.len()).sum();
+            if keys.len() > 1_000 || bytes > 1 << 20 { Err("the keys are used up".to_owned()) } else { Ok(()) }
+        }
+
+        fn delete(&self, key: &str) -> Result<(), String> {
+            self.keys.borrow_mut().remove(key);
             Ok(())
         }
 
-        fn forget(&self, task_id: &str) -> Result<(), String> {
-            self.decisions.borrow_mut().remove(task_id);
-            Ok(())
+        fn increment(&self, key: &str) -> Result<u64, String> {
+            let number = self.get(key)?.map_or(0, |text| String::from_utf8(text).unwrap().parse().unwrap()) + 1;
+            self.set(key, number.to_string().as_bytes())?;
+            Ok(number)
         }
 
         fn resume(&self, task_id: &str) -> Result<(), String> {
@@ -202,6 +219,11 @@ mod tests {
         value["authorizationRequest"]["request_uri"].as_str().unwrap().rsplit_once('=').unwrap().1.to_owned()
     }
 
+    /// How many decisions are kept.
+    fn decided(host: &FakeHost) -> usize {
+        host.keys.borrow().keys().filter(|key| key.contains(' ')).count()
+    }
+
     fn verdict(state: &str, more: &str) -> String {
         format!(r#"{{"state": "{state}", "token": "{SECRET}"{more}}}"#)
     }
@@ -223,7 +245,31 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(begin(&parameters(), "t-1", &host), Ok(Entry::Proceed));
         }
-        assert!(host.decisions.borrow().is_empty());
+        assert_eq!(decided(&host), 0);
+    }
+
+    #[test]
+    fn decisions_on_tasks_that_are_never_taken_up_do_not_use_up_the_keys() {
+        let host = FakeHost::default();
+        let more = format!(r#", "approved": false, "reason": "{}""#, "é".repeat(500));
+        for number in 0..5 * MAX_KEPT {
+            host.waits.set(true);
+            let state = state::of_task(SECRET, &format!("t-{number}"));
+            approve(&parameters(), &verdict(&state, &more), &host).unwrap();
+            assert!(decided(&host) <= MAX_KEPT);
+        }
+        let is_kept = |number: usize| decisions::of_task(&format!("t-{number}"), &host).unwrap().is_some();
+        assert!(is_kept(4 * MAX_KEPT) && is_kept(5 * MAX_KEPT - 1), "the latest are kept");
+        assert!(!is_kept(4 * MAX_KEPT - 1), "older ones make room");
+    }
+
+    #[test]
+    fn a_second_verdict_on_a_task_that_goes_on_leaves_the_first() {
+        let host = FakeHost::default();
+        let state = interrupted(&host);
+        approve(&parameters(), &verdict(&state, ""), &host).unwrap();
+        assert_eq!(refused(&host, &verdict(&state, r#", "approved": false"#)), "/state");
+        assert_eq!(begin(&parameters(), "t-1", &host), Ok(Entry::Proceed));
     }
 
     #[test]
@@ -247,6 +293,6 @@ mod tests {
         assert_eq!(refused(&host, &verdict("t-1.AAAA", "")), "/state");
         host.waits.set(false);
         assert_eq!(refused(&host, &verdict(&state, "")), "/state");
-        assert!(host.decisions.borrow().is_empty() && host.resumed.borrow().is_empty());
+        assert!(decided(&host) == 0 && host.resumed.borrow().is_empty());
     }
 }

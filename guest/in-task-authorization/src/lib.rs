@@ -1,9 +1,10 @@
 //! OID4VP In-Task Authorization, version 1 draft: a task waits until a verifier has approved it.
 //!
-//! This file holds the hooks. What a task goes through is in [`authorization`], the state that stands for it in
-//! [`state`].
+//! This file holds the hooks. What a task goes through is in [`authorization`], what was decided on it in [`decisions`],
+//! the state that stands for it in [`state`].
 
 pub mod authorization;
+pub mod decisions;
 pub mod parameters;
 pub mod state;
 
@@ -80,16 +81,24 @@ impl Host for Imports {
         Keys::of_task()?.set(authorization::AUTHORIZED, b"1")
     }
 
-    fn decision(&self, task_id: &str) -> Result<Option<Vec<u8>>, String> {
-        Keys::open()?.get(task_id)
+    fn keys(&self) -> Result<Vec<String>, String> {
+        Keys::open()?.list()
     }
 
-    fn decide(&self, task_id: &str, decision: &[u8]) -> Result<(), String> {
-        Keys::open()?.set(task_id, decision)
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        Keys::open()?.get(key)
     }
 
-    fn forget(&self, task_id: &str) -> Result<(), String> {
-        Keys::open()?.delete(task_id)
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), String> {
+        Keys::open()?.set(key, value)
+    }
+
+    fn delete(&self, key: &str) -> Result<(), String> {
+        Keys::open()?.delete(key)
+    }
+
+    fn increment(&self, key: &str) -> Result<u64, String> {
+        Keys::open()?.increment(key, 1)
     }
 
     fn resume(&self, task_id: &str) -> Result<(), String> {

@@ -45,7 +45,7 @@ fn quoted(author: &str, text: &str) -> String {
 }
 
 fn part(text: &str) -> Json {
-    format!(r#"{{"text":{},"metadata":{{"is_user_input":true}}}}"#, json::string(text))
+    format!(r#"{{"text":{}}}"#, json::string(text))
 }
 
 #[cfg(test)]
@@ -59,6 +59,6 @@ mod tests {
         let parts = parts(&[event], false);
         let [_, quotation] = parts.as_slice() else { unreachable!("{parts:?}") };
         assert_eq!(quotation.matches(END).count(), 1, "{quotation}");
-        assert!(quotation.contains(r#"<<<END_QUOTED_AGENT_CONTENT>>>","metadata""#), "{quotation}");
+        assert!(quotation.ends_with(r#"<<<END_QUOTED_AGENT_CONTENT>>>"}"#), "{quotation}");
     }
 }

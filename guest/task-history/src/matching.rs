@@ -2,9 +2,10 @@
 
 use annex_sdk::{Json, clock, json};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// A task as ListTasks shows it; what is not searched is not read.
+/// A task as ListTasks shows it; what is not searched is not parsed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Task<'a> {
@@ -13,17 +14,18 @@ pub struct Task<'a> {
     context_id: String,
     #[serde(borrow)]
     status: &'a RawValue,
-    #[serde(default)]
-    history: Vec<Message>,
-    #[serde(default)]
-    artifacts: Vec<Artifact>,
+    #[serde(borrow)]
+    history: Option<&'a RawValue>,
+    #[serde(borrow)]
+    artifacts: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Status {
+struct Status<'a> {
     state: String,
     timestamp: Option<String>,
-    message: Option<Message>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,7 +73,7 @@ pub enum Fit {
 impl Wanted {
     /// Whether a task fits.
     pub fn fit(&self, task: &Task<'_>) -> Fit {
-        let Ok(status) = serde_json::from_str::<Status>(task.status.get()) else { return Fit::No };
+        let Ok(status) = serde_json::from_str::<Status<'_>>(task.status.get()) else { return Fit::No };
         let time = status.timestamp.as_deref().and_then(clock::parse);
         if let (Some(from), Some(time)) = (self.from, time)
             && time < from
@@ -87,12 +89,18 @@ impl Wanted {
 }
 
 /// Whether the query is in the text of the status, of the history, or in a name or text of an artifact.
-fn mentions(task: &Task<'_>, status: &Status, query: &str) -> bool {
-    let messages = status.message.iter().chain(&task.history).flat_map(|message| &message.parts);
-    let artifacts = task.artifacts.iter().flat_map(|artifact| &artifact.parts);
-    let texts = messages.chain(artifacts).filter_map(|part| part.text.as_deref());
-    let names = task.artifacts.iter().filter_map(|artifact| artifact.name.as_deref());
-    texts.chain(names).any(|text| text.to_lowercase().contains(query))
+fn mentions(task: &Task<'_>, status: &Status<'_>, query: &str) -> bool {
+    let has = |text: &String| text.to_lowercase().contains(query);
+    let in_parts = |parts: &[Part]| parts.iter().any(|part| part.text.as_ref().is_some_and(has));
+    let in_message = |message: &Message| in_parts(&message.parts);
+    let in_artifact = |artifact: &Artifact| artifact.name.as_ref().is_some_and(has) || in_parts(&artifact.parts);
+    parsed::<Message>(status.message).is_some_and(|message| in_message(&message))
+        || parsed::<Vec<Message>>(task.history).is_some_and(|history| history.iter().any(in_message))
+        || parsed::<Vec<Artifact>>(task.artifacts).is_some_and(|artifacts| artifacts.iter().any(in_artifact))
+}
+
+fn parsed<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
+    serde_json::from_str(value?.get()).ok()
 }
 
 impl Task<'_> {
@@ -126,6 +134,18 @@ mod tests {
             assert_eq!(fit(&Wanted { query: Some(query.to_owned()), ..Wanted::default() }), Fit::Yes, "{query}");
         }
         assert_eq!(fit(&Wanted { query: Some("hotel".to_owned()), ..Wanted::default() }), Fit::No);
+    }
+
+    #[test]
+    fn content_is_parsed_as_far_as_it_is_searched() {
+        let task = TASK.replace(r#"[{"role""#, r#"[7, {"role""#);
+        let fit = |query: Option<&str>| {
+            let wanted = Wanted { query: query.map(ToOwned::to_owned), ..Wanted::default() };
+            wanted.fit(&serde_json::from_str(&task).unwrap())
+        };
+        assert_eq!(fit(None), Fit::Yes);
+        assert_eq!(fit(Some("done")), Fit::Yes, "the status comes first");
+        assert_eq!(fit(Some("flight")), Fit::No, "the history cannot be parsed");
     }
 
     #[test]

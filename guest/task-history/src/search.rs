@@ -44,9 +44,13 @@ pub const RESULT: &str = r#"{
 
 /// Tasks that one call looks at, so that it ends in time; the rest is for the next page.
 const MAX_LOOKED_AT: usize = 200;
+/// A call that has read as many bytes of tasks asks for no more; the last page may go beyond.
+const MAX_BYTES: usize = 512 << 10;
 
 /// How ListTasks is asked, from the quickest to what fits the limits best: page size, and whether with content.
-const ATTEMPTS: [(usize, bool); 3] = [(10, true), (1, true), (1, false)];
+const SEARCHING: [(usize, bool); 3] = [(10, true), (1, true), (1, false)];
+/// The same where content is not searched.
+const LISTING: [(usize, bool); 2] = [(10, false), (1, false)];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -105,12 +109,13 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
         None => Place::default(),
     };
     let wanted = wanted(&params)?;
-    let (mut found, mut looked_at) = (Vec::new(), 0);
-    while found.len() < params.page_size && looked_at < MAX_LOOKED_AT {
+    let (mut found, mut looked_at, mut bytes) = (Vec::new(), 0, 0);
+    while found.len() < params.page_size && looked_at < MAX_LOOKED_AT && bytes < MAX_BYTES {
         let page = fetch(&params, &place.token, &list)?;
         let listed: Listed<'_> = serde_json::from_str(&page).map_err(|error| refusal(&params, &error.to_string()))?;
         let seen = look_at(&listed.tasks, place.skip, params.page_size, &wanted, &mut found);
         looked_at += listed.tasks.len().max(1);
+        bytes += page.len();
         if seen.is_over || (seen.up_to >= listed.tasks.len() && listed.next_page_token.is_empty()) {
             return Ok(answer(&found, ""));
         }
@@ -167,7 +172,8 @@ fn wanted(params: &Params) -> Result<Wanted, Rejection> {
 /// A page of ListTasks. One that goes beyond the limits is asked for again with less in it.
 fn fetch(params: &Params, token: &str, list: &impl Fn(&str) -> Result<Json, String>) -> Result<Json, Rejection> {
     let mut first_error = None;
-    for (page_size, with_content) in ATTEMPTS {
+    let attempts: &[(usize, bool)] = if params.query.is_some() { &SEARCHING } else { &LISTING };
+    for &(page_size, with_content) in attempts {
         match list(&request(params, token, page_size, with_content).to_string()) {
             Ok(page) => return Ok(page),
             Err(error) => _ = first_error.get_or_insert(error),
@@ -295,7 +301,41 @@ mod tests {
                 store(1, 10)(&request.to_string())
             }
         };
-        assert_eq!(all(&json!({}), &list), [["0"]]);
+        assert_eq!(all(&json!({"query": "flight"}), &list), [["0"]]);
+    }
+
+    /// A store of tasks with that many bytes more each.
+    fn bulky(count: usize, bytes: usize) -> impl Fn(&str) -> Result<Json, String> {
+        let inner = store(count, 1);
+        move |request| Ok(inner(request)?.replace("a hotel", &format!("a hotel {}", "x".repeat(bytes))))
+    }
+
+    #[test]
+    fn a_search_of_many_bytes_ends_early_and_goes_on_with_its_token() {
+        let read = Cell::new(0);
+        let inner = bulky(20, 200 << 10);
+        let list = |request: &str| inner(request).inspect(|page| read.set(read.get() + page.len()));
+        let (ids, next) = page(&json!({"query": "flight"}), &list);
+        assert_eq!((ids.concat(), next.as_str()), ("024".to_owned(), "0:6"));
+        assert!(read.get() < MAX_BYTES + (256 << 10), "{}", read.get());
+        let expected: Vec<String> = (0..20).step_by(2).map(|number| number.to_string()).collect();
+        assert_eq!(all(&json!({"query": "flight"}), &list).concat(), expected);
+    }
+
+    #[test]
+    fn a_task_larger_than_a_call_may_read_is_read_all_the_same() {
+        let pages = all(&json!({"query": "hotel"}), &bulky(4, MAX_BYTES));
+        assert_eq!(pages, [vec!["1"], vec!["3"]]);
+    }
+
+    #[test]
+    fn content_that_is_not_searched_is_not_asked_for() {
+        let list = |request: &str| {
+            let asked: Value = serde_json::from_str(request).unwrap();
+            assert_eq!((&asked["includeArtifacts"], &asked["historyLength"]), (&json!(false), &json!(0)));
+            store(3, 10)(request)
+        };
+        assert_eq!(all(&json!({"state": "TASK_STATE_COMPLETED"}), &list), [["0", "1", "2"]]);
     }
 
     #[test]

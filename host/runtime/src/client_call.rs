@@ -45,6 +45,8 @@ pub struct Addition {
 /// An extension's part of one call. Dropping it frees its instance.
 pub struct ClientCall {
     member: Member,
+    /// Whether the extension wanted to be active.
+    is_asked_for: bool,
 }
 
 impl ClientCall {
@@ -53,11 +55,13 @@ impl ClientCall {
     /// # Errors
     /// When the extension refuses the call, or fails. The call must not be made then.
     pub async fn start(extension: &Arc<Extension>, call: &OutgoingCall<'_>) -> Result<(Self, Addition), HookError> {
-        let mut started = Self { member: Member::admit(extension, nothing()).await? };
+        let mut started = Self { member: Member::admit(extension, nothing()).await?, is_asked_for: false };
         let added = started.ask(call).await;
         let added = started.member.counted(Hook::Client, added);
         started.member.fails_by(&added);
-        Ok((started, added?))
+        let added = added?;
+        started.is_asked_for = added.activate;
+        Ok((started, added))
     }
 
     /// Shows the extension something that came back. Returns what it has for the program.
@@ -122,7 +126,7 @@ impl ClientCall {
             return Ok(None);
         }
         // Not every agent echoes the header, and all name extensions on what these had a part in.
-        let active = active || own::has_a_part(event, extension.uri());
+        let active = active || self.is_asked_for && own::has_a_part(event, extension.uri());
         let mut event = event.clone();
         own::narrow(&mut event, &extension.descriptor.metadata_keys);
         let shown = serde_json::to_string(&event).unwrap_or_default();

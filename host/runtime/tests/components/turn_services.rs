@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annex_protocol::ExtensionUri;
+use annex_protocol::{ExtensionUri, ListTasksResponse};
 use annex_runtime::{
     Extension, Fault, KeyScopes, LimitReached, Scope, ScopeKind, StepReader, TaskLister, TaskResumption, TurnServices,
 };
@@ -85,13 +85,50 @@ struct Lists(Option<usize>);
 
 #[async_trait]
 impl TaskLister for Lists {
-    async fn list(&self, request: &str) -> Result<String, String> {
+    async fn list(&self, request: &str) -> Result<ListTasksResponse, String> {
         match (self.0, request) {
             (_, "wrong") => Err("is wrong".to_owned()),
-            (Some(bytes), _) => Ok("x".repeat(bytes)),
+            (Some(bytes), _) => Ok(response(bytes)),
             (None, _) => std::future::pending().await,
         }
     }
+}
+
+/// A response that is so many bytes of JSON.
+fn response(bytes: usize) -> ListTasksResponse {
+    let with_token = |length| ListTasksResponse { next_page_token: "x".repeat(length), ..ListTasksResponse::default() };
+    with_token(bytes - encoded(&with_token(0)).len())
+}
+
+fn encoded(response: &ListTasksResponse) -> String {
+    serde_json::to_string(response).expect("JSON")
+}
+
+/// One task with metadata in each place.
+struct Task;
+
+#[async_trait]
+impl TaskLister for Task {
+    async fn list(&self, _request: &str) -> Result<ListTasksResponse, String> {
+        let metadata = r#"{"other/key":"private","test/capability":"own"}"#;
+        let message =
+            format!(r#"{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"hi"}}],"metadata":{metadata}}}"#);
+        let artifact = format!(r#"{{"artifactId":"a","parts":[{{"text":"ho"}}],"metadata":{metadata}}}"#);
+        let status = format!(r#"{{"state":"TASK_STATE_COMPLETED","message":{message}}}"#);
+        let task = format!(
+            r#"{{"id":"t","contextId":"c","status":{status},"artifacts":[{artifact}],"history":[{message}],"metadata":{metadata}}}"#
+        );
+        Ok(serde_json::from_str(&format!(r#"{{"tasks":[{task}]}}"#)).expect("a response"))
+    }
+}
+
+#[tokio::test]
+async fn the_tasks_of_a_list_are_shown_without_the_metadata_of_others() {
+    let extension = load(&runtime(), capable()).await;
+    let services = TurnServices { tasks: Some(Arc::new(Task)), ..TurnServices::default() };
+    let shown = served_by(&extension, &services, r#"{"tasks": "{}"}"#).await;
+    assert!(shown[0].contains("ho") && shown[0].matches("own").count() == 4, "{}", shown[0]);
+    assert!(!shown[0].contains("private"), "{}", shown[0]);
 }
 
 fn listing(bytes: Option<usize>) -> TurnServices {
@@ -105,7 +142,7 @@ async fn a_list_of_tasks_is_bounded_as_what_a_hook_is_given() {
     let extension = load(&runtime(), installation).await;
     let list = r#"{"tasks": "{}"}, {"tasks": "wrong"}"#;
     let fitting = served_by(&extension, &listing(Some(1_000)), list).await;
-    assert_eq!(fitting, ["x".repeat(1_000), "error: is wrong".to_owned()]);
+    assert_eq!(fitting, [encoded(&response(1_000)), "error: is wrong".to_owned()]);
     let large = served_by(&extension, &listing(Some(1_001)), list).await;
     let expected = "error: the answer has 1001 bytes, and at most 1000 are handed over; ask for a smaller page";
     assert_eq!(large[0], expected);

@@ -100,8 +100,7 @@ async fn an_extension_that_is_against_everything_loops_nobody() {
 #[tokio::test]
 async fn a_fault_on_the_way_fails_the_task_and_tells_nothing() {
     let server = server("").await;
-    for command in [r#"{"begin":"trap"}"#, r#"{"change":"trap"}"#, r#"{"begin":"foreign-key"}"#, r#"{"change":"loop"}"#]
-    {
+    for command in [r#"{"change":"trap"}"#, r#"{"change":"foreign-key"}"#, r#"{"change":"loop"}"#] {
         let task = told(&server, command).await;
         assert_eq!(task["status"]["state"], "TASK_STATE_FAILED", "{command}: {task}");
         assert!(words(&task).contains("error id"), "{command}: {task}");

@@ -8,15 +8,18 @@ use crate::catalogue::{FOLDER, call, catalogue, declaration, send};
 const URI: &str = "https://github.com/a2aproject/a2a-samples/tree/main/extensions/agp";
 const KEY: &str = "github.com/a2aproject/a2a-samples/tree/main/extensions/agp/routes";
 const BILLING: &str = "billing:invoice:generate";
+const TOKEN: &str = "a-demonstration-of-announcing";
 
 fn intent(capability: &str, constraints: &Value) -> Value {
     json!({"target_capability": capability, "payload": {"amount": 99.99}, "policy_constraints": constraints})
 }
 
-async fn announce(server: &TestServer, path: &str, cost: f64) -> Reply {
-    let announcement =
-        json!({"capability": BILLING, "version": "1.5", "cost": cost, "policy": {"requires_pii": true}, "path": path});
-    call(server, URI, "agp/announce", &announcement).await
+fn announcement(path: &str, cost: f64, policy: Value) -> Value {
+    json!({"capability": BILLING, "version": "1.5", "cost": cost, "policy": policy, "path": path, "token": TOKEN})
+}
+
+async fn announce(server: &TestServer, announcement: &Value) -> Reply {
+    call(server, URI, "agp/announce", announcement).await
 }
 
 /// An agent that takes announcements with the token of the example, each for a second.
@@ -28,7 +31,7 @@ async fn guarded() -> TestServer {
         [extension.grants]
         clock = true
         keyvalue = {{}}
-        secrets = {{ TOKEN = {{ file = "{FOLDER}/verifier.key" }} }}
+        secrets = {{ TOKEN = {{ file = "{FOLDER}/announce.key" }} }}
         [extension.parameters]
         announcements = true
         announce_secret = "TOKEN"
@@ -42,9 +45,9 @@ async fn guarded() -> TestServer {
 async fn an_intent_goes_to_the_cheapest_route_that_meets_its_constraints() {
     let server = catalogue().await;
     assert_eq!(declaration(&server, URI).await["params"]["agent_role"], "gateway");
-    let announced = announce(&server, "Squad_Cheap/gateway", 0.05).await;
+    let announced = announce(&server, &announcement("Squad_Cheap/gateway", 0.05, json!({"requires_pii": true}))).await;
     assert!(announced.body["result"]["expires"].is_string(), "{}", announced.text);
-    announce(&server, "Squad_Dear/gateway", 7.0).await;
+    announce(&server, &announcement("Squad_Dear/gateway", 7.0, json!({"requires_pii": true}))).await;
     let route = call(&server, URI, "agp/route", &intent(BILLING, &json!({"requires_pii": true}))).await;
     assert_eq!(route.body["result"]["path"], "Squad_Cheap/gateway", "{}", route.text);
     let secure = call(&server, URI, "agp/route", &intent(BILLING, &json!({"security_level": 4}))).await;
@@ -77,17 +80,49 @@ async fn what_cannot_be_routed_is_refused_with_the_errors_of_agp() {
 #[tokio::test]
 async fn only_who_has_the_token_announces_and_an_old_announcement_makes_the_table_stale() {
     let server = guarded().await;
-    let refused = announce(&server, "Squad/a", 1.0).await;
+    let mut announcement = announcement("Squad/a", 1.0, json!({}));
+    announcement["token"] = json!("a guess");
+    let refused = announce(&server, &announcement).await;
     assert_eq!((refused.code(), refused.violations()), (-32_602, vec!["/token".to_owned()]), "{}", refused.text);
-    let announcement = json!({
-        "capability": BILLING, "version": "1", "policy": {}, "path": "Squad/a", "token": "another-demonstration-secret"
-    });
-    assert_eq!(call(&server, URI, "agp/announce", &announcement).await.code(), 0);
+    announcement["token"] = json!(TOKEN);
+    assert_eq!(announce(&server, &announcement).await.code(), 0);
     let route = async || call(&server, URI, "agp/route", &intent(BILLING, &json!({}))).await.code();
     while route().await == 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(route().await, -32_202);
+}
+
+#[tokio::test]
+async fn an_announcement_is_small_enough_that_all_may_read_it() {
+    let server = catalogue().await;
+    let policy = |members: u32| (0..members).map(|number| (format!("p{number}"), json!(number))).collect::<Value>();
+    let taken = announce(&server, &announcement("Squad/a", 1.0, policy(32))).await;
+    assert_eq!(taken.code(), 0, "{}", taken.text);
+    for (policy, pointer) in [
+        (policy(33), "/policy"),
+        (json!({"regions": ["eu"]}), "/policy/regions"),
+        (json!({"region": "eu ".repeat(1_000)}), ""),
+    ] {
+        let refused = announce(&server, &announcement("Squad/b", 1.0, policy)).await;
+        assert_eq!((refused.code(), refused.violations()), (-32_602, vec![pointer.to_owned()]), "{}", refused.text);
+    }
+}
+
+/// The most that announcements can cost a message: eight intents, each with as many routes of the largest size as there
+/// can be.
+#[tokio::test]
+async fn a_message_is_routed_however_much_was_announced() {
+    let server = catalogue().await;
+    for number in 0..100 {
+        let policy = (0..31).map(|member| (format!("{member:02}{}", "k".repeat(40)), json!(member))).collect::<Value>();
+        let announced = announce(&server, &announcement(&format!("Squad/{number}"), 1.0, policy)).await;
+        assert_eq!(announced.code(), 0, "{}", announced.text);
+    }
+    let parts = vec![json!({"data": intent(BILLING, &json!({}))}); 8];
+    let reply = send(&server, URI, json!(parts), json!({})).await;
+    let routes = &reply.task()["artifacts"][0]["metadata"][KEY]["routes"];
+    assert_eq!(routes.as_array().map(Vec::len), Some(8), "{}", reply.text);
 }
 
 #[tokio::test]

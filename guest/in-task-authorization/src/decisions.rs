@@ -1,0 +1,58 @@
+//! What verifiers have decided, kept from then until the task is taken up.
+//!
+//! A task that is cancelled in between is never taken up, and nobody says so. So only the latest decisions are kept:
+//! what is left over cannot use up the extension's keys. A key is the decision's number and the task's id with a space
+//! between them, so that keys are in the order of decisions.
+
+use crate::authorization::Host;
+
+/// Decisions that are kept. Even with the longest reasons they are half of what the grant allows unless it says
+/// otherwise, and one listing has all their keys.
+pub const MAX_KEPT: usize = 250;
+
+/// The key of the counter that numbers them.
+const COUNTER: &str = "decisions";
+
+/// Keeps a decision, in place of the oldest if there are too many, and returns its key.
+///
+/// # Errors
+/// The host's store does not work now, or the grant allows fewer keys.
+pub fn keep(task_id: &str, decision: &str, host: &impl Host) -> Result<String, String> {
+    let key = format!("{:020} {task_id}", host.increment(COUNTER)?);
+    let keys = host.keys()?;
+    let kept: Vec<&String> = keys.iter().filter(|key| task_of(key).is_some()).collect();
+    let too_many = (kept.len() + 1).saturating_sub(MAX_KEPT);
+    for oldest in kept.into_iter().take(too_many) {
+        host.delete(oldest)?;
+    }
+    host.set(&key, decision.as_bytes())?;
+    Ok(key)
+}
+
+/// The latest decision on a task.
+///
+/// # Errors
+/// The host's store does not work now.
+pub fn of_task(task_id: &str, host: &impl Host) -> Result<Option<String>, String> {
+    let Some(key) = keys_of(task_id, host)?.pop() else { return Ok(None) };
+    Ok(host.get(&key)?.map(|decision| String::from_utf8_lossy(&decision).into_owned()))
+}
+
+/// Forgets what was decided on a task.
+///
+/// # Errors
+/// The host's store does not work now.
+pub fn forget(task_id: &str, host: &impl Host) -> Result<(), String> {
+    keys_of(task_id, host)?.iter().try_for_each(|key| host.delete(key))
+}
+
+fn keys_of(task_id: &str, host: &impl Host) -> Result<Vec<String>, String> {
+    let mut keys = host.keys()?;
+    keys.retain(|key| task_of(key) == Some(task_id));
+    Ok(keys)
+}
+
+/// `None` for the counter.
+fn task_of(key: &str) -> Option<&str> {
+    key.split_once(' ').map(|(_, task_id)| task_id)
+}
