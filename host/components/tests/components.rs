@@ -13,6 +13,7 @@ const SESSION: &str = "annex:extension/session-state@0.1.0";
 const TASKS: &str = "annex:extension/tasks@0.1.0";
 const RESUMPTION: &str = "annex:extension/task-resumption@0.1.0";
 const STEPS: &str = "annex:extension/agent-steps@0.1.0";
+const COUNTERS: &str = "wasi:keyvalue/atomics@0.2.0-draft";
 const KEYS: &str = "wasi:keyvalue/store@0.2.0-draft";
 /// Only names for types; it has no functions.
 const TYPES: &str = "annex:extension/types@0.1.0";
@@ -129,7 +130,7 @@ fn the_gateway_and_the_authorization_keep_keys() -> Result<()> {
     )?;
     check(
         annex_components::IN_TASK_AUTHORIZATION,
-        &[RESUMPTION, TYPES, CONFIG, KEYS, LOGGING],
+        &[RESUMPTION, TYPES, CONFIG, COUNTERS, KEYS, LOGGING],
         &["card", "descriptor", "method", "transition"],
     )
 }

@@ -883,6 +883,8 @@ pub mod exports {
                     /// Called for each change of state, in order, before `response.respond` sees its event; with several extensions, a
                     /// later one sees what the earlier ones made of it, and none is asked twice. A change to `TASK_STATE_FAILED`,
                     /// `TASK_STATE_CANCELED` or `TASK_STATE_REJECTED` cannot be interrupted or vetoed. An error fails the turn.
+                    ///
+                    /// Only turns ask: when a task that waits is cancelled, or fails at a restart of the server, nobody does.
                     #[allow(async_fn_in_trait)]
                     fn change(
                         change: StateChange,

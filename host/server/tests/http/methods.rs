@@ -176,3 +176,19 @@ async fn a_card_that_declares_a_clash_is_never_served() {
     let text = format!("{error:#}");
     assert!(text.contains("test/echo") && text.contains("urn:other"), "{text}");
 }
+
+#[tokio::test]
+async fn a_stream_of_a_method_ends_when_its_time_is_over() {
+    let endless = r#"parameters = { methods = ["test/stream"], behaviour = { next = "endless" } }
+        [extension.limits]
+        turn_cpu_ms = 60000
+        [server]
+        max_turn_seconds = 1"#;
+    let server = agent("Be short.", &test_extension(endless)).await;
+    let events = server.call("test/stream", "{}").extensions(URI).open().await.expect("a stream");
+    let events = events.rest().await.expect("events");
+    let (last, results) = events.split_last().expect("at least one");
+    assert!(results.len() > 3 && results.iter().all(|event| event["result"].is_number()), "{}", results.len());
+    assert!(last["error"]["message"].as_str().is_some_and(|text| text.contains("longer than 1 seconds")), "{last}");
+    assert_eq!(server.say("Hello").send().await.expect("a reply").code(), 0, "its place is free again");
+}

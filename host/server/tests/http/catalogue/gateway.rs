@@ -14,7 +14,7 @@ fn intent(capability: &str, constraints: &Value) -> Value {
     json!({"target_capability": capability, "payload": {"amount": 99.99}, "policy_constraints": constraints})
 }
 
-fn announcement(path: &str, cost: f64, policy: Value) -> Value {
+fn announcement(path: &str, cost: f64, policy: &Value) -> Value {
     json!({"capability": BILLING, "version": "1.5", "cost": cost, "policy": policy, "path": path, "token": TOKEN})
 }
 
@@ -45,9 +45,9 @@ async fn guarded() -> TestServer {
 async fn an_intent_goes_to_the_cheapest_route_that_meets_its_constraints() {
     let server = catalogue().await;
     assert_eq!(declaration(&server, URI).await["params"]["agent_role"], "gateway");
-    let announced = announce(&server, &announcement("Squad_Cheap/gateway", 0.05, json!({"requires_pii": true}))).await;
+    let announced = announce(&server, &announcement("Squad_Cheap/gateway", 0.05, &json!({"requires_pii": true}))).await;
     assert!(announced.body["result"]["expires"].is_string(), "{}", announced.text);
-    announce(&server, &announcement("Squad_Dear/gateway", 7.0, json!({"requires_pii": true}))).await;
+    announce(&server, &announcement("Squad_Dear/gateway", 7.0, &json!({"requires_pii": true}))).await;
     let route = call(&server, URI, "agp/route", &intent(BILLING, &json!({"requires_pii": true}))).await;
     assert_eq!(route.body["result"]["path"], "Squad_Cheap/gateway", "{}", route.text);
     let secure = call(&server, URI, "agp/route", &intent(BILLING, &json!({"security_level": 4}))).await;
@@ -80,7 +80,7 @@ async fn what_cannot_be_routed_is_refused_with_the_errors_of_agp() {
 #[tokio::test]
 async fn only_who_has_the_token_announces_and_an_old_announcement_makes_the_table_stale() {
     let server = guarded().await;
-    let mut announcement = announcement("Squad/a", 1.0, json!({}));
+    let mut announcement = announcement("Squad/a", 1.0, &json!({}));
     announcement["token"] = json!("a guess");
     let refused = announce(&server, &announcement).await;
     assert_eq!((refused.code(), refused.violations()), (-32_602, vec!["/token".to_owned()]), "{}", refused.text);
@@ -97,14 +97,14 @@ async fn only_who_has_the_token_announces_and_an_old_announcement_makes_the_tabl
 async fn an_announcement_is_small_enough_that_all_may_read_it() {
     let server = catalogue().await;
     let policy = |members: u32| (0..members).map(|number| (format!("p{number}"), json!(number))).collect::<Value>();
-    let taken = announce(&server, &announcement("Squad/a", 1.0, policy(32))).await;
+    let taken = announce(&server, &announcement("Squad/a", 1.0, &policy(32))).await;
     assert_eq!(taken.code(), 0, "{}", taken.text);
     for (policy, pointer) in [
         (policy(33), "/policy"),
         (json!({"regions": ["eu"]}), "/policy/regions"),
         (json!({"region": "eu ".repeat(1_000)}), ""),
     ] {
-        let refused = announce(&server, &announcement("Squad/b", 1.0, policy)).await;
+        let refused = announce(&server, &announcement("Squad/b", 1.0, &policy)).await;
         assert_eq!((refused.code(), refused.violations()), (-32_602, vec![pointer.to_owned()]), "{}", refused.text);
     }
 }
@@ -116,7 +116,7 @@ async fn a_message_is_routed_however_much_was_announced() {
     let server = catalogue().await;
     for number in 0..100 {
         let policy = (0..31).map(|member| (format!("{member:02}{}", "k".repeat(40)), json!(member))).collect::<Value>();
-        let announced = announce(&server, &announcement(&format!("Squad/{number}"), 1.0, policy)).await;
+        let announced = announce(&server, &announcement(&format!("Squad/{number}"), 1.0, &policy)).await;
         assert_eq!(announced.code(), 0, "{}", announced.text);
     }
     let parts = vec![json!({"data": intent(BILLING, &json!({}))}); 8];

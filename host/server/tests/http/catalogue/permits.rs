@@ -3,7 +3,8 @@ use std::time::Duration;
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
-use crate::catalogue::{call, catalogue};
+use crate::catalogue::{FOLDER, call, catalogue};
+use crate::durable::{counting, serve};
 
 const URI: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const TOKEN: &str = "another-demonstration-secret";
@@ -94,4 +95,40 @@ async fn only_the_verifier_decides_and_only_once() {
     assert_eq!(decide(&server, &state, TOKEN, json!({})).await.code(), 0);
     ended(&server, &id).await;
     assert_eq!(decide(&server, &state, TOKEN, json!({})).await.violations(), ["/state"]);
+}
+
+#[tokio::test]
+async fn a_task_that_was_taken_up_is_not_taken_up_again() {
+    let extension = format!(
+        r#"
+        [[extension]]
+        component = "in-task-authorization"
+        [extension.grants]
+        keyvalue = {{}}
+        task-resumption = true
+        secrets = {{ VERIFIER_SECRET = {{ file = "{FOLDER}/verifier.key" }} }}
+        [extension.parameters]
+        client_id = "redirect_uri:https://verifier.example.com/authorize"
+        request_uri = "openid4vp://?state={{state}}"
+        "#
+    );
+    let agent = counting();
+    let server = serve(&agent, &extension).await;
+    let reply = server.say("log in").extensions(URI).send().await.expect("a reply");
+    let uri = reply.task()["status"]["message"]["metadata"][URI]["authorizationRequest"]["request_uri"].clone();
+    let state = uri.as_str().expect("a URI").rsplit_once("state=").expect("a state").1.to_owned();
+    let id = reply.task()["id"].as_str().expect("an id").to_owned();
+    assert_eq!(decide(&server, &state, TOKEN, json!({})).await.code(), 0);
+    // The agent that was let in asks for something itself, and that is not the verifier's to answer.
+    let words = async || {
+        let task = server.call("GetTask", json!({"id": id}).to_string()).send().await.expect("a task");
+        task.body["result"]["status"]["message"]["parts"][0]["text"].as_str().unwrap_or_default().to_owned()
+    };
+    while words().await != "Log in first." {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for _ in 0..2 {
+        assert_eq!(decide(&server, &state, TOKEN, json!({})).await.violations(), ["/state"]);
+    }
+    assert_eq!(agent.turns.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
