@@ -30,13 +30,15 @@ impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         log::start()?;
         let config = Config::read(&self.config)?;
+        let example = config.card.skills.iter().find_map(|skill| skill.examples.first());
+        let question = example.map_or("Hello", String::as_str).to_owned();
         let server = Server::bind(config).await?;
         let (locations, admin) = (locations(&self.config), server.admin_address());
         let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
         // From now on, so that a hang-up while components are compiled does not end the process.
         let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
         let ready = |app: &App| {
-            announce(app, admin, &mut io::stdout().lock());
+            announce(app, admin, &question, &mut io::stdout().lock());
             tokio::spawn(reload_at(hangup, Arc::clone(app.installer())));
         };
         server.run(load, ready, shutdown()).await?;
@@ -64,7 +66,7 @@ pub(crate) fn cache() -> Option<PathBuf> {
 }
 
 /// Says where the agent is, what it runs and what to try. A closed standard output is no reason to stop.
-fn announce(app: &App, admin: Option<SocketAddr>, out: &mut impl Write) {
+fn announce(app: &App, admin: Option<SocketAddr>, question: &str, out: &mut impl Write) {
     let url = app.base_url();
     let mut text = format!("Agent card  {url}/.well-known/agent-card.json\n");
     if let Some(admin) = admin {
@@ -77,7 +79,7 @@ fn announce(app: &App, admin: Option<SocketAddr>, out: &mut impl Write) {
     if app.installed().iter().next().is_none() {
         text.push_str("  none");
     }
-    text.push_str(&format!("\n\nTry it from another terminal:\n  {}\n", suggestion(app)));
+    text.push_str(&format!("\n\nTry it from another terminal:\n  {}\n", suggestion(app, question)));
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
@@ -93,9 +95,9 @@ fn line(extension: &Extension) -> String {
     )
 }
 
-fn suggestion(app: &App) -> String {
+fn suggestion(app: &App, question: &str) -> String {
     let executable = env::args().next().unwrap_or_else(|| "annex".to_owned());
-    let mut command = format!("{executable} send {} \"Who am I and what is my email?\"", app.base_url());
+    let mut command = format!("{executable} send {} '{}'", app.base_url(), question.replace('\'', "'\\''"));
     for extension in app.installed().iter().filter(|extension| extension.is_required()) {
         command.push_str(&format!(" \\\n    --extension {}", extension.uri()));
         if takes_state(extension.card()) {

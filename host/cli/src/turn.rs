@@ -1,10 +1,11 @@
 //! One message and its answer: sends it, prints what comes, and knows how it ended.
 
 use annex_client::{Agent, ClientError, ServiceParameters};
-use annex_protocol::{A2aError, AgentCard, ExtensionUri, Message, SendMessageRequest, StreamResponse};
+use annex_protocol::{A2aError, AgentCard, AgentExtension, ExtensionUri, Message, SendMessageRequest, StreamResponse};
 use futures::TryStreamExt;
 
 use crate::output;
+use crate::state::takes_state;
 
 mod outcome;
 mod transcript;
@@ -57,7 +58,11 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
         return error;
     }
     let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);
-    let missing = declared.map(|extension| &extension.uri).filter(|uri| !requested.contains(uri));
-    let options: String = missing.map(|uri| format!("\n  --extension {uri}")).collect();
+    let missing = declared.filter(|extension| !requested.contains(&extension.uri));
+    let option = |extension: &AgentExtension| match takes_state(extension) {
+        true => format!("\n  --extension {} --state JSON (--template prints what it looks like)", extension.uri),
+        false => format!("\n  --extension {}", extension.uri),
+    };
+    let options: String = missing.map(option).collect();
     if options.is_empty() { error } else { anyhow::anyhow!("{error:#}\nadd to this command:{options}") }
 }

@@ -78,7 +78,10 @@ pub enum LoadError {
         name: String,
     },
     /// It needs something that the operator did not grant.
-    #[error("{needs} needs a grant: add `{grant}` to this extension's [extension.grants]")]
+    #[error(
+        "{needs} needs a grant: add `{grant}` to this extension's [extension.grants] in the config, or to [grants] in a \
+         file of its settings"
+    )]
     NotGranted {
         /// The import, or the descriptor's demand.
         needs: String,

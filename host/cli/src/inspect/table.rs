@@ -59,8 +59,13 @@ fn describe(text: &mut String, descriptor: &DescriptorReport) -> fmt::Result {
     row(text, "name", &descriptor.name)?;
     row(text, "version", &descriptor.version)?;
     row(text, "description", &descriptor.description)?;
-    row(text, "metadata keys", &descriptor.metadata_keys.join("\n"))?;
+    let keys = &descriptor.metadata_keys;
+    row(text, "metadata keys", &if keys.is_empty() { "none".to_owned() } else { keys.join("\n") })?;
     row(text, "depends on", &listed(&descriptor.depends_on))?;
+    if !descriptor.methods.is_empty() {
+        let methods = descriptor.methods.iter().map(|method| format!("{}  {}", method.name, method.description));
+        row(text, "methods", &methods.collect::<Vec<_>>().join("\n"))?;
+    }
     let form = if descriptor.payload && !descriptor.events.is_empty() { ", as JSON" } else { "" };
     row(text, "events", &format!("{}{form}", listed(&descriptor.events)))?;
     match &descriptor.parameter_schema {
