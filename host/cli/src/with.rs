@@ -21,8 +21,8 @@ pub(crate) struct With {
     /// is what it is given, a JSON object or @FILE; without one it is the --state. May be repeated
     #[arg(long = "with", value_name = "COMPONENT[=INPUT]")]
     components: Vec<String>,
-    /// Grants, limits and parameters of a --with, the keys of an extension in a config but for `component`; the first file is for
-    /// the first --with, and so on
+    /// Grants, limits and parameters of a --with, the keys of an extension in a config but for `component`; the first file
+    /// is for the first --with, and so on
     #[arg(long = "with-settings", value_name = "FILE", requires = "components")]
     settings: Vec<PathBuf>,
 }
