@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{A2aError, AgentExtension, Json, JsonObject, Message, Metadata, StreamResponse};
+use annex_protocol::{A2aError, AgentExtension, Json, Message, Metadata, StreamResponse};
 
 use crate::bindings::v0_1::annex::extension::types::Location;
 use crate::bindings::v0_1::exports::annex::extension::client::{Incoming, Outgoing};
@@ -13,7 +13,7 @@ use crate::hook::Hook;
 use crate::outgoing;
 use crate::own;
 use crate::rewriting;
-use crate::store::{SessionReader, TaskReader, TurnReaders};
+use crate::store::{NoTurn, TurnReaders};
 use crate::turn_services::TurnServices;
 
 /// A call that is about to be made.
@@ -148,23 +148,5 @@ impl ClientCall {
 
 /// There is no session and no task of the agent on the calling side.
 fn nothing() -> TurnReaders {
-    struct Nothing;
-
-    impl SessionReader for Nothing {
-        fn get(&self, _key: &str) -> Option<String> {
-            None
-        }
-
-        fn snapshot(&self) -> JsonObject {
-            JsonObject::new()
-        }
-    }
-
-    impl TaskReader for Nothing {
-        fn current(&self) -> Option<String> {
-            None
-        }
-    }
-
-    TurnReaders { session: Arc::new(Nothing), task: Arc::new(Nothing), services: TurnServices::default() }
+    TurnReaders { session: Arc::new(NoTurn), task: Arc::new(NoTurn), services: TurnServices::default() }
 }

@@ -67,5 +67,5 @@ pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use outgoing::apply_patch;
 pub use schema::{Schemas, Violation};
 pub use steering::{Entry, Interruption, Steering};
-pub use store::{SessionReader, TaskReader};
+pub use store::{NoTurn, SessionReader, TaskReader};
 pub use turn_services::{KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};

@@ -79,11 +79,7 @@ pub fn apply_patch(
     entries: Vec<(String, String)>,
     shown: Option<Json>,
 ) -> Result<(), String> {
-    let (place, metadata, extensions) = target(event).ok_or("there is nothing to add metadata to")?;
-    let checked = checked_entries(place, descriptor, entries, shown)?;
-    metadata.extend(checked);
-    mark(extensions, descriptor);
-    Ok(())
+    add(target(event).ok_or("there is nothing to add metadata to")?, descriptor, entries, shown)
 }
 
 /// Adds the entries to the metadata of a status's message, or of the status event, under the same rules.
@@ -95,9 +91,22 @@ pub(crate) fn annotate(
     descriptor: &Descriptor,
     entries: Vec<(String, String)>,
 ) -> Result<(), String> {
-    let (place, metadata, extensions) = status_target(update);
-    metadata.extend(checked_entries(place, descriptor, entries, None)?);
-    mark(extensions, descriptor);
+    add(status_target(update), descriptor, entries, None)
+}
+
+/// Adds checked entries, and names the extension among those that had a part in the message or artifact.
+fn add(
+    (place, metadata, extensions): Target<'_>,
+    descriptor: &Descriptor,
+    entries: Vec<(String, String)>,
+    shown: Option<Json>,
+) -> Result<(), String> {
+    metadata.extend(checked_entries(place, descriptor, entries, shown)?);
+    if let Some(extensions) = extensions
+        && !extensions.contains(&descriptor.uri)
+    {
+        extensions.push(descriptor.uri.clone());
+    }
     Ok(())
 }
 
@@ -123,15 +132,6 @@ pub(crate) fn checked_entries(
         checked.push((key, value));
     }
     Ok(checked)
-}
-
-/// Names the extension among those that had a part in a message or artifact.
-fn mark(extensions: Option<&mut Vec<ExtensionUri>>, descriptor: &Descriptor) {
-    if let Some(extensions) = extensions
-        && !extensions.contains(&descriptor.uri)
-    {
-        extensions.push(descriptor.uri.clone());
-    }
 }
 
 /// Where metadata of an event goes: its message, its artifact, or a bare status event itself.

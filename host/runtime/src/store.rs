@@ -29,6 +29,26 @@ pub trait TaskReader: Send + Sync {
     fn current(&self) -> Option<String>;
 }
 
+/// What can be read where there is no turn: in a method, and on the calling side.
+#[derive(Clone, Copy, Debug)]
+pub struct NoTurn;
+
+impl SessionReader for NoTurn {
+    fn get(&self, _key: &str) -> Option<String> {
+        None
+    }
+
+    fn snapshot(&self) -> JsonObject {
+        JsonObject::new()
+    }
+}
+
+impl TaskReader for NoTurn {
+    fn current(&self) -> Option<String> {
+        None
+    }
+}
+
 /// What a guest can read of the turn that it serves.
 #[derive(Clone)]
 pub(crate) struct TurnReaders {

@@ -52,7 +52,7 @@ pub(crate) struct Started {
 pub(crate) struct Target {
     context_id: ContextId,
     task_id: TaskId,
-    record: Option<Arc<TaskRecord>>,
+    pub(crate) record: Option<Arc<TaskRecord>>,
     /// Whose task it is.
     owner: Owner,
     /// Held until it is settled that the message is taken.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata};
-use annex_runtime::{Extension, MethodAnswer, MethodCall, SessionReader, TaskReader, TaskResumption, TurnRequest};
+use annex_runtime::{Extension, MethodAnswer, MethodCall, NoTurn, TaskResumption, TurnRequest};
 use futures::stream::{self, Stream};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -110,24 +110,5 @@ fn check_object(params: &Json) -> Result<(), A2aError> {
     match JsonObject::parse(params.get()) {
         Ok(_) => Ok(()),
         Err(error) => Err(A2aError::invalid_params(format!("the parameters are not a JSON object: {error}"))),
-    }
-}
-
-/// A method belongs to no turn.
-struct NoTurn;
-
-impl SessionReader for NoTurn {
-    fn get(&self, _key: &str) -> Option<String> {
-        None
-    }
-
-    fn snapshot(&self) -> JsonObject {
-        JsonObject::new()
-    }
-}
-
-impl TaskReader for NoTurn {
-    fn current(&self) -> Option<String> {
-        None
     }
 }

@@ -32,7 +32,8 @@ struct State {
 struct Pinned {
     owner: Owner,
     extensions: Vec<Arc<Extension>>,
-    interrupted: Option<Interrupted>,
+    /// With the number that tells this interruption from all others.
+    interrupted: Option<(u64, Interrupted)>,
 }
 
 /// How a task came to wait, when an extension made it wait.
@@ -42,8 +43,6 @@ pub(crate) struct Interrupted {
     pub(crate) by: ExtensionUri,
     /// The extensions that the client asked for.
     pub(crate) requested: Vec<ExtensionUri>,
-    /// Tells this interruption from all others. Given by [`Pins::hold`].
-    pub(crate) number: u64,
 }
 
 impl Default for Pins {
@@ -70,7 +69,7 @@ impl Pins {
         let mut state = self.lock();
         let State { interruptions, tasks, installed } = &mut *state;
         *interruptions += 1;
-        let interrupted = interrupted.map(|interrupted| Interrupted { number: *interruptions, ..interrupted });
+        let interrupted = interrupted.map(|interrupted| (*interruptions, interrupted));
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
         for extension in extensions {
             let is_there = installed.get(extension.uri()).is_some();
@@ -105,15 +104,15 @@ impl Pins {
     pub(crate) fn interrupted(&self, task: &TaskId, extension: &ExtensionUri) -> Option<(Owner, u64)> {
         let mut state = self.lock();
         let pinned = state.tasks.get(task)?;
-        let interrupted = pinned.interrupted.as_ref().filter(|interrupted| interrupted.by == *extension)?;
-        Some((pinned.owner.clone(), interrupted.number))
+        let (number, _) = pinned.interrupted.as_ref().filter(|(_, interrupted)| interrupted.by == *extension)?;
+        Some((pinned.owner.clone(), *number))
     }
 
     /// Ends an interruption, once: what the task's client had asked for. `None` when it is over already.
     pub(crate) fn end_interruption(&self, task: &TaskId, number: u64) -> Option<Vec<ExtensionUri>> {
         let mut state = self.lock();
         let pinned = state.tasks.get_mut(task)?;
-        let interrupted = pinned.interrupted.take_if(|interrupted| interrupted.number == number)?;
+        let (_, interrupted) = pinned.interrupted.take_if(|(other, _)| *other == number)?;
         Some(interrupted.requested)
     }
 

@@ -32,10 +32,10 @@ pub(crate) struct Resumption {
 
 /// What one call of a method wants to be taken up.
 pub(crate) struct Resumptions {
-    pub(crate) tasks: Arc<Tasks>,
-    pub(crate) places: Arc<Places>,
+    tasks: Arc<Tasks>,
+    places: Arc<Places>,
     /// `None` once the call has been answered.
-    pub(crate) wanted: Mutex<Option<Vec<Resumption>>>,
+    wanted: Mutex<Option<Vec<Resumption>>>,
 }
 
 impl Resumptions {
@@ -87,9 +87,9 @@ impl RequestHandler {
         let Resumption { task, owner, number, place } = resumption;
         let unsupported = |reason: String| A2aError::UnsupportedOperation { reason };
         let waits_no_longer = || unsupported(format!("task {task} waits no longer"));
-        let record = self.tasks.open(&owner, &task).await?;
         let named = Message { task_id: Some(task.clone()), ..Message::default() };
         let target = self.target(&owner, &named).await?;
+        let record = target.record.clone().ok_or_else(waits_no_longer)?;
         let session = self.begin_turn(&owner, &target).await?;
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });

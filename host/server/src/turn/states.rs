@@ -45,7 +45,7 @@ impl Turn {
         }
         let state = update.status.state;
         if state.is_interrupted() {
-            let interrupted = by.map(|by| Interrupted { by, requested: self.requested.clone(), number: 0 });
+            let interrupted = by.map(|by| Interrupted { by, requested: self.requested.clone() });
             // Before anybody sees that it waits, and answers.
             self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions(), interrupted);
         }

@@ -6,7 +6,7 @@ use annex_protocol::{StreamResponse, TaskState, TaskStatusUpdateEvent};
 
 use super::{Member, Slot};
 use crate::bindings::v0_1::annex::extension::types;
-use crate::bindings::v0_1::exports::annex::extension::transition::{Beginning, Entry, Ruling};
+use crate::bindings::v0_1::exports::annex::extension::transition::{self, Beginning, Entry, Ruling};
 use crate::error::Fault;
 use crate::hook::Hook;
 use crate::outgoing;
@@ -86,10 +86,7 @@ impl Member {
         }
     }
 
-    fn interruption(
-        &self,
-        asked: crate::bindings::v0_1::exports::annex::extension::transition::Interruption,
-    ) -> Result<Interruption, Fault> {
+    fn interruption(&self, asked: transition::Interruption) -> Result<Interruption, Fault> {
         let checked = outgoing::checked_entries("status.message", &self.extension.descriptor, asked.metadata, None);
         Ok(Interruption {
             by: self.extension.uri().clone(),
