@@ -206,7 +206,7 @@ impl RequestHandler {
 
     /// Waits for its turn in the context and opens the session.
     pub(crate) async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
-        let key = session_key(self.agent.name(), &owner.principal, &target.context_id);
+        let key = session_key(self.agent.name(), owner, &target.context_id);
         let guard = self.turns.begin(&key).await.map_err(|error| fault::of_session(&error))?;
         Ok(self.sessions.open(key, guard))
     }

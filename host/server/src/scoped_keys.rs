@@ -22,8 +22,8 @@ pub(crate) struct ScopedKeys {
     store: Arc<dyn KeyValueStore>,
     tasks: Arc<dyn TaskStore>,
     sessions: Arc<InMemorySessionService>,
-    /// The agent's name, by which its sessions are found.
-    app: String,
+    /// The name of each tenant's agent, by which its sessions are found.
+    apps: HashMap<String, String>,
     /// How many turns have the keys of a scope at hand.
     in_use: Mutex<HashMap<Scope, usize>>,
     /// Keep the keys of a conversation from being removed while a turn of it begins.
@@ -54,13 +54,13 @@ pub(crate) enum SweepError {
 
 /// The session of an owner's conversation. An anonymous user is as many users as contexts, so that `user:` state of one
 /// never reaches another.
-pub(crate) fn session_key(app: &str, principal: &str, context: &ContextId) -> SessionKey {
-    let user = match principal {
+pub(crate) fn session_key(app: &str, owner: &Owner, context: &ContextId) -> SessionKey {
+    let user = match owner.principal.as_str() {
         "" => format!("A2A_USER_{context}"),
         // No principal can be named like an anonymous user.
         principal => format!("principal:{principal}"),
     };
-    SessionKey { tenant: String::new(), app: app.to_owned(), user, context: context.clone() }
+    SessionKey { tenant: owner.tenant.clone(), app: app.to_owned(), user, context: context.clone() }
 }
 
 impl ScopedKeys {
@@ -68,10 +68,10 @@ impl ScopedKeys {
         store: Arc<dyn KeyValueStore>,
         tasks: Arc<dyn TaskStore>,
         sessions: Arc<InMemorySessionService>,
-        app: &str,
+        apps: HashMap<String, String>,
     ) -> Arc<Self> {
         let (in_use, doors) = (Mutex::default(), Doors::new());
-        Arc::new(Self { store, tasks, sessions, app: app.to_owned(), in_use, doors })
+        Arc::new(Self { store, tasks, sessions, apps, in_use, doors })
     }
 
     /// Gives a turn its keys. A conversation whose session is still to be made begins without any: what is there is of
@@ -126,16 +126,16 @@ impl ScopedKeys {
     }
 
     async fn exists(&self, scope: &Scope) -> Result<bool, StoreError> {
+        let owner = Owner { tenant: scope.tenant.clone(), principal: scope.principal.clone() };
+        // A tenant that is not served now may be again.
+        let Some(app) = self.apps.get(&owner.tenant) else { return Ok(true) };
         match scope.kind {
             ScopeKind::Lasting => Ok(true),
             ScopeKind::Context => {
                 let context = ContextId::from(scope.id.as_str());
-                Ok(self.sessions.exists(&session_key(&self.app, &scope.principal, &context)))
+                Ok(self.sessions.exists(&session_key(app, &owner, &context)))
             }
-            ScopeKind::Task => {
-                let owner = Owner { tenant: scope.tenant.clone(), principal: scope.principal.clone() };
-                self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await
-            }
+            ScopeKind::Task => self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await,
         }
     }
 

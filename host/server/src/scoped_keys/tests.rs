@@ -21,13 +21,14 @@ impl Bench {
         let store = Arc::new(MemoryKeyValueStore::default());
         let tasks = Arc::new(MemoryTaskStore::new(MemoryBounds { max_tasks: 10, max_bytes: 1 << 20 }));
         let sessions = Arc::new(InMemorySessionService::new(Bounds::default()));
-        let keys = ScopedKeys::new(store.clone(), tasks.clone(), sessions.clone(), "app");
+        let keys =
+            ScopedKeys::new(store.clone(), tasks.clone(), sessions.clone(), [(String::new(), "app".to_owned())].into());
         Self { store, tasks, sessions, keys }
     }
 
     /// Begins a turn, whose task and session are still to be made.
     async fn turn(&self, task: &str) -> (TurnSession, TurnKeys) {
-        let key = session_key("app", &ada().principal, &ContextId::from("c"));
+        let key = session_key("app", &ada(), &ContextId::from("c"));
         let guard = Turns::default().begin(&key).await.expect("a turn");
         let session = self.sessions.open(key, guard);
         let keys = self.keys.of_turn(&ada(), &session, &task.into()).await.expect("keys");
@@ -79,7 +80,7 @@ async fn a_sweep_spares_a_turn_whose_task_and_session_are_still_to_be_made() {
 async fn a_sweep_removes_what_belongs_to_nothing_and_only_that() {
     let bench = Bench::new();
     bench.create("t").await;
-    let key = session_key("app", "ada", &ContextId::from("c"));
+    let key = session_key("app", &ada(), &ContextId::from("c"));
     bench.sessions.create(&key, StateDelta::new()).expect("a session");
     let others = [Scope::task("", "bob", &"t".into()), Scope::task("", "ada", &"u".into())];
     let contexts = [Scope::context("", "", &"c".into()), Scope::context("", "ada", &"d".into())];
