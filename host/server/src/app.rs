@@ -10,7 +10,7 @@ use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
-use annex_session::{Bounds, InMemorySessionService, Turns};
+use annex_session::{Bounds, InMemorySessionService, Limits, SessionService, Turns};
 use annex_tasks::TaskStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -200,7 +200,7 @@ struct Shared<'a> {
     store: Arc<dyn TaskStore>,
     pins: Arc<Pins>,
     claims: Arc<Claims>,
-    sessions: Arc<InMemorySessionService>,
+    sessions: Arc<dyn SessionService>,
     turns: Turns,
     keys: Arc<ScopedKeys>,
     push: Option<Arc<PushNotifications>>,
@@ -224,7 +224,7 @@ impl<'a> Shared<'a> {
         let keyvalue = keyvalue_store::open(config, &locations.config).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
-        let sessions = Arc::new(InMemorySessionService::new(bounds(config)));
+        let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(bounds(config)));
         let pins = Arc::new(Pins::default());
         Ok(Self {
             base_url,
@@ -306,8 +306,11 @@ fn bounds(config: &Config) -> Bounds {
     Bounds {
         max_sessions: config.sessions.max_sessions,
         max_bytes: config.sessions.max_bytes,
-        max_state_bytes: config.sessions.max_state_bytes,
-        max_events_per_session: config.sessions.max_events,
+        limits: Limits {
+            state_bytes: config.sessions.max_state_bytes,
+            events: config.sessions.max_events,
+            ..Limits::default()
+        },
     }
 }
 
