@@ -6,8 +6,8 @@ use std::time::Duration;
 use annex_agent::AgentExecutor;
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
-    A2aError, AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
-    ListTasksResponse, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
+    A2aError, AgentCard, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
+    ListTasksResponse, SendMessageRequest, StreamResponse, SubscribeToTaskRequest,
 };
 use annex_session::{SessionService, Turns};
 use annex_tasks::Owner;
@@ -30,7 +30,7 @@ use crate::services::Services;
 use crate::task_log::LoggedEvent;
 use crate::tasks::Tasks;
 use crate::tenants::Tenants;
-use crate::turn::{self, Opening};
+use crate::turn::Opening;
 
 /// The A2A operations over the agent, its sessions and its tasks.
 pub(crate) struct RequestHandler {
@@ -163,21 +163,6 @@ impl RequestHandler {
     ) -> Result<ListTasksResponse, A2aError> {
         let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         handler.services.lister.list(&call.owner, request).await
-    }
-
-    /// Stops the turn and returns the task in its final state.
-    pub(crate) async fn cancel_task(&self, call: &Call, request: &CancelTaskRequest) -> Result<Task, A2aError> {
-        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
-        let record = handler.tasks.open(&call.owner, &request.id).await?;
-        if record.is_finished() {
-            return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
-        }
-        record.cancel().await.map_err(fault::of_store)?;
-        handler.tasks.leave_if_finished(&record);
-        match record.is_finished() {
-            true => Ok(Arc::unwrap_or_clone(record.snapshot())),
-            false => Err(turn::finished(&record)),
-        }
     }
 
     /// The task as it is now and all that follows, over as many turns as it takes.

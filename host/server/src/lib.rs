@@ -10,6 +10,7 @@ mod admin;
 mod answer;
 mod app;
 mod call;
+mod cancellation;
 mod card;
 mod claim;
 mod config;

@@ -47,6 +47,12 @@ impl Turns {
         let (lock, place) = Queues::join(&self.queues, key)?;
         Ok(TurnGuard { _running: lock.lock_owned().await, _place: place })
     }
+
+    /// Starts a turn if none runs or waits in this session.
+    pub fn try_begin(&self, key: &SessionKey) -> Option<TurnGuard> {
+        let (lock, place) = Queues::join(&self.queues, key).ok()?;
+        Some(TurnGuard { _running: lock.try_lock_owned().ok()?, _place: place })
+    }
 }
 
 impl Default for Turns {
@@ -139,6 +145,16 @@ mod tests {
         assert!(is_pending(third.as_mut()));
         drop(second);
         drop(third.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_cannot_wait_starts_only_where_there_is_none() {
+        let turns = Turns::default();
+        let first = turns.try_begin(&key("c")).unwrap();
+        assert!(turns.try_begin(&key("c")).is_none());
+        drop(first);
+        drop(turns.try_begin(&key("c")).unwrap());
+        assert!(turns.queues.lock().is_empty());
     }
 
     #[tokio::test]
