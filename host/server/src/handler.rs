@@ -6,8 +6,8 @@ use std::time::Duration;
 use annex_agent::AgentExecutor;
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
-    A2aError, AgentCard, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
-    ListTasksResponse, SendMessageRequest, StreamResponse, SubscribeToTaskRequest,
+    A2aError, AgentCard, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
+    SendMessageRequest, StreamResponse, SubscribeToTaskRequest,
 };
 use annex_session::{SessionService, Turns};
 use annex_tasks::Owner;
