@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
+use annex_agent::{
+    AgentExecutor, GenerativeModel, McpError, McpServers, Model, ScriptAgent, ScriptedModel, TemplateAgent, ToolClash,
+    Tools,
+};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_push::{Notifier, NotifierConfig};
@@ -16,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
 use crate::claim::Claims;
-use crate::config::{AgentConfig, Config, ModelConfig, PushConfig};
+use crate::config::{AgentConfig, Config, ModelConfig, PushConfig, TemplateConfig};
 use crate::counters::Counters;
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
@@ -72,6 +75,12 @@ pub enum AppError {
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
+    /// Tools are not to be had.
+    #[error("[[agent.mcp]] cannot be used")]
+    Mcp(#[from] McpError),
+    /// The model could not tell tools apart.
+    #[error("[[agent.mcp]] cannot be used")]
+    Tools(#[from] ToolClash),
     /// Cards cannot be signed.
     #[error("[card.signing] cannot be used")]
     Signing(#[from] SigningError),
@@ -106,7 +115,7 @@ impl App {
     /// # Errors
     /// Names the config's key, or the component and the step that refused it.
     pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
-        let agent = agent(&config.agent)?;
+        let agent = agent(&config.agent, locations).await?;
         Self::with_agent(config, locations, base_url, agent).await
     }
 
@@ -208,16 +217,23 @@ fn bounds(config: &Config) -> Bounds {
     }
 }
 
-fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
+async fn agent(config: &AgentConfig, locations: &Locations) -> Result<Arc<dyn AgentExecutor>, AppError> {
     Ok(match config {
-        AgentConfig::Template(template) => Arc::new(TemplateAgent {
-            name: template.name.clone(),
-            instruction: template.instruction.clone(),
-            output_key: template.output_key.clone(),
-            model: model(&template.model)?,
-        }),
+        AgentConfig::Template(template) => Arc::new(template_agent(template, locations).await?),
         AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
     })
+}
+
+async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Result<TemplateAgent, AppError> {
+    let model = model(&config.model)?;
+    let mut agent = TemplateAgent::new(&config.name, &config.instruction, model);
+    let (servers, tools) = McpServers::start(&config.mcp, &locations.config).await?;
+    agent.tools = Tools::new(tools)?;
+    agent.servers = servers;
+    agent.output_key.clone_from(&config.output_key);
+    agent.artifact = config.artifact.clone().unwrap_or(agent.artifact);
+    agent.max_tool_rounds = config.max_tool_rounds.unwrap_or(agent.max_tool_rounds);
+    Ok(agent)
 }
 
 fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {

@@ -137,6 +137,7 @@ async fn drain(app: &App, patience: Duration) {
         handler.stop.cancel();
         handler.running.wait().await;
     }
+    handler.agent.close().await;
     handler.closing.cancel();
     if let Some(push) = &handler.push {
         push.close(PUSH_PATIENCE).await;
