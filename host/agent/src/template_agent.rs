@@ -20,6 +20,8 @@ use run::Run;
 const ARTIFACT: &str = "result";
 /// How often the model may have tools called in one turn unless told otherwise.
 const MAX_TOOL_ROUNDS: u32 = 8;
+/// The most events of a conversation that the model is told of, the latest ones.
+const HISTORY: usize = 1_000;
 
 /// Renders its instruction from the state of the session and lets a model answer the conversation, with the help of
 /// tools.

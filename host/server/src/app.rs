@@ -12,7 +12,7 @@ use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
-use annex_session::{Bounds, InMemorySessionService, Turns};
+use annex_session::{Bounds, InMemorySessionService, Limits, SessionService, Turns};
 use annex_tasks::TaskStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -139,7 +139,7 @@ impl App {
         let installer = Installer::start(config, parts).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
-        let sessions = Arc::new(InMemorySessionService::new(bounds(config)));
+        let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(bounds(config)));
         let keys = ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), agent.name());
         let shows_all_anonymous = config.tasks.list_all_anonymous;
         let services = Services { keys, lister: Lister { store: Arc::clone(&store), shows_all_anonymous } };
@@ -212,8 +212,11 @@ fn bounds(config: &Config) -> Bounds {
     Bounds {
         max_sessions: config.sessions.max_sessions,
         max_bytes: config.sessions.max_bytes,
-        max_state_bytes: config.sessions.max_state_bytes,
-        max_events_per_session: config.sessions.max_events,
+        limits: Limits {
+            state_bytes: config.sessions.max_state_bytes,
+            events: config.sessions.max_events,
+            ..Limits::default()
+        },
     }
 }
 

@@ -182,8 +182,8 @@ impl Default for SessionsConfig {
         Self {
             max_sessions: bounds.max_sessions,
             max_bytes: bounds.max_bytes,
-            max_state_bytes: bounds.max_state_bytes,
-            max_events: bounds.max_events_per_session,
+            max_state_bytes: bounds.limits.state_bytes,
+            max_events: bounds.limits.events,
         }
     }
 }

@@ -9,7 +9,7 @@ use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
     ListTasksResponse, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
 };
-use annex_session::{InMemorySessionService, Turns};
+use annex_session::{SessionService, Turns};
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +45,7 @@ pub(crate) struct RequestHandler {
     pub(crate) push: Option<Arc<PushNotifications>>,
     /// Whether clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
-    pub(crate) sessions: Arc<InMemorySessionService>,
+    pub(crate) sessions: Arc<dyn SessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<Tasks>,
     /// What extensions get besides session and task.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{ContextId, TaskId};
 use annex_runtime::{KeyScopes, KeyValueError, KeyValueStore, SCOPES_PER_PAGE, Scope, ScopeKind};
-use annex_session::{InMemorySessionService, SessionKey, TurnSession};
+use annex_session::{SessionError, SessionKey, SessionService, TurnSession};
 use annex_tasks::{Owner, StoreError, TaskStore};
 use tokio::runtime::Handle;
 
@@ -21,7 +21,7 @@ use crate::fault;
 pub(crate) struct ScopedKeys {
     store: Arc<dyn KeyValueStore>,
     tasks: Arc<dyn TaskStore>,
-    sessions: Arc<InMemorySessionService>,
+    sessions: Arc<dyn SessionService>,
     /// The agent's name, by which its sessions are found.
     app: String,
     /// How many turns have the keys of a scope at hand.
@@ -50,6 +50,8 @@ pub(crate) enum SweepError {
     Keys(#[from] KeyValueError),
     #[error("it cannot be told which tasks there are")]
     Tasks(#[from] StoreError),
+    #[error("it cannot be told which sessions there are")]
+    Sessions(#[from] SessionError),
 }
 
 /// The session of an owner's conversation. An anonymous user is as many users as contexts, so that `user:` state of one
@@ -67,7 +69,7 @@ impl ScopedKeys {
     pub(crate) fn new(
         store: Arc<dyn KeyValueStore>,
         tasks: Arc<dyn TaskStore>,
-        sessions: Arc<InMemorySessionService>,
+        sessions: Arc<dyn SessionService>,
         app: &str,
     ) -> Arc<Self> {
         let (in_use, doors) = (Mutex::default(), Doors::new());
@@ -125,16 +127,16 @@ impl ScopedKeys {
         Ok(self.store.remove(scope).await?)
     }
 
-    async fn exists(&self, scope: &Scope) -> Result<bool, StoreError> {
+    async fn exists(&self, scope: &Scope) -> Result<bool, SweepError> {
         match scope.kind {
             ScopeKind::Lasting => Ok(true),
             ScopeKind::Context => {
                 let context = ContextId::from(scope.id.as_str());
-                Ok(self.sessions.exists(&session_key(&self.app, &scope.principal, &context)))
+                Ok(self.sessions.exists(&session_key(&self.app, &scope.principal, &context)).await?)
             }
             ScopeKind::Task => {
                 let owner = Owner { tenant: scope.tenant.clone(), principal: scope.principal.clone() };
-                self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await
+                Ok(self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await?)
             }
         }
     }

@@ -157,7 +157,7 @@ mod tests {
         let _running = turns.begin(&key).await.unwrap();
         let mut waiting = pin!(turns.begin(&key));
         assert!(is_pending(waiting.as_mut()));
-        assert_eq!(turns.begin(&key).await.unwrap_err(), SessionError::TooManyTurns { waiting: 1 });
+        assert!(matches!(turns.begin(&key).await, Err(SessionError::TooManyTurns { waiting: 1 })));
     }
 
     #[tokio::test]

@@ -1,13 +1,13 @@
 //! One turn of the template agent: ask the model, call the tools that it wants, until it answers or somebody has to wait.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use annex_protocol::{Json, Message, Part, TaskState};
 use annex_session::{Event, SessionError, StateDelta};
 use futures::StreamExt;
 
-use super::TemplateAgent;
 use super::pieces::Pieces;
+use super::{HISTORY, TemplateAgent};
 use crate::call_part;
 use crate::callbacks::{CallbackContext, Callbacks, ModelAnswer};
 use crate::conversation::{Conversation, readable};
@@ -84,14 +84,15 @@ impl<'a> Run<'a> {
     }
 
     async fn conversation(&self) -> Result<Conversation, AgentError> {
-        Ok(Conversation::of(&self.turn.session.history()))
+        let history = self.turn.session.history(HISTORY).await.map_err(AgentError::internal)?;
+        Ok(Conversation::of(&history))
     }
 
     async fn prompt(&self, conversation: Conversation) -> Result<Prompt, AgentError> {
         let session = &self.turn.session;
         let mut artifacts: HashMap<String, String> = HashMap::new();
         for name in artifact_names(&self.agent.instruction) {
-            if let Some(parts) = self.artifact(&name).await? {
+            if let Some(parts) = session.artifact(&name).await.map_err(AgentError::internal)? {
                 artifacts.insert(name, readable(&parts));
             }
         }
@@ -103,10 +104,6 @@ impl<'a> Run<'a> {
             .map_err(|error| failed(&format!("{error} The instruction of this agent needs it.")))?;
         let tools = self.agent.tools.declarations();
         Ok(Prompt { instruction, turns: conversation.into_turns(), tools })
-    }
-
-    async fn artifact(&self, _name: &str) -> Result<Option<Vec<Part>>, AgentError> {
-        Ok(None)
     }
 
     fn callbacks(&self) -> Option<&'a dyn Callbacks> {
@@ -184,9 +181,10 @@ impl<'a> Run<'a> {
         parts.extend(calls.iter().map(|call| call_part::call(call, self.is_long_running(call))));
         self.store(self.event(parts, answered.changes)).await?;
         let toolbox = Toolbox { tools: &self.agent.tools, callbacks: self.callbacks(), turn: self.turn };
-        let Outcomes { results, changes, artifacts: _ } = toolbox.call_all(calls).await?;
+        let Outcomes { results, changes, artifacts } = toolbox.call_all(calls).await?;
         let parts = results.iter().map(|outcome| call_part::response(&outcome.result, outcome.is_pending)).collect();
-        self.store(self.event(parts, changes)).await?;
+        let artifacts = artifacts.into_iter().collect();
+        self.store(Event { artifacts, ..self.event(parts, changes) }).await?;
         Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
     }
 
@@ -257,7 +255,9 @@ impl<'a> Run<'a> {
         if let Some(key) = self.agent.output_key.as_ref().filter(|_| !is_silent) {
             changes.insert(key.clone(), Json::string(&text));
         }
-        self.store(self.event(vec![Part::text(text)], changes)).await
+        let parts = vec![Part::text(text)];
+        let artifacts = BTreeMap::from([(self.agent.artifact.clone(), parts.clone())]);
+        self.store(Event { artifacts, ..self.event(parts, changes) }).await
     }
 
     /// Stores state that belongs to no words.
@@ -273,8 +273,12 @@ impl<'a> Run<'a> {
     }
 
     async fn store(&self, event: Event) -> Result<(), AgentError> {
-        self.turn.session.append(event).map_err(|error| match error {
-            SessionError::StateTooLarge { .. } => failed(&format!("The answer was lost: {error}.")),
+        self.turn.session.append(event).await.map_err(|error| match error {
+            SessionError::StateTooLarge { .. }
+            | SessionError::TooManyStateKeys { .. }
+            | SessionError::StateTooDeep { .. }
+            | SessionError::InvalidKey { .. }
+            | SessionError::ArtifactTooLarge { .. } => failed(&format!("The answer was lost: {error}.")),
             other => AgentError::internal(other),
         })
     }

@@ -163,7 +163,7 @@ async fn agents_run_as_in_adk_except_where_said() {
         }
         let state: Value = serde_json::from_str(&bench.state().await).unwrap();
         assert_eq!(state, expected.stored_state, "{case}");
-        let events = bench.open().await.history();
+        let events = bench.open().await.history(100).await.unwrap();
         let deltas: Vec<_> = events.iter().map(|event| (event.author.as_str(), object(event))).collect();
         let mut wanted: Vec<_> = expected
             .stored_event_deltas
@@ -262,7 +262,7 @@ async fn state_is_read_and_changed_as_in_adk() {
         }
         let bench = Bench::new("I", None, &["ok"]);
         let session = bench.open().await;
-        session.append(Event::new(USER_AUTHOR, "task", Vec::new(), StateDelta::from(input.value))).unwrap();
+        session.append(Event::new(USER_AUTHOR, "task", Vec::new(), StateDelta::from(input.value))).await.unwrap();
         let mut state = StateAccess::new(session);
         input.delta.into_iter().for_each(|(key, value)| state.set(key, value));
         let results: Option<Vec<Value>> = input.ops.iter().map(|operation| apply(&mut state, operation)).collect();

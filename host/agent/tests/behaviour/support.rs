@@ -7,7 +7,9 @@ use annex_agent::{
     TemplateAgent, Tokens, ToolCall, TurnContext,
 };
 use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId};
-use annex_session::{Bounds, Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
+use annex_session::{
+    Bounds, Event, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
+};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
@@ -58,7 +60,7 @@ fn said(index: usize, piece: &str) -> ModelEvent {
 }
 
 pub(crate) struct Bench {
-    pub(crate) service: Arc<InMemorySessionService>,
+    pub(crate) service: Arc<dyn SessionService>,
     pub(crate) model: Arc<FixedModel>,
     pub(crate) agent: TemplateAgent,
     pub(crate) cancel: CancellationToken,
@@ -89,7 +91,7 @@ impl Bench {
         let model = Arc::new(FixedModel { answers, ..FixedModel::default() });
         let mut agent = TemplateAgent::new("guide", instruction, model.clone());
         agent.output_key = output_key.map(str::to_owned);
-        let service = Arc::new(InMemorySessionService::new(Bounds::default()));
+        let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
         let (cancel, steps, task) = (CancellationToken::new(), Steps::default(), TaskId::new("task"));
         Self { service, model, agent, cancel, steps, task }
     }
@@ -98,7 +100,7 @@ impl Bench {
         let key =
             SessionKey { tenant: "t".into(), app: "guide".into(), user: "u".into(), context: ContextId::new("c") };
         let guard = Turns::default().begin(&key).await.unwrap();
-        self.service.open(key, guard)
+        TurnSession::open(&self.service, key, guard).await.unwrap()
     }
 
     /// Runs a turn as the server does: the user's event first. Gives the events in short and the result.
@@ -125,7 +127,7 @@ impl Bench {
         delta: &str,
     ) -> (Vec<AgentEvent>, Result<(), AgentError>) {
         let delta = StateDelta::parse(delta).unwrap();
-        session.append(Event::new(USER_AUTHOR, self.task.as_str(), parts.clone(), delta)).unwrap();
+        session.append(Event::new(USER_AUTHOR, self.task.as_str(), parts.clone(), delta)).await.unwrap();
         let turn = TurnContext {
             task_id: self.task.clone(),
             context_id: ContextId::new("c"),

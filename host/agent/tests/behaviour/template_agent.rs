@@ -71,7 +71,7 @@ async fn the_answer_is_stored_under_the_output_key_in_its_scope() {
 async fn the_session_has_the_answer_when_the_last_piece_is_sent() {
     let bench = Bench::new("I", Some("out"), &["a", "b"]);
     let session = bench.open().await;
-    session.append(Event::new(USER_AUTHOR, "task", vec![Part::text("hi")], StateDelta::new())).unwrap();
+    session.append(Event::new(USER_AUTHOR, "task", vec![Part::text("hi")], StateDelta::new())).await.unwrap();
     let turn = TurnContext {
         task_id: TaskId::new("task"),
         context_id: ContextId::new("c"),
@@ -212,4 +212,19 @@ async fn thoughts_are_neither_shown_nor_kept() {
     let only_thought = Bench::new("I", Some("out"), &["~let me see"]);
     only_thought.turn("hi", r#"{"out":"old"}"#).await.1.unwrap();
     assert_eq!(only_thought.state().await, r#"{"out":"old"}"#);
+}
+
+#[tokio::test]
+async fn the_answer_is_kept_as_an_artifact_that_the_next_instruction_can_use() {
+    let mut bench = Bench::answering("Before: {artifact.note?}", None, &[&["first"], &["second"]]);
+    bench.agent.artifact = "note".to_owned();
+    bench.turn("one", "{}").await.1.unwrap();
+    bench.turn("two", "{}").await.1.unwrap();
+    assert_eq!(bench.prompt(0).instruction, "Before: ");
+    assert_eq!(bench.prompt(1).instruction, "Before: first");
+    assert_eq!(bench.open().await.artifact("note").await.unwrap(), Some(vec![Part::text("second")]));
+
+    bench.agent.instruction = "{artifact.other}".to_owned();
+    let Err(AgentError::Failed { message }) = bench.turn("three", "{}").await.1 else { panic!() };
+    assert_eq!(message, "Artifact not found: `other`. The instruction of this agent needs it.");
 }
