@@ -38,6 +38,7 @@ mod state;
 mod streams;
 mod tasks;
 mod three_ways;
+mod tools;
 mod transitions;
 mod turn_services;
 mod v0_3;
