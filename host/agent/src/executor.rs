@@ -44,6 +44,9 @@ pub trait AgentExecutor: Send + Sync {
     /// # Errors
     /// Fails the task, see [`AgentError`].
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError>;
+
+    /// Called once, when the server has ended its last turn: stops what the agent has started.
+    async fn close(&self) {}
 }
 
 /// What an agent knows about its turn.

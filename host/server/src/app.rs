@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
+use annex_agent::{
+    AgentExecutor, GenerativeModel, McpError, McpServers, Model, ScriptAgent, ScriptedModel, TemplateAgent, ToolClash,
+    Tools,
+};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_push::{Notifier, NotifierConfig};
@@ -17,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
 use crate::claim::Claims;
-use crate::config::{AgentConfig, Config, ConfigError, ModelConfig, PushConfig, TenantConfig};
+use crate::config::{AgentConfig, Config, ConfigError, ModelConfig, PushConfig, TemplateConfig};
 use crate::counters::Counters;
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
@@ -77,6 +80,12 @@ pub enum AppError {
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
+    /// Tools are not to be had.
+    #[error("[[agent.mcp]] cannot be used")]
+    Mcp(#[from] McpError),
+    /// The model could not tell tools apart.
+    #[error("[[agent.mcp]] cannot be used")]
+    Tools(#[from] ToolClash),
     /// Cards cannot be signed.
     #[error("[card.signing] cannot be used")]
     Signing(#[from] SigningError),
@@ -111,7 +120,7 @@ impl App {
     /// # Errors
     /// Names the config's key, or the component and the step that refused it.
     pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
-        let agent = agent(&config.agent)?;
+        let agent = agent(&config.agent, locations).await?;
         Self::with_agent(config, locations, base_url, agent).await
     }
 
@@ -126,7 +135,7 @@ impl App {
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
         let own = Served { name: String::new(), config: config.clone(), locations: locations.clone(), agent };
-        let served = served(config, locations)?;
+        let served = served(config, locations).await?;
         let apps = served.iter().chain([&own]).map(|served| (served.name.clone(), served.agent.name().to_owned()));
         let shared = Shared::open(config, locations, base_url, apps.collect()).await?;
         let (mut tenants, mut installers) = (Tenants::new(), BTreeMap::new());
@@ -179,16 +188,17 @@ struct Served {
 }
 
 /// The tenants, in the order of the config.
-fn served(config: &Config, locations: &Locations) -> Result<Vec<Served>, AppError> {
-    let served = |tenant: &TenantConfig| {
+async fn served(config: &Config, locations: &Locations) -> Result<Vec<Served>, AppError> {
+    let mut served = Vec::new();
+    for tenant in &config.tenants {
         let of_tenant = tenant.read(config, &locations.config)?;
         let folder = locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&locations.config).to_owned();
-        let agent = agent(&of_tenant.agent)?;
         let locations = Locations { config: folder, ..locations.clone() };
-        Ok(Served { name: tenant.name.clone(), config: of_tenant, locations, agent })
-    };
-    config.tenants.iter().map(served).collect()
+        let agent = agent(&of_tenant.agent, &locations).await?;
+        served.push(Served { name: tenant.name.clone(), config: of_tenant, locations, agent });
+    }
+    Ok(served)
 }
 
 /// What all tenants of a process have in common. Whatever is kept in it is kept by tenant.
@@ -314,16 +324,23 @@ fn bounds(config: &Config) -> Bounds {
     }
 }
 
-fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
+async fn agent(config: &AgentConfig, locations: &Locations) -> Result<Arc<dyn AgentExecutor>, AppError> {
     Ok(match config {
-        AgentConfig::Template(template) => Arc::new(TemplateAgent {
-            name: template.name.clone(),
-            instruction: template.instruction.clone(),
-            output_key: template.output_key.clone(),
-            model: model(&template.model)?,
-        }),
+        AgentConfig::Template(template) => Arc::new(template_agent(template, locations).await?),
         AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
     })
+}
+
+async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Result<TemplateAgent, AppError> {
+    let model = model(&config.model)?;
+    let mut agent = TemplateAgent::new(&config.name, &config.instruction, model);
+    let (servers, tools) = McpServers::start(&config.mcp, &locations.config).await?;
+    agent.tools = Tools::new(tools)?;
+    agent.servers = servers;
+    agent.output_key.clone_from(&config.output_key);
+    agent.artifact = config.artifact.clone().unwrap_or(agent.artifact);
+    agent.max_tool_rounds = config.max_tool_rounds.unwrap_or(agent.max_tool_rounds);
+    Ok(agent)
 }
 
 fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {

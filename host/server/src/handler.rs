@@ -84,6 +84,14 @@ impl RequestHandler {
         }
     }
 
+    /// Ends what the agents have running, those of the tenants too.
+    pub(crate) async fn close_agents(&self) {
+        self.agent.close().await;
+        for tenant in self.tenants.values() {
+            tenant.handler.agent.close().await;
+        }
+    }
+
     /// Waits for the turn to end or be interrupted, unless the client wants the task at once.
     pub(crate) async fn send_message(
         &self,

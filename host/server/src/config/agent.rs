@@ -1,6 +1,6 @@
 //! `[agent]`: which agent answers, and what its kind needs.
 
-use annex_agent::{EventScript, GenerativeConfig, ScriptConfig};
+use annex_agent::{EventScript, GenerativeConfig, McpConfig, ScriptConfig};
 use serde::Deserialize;
 
 /// `[agent]`
@@ -27,8 +27,14 @@ pub struct TemplateConfig {
     pub instruction: String,
     /// The state key that keeps the last answer.
     pub output_key: Option<String>,
+    /// The name of the artifact that holds the answer; the agent's own when not set.
+    pub artifact: Option<String>,
     /// The model behind it.
     pub model: ModelConfig,
+    /// Where it has tools from.
+    pub mcp: Vec<McpConfig>,
+    /// How often the model may ask for tools in one turn; the agent's own bound when not set.
+    pub max_tool_rounds: Option<u32>,
 }
 
 /// `[agent.model.scripted]` or `[agent.model.generative]`
@@ -49,7 +55,10 @@ struct AgentTable {
     name: String,
     instruction: Option<String>,
     output_key: Option<String>,
+    artifact: Option<String>,
     model: Option<ModelConfig>,
+    mcp: Option<Vec<McpConfig>>,
+    max_tool_rounds: Option<u32>,
     rule: Option<EventScript>,
 }
 
@@ -90,7 +99,10 @@ fn template(table: AgentTable) -> Result<TemplateConfig, AgentTableError> {
         name: table.name,
         instruction: table.instruction.ok_or(missing("instruction"))?,
         output_key: table.output_key,
+        artifact: table.artifact,
         model: table.model.ok_or(missing("model"))?,
+        mcp: table.mcp.unwrap_or_default(),
+        max_tool_rounds: table.max_tool_rounds,
     })
 }
 
@@ -99,7 +111,10 @@ fn script(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
     let foreign = [
         ("instruction", table.instruction.is_some()),
         ("output_key", table.output_key.is_some()),
+        ("artifact", table.artifact.is_some()),
         ("model", table.model.is_some()),
+        ("mcp", table.mcp.is_some()),
+        ("max_tool_rounds", table.max_tool_rounds.is_some()),
     ];
     if let Some((key, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
         return Err(AgentTableError::Unknown { key, kind: KIND });
