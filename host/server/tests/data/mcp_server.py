@@ -6,7 +6,7 @@ import sys
 import time
 
 
-def tool(name, **properties):
+def tool(name, /, **properties):
     schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in properties.items()}}
     return {"name": name, "description": f"Does {name}.", "inputSchema": schema}
 

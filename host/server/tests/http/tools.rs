@@ -1,8 +1,14 @@
 //! Tools of the template agent from an MCP server: a program in Python that the server starts.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use annex_test_support::{Reply, STATE_INJECTION, TestServer};
+use annex_test_support::{Reply, TestServer};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use crate::state_injection;
@@ -81,7 +87,7 @@ async fn refusal(mcp: &str) -> String {
 async fn a_tool_changes_the_state_and_the_answer_shows_it() {
     let injection = state_injection("session-state = { read = true }");
     let server = serve(r#"state = ["session"]"#, &injection).await;
-    let reply = server.say("remember mood good").context("c").extensions(STATE_INJECTION).send().await;
+    let reply = server.say("remember mood good").context("c").state("{}").send().await;
     let reply = reply.expect("a reply");
     assert_eq!(reply.answer(), r#"{"result":"remembered"} with good "#, "{}", reply.text);
     assert_eq!(reply.returned_state(), &json!({"mood": "good"}));
@@ -193,6 +199,39 @@ async fn only_the_tools_that_are_named_can_be_called() {
     assert!(say(&server, "env PATH").await.answer().starts_with(r#"{"error":"there is no tool `env`"}"#));
 }
 
+/// The credentials that an MCP server over HTTP has seen.
+type Seen = Arc<Mutex<Vec<String>>>;
+
+async fn answer(State(seen): State<Seen>, headers: HeaderMap, Json(request): Json<Value>) -> Response {
+    let credentials = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    seen.lock().expect("a lock").push(credentials.to_owned());
+    let result = match request["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": request["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "far", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [{"name": "sum", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": "from afar"}]}),
+        _ => return StatusCode::ACCEPTED.into_response(),
+    };
+    Json(json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).into_response()
+}
+
+#[tokio::test]
+async fn a_server_may_be_reached_over_http_and_gets_the_token_that_it_wants() {
+    let seen = Seen::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+    let router = Router::new().route("/mcp", post(answer)).with_state(Arc::clone(&seen));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let far = format!("tools = []\n[[agent.mcp]]\nname = \"far\"\nurl = {url:?}\ntoken_env = \"CARGO_PKG_NAME\"");
+    let server = serve(&far, "").await;
+    assert_eq!(say(&server, "sum 1 2").await.answer(), r#"{"result":"from afar"} with  "#);
+    let seen = seen.lock().expect("a lock");
+    assert!(seen.len() >= 3 && seen.iter().all(|credentials| credentials == "Bearer annex-server"), "{seen:?}");
+}
+
 #[tokio::test]
 async fn what_cannot_be_used_keeps_the_server_from_starting() {
     let second = r#"
@@ -208,7 +247,8 @@ async fn what_cannot_be_used_keeps_the_server_from_starting() {
         (r#"state = ["all"]"#, "unknown variant `all`"),
         (again.as_str(), "tool `sum` is offered by MCP server `test` and by MCP server `other`"),
         (&format!("{second}\ncommand = \"/no/such/program\""), "MCP server `other` cannot be started: No such file"),
-        (&format!("{second}\ncommand = \"true\""), "MCP server `other` cannot be started"),
+        (&format!("{second}\ncommand = \"true\""), "MCP server `other` cannot be started: connection closed"),
+        (&format!("{second}\ncommand = \"ls\"\nargs = [\"/no/such/folder\"]"), "cannot be started: it said: ls: "),
         (&format!("{second}\nurl = \"http://127.0.0.1:1/\""), "MCP server `other` cannot be started"),
     ];
     for (mcp, expected) in cases {
