@@ -19,7 +19,7 @@ const TRACE_KEY: &str = "github.com/a2aproject/a2a-samples/extensions/traceabili
 /// An agent that calls the tool that the message names, with the arguments that it gives, and answers with the result.
 fn config(mcp: &str, more: &str) -> String {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/mcp_server.py");
-    let tools = ["remember", "break", "book", "draw", "env", "sleep", "end", "sum"];
+    let tools = ["remember", "break", "book", "draw", "env", "sleep", "end", "sum", "pid", "cancelled"];
     let rule = |tool: &&str| {
         format!(
             r#"
@@ -36,7 +36,7 @@ fn config(mcp: &str, more: &str) -> String {
             "#,
             arguments = match *tool {
                 "sum" => r#"{"a": {a}, "b": {b}}"#,
-                "sleep" => r#"{"seconds": {a}}"#,
+                "sleep" => r#"{"seconds": {a}, "touch": "{b}"}"#,
                 "env" => r#"{"name": "{a}"}"#,
                 "book" => r#"{"what": "{a}"}"#,
                 _ => r#"{"key": "{a}", "value": "{b}"}"#,
@@ -185,11 +185,42 @@ async fn a_call_that_takes_too_long_is_a_failure_of_the_tool() {
 async fn a_server_that_ends_is_started_again() {
     let server = serve("", "").await;
     assert!(say(&server, "end now").await.answer().starts_with(r#"{"error":"the tool "#));
+    until("it comes back", async || say(&server, "sum 1 2").await.answer().starts_with(r#"{"total":3}"#)).await;
+}
+
+/// Tries until it is so.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
-    while !say(&server, "sum 1 2").await.answer().starts_with(r#"{"total":3}"#) {
-        assert!(started.elapsed() < Duration::from_secs(60), "it does not come back");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    while !is_so().await {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn a_server_hears_that_the_task_of_a_call_was_cancelled() {
+    let server = serve("", "").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let called = folder.path().join("called");
+    let sleep = server.say(&format!("sleep 0.5 {}", called.display()));
+    let mut events = sleep.streaming().open().await.expect("a stream");
+    let task = events.next().await.expect("an event").expect("an event")["result"]["task"]["id"].clone();
+    until("it is called", async || called.exists()).await;
+    let canceled = server.call("CancelTask", json!({"id": task}).to_string()).send().await.expect("a reply");
+    assert_eq!(canceled.body["result"]["status"]["state"], "TASK_STATE_CANCELED");
+    until("it hears", async || say(&server, "cancelled yet").await.answer().starts_with(r#"{"result":"1"}"#)).await;
+}
+
+#[tokio::test]
+async fn a_program_is_stopped_with_the_server() {
+    let mut server = serve("", "").await;
+    let answer = say(&server, "pid now").await.answer().to_owned();
+    let pid = answer.split('"').nth(3).expect("a process id").to_owned();
+    let runs = || std::process::Command::new("kill").args(["-0", &pid]).status().expect("kill runs").success();
+    assert!(runs(), "{answer}");
+    server.begin_shutdown();
+    server.ended().await.expect("a good end");
+    assert!(!runs());
 }
 
 #[tokio::test]
