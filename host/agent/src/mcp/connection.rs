@@ -26,6 +26,8 @@ const START_PATIENCE: Duration = Duration::from_secs(120);
 /// How long to wait before a server is started again, at first; doubled each time up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long to wait for what a program says as it ends.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 /// A server that ran for as long as this counts as well again.
 const STEADY: Duration = Duration::from_secs(60);
 /// What every program gets of this process's environment; anything else may be a secret of somebody else.
@@ -62,6 +64,16 @@ pub enum McpError {
         /// What it has.
         offered: String,
     },
+}
+
+type Source = Box<dyn Error + Send + Sync>;
+
+/// A program that does not start, and the last that it said.
+#[derive(Debug, thiserror::Error)]
+#[error("it said: {line}")]
+struct LastWords {
+    line: String,
+    source: Source,
 }
 
 type Service = RunningService<RoleClient, ClientConfig>;
@@ -172,19 +184,17 @@ impl Starter {
     }
 
     async fn connect(&self) -> Result<(Service, Vec<Tool>), McpError> {
-        let server = &self.config.name;
-        let failed = |source| McpError::Start { server: server.clone(), source };
-        let client =
-            ClientConfig::new(ClientCapabilities::default(), Implementation::new("annex", env!("CARGO_PKG_VERSION")));
-        let served = match &self.config.place {
+        let failed = |source| McpError::Start { server: self.config.name.clone(), source };
+        let service = match &self.config.place {
             Place::Program { command, args, env } => {
                 let command = self.command(command, args, env)?;
                 let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();
                 let (process, stderr) = process.map_err(|error| failed(error.into()))?;
-                if let Some(stderr) = stderr {
-                    tokio::spawn(log_lines(server.clone(), stderr));
+                let words = stderr.map(|stderr| tokio::spawn(log_lines(self.config.name.clone(), stderr)));
+                match serve_client(client(), process).await {
+                    Ok(service) => service,
+                    Err(error) => return Err(failed(with_last_words(error.into(), words).await)),
                 }
-                serve_client(client, process).await
             }
             Place::Url { url, token_env } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
@@ -192,10 +202,10 @@ impl Starter {
                     config = config.auth_header(self.variable(variable)?);
                 }
                 let http = http_client().map_err(|error| failed(error.into()))?;
-                serve_client(client, StreamableHttpClientTransport::with_client(http, config)).await
+                let served = serve_client(client(), StreamableHttpClientTransport::with_client(http, config)).await;
+                served.map_err(|error| failed(error.into()))?
             }
         };
-        let service = served.map_err(|error| failed(error.into()))?;
         let tools = service.list_all_tools().await.map_err(|error| failed(error.into()))?;
         Ok((service, tools))
     }
@@ -233,10 +243,28 @@ fn http_client() -> reqwest::Result<reqwest::Client> {
     reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()
 }
 
-/// What a program says besides its protocol.
-async fn log_lines(server: String, stderr: ChildStderr) {
+fn client() -> ClientConfig {
+    ClientConfig::new(ClientCapabilities::default(), Implementation::new("annex", env!("CARGO_PKG_VERSION")))
+}
+
+/// What a program says besides its protocol; gives the last line when it has ended.
+async fn log_lines(server: String, stderr: ChildStderr) -> String {
     let mut lines = BufReader::new(stderr).lines();
+    let mut last = String::new();
     while let Ok(Some(line)) = lines.next_line().await {
         tracing::info!(server, line, "an MCP server says");
+        if !line.trim().is_empty() {
+            last = line;
+        }
+    }
+    last
+}
+
+/// Programs say on their standard error why they do not start.
+async fn with_last_words(source: Source, words: Option<JoinHandle<String>>) -> Source {
+    let Some(words) = words else { return source };
+    match timeout(LAST_WORDS_PATIENCE, words).await {
+        Ok(Ok(line)) if !line.is_empty() => LastWords { line, source }.into(),
+        _ => source,
     }
 }

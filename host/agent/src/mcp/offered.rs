@@ -6,8 +6,12 @@ use std::time::Duration;
 use annex_protocol::Json;
 use annex_session::Scope;
 use async_trait::async_trait;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ServerResult};
-use rmcp::service::{PeerRequestOptions, ServiceError};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest, RequestId,
+    ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
+use tokio::runtime::Handle;
 
 use super::config::McpConfig;
 use super::connection::CurrentPeer;
@@ -52,10 +56,10 @@ impl OfferedTool {
         let request = CallToolRequest::new(CallToolRequestParams::new(name).with_arguments(arguments));
         let options = PeerRequestOptions::with_timeout(self.timeout);
         let sent = peer.send_cancellable_request(ClientRequest::CallToolRequest(request), options);
-        let answered = match sent.await {
-            Ok(handle) => handle.await_response().await,
-            Err(error) => Err(error),
-        };
+        let handle = sent.await.map_err(|error| self.failed(error))?;
+        let mut call = OpenCall { peer: handle.peer.clone(), id: Some(handle.id.clone()) };
+        let answered = handle.await_response().await;
+        call.id = None;
         match answered.map_err(|error| self.failed(error))? {
             ServerResult::CallToolResult(result) => Ok(result),
             // Kinds of result that this client has not said it can handle.
@@ -74,6 +78,25 @@ impl OfferedTool {
                 refused("the tool could not be reached".to_owned())
             }
         }
+    }
+}
+
+/// A call that is waited for. The server hears when nobody does any more, because the task was cancelled.
+struct OpenCall {
+    peer: Peer<RoleClient>,
+    /// `None` once it is answered.
+    id: Option<RequestId>,
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let reason = Some("the task was cancelled".to_owned());
+            // A server that has ended needs to hear nothing.
+            let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
+        });
     }
 }
 

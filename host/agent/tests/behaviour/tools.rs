@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use annex_agent::{
-    AgentError, AgentEvent, Tool, ToolCall, ToolContext, ToolDeclaration, ToolError, ToolOutput, ToolResult, Tools,
-    Turn,
+    AgentError, AgentEvent, CallbackContext, Callbacks, Tool, ToolCall, ToolContext, ToolDeclaration, ToolError,
+    ToolOutput, ToolResult, Tools, Turn,
 };
 use annex_protocol::{Json, Metadata, Part, PartContent, TaskId};
 use async_trait::async_trait;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{Bench, short};
 use crate::template_agent::timed;
@@ -246,6 +247,87 @@ async fn another_task_of_the_context_is_not_held_up_by_one_that_waits() {
     let Some(Turn::Tools(results)) = turns.last() else { panic!("{turns:?}") };
     assert_eq!(results[0].response.get(), "7");
     assert_eq!(turns.len(), 5, "{turns:?}");
+}
+
+/// Never answers.
+struct Hanging;
+
+#[async_trait]
+impl Tool for Hanging {
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration { name: "hang".to_owned(), description: String::new(), parameters: json("{}") }
+    }
+
+    fn origin(&self) -> &str {
+        "the test"
+    }
+
+    async fn call(&self, context: &mut ToolContext, _: &Json) -> Result<ToolOutput, ToolError> {
+        context.state.set("a", json("1"));
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_broken_off_changes_nothing_and_the_next_turn_knows() {
+    let mut bench = bench("I", &[&[">hang {}"], &["ok"]]);
+    bench.agent.tools = Tools::new(vec![Arc::new(Hanging)]).unwrap();
+    let cancel = bench.cancel.clone();
+    let (turn, ()) = tokio::join!(bench.turn("hi", "{}"), async {
+        tokio::task::yield_now().await;
+        cancel.cancel();
+    });
+    assert_eq!(turn.0, ["Working", "Canceled"]);
+    assert_eq!(bench.state().await, "{}");
+
+    bench.cancel = CancellationToken::new();
+    bench.turn("again", "{}").await.1.unwrap();
+    let Turn::Tools(results) = &bench.prompt(1).turns[2] else { panic!() };
+    assert_eq!(results[0].response.get(), r#"{"error":"the call was broken off"}"#);
+}
+
+/// Takes the place of one tool, and adds to what the other answers.
+struct AroundTools;
+
+#[async_trait]
+impl Callbacks for AroundTools {
+    async fn before_tool(
+        &self,
+        context: &mut CallbackContext,
+        call: &mut ToolCall,
+    ) -> Result<Option<Json>, AgentError> {
+        context.state.set("asked", Json::string(&call.name));
+        if call.name == "set" {
+            call.arguments = json(r#"{"a":7}"#);
+        }
+        Ok((call.name == "ask").then(|| json(r#"{"answer":"known"}"#)))
+    }
+
+    async fn after_tool(
+        &self,
+        context: &mut CallbackContext,
+        call: &ToolCall,
+        result: &Json,
+    ) -> Result<Option<Json>, AgentError> {
+        context.state.set(format!("result_of_{}", call.name), result.clone());
+        Ok((call.name == "fail").then(|| json(r#"{"excuse":"later"}"#)))
+    }
+}
+
+#[tokio::test]
+async fn callbacks_may_change_a_call_take_its_place_and_change_its_result() {
+    let mut bench = bench("I", &[&[r#">set {"a":1}"#, ">ask {}", r#">fail {"b":1}"#], &["ok"]]);
+    bench.agent.callbacks = Some(Arc::new(AroundTools));
+    bench.turn("hi", "{}").await.1.unwrap();
+    let Some(Turn::Tools(results)) = bench.prompt(1).turns.pop() else { panic!() };
+    let responses: Vec<_> = results.iter().map(|result| result.response.get()).collect();
+    assert_eq!(responses, [r#"{"result":"done"}"#, r#"{"answer":"known"}"#, r#"{"excuse":"later"}"#]);
+    let expected = json!({
+        "asked": "fail", "a": 7, "out": "ok",
+        "result_of_set": {"result": "done"}, "result_of_ask": {"answer": "known"},
+        "result_of_fail": {"error": "out of order"},
+    });
+    assert_eq!(serde_json::from_str::<Value>(&bench.state().await).unwrap(), expected);
 }
 
 #[test]

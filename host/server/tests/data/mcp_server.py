@@ -6,7 +6,7 @@ import sys
 import time
 
 
-def tool(name, **properties):
+def tool(name, /, **properties):
     schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in properties.items()}}
     return {"name": name, "description": f"Does {name}.", "inputSchema": schema}
 
@@ -17,8 +17,10 @@ TOOLS = [
     tool("book", what="string"),
     tool("draw"),
     tool("env", name="string"),
-    tool("sleep", seconds="number"),
+    tool("sleep", seconds="number", touch="string"),
     tool("end"),
+    tool("pid"),
+    tool("cancelled"),
     tool("sum", a="number", b="number"),
 ]
 
@@ -45,10 +47,16 @@ def call(name, given):
     if name == "env":
         return text(os.environ.get(given["name"], "not set"))
     if name == "sleep":
+        if given["touch"]:
+            open(given["touch"], "w").close()
         time.sleep(given["seconds"])
         return text("awake")
     if name == "end":
         os._exit(1)
+    if name == "pid":
+        return text(str(os.getpid()))
+    if name == "cancelled":
+        return text(str(CANCELLED))
     if name == "sum":
         total = given["a"] + given["b"]
         return text(str(total), structuredContent={"total": total})
@@ -66,9 +74,11 @@ def answer(method, params):
     return {}
 
 
+CANCELLED = 0
 print("the test server starts", file=sys.stderr, flush=True)
 for line in sys.stdin:
     request = json.loads(line)
+    CANCELLED += request.get("method") == "notifications/cancelled"
     if "id" in request and "method" in request:
         result = answer(request["method"], request.get("params", {}))
         print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)

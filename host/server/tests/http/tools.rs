@@ -1,8 +1,14 @@
 //! Tools of the template agent from an MCP server: a program in Python that the server starts.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use annex_test_support::{Reply, STATE_INJECTION, TestServer};
+use annex_test_support::{Reply, TestServer};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use crate::state_injection;
@@ -13,7 +19,7 @@ const TRACE_KEY: &str = "github.com/a2aproject/a2a-samples/extensions/traceabili
 /// An agent that calls the tool that the message names, with the arguments that it gives, and answers with the result.
 fn config(mcp: &str, more: &str) -> String {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/mcp_server.py");
-    let tools = ["remember", "break", "book", "draw", "env", "sleep", "end", "sum"];
+    let tools = ["remember", "break", "book", "draw", "env", "sleep", "end", "sum", "pid", "cancelled"];
     let rule = |tool: &&str| {
         format!(
             r#"
@@ -30,7 +36,7 @@ fn config(mcp: &str, more: &str) -> String {
             "#,
             arguments = match *tool {
                 "sum" => r#"{"a": {a}, "b": {b}}"#,
-                "sleep" => r#"{"seconds": {a}}"#,
+                "sleep" => r#"{"seconds": {a}, "touch": "{b}"}"#,
                 "env" => r#"{"name": "{a}"}"#,
                 "book" => r#"{"what": "{a}"}"#,
                 _ => r#"{"key": "{a}", "value": "{b}"}"#,
@@ -81,7 +87,7 @@ async fn refusal(mcp: &str) -> String {
 async fn a_tool_changes_the_state_and_the_answer_shows_it() {
     let injection = state_injection("session-state = { read = true }");
     let server = serve(r#"state = ["session"]"#, &injection).await;
-    let reply = server.say("remember mood good").context("c").extensions(STATE_INJECTION).send().await;
+    let reply = server.say("remember mood good").context("c").state("{}").send().await;
     let reply = reply.expect("a reply");
     assert_eq!(reply.answer(), r#"{"result":"remembered"} with good "#, "{}", reply.text);
     assert_eq!(reply.returned_state(), &json!({"mood": "good"}));
@@ -179,11 +185,42 @@ async fn a_call_that_takes_too_long_is_a_failure_of_the_tool() {
 async fn a_server_that_ends_is_started_again() {
     let server = serve("", "").await;
     assert!(say(&server, "end now").await.answer().starts_with(r#"{"error":"the tool "#));
+    until("it comes back", async || say(&server, "sum 1 2").await.answer().starts_with(r#"{"total":3}"#)).await;
+}
+
+/// Tries until it is so.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
-    while !say(&server, "sum 1 2").await.answer().starts_with(r#"{"total":3}"#) {
-        assert!(started.elapsed() < Duration::from_secs(60), "it does not come back");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    while !is_so().await {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn a_server_hears_that_the_task_of_a_call_was_cancelled() {
+    let server = serve("", "").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let called = folder.path().join("called");
+    let sleep = server.say(&format!("sleep 0.5 {}", called.display()));
+    let mut events = sleep.streaming().open().await.expect("a stream");
+    let task = events.next().await.expect("an event").expect("an event")["result"]["task"]["id"].clone();
+    until("it is called", async || called.exists()).await;
+    let canceled = server.call("CancelTask", json!({"id": task}).to_string()).send().await.expect("a reply");
+    assert_eq!(canceled.body["result"]["status"]["state"], "TASK_STATE_CANCELED");
+    until("it hears", async || say(&server, "cancelled yet").await.answer().starts_with(r#"{"result":"1"}"#)).await;
+}
+
+#[tokio::test]
+async fn a_program_is_stopped_with_the_server() {
+    let mut server = serve("", "").await;
+    let answer = say(&server, "pid now").await.answer().to_owned();
+    let pid = answer.split('"').nth(3).expect("a process id").to_owned();
+    let runs = || std::process::Command::new("kill").args(["-0", &pid]).status().expect("kill runs").success();
+    assert!(runs(), "{answer}");
+    server.begin_shutdown();
+    server.ended().await.expect("a good end");
+    assert!(!runs());
 }
 
 #[tokio::test]
@@ -191,6 +228,39 @@ async fn only_the_tools_that_are_named_can_be_called() {
     let server = serve(r#"tools = ["sum"]"#, "").await;
     assert!(say(&server, "sum 1 2").await.answer().starts_with(r#"{"total":3}"#));
     assert!(say(&server, "env PATH").await.answer().starts_with(r#"{"error":"there is no tool `env`"}"#));
+}
+
+/// The credentials that an MCP server over HTTP has seen.
+type Seen = Arc<Mutex<Vec<String>>>;
+
+async fn answer(State(seen): State<Seen>, headers: HeaderMap, Json(request): Json<Value>) -> Response {
+    let credentials = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    seen.lock().expect("a lock").push(credentials.to_owned());
+    let result = match request["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": request["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "far", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [{"name": "sum", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": "from afar"}]}),
+        _ => return StatusCode::ACCEPTED.into_response(),
+    };
+    Json(json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).into_response()
+}
+
+#[tokio::test]
+async fn a_server_may_be_reached_over_http_and_gets_the_token_that_it_wants() {
+    let seen = Seen::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+    let router = Router::new().route("/mcp", post(answer)).with_state(Arc::clone(&seen));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let far = format!("tools = []\n[[agent.mcp]]\nname = \"far\"\nurl = {url:?}\ntoken_env = \"CARGO_PKG_NAME\"");
+    let server = serve(&far, "").await;
+    assert_eq!(say(&server, "sum 1 2").await.answer(), r#"{"result":"from afar"} with  "#);
+    let seen = seen.lock().expect("a lock");
+    assert!(seen.len() >= 3 && seen.iter().all(|credentials| credentials == "Bearer annex-server"), "{seen:?}");
 }
 
 #[tokio::test]
@@ -208,7 +278,8 @@ async fn what_cannot_be_used_keeps_the_server_from_starting() {
         (r#"state = ["all"]"#, "unknown variant `all`"),
         (again.as_str(), "tool `sum` is offered by MCP server `test` and by MCP server `other`"),
         (&format!("{second}\ncommand = \"/no/such/program\""), "MCP server `other` cannot be started: No such file"),
-        (&format!("{second}\ncommand = \"true\""), "MCP server `other` cannot be started"),
+        (&format!("{second}\ncommand = \"true\""), "MCP server `other` cannot be started: connection closed"),
+        (&format!("{second}\ncommand = \"ls\"\nargs = [\"/no/such/folder\"]"), "cannot be started: it said: ls: "),
         (&format!("{second}\nurl = \"http://127.0.0.1:1/\""), "MCP server `other` cannot be started"),
     ];
     for (mcp, expected) in cases {
