@@ -52,7 +52,7 @@ impl Event {
         state_delta: StateDelta,
     ) -> Self {
         Self {
-            id: uuid::Uuid::new_v4().to_string(),
+            id: uuid::Uuid::now_v7().to_string(),
             author: author.into(),
             invocation_id: invocation_id.into(),
             timestamp: Timestamp::now(),

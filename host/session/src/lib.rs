@@ -29,6 +29,7 @@ mod table;
 mod turn;
 mod turn_session;
 
+pub use annex_database::OpenError;
 pub use error::SessionError;
 pub use event::{Event, EventError, USER_AUTHOR};
 pub use event_log::EventFilter;
