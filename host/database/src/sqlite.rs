@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{Sqlite, Transaction};
+use sqlx::{Connection, Sqlite, Transaction};
 
 use crate::database::{Database, Row, Value, bind};
 use crate::{Migrations, OpenError};
@@ -67,8 +67,13 @@ impl SqliteDatabase {
 }
 
 fn pool(connections: u32) -> SqlitePoolOptions {
-    // A connection of a file does not go stale.
-    SqlitePoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false)
+    // A connection of a file does not go stale. But where a full disk has ended a transaction, the connection takes it for
+    // still open, and would never begin another.
+    SqlitePoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .before_acquire(|connection, _| Box::pin(async { Ok(!connection.is_in_transaction()) }))
 }
 
 /// What clients sent is in the file, credentials among it. SQLite gives its companions the same permissions.
