@@ -13,7 +13,7 @@ use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
-use annex_session::{Bounds, InMemorySessionService, Limits, SessionService, Turns};
+use annex_session::{SessionService, Turns};
 use annex_tasks::TaskStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,6 +33,7 @@ use crate::places::Places;
 use crate::push::PushNotifications;
 use crate::scoped_keys::ScopedKeys;
 use crate::services::Services;
+use crate::session_store::{self, SessionStoreError};
 use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
 use crate::tasks::Tasks;
@@ -101,6 +102,9 @@ pub enum AppError {
     /// Tasks cannot be kept.
     #[error("tasks cannot be kept")]
     Tasks(#[from] TaskStoreError),
+    /// Sessions cannot be kept.
+    #[error("sessions cannot be kept")]
+    Sessions(#[from] SessionStoreError),
     /// Keys of extensions cannot be kept.
     #[error("keys of extensions cannot be kept")]
     KeyValue(#[from] KeyValueStoreError),
@@ -234,7 +238,7 @@ impl<'a> Shared<'a> {
         let keyvalue = keyvalue_store::open(config, &locations.config).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
-        let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(bounds(config)));
+        let sessions = session_store::open(config, &locations.config).await?;
         let pins = Arc::new(Pins::default());
         Ok(Self {
             base_url,
@@ -310,18 +314,6 @@ fn located(auth: &AuthConfig, locations: &Locations) -> AuthConfig {
         *file = locations.config.join(&*file);
     }
     auth
-}
-
-fn bounds(config: &Config) -> Bounds {
-    Bounds {
-        max_sessions: config.sessions.max_sessions,
-        max_bytes: config.sessions.max_bytes,
-        limits: Limits {
-            state_bytes: config.sessions.max_state_bytes,
-            events: config.sessions.max_events,
-            ..Limits::default()
-        },
-    }
 }
 
 async fn agent(config: &AgentConfig, locations: &Locations) -> Result<Arc<dyn AgentExecutor>, AppError> {

@@ -22,6 +22,7 @@ mod extension;
 mod file;
 mod grants;
 mod limits;
+mod sessions;
 mod tenant;
 
 pub use admin::AdminConfig;
@@ -35,6 +36,7 @@ pub use grants::{
     SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
+pub use sessions::SessionsConfig;
 pub use tenant::TenantConfig;
 
 /// Everything that `annex serve` reads.
@@ -52,7 +54,7 @@ pub struct Config {
     pub auth: Option<AuthConfig>,
     /// Push notifications. Without it the server sends none.
     pub push: Option<PushConfig>,
-    /// Bounds of the session store.
+    /// Where sessions are kept, and how many.
     #[serde(default)]
     pub sessions: SessionsConfig,
     /// Where tasks are kept, and how many.
@@ -167,32 +169,6 @@ fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
-/// `[sessions]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SessionsConfig {
-    /// Sessions kept; the one idle for longest goes first. Default 10,000.
-    pub max_sessions: usize,
-    /// Bytes of all sessions. Default 256 MiB.
-    pub max_bytes: usize,
-    /// Bytes of one session's state. Default 256 KiB.
-    pub max_state_bytes: usize,
-    /// Events kept per session; older ones are dropped, their state stays. Default 1,000.
-    pub max_events: usize,
-}
-
-impl Default for SessionsConfig {
-    fn default() -> Self {
-        let bounds = annex_session::Bounds::default();
-        Self {
-            max_sessions: bounds.max_sessions,
-            max_bytes: bounds.max_bytes,
-            max_state_bytes: bounds.limits.state_bytes,
-            max_events: bounds.limits.events,
-        }
-    }
-}
-
 /// `[tasks]`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -232,17 +208,13 @@ impl Default for TasksConfig {
     }
 }
 
-impl TasksConfig {
-    /// Tasks have one home.
-    fn check(&self, path: &Path) -> Result<(), ConfigError> {
-        if self.data_dir.is_none() || self.postgres_env.is_none() {
-            return Ok(());
+/// Tasks have one home, and so have sessions.
+fn check_home(data_dir: Option<&PathBuf>, postgres_env: Option<&String>) -> Result<(), &'static str> {
+    match (data_dir, postgres_env) {
+        (Some(_), Some(_)) => {
+            Err("has data_dir and postgres_env, and there is one place to keep them in; leave one out")
         }
-        Err(ConfigError::Value {
-            path: path.to_owned(),
-            key: "tasks".to_owned(),
-            reason: "has data_dir and postgres_env, and tasks are kept in one place; leave one out".to_owned(),
-        })
+        _ => Ok(()),
     }
 }
 
@@ -340,7 +312,6 @@ impl Config {
         let config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })?;
         config.check(path)?;
-        config.tasks.check(path)?;
         Ok(config)
     }
 
@@ -359,6 +330,11 @@ impl Config {
             ("sessions.max_sessions", self.sessions.max_sessions),
             ("sessions.max_bytes", self.sessions.max_bytes),
             ("sessions.max_state_bytes", self.sessions.max_state_bytes),
+            ("sessions.max_state_keys", self.sessions.max_state_keys),
+            ("sessions.max_artifacts", self.sessions.max_artifacts),
+            ("sessions.max_artifact_bytes", self.sessions.max_artifact_bytes),
+            ("sessions.keep_days", whole(self.sessions.keep_days)),
+            ("sessions.keep_count", whole(self.sessions.keep_count)),
             ("tasks.max_tasks", self.tasks.max_tasks),
             ("tasks.max_bytes", self.tasks.max_bytes),
             ("tasks.keep_days", whole(self.tasks.keep_days)),
@@ -371,6 +347,12 @@ impl Config {
         };
         if let Some((key, _)) = bounds.into_iter().find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
+        }
+        if let Err(reason) = check_home(self.tasks.data_dir.as_ref(), self.tasks.postgres_env.as_ref()) {
+            return wrong("tasks", reason);
+        }
+        if let Err(reason) = check_home(self.sessions.data_dir.as_ref(), self.sessions.postgres_env.as_ref()) {
+            return wrong("sessions", reason);
         }
         if let Some(Err(reason)) = self.server.public_url.as_deref().map(check_url) {
             return wrong("server.public_url", &reason);

@@ -100,6 +100,7 @@ pub(crate) fn of_session(error: &SessionError) -> A2aError {
         | SessionError::EventConflict { .. }
         | SessionError::ArtifactTooLarge { .. }
         | SessionError::Unreadable { .. }
+        | SessionError::Encoding(_)
         | SessionError::Database(_) => internal(error),
     }
 }

@@ -43,6 +43,7 @@ mod routes;
 mod scoped_keys;
 mod serve;
 mod services;
+mod session_store;
 mod signing;
 mod sse;
 mod task_log;
@@ -66,5 +67,6 @@ pub use config::{
 pub use front::Phase;
 pub use installer::{InstallError, Installer, Origin, Reloaded};
 pub use serve::{ServeError, Server};
+pub use session_store::SessionStoreError;
 pub use task_store::TaskStoreError;
 pub use tenants::Installers;

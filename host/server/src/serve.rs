@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::front::Front;
 use crate::listener;
 use crate::routes;
+use crate::session_store;
 use crate::task_store;
 use crate::watch;
 
@@ -105,6 +106,8 @@ impl Server {
                 tokio::spawn(watch::watch(Arc::clone(installer), stop.clone()));
             }
         }
+        let sessions = Arc::clone(&app.handler.sessions);
+        tokio::spawn(session_store::keep_house(sessions, self.config.sessions.clone(), stop.clone()));
         tokio::spawn(async move { tasks.keep_house(retention, &keys, stop).await });
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin));

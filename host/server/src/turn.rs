@@ -321,7 +321,7 @@ impl Turn {
             Ending::Returned(result) => self.drain(result, &mut events).await,
             other => other,
         };
-        let concluded = if self.has_no_task() { Ok(()) } else { self.conclude(ending).await };
+        let concluded = if self.has_no_task() { self.end_without_task().await } else { self.conclude(ending).await };
         let record = self.record.take();
         self.counters.turn(record.as_ref().map_or(TurnEnd::Taskless, |record| record.task_state().into()));
         match record {
@@ -344,7 +344,9 @@ impl Turn {
 
     /// Brings the task into the state that the ending calls for, unless the agent has done so itself.
     async fn conclude(&mut self, ending: Ending) -> Result<(), A2aError> {
-        let announced = match self.conclusion(ending) {
+        let conclusion = self.conclusion(ending);
+        self.close_session(conclusion.as_ref()).await;
+        let announced = match conclusion {
             Some((state, text)) => self.status(state, text.map(|text| self.message(text))).await,
             None => Ok(()),
         };
@@ -381,6 +383,11 @@ impl Turn {
             Ending::Vetoed(reason) => (TaskState::Rejected, Some(reason)),
             Ending::Broken(error) => (TaskState::Failed, Some(error.to_string())),
         })
+    }
+
+    async fn end_without_task(&mut self) -> Result<(), A2aError> {
+        self.close_session(None).await;
+        Ok(())
     }
 
     /// Whether it was answered with a message, or the task could not be created.

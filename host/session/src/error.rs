@@ -102,6 +102,9 @@ pub enum SessionError {
         /// What is wrong with its JSON.
         source: serde_json::Error,
     },
+    /// A value could not be encoded as JSON.
+    #[error("a value cannot be encoded")]
+    Encoding(#[from] serde_json::Error),
     /// The database failed. A change that was under way may have been stored or not, but never half of it.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),

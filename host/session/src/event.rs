@@ -52,7 +52,7 @@ impl Event {
         state_delta: StateDelta,
     ) -> Self {
         Self {
-            id: uuid::Uuid::new_v4().to_string(),
+            id: uuid::Uuid::now_v7().to_string(),
             author: author.into(),
             invocation_id: invocation_id.into(),
             timestamp: Timestamp::now(),
@@ -99,15 +99,16 @@ impl Event {
 }
 
 /// What several events change together.
-pub(crate) fn combined(events: &[Event]) -> Cow<'_, StateDelta> {
-    match events {
-        [event] => Cow::Borrowed(&event.state_delta),
-        _ => {
-            let mut delta = StateDelta::new();
-            events.iter().for_each(|event| delta.merge(event.state_delta.clone()));
-            Cow::Owned(delta)
+pub(crate) fn combined<'a>(mut deltas: impl Iterator<Item = &'a StateDelta>) -> Cow<'a, StateDelta> {
+    let mut all = deltas.next().map_or_else(|| Cow::Owned(StateDelta::new()), Cow::Borrowed);
+    for delta in deltas {
+        match all.is_empty() {
+            true => all = Cow::Borrowed(delta),
+            false if delta.is_empty() => {}
+            false => all.to_mut().merge(delta.clone()),
         }
     }
+    all
 }
 
 /// Roughly the memory that parts take, in bytes.

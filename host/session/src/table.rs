@@ -154,7 +154,7 @@ impl Table {
             _ => {}
         }
         new.iter().try_for_each(|event| self.bounds.limits.check_event(event))?;
-        self.check_state(key, &combined(&new))?;
+        self.check_state(key, &combined(new.iter().map(|event| &event.state_delta)))?;
         for event in new {
             self.store(key, event);
         }

@@ -48,7 +48,7 @@ struct View {
     state: SessionState,
     /// `temp:` keys in full.
     temp: State,
-    /// Whether the last event is the user's.
+    /// Whether the user's event is the last one of this turn.
     is_unanswered: bool,
     /// What the last turn did not come to: it ended with the process, or its end could not be stored.
     broken_off: Option<Event>,
@@ -104,7 +104,7 @@ impl TurnSession {
         self.inner.view().state.own().clone()
     }
 
-    /// Whether the user spoke last.
+    /// Whether the user has spoken in this turn, and nobody since.
     pub fn is_unanswered(&self) -> bool {
         self.inner.view().is_unanswered
     }
@@ -198,7 +198,7 @@ impl View {
             revision: session.revision,
             state: session.state,
             temp: State::new(),
-            is_unanswered: broken_off.is_some(),
+            is_unanswered: false,
             broken_off,
         }
     }

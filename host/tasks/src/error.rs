@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use annex_database::OpenError;
 use annex_protocol::TaskId;
 
 /// Why a store refused or failed.
@@ -68,4 +69,14 @@ pub enum StoreError {
     /// The database failed. A change that was under way may have been stored or not, but never half of it.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
+}
+
+impl From<OpenError> for StoreError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::File { path, source } => Self::File { path, source },
+            OpenError::Migration(source) => Self::Migration(source),
+            OpenError::Database(source) => Self::Database(source),
+        }
+    }
 }

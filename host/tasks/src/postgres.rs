@@ -1,32 +1,21 @@
 //! Tasks in a PostgreSQL database.
 
-use std::time::Duration;
-
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
-use sqlx::{Connection, Postgres, Transaction};
+use annex_database::{Migrations, PostgresDatabase};
 
 use crate::StoreError;
-use crate::sql::{Database, Row, SqlTaskStore, Value, bind, embedded};
+use crate::sql::SqlTaskStore;
 
-/// Tasks in a PostgreSQL database, version 12 or later.
-///
-/// Any number of processes can write: a row lock and the number of the last event keep their changes apart. What a crash
-/// of the database server can lose is a matter of its `synchronous_commit`; with the default nothing that was stored.
+/// Tasks in a PostgreSQL database: a row lock and the number of the last event keep the changes of several processes
+/// apart.
 pub type PostgresTaskStore = SqlTaskStore<PostgresDatabase>;
 
-/// Connections to one database.
-#[derive(Debug)]
-pub struct PostgresDatabase {
-    pool: PgPool,
-}
-
-const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "tasks", include_str!("../migrations/postgres/1_tasks.sql")),
-    (2, "answers", include_str!("../migrations/postgres/2_answers.sql")),
-];
-
-/// How long to wait for a connection, be it for others to finish or for the database to answer.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+const MIGRATIONS: Migrations = Migrations {
+    table: "_sqlx_migrations",
+    files: &[
+        (1, "tasks", include_str!("../migrations/postgres/1_tasks.sql")),
+        (2, "answers", include_str!("../migrations/postgres/2_answers.sql")),
+    ],
+};
 
 impl SqlTaskStore<PostgresDatabase> {
     /// Connects with at most `connections` connections and brings the tables up to date.
@@ -39,69 +28,11 @@ impl SqlTaskStore<PostgresDatabase> {
     /// [`StoreError::Database`] when the URL is none or the database is not reached, [`StoreError::Migration`] when a
     /// later version of the software wrote the tables. Neither repeats the URL.
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
-        let options = url.parse::<PgConnectOptions>()?.application_name("annex");
-        // Not from the pool, which would try again until its time is up and then hide the cause.
-        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&options)).await;
-        let mut connection = connected.map_err(|_| sqlx::Error::PoolTimedOut)??;
-        embedded(MIGRATIONS).run(&mut connection).await?;
-        connection.close().await?;
-        let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
-        let pool = pool.connect_lazy_with(options);
-        Ok(Self::on(PostgresDatabase { pool }))
+        Ok(Self::on(PostgresDatabase::connect(url, connections, MIGRATIONS).await?))
     }
 
     /// Waits for what is under way and closes the connections. Later calls fail.
     pub async fn close(&self) {
-        self.database.pool.close().await;
-    }
-}
-
-impl Database for PostgresDatabase {
-    type Row = PgRow;
-    type Transaction = Transaction<'static, Postgres>;
-    // The number is an arbitrary one that nothing else locks.
-    const LOCK_SWEEP: Option<&'static str> = Some("SELECT pg_advisory_xact_lock(4711240513)");
-    const HAS_ONE_WRITER: bool = false;
-
-    async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        self.pool.begin().await
-    }
-
-    async fn commit(transaction: Self::Transaction) -> sqlx::Result<()> {
-        transaction.commit().await
-    }
-
-    async fn execute(
-        transaction: &mut Self::Transaction,
-        sql: &'static str,
-        values: &[Value<'_>],
-    ) -> sqlx::Result<u64> {
-        Ok(bind::<Postgres>(sql, values).execute(&mut **transaction).await?.rows_affected())
-    }
-
-    async fn query(
-        transaction: &mut Self::Transaction,
-        sql: &'static str,
-        values: &[Value<'_>],
-    ) -> sqlx::Result<Vec<PgRow>> {
-        bind::<Postgres>(sql, values).fetch_all(&mut **transaction).await
-    }
-
-    async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
-        bind::<Postgres>(sql, values).fetch_all(&self.pool).await
-    }
-}
-
-impl Row for PgRow {
-    fn text(&self, column: usize) -> sqlx::Result<String> {
-        sqlx::Row::try_get(self, column)
-    }
-
-    fn int(&self, column: usize) -> sqlx::Result<i64> {
-        sqlx::Row::try_get(self, column)
-    }
-
-    fn bytes(&self, column: usize) -> sqlx::Result<Vec<u8>> {
-        sqlx::Row::try_get(self, column)
+        self.database().close().await;
     }
 }

@@ -1,6 +1,5 @@
 //! The task store on a SQL database, once for all databases.
 
-mod database;
 mod recovery;
 mod retention;
 mod statements;
@@ -8,13 +7,11 @@ mod write;
 
 use std::sync::Arc;
 
+use annex_database::{Database, Row, Value, Writer};
 use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
-pub use database::Database;
-pub(crate) use database::{Row, Value, bind, embedded};
-
-use self::write::{Queue, Write};
+use self::write::Write;
 use crate::key::{self, is_key};
 use crate::page::cut;
 use crate::record::{EventContent, Kind, TaskContent, repeated};
@@ -26,8 +23,8 @@ use crate::{
 /// Tasks in a SQL database.
 #[derive(Debug)]
 pub struct SqlTaskStore<D> {
-    pub(crate) database: Arc<D>,
-    queue: Arc<Queue>,
+    database: Arc<D>,
+    writer: Writer<D, Write>,
 }
 
 #[async_trait]
@@ -37,7 +34,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
         let write = Write::create(owner, events, task)?;
-        write::store(&self.database, &self.queue, write).await.map(drop)
+        self.writer.store(write).await.map(drop)
     }
 
     async fn append(
@@ -50,7 +47,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });
         }
-        write::store(&self.database, &self.queue, Write::append(expected, events, task)?).await
+        self.writer.store(Write::append(expected, events, task)?).await
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
@@ -215,7 +212,12 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
 
 impl<D: Database> SqlTaskStore<D> {
     pub(crate) fn on(database: D) -> Self {
-        Self { database: Arc::new(database), queue: Arc::default() }
+        let database = Arc::new(database);
+        Self { writer: Writer::new(Arc::clone(&database)), database }
+    }
+
+    pub(crate) fn database(&self) -> &D {
+        &self.database
     }
 
     /// One statement as a transaction; returns how many rows it changed.

@@ -1,49 +1,22 @@
 //! Tasks in one SQLite file.
 
 use std::path::Path;
-use std::time::Duration;
 
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
-};
-use sqlx::{Sqlite, Transaction};
+use annex_database::{Migrations, SqliteDatabase};
 
 use crate::StoreError;
-use crate::sql::{Database, Row, SqlTaskStore, Value, bind, embedded};
+use crate::sql::SqlTaskStore;
 
-/// Tasks in one SQLite file, in write-ahead mode with `synchronous = NORMAL`.
-///
-/// What was stored survives any end of the process, `kill -9` included. A power cut or a crash of the operating system
-/// can take the latest changes with it, those since the last checkpoint (about 16 MB of log); what is left is whole and
-/// consistent, a task as it was some changes before. Waiting for the disk at each event would close that gap, and cost
-/// milliseconds per event.
-///
-/// Several processes can open one file on one machine. It must not be on a network file system.
+/// Tasks in one SQLite file; what survives is said at [`SqliteDatabase`].
 pub type SqliteTaskStore = SqlTaskStore<SqliteDatabase>;
 
-/// A writer and some readers of one file.
-#[derive(Debug)]
-pub struct SqliteDatabase {
-    /// One connection: SQLite has one writer at a time, and here the others queue without polling for the lock.
-    writer: SqlitePool,
-    readers: SqlitePool,
-}
-
-const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "tasks", include_str!("../migrations/sqlite/1_tasks.sql")),
-    (2, "answers", include_str!("../migrations/sqlite/2_answers.sql")),
-];
-
-const READERS: u32 = 4;
-/// What a connection may keep of the file: less than no pages is KiB.
-const CACHE: &str = "-16384";
-/// Pages of log after which it is brought into the file. Pages that many tasks share are in the log again and again, and
-/// go into the file once.
-const CHECKPOINT: &str = "4000";
-/// How long to wait for the lock when another process writes.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait for a connection when others of this process use them.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+const MIGRATIONS: Migrations = Migrations {
+    table: "_sqlx_migrations",
+    files: &[
+        (1, "tasks", include_str!("../migrations/sqlite/1_tasks.sql")),
+        (2, "answers", include_str!("../migrations/sqlite/2_answers.sql")),
+    ],
+};
 
 impl SqlTaskStore<SqliteDatabase> {
     /// Opens the file, creates it if needed, readable for its owner only, and brings its tables up to date.
@@ -52,88 +25,11 @@ impl SqlTaskStore<SqliteDatabase> {
     /// [`StoreError::File`] when the file cannot be created, [`StoreError::Database`] when it is not a database or
     /// cannot be opened, [`StoreError::Migration`] when a later version of the software wrote it.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        create_private(path).map_err(|source| StoreError::File { path: path.to_owned(), source })?;
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal)
-            .foreign_keys(true)
-            .pragma("cache_size", CACHE)
-            .pragma("wal_autocheckpoint", CHECKPOINT)
-            .busy_timeout(BUSY_TIMEOUT);
-        let writer = pool(1).connect_with(options.clone()).await?;
-        embedded(MIGRATIONS).run(&writer).await?;
-        let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
-        Ok(Self::on(SqliteDatabase { writer, readers }))
+        Ok(Self::on(SqliteDatabase::open(path, MIGRATIONS).await?))
     }
 
     /// Waits for what is under way, empties the write-ahead log and closes the file. Later calls fail.
     pub async fn close(&self) {
-        self.database.readers.close().await;
-        self.database.writer.close().await;
-    }
-}
-
-fn pool(connections: u32) -> SqlitePoolOptions {
-    // A connection of a file does not go stale.
-    SqlitePoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false)
-}
-
-/// Credentials of push notification configs are in the file. SQLite gives its companions the same permissions.
-fn create_private(path: &Path) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
-}
-
-impl Database for SqliteDatabase {
-    type Row = SqliteRow;
-    type Transaction = Transaction<'static, Sqlite>;
-    const LOCK_SWEEP: Option<&'static str> = None;
-    const HAS_ONE_WRITER: bool = true;
-
-    async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        // Takes the lock at once: a transaction that begins with reading cannot wait for it later.
-        self.writer.begin_with("BEGIN IMMEDIATE").await
-    }
-
-    async fn commit(transaction: Self::Transaction) -> sqlx::Result<()> {
-        transaction.commit().await
-    }
-
-    async fn execute(
-        transaction: &mut Self::Transaction,
-        sql: &'static str,
-        values: &[Value<'_>],
-    ) -> sqlx::Result<u64> {
-        Ok(bind::<Sqlite>(sql, values).execute(&mut **transaction).await?.rows_affected())
-    }
-
-    async fn query(
-        transaction: &mut Self::Transaction,
-        sql: &'static str,
-        values: &[Value<'_>],
-    ) -> sqlx::Result<Vec<SqliteRow>> {
-        bind::<Sqlite>(sql, values).fetch_all(&mut **transaction).await
-    }
-
-    async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
-        bind::<Sqlite>(sql, values).fetch_all(&self.readers).await
-    }
-}
-
-impl Row for SqliteRow {
-    fn text(&self, column: usize) -> sqlx::Result<String> {
-        sqlx::Row::try_get(self, column)
-    }
-
-    fn int(&self, column: usize) -> sqlx::Result<i64> {
-        sqlx::Row::try_get(self, column)
-    }
-
-    fn bytes(&self, column: usize) -> sqlx::Result<Vec<u8>> {
-        sqlx::Row::try_get(self, column)
+        self.database().close().await;
     }
 }

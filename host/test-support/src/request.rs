@@ -8,6 +8,7 @@ pub struct Request {
     client: reqwest::Client,
     url: String,
     header_lines: Vec<String>,
+    headers: Vec<(String, String)>,
     method: String,
     params: String,
     message: Option<Value>,
@@ -46,6 +47,7 @@ impl Request {
             client,
             url: format!("{url}/a2a/jsonrpc"),
             header_lines: Vec::new(),
+            headers: Vec::new(),
             method: method.to_owned(),
             params,
             message: None,
@@ -73,6 +75,13 @@ impl Request {
     #[must_use]
     pub fn extensions(mut self, line: &str) -> Self {
         self.header_lines.push(line.to_owned());
+        self
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -170,6 +179,9 @@ impl Request {
         let mut http = self.client.post(&self.url).header("content-type", "application/json");
         for line in &self.header_lines {
             http = http.header("A2A-Extensions", line);
+        }
+        for (name, value) in &self.headers {
+            http = http.header(name, value);
         }
         if let Some(version) = self.version {
             http = http.header("A2A-Version", version);

@@ -11,5 +11,6 @@ mod help;
 mod inspect;
 mod send;
 mod serve;
+mod sessions;
 mod support;
 mod trace;

@@ -2,6 +2,7 @@
 
 use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState, TaskStatusUpdateEvent};
 use annex_runtime::{Entry, Steering};
+use annex_session::{Event, EventError, StateDelta};
 
 use super::{Ending, Turn};
 use crate::fault;
@@ -52,6 +53,29 @@ impl Turn {
         self.respond(StreamResponse::StatusUpdate(update)).await?;
         self.state = Some(state);
         Ok(())
+    }
+
+    /// The agent's turn of the conversation ends with an event of the agent. If it has stored none, there is one here:
+    /// without a word, or with the reason why there is no answer.
+    ///
+    /// What cannot be stored is logged; the next turn finds that this one was broken off.
+    pub(super) async fn close_session(&mut self, conclusion: Option<&(TaskState, Option<String>)>) {
+        if !self.context.session.is_unanswered() {
+            return;
+        }
+        let state = conclusion.map(|(state, _)| *state).or(self.state);
+        let (author, invocation) = (self.agent.name(), self.context.task_id.as_str());
+        let event = match state.filter(|state| state.is_terminal() && *state != TaskState::Completed) {
+            Some(state) => {
+                let text = conclusion.and_then(|(_, text)| text.clone());
+                let message = text.unwrap_or_else(|| "The turn ended without an answer.".to_owned());
+                Event::failed(author, invocation, EventError { code: state.name().to_owned(), message })
+            }
+            None => Event::new(author, invocation, Vec::new(), StateDelta::new()),
+        };
+        if let Err(error) = self.context.session.append(event).await {
+            drop(fault::logged(&error));
+        }
     }
 
     pub(super) fn status_update(&self, state: TaskState, message: Option<Message>) -> TaskStatusUpdateEvent {

@@ -33,6 +33,7 @@ mod repeats;
 mod rest;
 mod scoped_keys;
 mod script_agent;
+mod sessions;
 mod sharing;
 mod state;
 mod streams;

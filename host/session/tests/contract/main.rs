@@ -12,12 +12,49 @@ macro_rules! on_every_store {
                 crate::support::on_memory(super::$case).await;
             })+
         }
+
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::support::on_sqlite(super::$case).await;
+            })+
+        }
+
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::support::on_postgres(super::$case).await;
+            })+
+        }
     };
 }
+
+/// The same where sessions outlive the service.
+macro_rules! on_every_database {
+    ($($case:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::support::on_sqlite(super::$case).await;
+            })+
+        }
+
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::support::on_postgres(super::$case).await;
+            })+
+        }
+    };
+}
+
+#[path = "../../../tasks/tests/stores/cluster.rs"]
+mod cluster;
 
 mod artifacts;
 mod bounds;
 mod concurrency;
+mod databases;
 mod events;
 mod limits;
 mod scopes;

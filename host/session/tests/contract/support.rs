@@ -1,19 +1,26 @@
 //! Stores to test, and short ways to say what the tests are about.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use annex_protocol::{Part, Timestamp};
 use annex_session::{
-    Appended, Bounds, Event, EventFilter, InMemorySessionService, Limits, Session, SessionError, SessionKey,
-    SessionQuery, SessionService, StateDelta, TurnSession, Turns,
+    Appended, Bounds, Event, EventFilter, InMemorySessionService, Limits, PostgresSessionService, Session,
+    SessionError, SessionKey, SessionQuery, SessionService, SqliteSessionService, StateDelta, TurnSession, Turns,
 };
+use tokio::runtime::Handle;
+
+use crate::cluster::Scratch;
 
 pub(crate) type Store = Arc<dyn SessionService>;
 
 /// Where the sessions of one case are.
+#[derive(Clone)]
 pub(crate) enum Backend {
     Memory,
+    Sqlite(PathBuf),
+    Postgres(String),
 }
 
 impl Backend {
@@ -23,8 +30,16 @@ impl Backend {
 
     /// Another service on the same sessions, except in memory.
     pub(crate) async fn within(&self, limits: Limits) -> Store {
+        let (backend, runtime) = (self.clone(), Handle::current());
+        // On a thread of its own: sqlx's migrations are no future that can be sent.
+        tokio::task::spawn_blocking(move || runtime.block_on(backend.open(limits))).await.unwrap()
+    }
+
+    async fn open(self, limits: Limits) -> Store {
         match self {
             Self::Memory => memory(Bounds { limits, ..Bounds::default() }),
+            Self::Sqlite(file) => Arc::new(SqliteSessionService::open(&file, limits).await.unwrap()),
+            Self::Postgres(url) => Arc::new(PostgresSessionService::connect(&url, 8, limits).await.unwrap()),
         }
     }
 }
@@ -35,6 +50,21 @@ pub(crate) fn memory(bounds: Bounds) -> Store {
 
 pub(crate) async fn on_memory<F: Future<Output = ()>>(case: impl FnOnce(Backend) -> F) {
     case(Backend::Memory).await;
+}
+
+pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(Backend) -> F) {
+    let folder = tempfile::tempdir().unwrap();
+    case(Backend::Sqlite(folder.path().join("sessions.db"))).await;
+}
+
+/// Passes, loudly, where there is no PostgreSQL.
+pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Backend) -> F) {
+    let Some(scratch) = Scratch::create().await else { return };
+    let outcome = tokio::spawn(case(Backend::Postgres(scratch.url().to_owned()))).await;
+    scratch.remove().await;
+    if let Err(failure) = outcome {
+        std::panic::resume_unwind(failure.into_panic());
+    }
 }
 
 /// A key from `tenant/app/user/context`, read from the right: what is missing on the left is `-`.

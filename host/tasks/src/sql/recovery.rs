@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use annex_database::{Database, Value};
 use annex_protocol::TaskId;
 
-use super::{Database, SqlTaskStore, Value, limit_value, statements, stored_task};
+use super::{SqlTaskStore, limit_value, statements, stored_task};
 use crate::record::fail;
 use crate::{StoreError, StoredTask, TaskStore};
 

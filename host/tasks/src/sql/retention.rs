@@ -1,8 +1,9 @@
 //! Deleting what need not stay.
 
+use annex_database::{Database, Row, Value};
 use annex_protocol::Timestamp;
 
-use super::{Database, Row, Value, from_sql, statements, to_sql};
+use super::{from_sql, statements, to_sql};
 use crate::{Retention, StoreError};
 
 /// Rows that go in one transaction, so that no writer waits long.

@@ -3,43 +3,37 @@
 use std::fmt;
 use std::future::Future;
 
-use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::query::Query;
-use sqlx::{Encode, SqlSafeStr, Type};
+use sqlx::{Encode, Type};
 
-/// A database that [`SqlTaskStore`](crate::SqlTaskStore) can be on. Implemented by this crate only.
+/// A database that a store can be on. Implemented by this crate only.
 pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// A row of a result.
-    #[doc(hidden)]
     type Row: Row;
 
     /// A transaction that may write. It is rolled back when it is dropped.
-    #[doc(hidden)]
     type Transaction: Send;
 
     /// What keeps other sweepers away until the end of a transaction, if the transaction alone does not.
-    #[doc(hidden)]
     const LOCK_SWEEP: Option<&'static str>;
 
     /// Whether there is one writer at a time, so that changes of several tasks are cheapest in one transaction.
-    #[doc(hidden)]
     const HAS_ONE_WRITER: bool;
 
-    #[doc(hidden)]
+    /// Begins a transaction that may write.
     fn begin(&self) -> impl Future<Output = sqlx::Result<Self::Transaction>> + Send;
 
-    #[doc(hidden)]
+    /// Ends a transaction.
     fn commit(transaction: Self::Transaction) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// Returns how many rows were changed.
-    #[doc(hidden)]
     fn execute(
         transaction: &mut Self::Transaction,
         sql: &'static str,
         values: &[Value<'_>],
     ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
-    #[doc(hidden)]
+    /// Returns the rows of a statement in a transaction.
     fn query(
         transaction: &mut Self::Transaction,
         sql: &'static str,
@@ -47,7 +41,6 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
 
     /// Reads what is committed, outside of any transaction.
-    #[doc(hidden)]
     fn read(
         &self,
         sql: &'static str,
@@ -57,17 +50,24 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
 
 /// A row of a result; columns count from 0.
 pub trait Row: Send + Sync {
+    /// A text that is not NULL.
     fn text(&self, column: usize) -> sqlx::Result<String>;
+    /// A number that is not NULL.
     fn int(&self, column: usize) -> sqlx::Result<i64>;
+    /// Bytes that are not NULL.
     fn bytes(&self, column: usize) -> sqlx::Result<Vec<u8>>;
 }
 
 /// A parameter of a statement.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
+    /// A text.
     Text(&'a str),
+    /// A number.
     Int(i64),
+    /// A number or NULL.
     MaybeInt(Option<i64>),
+    /// Bytes.
     Bytes(&'a [u8]),
 }
 
@@ -86,13 +86,4 @@ where
         Value::MaybeInt(number) => query.bind(number),
         Value::Bytes(bytes) => query.bind(bytes),
     })
-}
-
-/// Migrations that are part of the program: each with the number and the name of its file. One that was released never
-/// changes.
-pub(crate) fn embedded(migrations: &[(i64, &'static str, &'static str)]) -> Migrator {
-    let migrations = migrations.iter().map(|&(version, name, sql)| {
-        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-    });
-    Migrator::with_migrations(migrations.collect())
 }

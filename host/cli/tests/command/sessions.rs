@@ -1,0 +1,159 @@
+//! `annex serve` with stored sessions, killed in the middle of many turns.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use annex_session::{Event, EventFilter, Limits, Session, SessionKey, SessionService, SqliteSessionService};
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::support::{STATE_URI, Server};
+
+const CLIENTS: usize = 64;
+const AGENT: &str = "counter";
+
+/// An agent that says which round it is in, a bit at a time, and knows it from the state that came with the message.
+fn config(folder: &Path) -> String {
+    format!(
+        r#"
+        [server]
+        listen = "127.0.0.1:0"
+        [card]
+        name = "Counter"
+        description = "For tests"
+        [agent]
+        kind = "template"
+        name = "{AGENT}"
+        output_key = "last_answer"
+        instruction = "Round {{round}}."
+        [agent.model.scripted]
+        fallback = "nothing matched"
+        [[agent.model.scripted.rules]]
+        when = "next"
+        answer = "this was {{round}} of many"
+        chunks = 4
+        delay_ms = 5
+        extract = {{ round = "Round (\\d+)" }}
+        [tasks]
+        data_dir = {:?}
+        [[extension]]
+        component = "state-injection"
+        [extension.grants]
+        session-state = {{ read = true }}
+        "#,
+        folder.join("data")
+    )
+}
+
+/// Sends the round with its number as state. What the agent says, once the turn is completed.
+async fn say(client: &reqwest::Client, url: &str, context: &str, round: usize) -> Result<String> {
+    let key = format!("{}/state", STATE_URI.trim_start_matches("https://"));
+    let message = json!({"messageId": format!("m-{round}"), "contextId": context, "role": "ROLE_USER",
+                         "parts": [{"text": "next"}], "metadata": {key: {"round": round}}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+    let request = client.post(format!("{url}/a2a/jsonrpc")).header("A2A-Version", "1.0").body(body.to_string());
+    let request = request.header("content-type", "application/json").header("A2A-Extensions", STATE_URI);
+    let reply: Value = serde_json::from_str(&request.send().await?.text().await?)?;
+    let task = &reply["result"]["task"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{reply}");
+    let parts = task["artifacts"][0]["parts"].as_array().expect("parts");
+    Ok(parts.iter().filter_map(|part| part["text"].as_str()).collect())
+}
+
+/// Goes round by round until the server is gone, and keeps the number of rounds that were answered.
+async fn client(url: String, number: usize, answered: Arc<Mutex<BTreeMap<usize, usize>>>) {
+    let client = reqwest::Client::new();
+    for round in 0.. {
+        let Ok(answer) = say(&client, &url, &format!("c-{number}"), round).await else { return };
+        assert_eq!(answer, format!("this was {round} of many"));
+        answered.lock().unwrap_or_else(PoisonError::into_inner).insert(number, round + 1);
+    }
+}
+
+async fn session(service: &SqliteSessionService, number: usize) -> Result<Session> {
+    let context = format!("c-{number}");
+    let user = format!("A2A_USER_{context}");
+    let key = SessionKey { tenant: String::new(), app: AGENT.to_owned(), user, context: context.into() };
+    Ok(service.read(&key, EventFilter::ALL).await?)
+}
+
+fn is_answer(event: &Event) -> bool {
+    !event.is_from_user() && event.error.is_none()
+}
+
+/// Each event brought its delta, the state is what all of them made, and nobody spoke twice in a row.
+fn check(session: &Session) {
+    let context = session.key.context.as_str();
+    let (mut round, mut last_answer) = (None, None);
+    for (index, event) in session.events.iter().enumerate() {
+        assert_eq!(event.is_from_user(), index % 2 == 0, "{context}: {:#?}", session.events);
+        if event.is_from_user() {
+            assert_eq!(event.state_delta.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["round"], "{context}");
+            round = event.state_delta.get("round");
+        } else if is_answer(event) {
+            let number = round.map(|round| round.get()).unwrap_or_default();
+            let answer = format!("\"this was {number} of many\"");
+            last_answer = event.state_delta.get("last_answer");
+            assert_eq!(last_answer.map(|answer| answer.get()), Some(answer.as_str()), "{context}");
+        }
+    }
+    assert_eq!(session.state.value("round"), round, "{context}");
+    assert_eq!(session.state.value("last_answer"), last_answer, "{context}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_in_the_middle_of_turns_leaves_every_session_whole() -> Result<()> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let folder = tempfile::tempdir()?;
+    let config = config(folder.path());
+    let mut server = Server::start(&config)?;
+    let answered = Arc::new(Mutex::new(BTreeMap::new()));
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|number| tokio::spawn(client(server.url.clone(), number, Arc::clone(&answered)))).collect();
+    let all_are_at_it = async {
+        while answered.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|rounds| **rounds > 1).count()
+            < CLIENTS
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), all_are_at_it).await?;
+    server.process.kill()?;
+    server.process.wait()?;
+    for client in clients {
+        client.await?;
+    }
+    drop(server);
+    let answered = answered.lock().unwrap_or_else(PoisonError::into_inner).clone();
+
+    let file = folder.path().join("data/sessions.sqlite");
+    let service = SqliteSessionService::open(&file, Limits::default()).await?;
+    let mut broken_off = 0;
+    for number in 0..CLIENTS {
+        let session = session(&service, number).await?;
+        check(&session);
+        broken_off += usize::from(session.events.last().is_some_and(|event| event.is_from_user()));
+        let answers = session.events.iter().filter(|event| is_answer(event)).count();
+        let acknowledged = answered[&number];
+        // One more may have been answered whose acknowledgement did not get through.
+        ensure!((acknowledged..=acknowledged + 1).contains(&answers), "c-{number}: {answers}, {acknowledged}");
+    }
+    ensure!(broken_off > 0, "no turn was under way");
+    service.close().await;
+
+    let server = Server::start(&config)?;
+    let client = reqwest::Client::new();
+    for number in 0..CLIENTS {
+        let answer = say(&client, &server.url, &format!("c-{number}"), 1_000_000).await?;
+        assert_eq!(answer, "this was 1000000 of many");
+    }
+    let service = SqliteSessionService::open(&file, Limits::default()).await?;
+    for number in 0..CLIENTS {
+        let session = session(&service, number).await?;
+        check(&session);
+        ensure!(session.events.last().is_some_and(|event| is_answer(event)));
+    }
+    Ok(())
+}

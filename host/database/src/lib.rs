@@ -1,0 +1,37 @@
+//! What SQLite and PostgreSQL are used by: one trait over both, migrations that are part of the program, and a writer that
+//! stores changes together where that is cheaper. What is stored is decided by the stores, in the SQL that both share.
+
+#![warn(missing_docs)]
+
+mod database;
+mod migrations;
+mod postgres;
+mod sqlite;
+mod writer;
+
+pub use database::{Database, Row, Value};
+pub use migrations::Migrations;
+pub use postgres::PostgresDatabase;
+pub use sqlite::SqliteDatabase;
+pub use writer::{Change, Writer};
+
+use std::path::PathBuf;
+
+/// Why a database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The database file cannot be created.
+    #[error("the database file {} cannot be created", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The tables cannot be brought to the form that this version of the software uses.
+    #[error("the database cannot be migrated")]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    /// It is no database, or it is not reached.
+    #[error("the database failed")]
+    Database(#[from] sqlx::Error),
+}

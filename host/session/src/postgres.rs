@@ -1,0 +1,32 @@
+//! Sessions in a PostgreSQL database.
+
+use annex_database::{Migrations, OpenError, PostgresDatabase};
+
+use crate::limits::Limits;
+use crate::sql::SqlSessionService;
+
+/// Sessions in a PostgreSQL database, which may be the one that keeps tasks. A row lock and the revision keep the changes
+/// of several processes apart.
+pub type PostgresSessionService = SqlSessionService<PostgresDatabase>;
+
+const MIGRATIONS: Migrations = Migrations {
+    table: "_sqlx_session_migrations",
+    files: &[(1, "sessions", include_str!("../migrations/postgres/1_sessions.sql"))],
+};
+
+impl SqlSessionService<PostgresDatabase> {
+    /// Connects with at most `connections` connections and brings the tables up to date; `url` is described at
+    /// [`PostgresDatabase::connect`].
+    ///
+    /// # Errors
+    /// [`OpenError::Database`] when the URL is none or the database is not reached, [`OpenError::Migration`] when a later
+    /// version of the software wrote the tables. Neither repeats the URL.
+    pub async fn connect(url: &str, connections: u32, limits: Limits) -> Result<Self, OpenError> {
+        Ok(Self::on(PostgresDatabase::connect(url, connections, MIGRATIONS).await?, limits))
+    }
+
+    /// Waits for what is under way and closes the connections. Later calls fail.
+    pub async fn close(&self) {
+        self.database().close().await;
+    }
+}

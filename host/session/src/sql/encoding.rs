@@ -1,0 +1,93 @@
+//! How events and names are written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use annex_protocol::{Json, Part, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::SessionError;
+use crate::event::{Event, EventError, parts_size};
+use crate::state::StateDelta;
+
+/// The JSON of an event. What is empty is left out.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredEvent {
+    id: String,
+    author: String,
+    invocation_id: String,
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    timestamp: i64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part>,
+    #[serde(default, skip_serializing_if = "StateDelta::is_empty")]
+    state_delta: StateDelta,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<StoredError>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredError {
+    code: String,
+    message: String,
+}
+
+/// An event that is to be stored: its JSON, and what is stored apart.
+pub(super) struct EncodedEvent {
+    pub(super) id: String,
+    pub(super) timestamp: Timestamp,
+    pub(super) json: String,
+    pub(super) state_delta: StateDelta,
+    pub(super) artifacts: Vec<EncodedArtifact>,
+}
+
+pub(super) struct EncodedArtifact {
+    /// As [`encoded_name`] has it.
+    pub(super) name: String,
+    pub(super) parts: String,
+    pub(super) size: usize,
+}
+
+impl EncodedEvent {
+    /// From a whole event without `temp:` keys.
+    pub(super) fn new(event: Event) -> Result<Self, SessionError> {
+        let Event { id, author, invocation_id, timestamp, parts, state_delta, artifacts, error, partial: _ } = event;
+        let encode = |(name, parts): (String, Vec<Part>)| {
+            let (name, size) = (encoded_name(&name), parts_size(&parts));
+            Ok(EncodedArtifact { name, parts: serde_json::to_string(&parts)?, size })
+        };
+        let artifacts = artifacts.into_iter().map(encode).collect::<Result<_, SessionError>>()?;
+        let error = error.map(|EventError { code, message }| StoredError { code, message });
+        let stored =
+            StoredEvent { id, author, invocation_id, timestamp: timestamp.as_millis(), parts, state_delta, error };
+        let json = serde_json::to_string(&stored)?;
+        Ok(Self { id: stored.id, timestamp, json, state_delta: stored.state_delta, artifacts })
+    }
+}
+
+pub(super) fn decode_event(json: &str) -> Result<Arc<Event>, serde_json::Error> {
+    let stored: StoredEvent = serde_json::from_str(json)?;
+    Ok(Arc::new(Event {
+        id: stored.id,
+        author: stored.author,
+        invocation_id: stored.invocation_id,
+        timestamp: Timestamp::from_millis(stored.timestamp),
+        parts: stored.parts,
+        state_delta: stored.state_delta,
+        artifacts: BTreeMap::new(),
+        error: stored.error.map(|StoredError { code, message }| EventError { code, message }),
+        partial: false,
+    }))
+}
+
+/// A name as JSON without its quotes, which has no NUL.
+pub(super) fn encoded_name(name: &str) -> String {
+    let json = Json::string(name);
+    let text = json.get();
+    text.get(1..text.len().saturating_sub(1)).unwrap_or_default().to_owned()
+}
+
+pub(super) fn decode_name(encoded: &str) -> Result<String, serde_json::Error> {
+    serde_json::from_str(&format!("\"{encoded}\""))
+}

@@ -1,0 +1,42 @@
+//! Deleting what need not stay.
+
+use annex_database::{Database, Row, Value};
+use annex_protocol::Timestamp;
+
+use super::{from_sql, statements, to_sql};
+use crate::SessionError;
+use crate::service::Retention;
+
+/// Sessions that go in one transaction, so that no writer waits long.
+const BATCH: u64 = 100;
+
+pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> Result<u64, SessionError> {
+    let before = retention.changed_before(Timestamp::now());
+    let mut swept = 0;
+    loop {
+        let batch = delete_batch(database, retention, before).await?;
+        swept += batch;
+        if batch == 0 {
+            return Ok(swept);
+        }
+    }
+}
+
+/// Deletes the oldest of those beyond the count, or of those beyond the age when there are not too many.
+async fn delete_batch<D: Database>(database: &D, retention: &Retention, before: i64) -> Result<u64, SessionError> {
+    let mut transaction = database.begin().await?;
+    if let Some(lock) = D::LOCK_SWEEP {
+        // Two sweepers at once would each delete what is too much.
+        D::query(&mut transaction, lock, &[]).await?;
+    }
+    let rows = D::query(&mut transaction, statements::COUNT_SESSIONS, &[]).await?;
+    let sessions = rows.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
+    let surplus = from_sql(sessions).saturating_sub(retention.count);
+    let oldest = match surplus {
+        0 => [Value::Int(before), Value::Int(to_sql(BATCH))],
+        _ => [Value::Int(i64::MAX), Value::Int(to_sql(surplus.min(BATCH)))],
+    };
+    let deleted = D::execute(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;
+    D::commit(transaction).await?;
+    Ok(deleted)
+}

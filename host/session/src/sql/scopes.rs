@@ -1,0 +1,108 @@
+//! A change of the keys of one scope: first what it would lead to, then the rows.
+
+use std::collections::HashMap;
+
+use annex_database::{Database, Row, Value};
+use annex_protocol::Json;
+
+use super::encoding::encoded_name;
+use super::{size_to_sql, statements};
+use crate::SessionError;
+use crate::limits::Limits;
+use crate::session::SessionKey;
+use crate::state::{Scope, StateDelta};
+
+/// The rows that a delta makes in one scope.
+pub(super) struct ScopeChange<'a> {
+    scope: Scope,
+    /// In the order of their names, so that no two writers wait for each other.
+    rows: Vec<KeyRow<'a>>,
+}
+
+struct KeyRow<'a> {
+    name: String,
+    value: &'a Json,
+    size: usize,
+    place: i64,
+}
+
+/// What is stored of a key.
+struct Kept {
+    size: usize,
+    place: i64,
+}
+
+impl<'a> ScopeChange<'a> {
+    /// Reads what is stored in the scope. `id` is the session's.
+    ///
+    /// # Errors
+    /// When the scope would grow beyond its limits.
+    pub(super) async fn plan<D: Database>(
+        transaction: &mut D::Transaction,
+        (scope, delta): (Scope, &'a StateDelta),
+        (key, id): (&SessionKey, i64),
+        limits: &Limits,
+    ) -> Result<Self, SessionError> {
+        let select = match scope {
+            Scope::User => statements::SELECT_KEYS_OF_USER,
+            Scope::App => statements::SELECT_KEYS_OF_APP,
+            Scope::Session | Scope::Temp => statements::SELECT_KEYS_OF_SESSION,
+        };
+        let mut kept = HashMap::new();
+        for row in D::query(transaction, select, &owner(scope, key, id)).await? {
+            let size = usize::try_from(row.int(1)?).unwrap_or_default();
+            kept.insert(row.text(0)?, Kept { size, place: row.int(2)? });
+        }
+        let change = Self::over(&mut kept, scope, delta);
+        limits.check_scope(scope, kept.values().map(|kept| kept.size).sum(), kept.len())?;
+        Ok(change)
+    }
+
+    /// The rows to write; `kept` becomes what the scope has with them.
+    fn over(kept: &mut HashMap<String, Kept>, scope: Scope, delta: &'a StateDelta) -> Self {
+        let last = kept.values().map(|kept| kept.place).max().unwrap_or_default();
+        let mut rows = Vec::new();
+        for ((name, value), place) in delta.within(scope).zip(last.saturating_add(1)..) {
+            let size = name.len() + value.get().len();
+            let name = encoded_name(name);
+            kept.insert(name.clone(), Kept { size, place });
+            rows.push(KeyRow { name, value, size, place });
+        }
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { scope, rows }
+    }
+
+    /// Writes the rows. A key that was there keeps its place.
+    pub(super) async fn write<D: Database>(
+        &self,
+        transaction: &mut D::Transaction,
+        key: &SessionKey,
+        id: i64,
+    ) -> Result<(), SessionError> {
+        let put = match self.scope {
+            Scope::User => statements::PUT_KEY_OF_USER,
+            Scope::App => statements::PUT_KEY_OF_APP,
+            Scope::Session | Scope::Temp => statements::PUT_KEY_OF_SESSION,
+        };
+        for row in &self.rows {
+            let mut values = vec![
+                Value::Text(&row.name),
+                Value::Text(row.value.get()),
+                size_to_sql(row.size),
+                Value::Int(row.place),
+            ];
+            values.extend(owner(self.scope, key, id));
+            D::execute(transaction, put, &values).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whose keys they are.
+fn owner(scope: Scope, key: &SessionKey, id: i64) -> Vec<Value<'_>> {
+    match scope {
+        Scope::User => vec![Value::Text(&key.tenant), Value::Text(&key.app), Value::Text(&key.user)],
+        Scope::App => vec![Value::Text(&key.tenant), Value::Text(&key.app)],
+        Scope::Session | Scope::Temp => vec![Value::Int(id)],
+    }
+}

@@ -1,0 +1,98 @@
+//! The statements, in the SQL that SQLite and PostgreSQL share.
+
+/// Keeps other writers off the session until the end of the transaction.
+pub(super) const LOCK_SESSION: &str = "
+    UPDATE session SET revision = revision
+    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4
+    RETURNING id, revision";
+
+pub(super) const INSERT_SESSION: &str = "
+    INSERT INTO session (tenant, app, user_id, context_id, revision, updated_at, changed_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)
+    ON CONFLICT (tenant, app, user_id, context_id) DO NOTHING
+    RETURNING id";
+
+pub(super) const UPDATE_SESSION: &str = "
+    UPDATE session SET revision = $2, updated_at = $3, changed_at = $4 WHERE id = $1";
+
+pub(super) const SELECT_SESSION: &str = "
+    SELECT id, revision, updated_at FROM session
+    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
+
+/// A page of sessions; no time is less than the least number.
+pub(super) const SELECT_SESSIONS: &str = "
+    SELECT id, revision, updated_at, user_id, context_id FROM session
+    WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5)
+    ORDER BY updated_at, user_id, context_id LIMIT $6";
+
+pub(super) const SELECT_SESSIONS_OF_USER: &str = "
+    SELECT id, revision, updated_at, user_id, context_id FROM session
+    WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5) AND user_id = $7
+    ORDER BY updated_at, user_id, context_id LIMIT $6";
+
+pub(super) const DELETE_SESSION: &str = "
+    DELETE FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
+
+pub(super) const COUNT_SESSIONS: &str = "SELECT count(*) FROM session";
+
+/// The sessions that were changed last before a time, the longest unchanged first, with all that belongs to them.
+pub(super) const DELETE_OLDEST: &str = "
+    DELETE FROM session WHERE id IN (
+        SELECT id FROM session WHERE changed_at < $1 ORDER BY changed_at, id LIMIT $2)";
+
+/// All that a session sees. The numbers of the scopes are their places in `STORED`.
+pub(super) const SELECT_STATE: &str = "
+    SELECT CAST(0 AS BIGINT), name, value, place FROM session_state WHERE session_id = $1
+    UNION ALL
+    SELECT CAST(1 AS BIGINT), name, value, place FROM user_state WHERE tenant = $2 AND app = $3 AND user_id = $4
+    UNION ALL
+    SELECT CAST(2 AS BIGINT), name, value, place FROM app_state WHERE tenant = $2 AND app = $3
+    ORDER BY 1, 4, 2";
+
+pub(super) const SELECT_KEYS_OF_SESSION: &str = "SELECT name, size, place FROM session_state WHERE session_id = $1";
+
+pub(super) const SELECT_KEYS_OF_USER: &str = "
+    SELECT name, size, place FROM user_state WHERE tenant = $1 AND app = $2 AND user_id = $3";
+
+pub(super) const SELECT_KEYS_OF_APP: &str = "SELECT name, size, place FROM app_state WHERE tenant = $1 AND app = $2";
+
+pub(super) const PUT_KEY_OF_SESSION: &str = "
+    INSERT INTO session_state (name, value, size, place, session_id) VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT (session_id, name) DO UPDATE SET value = excluded.value, size = excluded.size";
+
+pub(super) const PUT_KEY_OF_USER: &str = "
+    INSERT INTO user_state (name, value, size, place, tenant, app, user_id) VALUES ($1, $2, $3, $4, $5, $6, $7)
+    ON CONFLICT (tenant, app, user_id, name) DO UPDATE SET value = excluded.value, size = excluded.size";
+
+pub(super) const PUT_KEY_OF_APP: &str = "
+    INSERT INTO app_state (name, value, size, place, tenant, app) VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (tenant, app, name) DO UPDATE SET value = excluded.value, size = excluded.size";
+
+pub(super) const SELECT_EVENT: &str = "SELECT json FROM session_event WHERE session_id = $1 AND id = $2";
+
+pub(super) const INSERT_EVENT: &str = "
+    INSERT INTO session_event (session_id, seq, id, happened_at, json) VALUES ($1, $2, $3, $4, $5)";
+
+/// The latest events that happened at or after a time, in order.
+pub(super) const SELECT_EVENTS: &str = "
+    SELECT json FROM (
+        SELECT seq, happened_at, json FROM session_event WHERE session_id = $1 ORDER BY seq DESC LIMIT $2) AS latest
+    WHERE happened_at >= $3 ORDER BY seq";
+
+pub(super) const DELETE_EVENTS: &str = "DELETE FROM session_event WHERE session_id = $1 AND seq <= $2";
+
+pub(super) const SELECT_ARTIFACT: &str = "
+    SELECT version, parts FROM session_artifact
+    WHERE name = $5 AND session_id = (
+        SELECT id FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4)";
+
+/// The one that was written last comes first.
+pub(super) const SELECT_ARTIFACTS: &str = "
+    SELECT name, size, place FROM session_artifact WHERE session_id = $1 ORDER BY place DESC";
+
+pub(super) const PUT_ARTIFACT: &str = "
+    INSERT INTO session_artifact (session_id, name, version, parts, size, place) VALUES ($1, $2, 1, $3, $4, $5)
+    ON CONFLICT (session_id, name) DO UPDATE SET
+        version = session_artifact.version + 1, parts = excluded.parts, size = excluded.size, place = excluded.place";
+
+pub(super) const DELETE_ARTIFACT: &str = "DELETE FROM session_artifact WHERE session_id = $1 AND name = $2";

@@ -1,0 +1,219 @@
+//! A change of one session: events, state, artifacts, time and revision in one transaction.
+
+use annex_database::{Change, Database, Row, Value};
+use annex_protocol::Timestamp;
+
+use super::encoding::{EncodedArtifact, EncodedEvent};
+use super::scopes::ScopeChange;
+use super::{NO_SESSION, from_sql, named, size_to_sql, statements, to_sql};
+use crate::SessionError;
+use crate::event::{Event, combined};
+use crate::limits::Limits;
+use crate::service::Appended;
+use crate::session::SessionKey;
+use crate::state::{STORED, StateDelta};
+
+/// A change that is ready to be stored.
+pub(super) struct Write {
+    key: SessionKey,
+    limits: Limits,
+    content: Content,
+}
+
+enum Content {
+    /// A new session with its initial state.
+    Create(StateDelta),
+    /// Events after a revision; 0 when there was no session.
+    Append { expected: u64, events: Vec<EncodedEvent> },
+}
+
+/// A session whose row is locked.
+struct Locked {
+    id: i64,
+    revision: u64,
+}
+
+impl Write {
+    pub(super) fn create(key: SessionKey, initial: StateDelta, limits: Limits) -> Self {
+        Self { key, limits, content: Content::Create(initial) }
+    }
+
+    pub(super) fn append(
+        key: SessionKey,
+        expected: u64,
+        events: Vec<Event>,
+        limits: Limits,
+    ) -> Result<Self, SessionError> {
+        let events = events.into_iter().map(EncodedEvent::new).collect::<Result<_, _>>()?;
+        Ok(Self { key, limits, content: Content::Append { expected, events } })
+    }
+}
+
+impl Change for Write {
+    type Answer = Appended;
+    type Error = SessionError;
+
+    async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Appended, SessionError> {
+        let found = self.lock::<D>(transaction).await?;
+        match &self.content {
+            Content::Create(_) if found.is_some() => Err(self.already_exists()),
+            Content::Create(initial) => self.store::<D>(transaction, None, (initial, &[])).await,
+            Content::Append { expected, events } => {
+                let new = self.new_events::<D>(transaction, found.as_ref(), events).await?;
+                let revision = found.as_ref().map_or(0, |found| found.revision);
+                if new.is_empty() {
+                    return Ok(Appended { revision, repeated: true });
+                }
+                match (*expected, revision) {
+                    (0, 0) => {}
+                    (_, 0) => return Err(self.key.not_found()),
+                    (expected, found) if expected != found => return Err(SessionError::Stale { expected, found }),
+                    _ => {}
+                }
+                let delta = combined(new.iter().map(|event| &event.state_delta));
+                self.store::<D>(transaction, found, (&delta, &new)).await
+            }
+        }
+    }
+
+    fn is_refusal(error: &SessionError) -> bool {
+        !matches!(error, SessionError::Database(_))
+    }
+}
+
+impl Write {
+    /// Keeps others off the session until the end of the transaction.
+    async fn lock<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Option<Locked>, SessionError> {
+        let rows = D::query(transaction, statements::LOCK_SESSION, &named(&self.key)).await?;
+        let locked = |row: &D::Row| Ok(Locked { id: row.int(0)?, revision: from_sql(row.int(1)?) });
+        rows.first().map(locked).transpose()
+    }
+
+    /// Those that are not stored.
+    async fn new_events<'a, D: Database>(
+        &self,
+        transaction: &mut D::Transaction,
+        found: Option<&Locked>,
+        events: &'a [EncodedEvent],
+    ) -> Result<Vec<&'a EncodedEvent>, SessionError> {
+        let Some(Locked { id, .. }) = found else { return Ok(events.iter().collect()) };
+        let mut new = Vec::with_capacity(events.len());
+        for event in events {
+            let values = [Value::Int(*id), Value::Text(&event.id)];
+            let stored = D::query(transaction, statements::SELECT_EVENT, &values).await?;
+            match stored.first().map(|row| row.text(0)).transpose()? {
+                None => new.push(event),
+                Some(json) if json == event.json => {}
+                Some(_) => return Err(SessionError::EventConflict { id: event.id.clone() }),
+            }
+        }
+        Ok(new)
+    }
+
+    /// Whatever refuses does so before anything is changed.
+    async fn store<D: Database>(
+        &self,
+        transaction: &mut D::Transaction,
+        found: Option<Locked>,
+        (delta, events): (&StateDelta, &[&EncodedEvent]),
+    ) -> Result<Appended, SessionError> {
+        let id = found.as_ref().map_or(NO_SESSION, |found| found.id);
+        let mut changes = Vec::new();
+        for scope in STORED.into_iter().filter(|scope| delta.touches(*scope)) {
+            let change = ScopeChange::plan::<D>(transaction, (scope, delta), (&self.key, id), &self.limits).await?;
+            changes.push(change);
+        }
+        let before = found.as_ref().map_or(0, |found| found.revision);
+        // A session that is created without an event has a revision all the same.
+        let revision = before.saturating_add(events.len().max(1) as u64);
+        let id = self.write_session::<D>(transaction, found, (revision, events)).await?;
+        for change in changes {
+            change.write::<D>(transaction, &self.key, id).await?;
+        }
+        for (event, seq) in events.iter().zip(before.saturating_add(1)..) {
+            insert_event::<D>(transaction, (id, seq), event).await?;
+        }
+        for artifact in events.iter().flat_map(|event| &event.artifacts) {
+            self.put_artifact::<D>(transaction, id, artifact).await?;
+        }
+        let kept = self.limits.events as u64;
+        if revision > kept {
+            let values = [Value::Int(id), Value::Int(to_sql(revision - kept))];
+            D::execute(transaction, statements::DELETE_EVENTS, &values).await?;
+        }
+        Ok(Appended { revision, repeated: false })
+    }
+
+    /// The id of the session, which is created if it was not found.
+    async fn write_session<D: Database>(
+        &self,
+        transaction: &mut D::Transaction,
+        found: Option<Locked>,
+        (revision, events): (u64, &[&EncodedEvent]),
+    ) -> Result<i64, SessionError> {
+        let now = Timestamp::now();
+        let updated_at = Value::Int(events.last().map_or(now, |event| event.timestamp).as_millis());
+        let (revision, changed_at) = (Value::Int(to_sql(revision)), Value::Int(now.as_millis()));
+        if let Some(Locked { id, .. }) = found {
+            let values = [Value::Int(id), revision, updated_at, changed_at];
+            D::execute(transaction, statements::UPDATE_SESSION, &values).await?;
+            return Ok(id);
+        }
+        let [tenant, app, user, context] = named(&self.key);
+        let values = [tenant, app, user, context, revision, updated_at, changed_at];
+        let rows = D::query(transaction, statements::INSERT_SESSION, &values).await?;
+        // Somebody else has created it since.
+        let id = rows.first().ok_or_else(|| self.already_exists())?.int(0)?;
+        Ok(id)
+    }
+
+    fn already_exists(&self) -> SessionError {
+        match self.content {
+            Content::Create(_) => SessionError::AlreadyExists { context: self.key.context.clone() },
+            Content::Append { expected, .. } => SessionError::Stale { expected, found: 1 },
+        }
+    }
+
+    /// Writes a new version, for which the oldest make room.
+    async fn put_artifact<D: Database>(
+        &self,
+        transaction: &mut D::Transaction,
+        id: i64,
+        artifact: &EncodedArtifact,
+    ) -> Result<(), SessionError> {
+        let others = D::query(transaction, statements::SELECT_ARTIFACTS, &[Value::Int(id)]).await?;
+        let (mut count, mut size, mut place) = (1, artifact.size, 1);
+        for row in &others {
+            let name = row.text(0)?;
+            place = place.max(row.int(2)?.saturating_add(1));
+            if name == artifact.name {
+                continue;
+            }
+            count += 1;
+            size += usize::try_from(row.int(1)?).unwrap_or_default();
+            if count > self.limits.artifacts.max(1) || size > self.limits.artifact_bytes {
+                D::execute(transaction, statements::DELETE_ARTIFACT, &[Value::Int(id), Value::Text(&name)]).await?;
+            }
+        }
+        let (name, parts) = (Value::Text(&artifact.name), Value::Text(&artifact.parts));
+        let values = [Value::Int(id), name, parts, size_to_sql(artifact.size), Value::Int(place)];
+        D::execute(transaction, statements::PUT_ARTIFACT, &values).await?;
+        Ok(())
+    }
+}
+
+async fn insert_event<D: Database>(
+    transaction: &mut D::Transaction,
+    (session, seq): (i64, u64),
+    event: &EncodedEvent,
+) -> Result<(), SessionError> {
+    let values = [
+        Value::Int(session),
+        Value::Int(to_sql(seq)),
+        Value::Text(&event.id),
+        Value::Int(event.timestamp.as_millis()),
+        Value::Text(&event.json),
+    ];
+    D::execute(transaction, statements::INSERT_EVENT, &values).await?;
+    Ok(())
+}
