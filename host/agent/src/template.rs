@@ -87,6 +87,9 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
 /// The names of the artifacts that a template asks for.
 pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
+    if !template.contains(ARTIFACT_PREFIX) {
+        return names;
+    }
     // With a value for everything it cannot fail, and what it renders is of no use.
     let _ = render(template, |key| {
         names.extend(key.strip_prefix(ARTIFACT_PREFIX).map(str::to_owned));
