@@ -9,7 +9,7 @@ use annex_session::{
     Bounds, Event, EventFilter, InMemorySessionService, Limits, PostgresSessionService, SessionError, SessionKey,
     SessionService, SqliteSessionService, StateDelta, USER_AUTHOR,
 };
-use criterion::{BenchmarkId, Criterion};
+use criterion::Criterion;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -90,15 +90,13 @@ async fn append_all(store: &Store, key: &SessionKey, count: u64) -> Result<Durat
 }
 
 fn append(criterion: &mut Criterion, runtime: &Runtime, (name, store, key): (&str, &Store, &SessionKey), events: u64) {
-    let id = BenchmarkId::new(format!("append/{name}"), events);
-    criterion.bench_function(id.to_string().as_str(), |bencher| {
+    criterion.bench_function(&format!("append/{name}/{events} events"), |bencher| {
         bencher.to_async(runtime).iter_custom(|count| async move { done(append_all(store, key, count).await) });
     });
 }
 
 fn get(criterion: &mut Criterion, runtime: &Runtime, (name, store, key): (&str, &Store, &SessionKey), events: u64) {
-    let id = BenchmarkId::new(format!("get/{name}"), events);
-    criterion.bench_function(id.to_string().as_str(), |bencher| {
+    criterion.bench_function(&format!("get/{name}/{events} events"), |bencher| {
         let read = || async { done(store.read(key, EventFilter::recent(RECENT)).await) };
         bencher.to_async(runtime).iter(read);
     });
