@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{Arguments, Sqlite, Transaction};
+use sqlx::{Arguments, Connection, Sqlite, Transaction};
 
 mod schema;
 mod statements;
@@ -76,7 +76,11 @@ impl SqliteKeyValueStore {
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(BUSY_TIMEOUT);
         let broken = |source| OpenError::Database { path: path.to_owned(), source };
-        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(ACQUIRE_TIMEOUT);
+        // Where a full disk has ended a transaction, the connection takes it for still open, and would never begin another.
+        let pool = SqlitePoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .before_acquire(|connection, _| Box::pin(async { Ok(!connection.is_in_transaction()) }));
         let pool = pool.connect_with(options).await.map_err(broken)?;
         let found = schema::bring_up_to_date(&pool).await.map_err(broken)?;
         if found > VERSION {

@@ -208,16 +208,6 @@ impl Default for TasksConfig {
     }
 }
 
-/// Tasks have one home, and so have sessions.
-fn check_home(data_dir: Option<&PathBuf>, postgres_env: Option<&String>) -> Result<(), &'static str> {
-    match (data_dir, postgres_env) {
-        (Some(_), Some(_)) => {
-            Err("has data_dir and postgres_env, and there is one place to keep them in; leave one out")
-        }
-        _ => Ok(()),
-    }
-}
-
 /// `[keyvalue]`
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -312,7 +302,22 @@ impl Config {
         let config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })?;
         config.check(path)?;
+        config.check_homes(path)?;
         Ok(config)
+    }
+
+    /// Tasks have one home, and so have sessions.
+    fn check_homes(&self, path: &Path) -> Result<(), ConfigError> {
+        let homes = [
+            ("tasks", self.tasks.data_dir.is_some() && self.tasks.postgres_env.is_some()),
+            ("sessions", self.sessions.data_dir.is_some() && self.sessions.postgres_env.is_some()),
+        ];
+        let Some((key, _)) = homes.into_iter().find(|(_, has_two)| *has_two) else { return Ok(()) };
+        Err(ConfigError::Value {
+            path: path.to_owned(),
+            key: key.to_owned(),
+            reason: "has data_dir and postgres_env, and there is one place to keep them in; leave one out".to_owned(),
+        })
     }
 
     /// Bounds of zero would make a server that refuses everything.
@@ -347,12 +352,6 @@ impl Config {
         };
         if let Some((key, _)) = bounds.into_iter().find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
-        }
-        if let Err(reason) = check_home(self.tasks.data_dir.as_ref(), self.tasks.postgres_env.as_ref()) {
-            return wrong("tasks", reason);
-        }
-        if let Err(reason) = check_home(self.sessions.data_dir.as_ref(), self.sessions.postgres_env.as_ref()) {
-            return wrong("sessions", reason);
         }
         if let Some(Err(reason)) = self.server.public_url.as_deref().map(check_url) {
             return wrong("server.public_url", &reason);

@@ -93,10 +93,13 @@ pub(crate) fn of_session(error: &SessionError) -> A2aError {
         | SessionError::TooManyStateKeys { .. }
         | SessionError::StateTooDeep { .. }
         | SessionError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
+        SessionError::Stale { .. } => {
+            let reason = "another process has changed the conversation; send the message again".to_owned();
+            A2aError::Overloaded { reason }
+        }
         SessionError::InvalidContextId { .. } => A2aError::invalid_field("message.contextId", error.to_string()),
         SessionError::NotFound { .. }
         | SessionError::AlreadyExists { .. }
-        | SessionError::Stale { .. }
         | SessionError::EventConflict { .. }
         | SessionError::ArtifactTooLarge { .. }
         | SessionError::Unreadable { .. }

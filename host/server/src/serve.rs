@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::front::Front;
 use crate::listener;
 use crate::routes;
-use crate::session_store;
+use crate::session_store::SessionSweep;
 use crate::task_store;
 use crate::watch;
 
@@ -106,9 +106,8 @@ impl Server {
                 tokio::spawn(watch::watch(Arc::clone(installer), stop.clone()));
             }
         }
-        let sessions = Arc::clone(&app.handler.sessions);
-        tokio::spawn(session_store::keep_house(sessions, self.config.sessions.clone(), stop.clone()));
-        tokio::spawn(async move { tasks.keep_house(retention, &keys, stop).await });
+        let sessions = SessionSweep::new(&app.handler.sessions, &self.config.sessions);
+        tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stop).await });
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin));
             tokio::spawn(listener::serve(listener, router, admin::CONNECTIONS, closed.clone()));

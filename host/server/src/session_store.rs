@@ -10,7 +10,6 @@ use annex_session::{
     SqliteSessionService,
 };
 use tokio::runtime::Handle;
-use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, SessionsConfig};
 use crate::fault;
@@ -19,8 +18,6 @@ use crate::fault;
 const FILE: &str = "sessions.sqlite";
 /// Connections to a PostgreSQL database.
 const CONNECTIONS: u32 = 10;
-/// How often old sessions are swept.
-const SWEEP: Duration = Duration::from_secs(60 * 60);
 
 /// Why there is no session store.
 #[derive(Debug, thiserror::Error)]
@@ -109,21 +106,25 @@ fn bounds(config: &SessionsConfig) -> Bounds {
     Bounds { max_sessions: config.max_sessions, max_bytes: config.max_bytes, limits }
 }
 
-/// Sweeps old sessions until it is told to stop.
-pub(crate) async fn keep_house(sessions: Arc<dyn SessionService>, config: SessionsConfig, stop: CancellationToken) {
-    const DAY: u64 = 24 * 60 * 60;
-    let retention =
-        Retention { age: Duration::from_secs(config.keep_days.saturating_mul(DAY)), count: config.keep_count };
-    let mut sweep = tokio::time::interval(SWEEP);
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            _ = sweep.tick() => match sessions.sweep(&retention).await {
-                Ok(0) => {}
-                Ok(sessions) => tracing::info!(sessions, "swept old sessions"),
-                Err(error) => drop(fault::logged(&error)),
-            },
+/// Old sessions, and which of them stay.
+pub(crate) struct SessionSweep {
+    sessions: Arc<dyn SessionService>,
+    retention: Retention,
+}
+
+impl SessionSweep {
+    pub(crate) fn new(sessions: &Arc<dyn SessionService>, config: &SessionsConfig) -> Self {
+        const DAY: u64 = 24 * 60 * 60;
+        let age = Duration::from_secs(config.keep_days.saturating_mul(DAY));
+        Self { sessions: Arc::clone(sessions), retention: Retention { age, count: config.keep_count } }
+    }
+
+    /// Deletes those that need not stay. What keeps it from that is in the log.
+    pub(crate) async fn run(&self) {
+        match self.sessions.sweep(&self.retention).await {
+            Ok(0) => {}
+            Ok(sessions) => tracing::info!(sessions, "swept old sessions"),
+            Err(error) => drop(fault::logged(&error)),
         }
     }
 }

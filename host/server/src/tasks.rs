@@ -13,11 +13,12 @@ use crate::doors::Doors;
 use crate::fault;
 use crate::pins::Pins;
 use crate::scoped_keys::ScopedKeys;
+use crate::session_store::SessionSweep;
 use crate::task_record::{Subscription, TaskRecord, applied};
 
 /// With so many live tasks, those that nobody needs leave memory.
 const CROWD: usize = 1_024;
-/// How often old tasks are swept.
+/// How often old tasks and sessions are swept.
 const SWEEP: Duration = Duration::from_secs(60 * 60);
 /// How often keys of tasks and conversations that are gone are swept.
 const SWEEP_KEYS: Duration = Duration::from_secs(60);
@@ -175,9 +176,17 @@ impl Tasks {
         Ok(())
     }
 
-    /// Sweeps and settles until it is told to stop. Keys that extensions keep with tasks are swept after the tasks.
-    pub(crate) async fn keep_house(&self, retention: Retention, keys: &ScopedKeys, stop: CancellationToken) {
+    /// Sweeps and settles until it is told to stop. Keys that extensions keep with tasks and sessions are swept after
+    /// those.
+    pub(crate) async fn keep_house(
+        &self,
+        retention: Retention,
+        sessions: &SessionSweep,
+        keys: &ScopedKeys,
+        stop: CancellationToken,
+    ) {
         let mut sweep = tokio::time::interval(SWEEP);
+        let mut sweep_sessions = tokio::time::interval(SWEEP);
         let mut sweep_keys = tokio::time::interval(SWEEP_KEYS);
         let mut settle = tokio::time::interval(SETTLE);
         loop {
@@ -189,6 +198,7 @@ impl Tasks {
                     Ok(tasks) => tracing::info!(tasks, "swept finished tasks"),
                     Err(error) => drop(fault::logged(&error)),
                 },
+                _ = sweep_sessions.tick() => sessions.run().await,
                 _ = sweep_keys.tick() => {
                     if let Err(error) = keys.sweep().await {
                         drop(fault::logged(&error));

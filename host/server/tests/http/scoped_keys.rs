@@ -173,7 +173,7 @@ async fn a_message_that_is_answered_without_a_task_leaves_none_with_the_task() {
 }
 
 #[tokio::test]
-async fn keys_go_with_the_task_that_retention_removes_and_with_sessions_that_a_restart_ends() {
+async fn keys_outlive_a_restart_and_go_with_the_task_and_the_session_that_retention_removes() {
     let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
     let extension = capable(URI, "", "");
     let mut server = durable(&agent, folder.path(), "", &extension).await;
@@ -188,9 +188,16 @@ async fn keys_go_with_the_task_that_retention_removes_and_with_sessions_that_a_r
     until_there_are(folder.path(), &all).await;
     server.begin_shutdown();
     server.ended().await.expect("a clean end");
-    let server = durable(&agent, folder.path(), "keep_count = 1", &extension).await;
-    until_there_are(folder.path(), &[("", ""), ("task", &ids[2])]).await;
+    let mut server = durable(&agent, folder.path(), "keep_count = 1", &extension).await;
+    until_there_are(folder.path(), &[("", ""), ("context", "c"), ("task", &ids[2])]).await;
     let said = Said { context: Some("c"), later: READ, ..Said::default() };
+    assert_eq!(said.results(&server).await, ["none", "ours"]);
+    Said { context: Some("d"), ..said }.to(&server).await;
+    server.begin_shutdown();
+    server.ended().await.expect("a clean end");
+    let one = format!("{extension}\n[sessions]\nkeep_count = 1");
+    let server = durable(&agent, folder.path(), "keep_count = 1", &one).await;
+    until_there_are(folder.path(), &[("", "")]).await;
     assert_eq!(said.results(&server).await, ["none", "none"]);
 }
 
