@@ -10,6 +10,7 @@
 mod executor;
 mod generative;
 mod model;
+mod remote;
 mod script_agent;
 mod scripted;
 mod steps;
@@ -19,6 +20,7 @@ mod template_agent;
 pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 pub use generative::{Adapter, GenerativeConfig, GenerativeError, GenerativeModel};
 pub use model::{Model, ModelError, ModelEvent, ModelStream, Prompt, Speaker, Turn};
+pub use remote::{Notes, NotesError, RemoteCall};
 pub use script_agent::ScriptAgent;
 pub use script_agent::script::EventScript;
 pub use scripted::{RuleConfig, ScriptConfig, ScriptError, ScriptedModel};

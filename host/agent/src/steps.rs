@@ -29,6 +29,8 @@ pub struct OpenStep {
 pub enum StepKind {
     /// A model was asked.
     Model,
+    /// Another agent was asked.
+    Agent,
 }
 
 /// How many tokens a model counted; each is `None` where it does not say.

@@ -7,14 +7,18 @@ use std::time::Duration;
 use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
+use annex_protocol::AgentCard;
 use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{Bounds, InMemorySessionService, Turns};
 use annex_tasks::TaskStore;
+use annex_upstream::{UpstreamAgent, UpstreamConfig};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
+use crate::card;
 use crate::claim::Claims;
 use crate::config::{AgentConfig, Config, ModelConfig, PushConfig};
 use crate::counters::Counters;
@@ -72,6 +76,9 @@ pub enum AppError {
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
+    /// The agent lives elsewhere and cannot be used.
+    #[error("[agent] cannot be used")]
+    Upstream(#[from] annex_upstream::ConnectError),
     /// Cards cannot be signed.
     #[error("[card.signing] cannot be used")]
     Signing(#[from] SigningError),
@@ -106,7 +113,7 @@ impl App {
     /// # Errors
     /// Names the config's key, or the component and the step that refused it.
     pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
-        let agent = agent(&config.agent)?;
+        let agent = agent(&config.agent).await?;
         Self::with_agent(config, locations, base_url, agent).await
     }
 
@@ -123,7 +130,7 @@ impl App {
         let store = task_store::open(&config.tasks, &locations.config).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
-        let issuer = Issuer::new(config, base_url, authenticator.as_ref(), locations)?;
+        let issuer = Issuer::new(config, base_url, authenticator.as_ref(), locations, agent.remote_card())?;
         let pins = Arc::new(Pins::default());
         let keyvalue = keyvalue_store::open(config, &locations.config).await?;
         let parts = parts(config, locations, issuer, (&pins, &keyvalue))?;
@@ -134,14 +141,16 @@ impl App {
         let keys = ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), agent.name());
         let shows_all_anonymous = config.tasks.list_all_anonymous;
         let services = Services { keys, lister: Lister { store: Arc::clone(&store), shows_all_anonymous } };
+        let remote_card = agent.remote_card();
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
             editions: Arc::clone(installer.editions()),
+            agent_is_remote: remote_card.is_some(),
             agent,
             speaks_v0_3: config.server.a2a_0_3,
             authenticator,
             push,
-            input_modes: InputModes::new(&config.card.input_modes),
+            input_modes: InputModes::new(&input_modes(config)),
             sessions,
             turns: Turns::new(config.server.max_waiting_turns),
             claims: Claims::new(Arc::clone(&store)),
@@ -155,6 +164,9 @@ impl App {
             closing,
         });
         let installer = Arc::new(installer);
+        if let Some(card) = remote_card {
+            tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
+        }
         let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installer), &handler);
         let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
         Ok(Self { handler, installer, admin, base_url: base_url.to_owned() })
@@ -208,7 +220,22 @@ fn bounds(config: &Config) -> Bounds {
     }
 }
 
-fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
+/// Makes the cards again whenever that of the agent changes. Ends with the agent or the installer.
+async fn follow_card(mut card: watch::Receiver<Arc<AgentCard>>, installer: Weak<Installer>) {
+    while card.changed().await.is_ok() {
+        let Some(installer) = installer.upgrade() else { return };
+        installer.reissue().await;
+    }
+}
+
+/// What messages may have. An agent that lives elsewhere looks at them itself.
+fn input_modes(config: &Config) -> Vec<String> {
+    let is_upstream = matches!(config.agent, AgentConfig::Upstream(_));
+    let default = || if is_upstream { vec!["*/*".to_owned()] } else { card::default_input_modes() };
+    config.card.input_modes.clone().unwrap_or_else(default)
+}
+
+async fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
     Ok(match config {
         AgentConfig::Template(template) => Arc::new(TemplateAgent {
             name: template.name.clone(),
@@ -216,6 +243,7 @@ fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
             output_key: template.output_key.clone(),
             model: model(&template.model)?,
         }),
+        AgentConfig::Upstream(upstream) => Arc::new(UpstreamAgent::connect(UpstreamConfig::clone(upstream)).await?),
         AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
     })
 }

@@ -38,6 +38,8 @@ pub(crate) struct RequestHandler {
     pub(crate) me: Weak<RequestHandler>,
     pub(crate) editions: Arc<Editions>,
     pub(crate) agent: Arc<dyn AgentExecutor>,
+    /// Whether that lives elsewhere.
+    pub(crate) agent_is_remote: bool,
     /// Says who calls; `None` lets everybody in.
     pub(crate) authenticator: Option<Authenticator>,
     pub(crate) input_modes: InputModes,
@@ -80,6 +82,11 @@ impl RequestHandler {
                 Err(A2aError::Unauthenticated { reason: error.to_string(), challenge: challenge.to_owned() })
             }
         }
+    }
+
+    /// The header fields of a request, as far as the agent may want some of them.
+    pub(crate) fn headers_of(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
+        self.agent_is_remote.then(|| Arc::new(headers.clone()))
     }
 
     /// Waits for the turn to end or be interrupted, unless the client wants the task at once.
@@ -165,6 +172,9 @@ impl RequestHandler {
         let record = self.tasks.open(&call.owner, &request.id).await?;
         if record.is_finished() {
             return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
+        }
+        if !record.is_running() {
+            self.give_up(call, record.context_id(), record.id()).await;
         }
         record.cancel().await.map_err(fault::of_store)?;
         self.tasks.leave_if_finished(&record);

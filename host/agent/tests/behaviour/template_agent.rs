@@ -53,6 +53,7 @@ struct Bench {
 fn short(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Status { state, .. } => format!("{state:?}"),
+        AgentEvent::Relayed(event) => panic!("nothing is relayed here: {event:?}"),
         AgentEvent::Message(message) => format!("message {}", message.message_id),
         AgentEvent::Artifact { artifact, append, last_chunk } => {
             assert_eq!(artifact.name.as_deref(), Some("result"));
@@ -104,6 +105,7 @@ impl Bench {
             session,
             steps: self.steps.clone(),
             cancel: self.cancel.clone(),
+            remote: None,
         };
         let (sender, mut receiver) = EventSender::bounded(64);
         let result = self.agent.execute(turn, sender).await;
@@ -193,6 +195,7 @@ async fn the_session_has_the_answer_when_the_last_piece_is_sent() {
         session: session.clone(),
         steps: Steps::default(),
         cancel: CancellationToken::new(),
+        remote: None,
     };
     let (sender, mut receiver) = EventSender::bounded(1);
     let agent = bench.agent.clone();

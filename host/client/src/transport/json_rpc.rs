@@ -35,8 +35,7 @@ impl<'a, P: Serialize> Request<'a, P> {
     }
 
     pub(super) fn encode(&self, binding: &'static str) -> Result<String, ClientError> {
-        serde_json::to_string(self)
-            .map_err(|error| ClientError::NotCarried { binding, problem: error.to_string() })
+        serde_json::to_string(self).map_err(|error| ClientError::NotCarried { binding, problem: error.to_string() })
     }
 }
 

@@ -48,12 +48,8 @@ pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     let Interfaces { url, preferred_transport, additional_interfaces } = serde_json::from_str(text)?;
     let transport = preferred_transport.unwrap_or_else(|| "JSONRPC".to_owned());
     for Interface { transport, url } in [Interface { transport, url }].into_iter().chain(additional_interfaces) {
-        let interface = AgentInterface {
-            url,
-            protocol_binding: transport,
-            protocol_version: VERSION.to_owned(),
-            tenant: None,
-        };
+        let interface =
+            AgentInterface { url, protocol_binding: transport, protocol_version: VERSION.to_owned(), tenant: None };
         if !card.supported_interfaces.contains(&interface) {
             card.supported_interfaces.push(interface);
         }

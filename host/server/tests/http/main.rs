@@ -40,6 +40,7 @@ mod tasks;
 mod three_ways;
 mod transitions;
 mod turn_services;
+mod upstream;
 mod v0_3;
 
 use annex_test_support::TestServer;

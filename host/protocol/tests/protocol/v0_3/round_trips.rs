@@ -1,7 +1,9 @@
 //! What 0.3 clients send comes back to them as they sent it.
 
 use annex_protocol::v0_3::{self, Message, request};
-use annex_protocol::{Json, Part, PartContent, SendMessageRequest, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent};
+use annex_protocol::{
+    Json, Part, PartContent, SendMessageRequest, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent,
+};
 
 use super::{json, message};
 
