@@ -14,7 +14,7 @@ async fn front(url: &str, state: &str) -> TestServer {
 }
 
 async fn told(front: &TestServer) -> Reply {
-    let reply = front.say("hello").context("c").state(r#"{"name":"Ada","n":1.50,"user:age":36}"#).send().await;
+    let reply = front.say("hello").context("c").state(r#"{"name":"Ada","n":1.50}"#).send().await;
     reply.expect("a reply")
 }
 
