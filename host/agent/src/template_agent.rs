@@ -14,6 +14,8 @@ use crate::template::render;
 
 /// The name of the one artifact that a turn produces.
 const ARTIFACT_NAME: &str = "result";
+/// The most events of a conversation that the model is told of, the latest ones.
+const HISTORY: usize = 1_000;
 
 /// Renders its instruction from the state of the session and lets a model answer the conversation.
 ///
@@ -38,7 +40,7 @@ impl AgentExecutor for TemplateAgent {
     }
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
-        let prompt = self.prompt(&turn)?;
+        let prompt = self.prompt(&turn).await?;
         events.send(status(TaskState::Working)).await?;
         let answered = turn.cancel.run_until_cancelled(self.answer(prompt, &turn, &events)).await;
         match answered {
@@ -49,7 +51,7 @@ impl AgentExecutor for TemplateAgent {
 }
 
 impl TemplateAgent {
-    fn prompt(&self, turn: &TurnContext) -> Result<Prompt, AgentError> {
+    async fn prompt(&self, turn: &TurnContext) -> Result<Prompt, AgentError> {
         let instruction = render(&self.instruction, |key| turn.session.value(key)).map_err(|error| {
             AgentError::Failed { message: format!("{error} The instruction of this agent needs it.") }
         })?;
@@ -57,7 +59,7 @@ impl TemplateAgent {
             let message = "The message has nothing that this agent can read. Send a text or a data part.".to_owned();
             return Err(AgentError::Failed { message });
         }
-        Ok(Prompt { instruction, turns: conversation(&turn.session) })
+        Ok(Prompt { instruction, turns: conversation(&turn.session).await? })
     }
 
     /// Asks the model and passes its answer on. One piece is held back, so that the last one is known as the last.
@@ -84,18 +86,18 @@ impl TemplateAgent {
             }
         }
         drop(step);
-        self.remember(turn, answer)?;
+        self.remember(turn, answer).await?;
         events.send(artifact(&artifact_id, held.unwrap_or_default(), append, true)).await
     }
 
-    fn remember(&self, turn: &TurnContext, answer: String) -> Result<(), AgentError> {
+    async fn remember(&self, turn: &TurnContext, answer: String) -> Result<(), AgentError> {
         let mut delta = StateDelta::new();
         if let Some(key) = &self.output_key {
             delta.insert(key.clone(), Json::string(&answer));
         }
         let event = Event::new(&self.name, turn.task_id.as_str(), vec![Part::text(answer)], delta);
-        turn.session.append(event).map_err(|error| match error {
-            SessionError::StateTooLarge { .. } => {
+        turn.session.append(event).await.map_err(|error| match error {
+            SessionError::StateTooLarge { .. } | SessionError::TooManyStateKeys { .. } => {
                 AgentError::Failed { message: format!("The answer was lost: {error}.") }
             }
             other => AgentError::internal(other),
@@ -110,12 +112,13 @@ fn gave_up(step: &OpenStep, error: ModelError) -> AgentError {
 }
 
 /// What was said so far, as text. Events without any, which only change state, are left out.
-fn conversation(session: &TurnSession) -> Vec<Turn> {
+async fn conversation(session: &TurnSession) -> Result<Vec<Turn>, AgentError> {
     let turn_of = |event: &Arc<Event>| {
         let speaker = if event.is_from_user() { Speaker::User } else { Speaker::Agent };
         Turn { speaker, text: readable(&event.parts) }
     };
-    session.history().iter().map(turn_of).filter(|turn| !turn.text.is_empty()).collect()
+    let history = session.history(HISTORY).await.map_err(AgentError::internal)?;
+    Ok(history.iter().map(turn_of).filter(|turn| !turn.text.is_empty()).collect())
 }
 
 /// Text parts as they are and data parts as JSON, a line break between them. Files are not for a text model.

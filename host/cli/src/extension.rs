@@ -32,6 +32,9 @@ pub(crate) struct Extension {
     /// A file with the admin token
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// The tenant whose extensions they are; default: those of the server's config itself
+    #[arg(long, global = true, value_name = "NAME")]
+    tenant: Option<String>,
     /// Print the API's JSON
     #[arg(long, global = true)]
     json: bool,
@@ -74,7 +77,7 @@ enum Command {
         #[arg(long, value_name = "VERSION")]
         to: Option<u64>,
     },
-    /// Read the server's config and its folder of extensions again, as SIGHUP does
+    /// Read the server's config, its folder of extensions and the files of its tenants again, as SIGHUP does
     Reload,
     /// Print the last lines that an extension wrote
     Log {
@@ -99,7 +102,7 @@ struct Rollback {
 
 impl Extension {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let client = Client::new(&self.admin, self.token_file.as_deref())?;
+        let client = Client::new(&self.admin, self.token_file.as_deref(), self.tenant.as_deref())?;
         match &self.command {
             Command::List => {
                 let answer = client.call(Method::GET, &["extensions"], None::<&()>).await?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annex_runtime::Extension;
-use annex_server::{App, Config, Installer, Locations, Server};
+use annex_server::{App, Config, Installers, Locations, Server};
 use anyhow::Context;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -39,7 +39,7 @@ impl Serve {
         let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
         let ready = |app: &App| {
             announce(app, admin, &question, &mut io::stdout().lock());
-            tokio::spawn(reload_at(hangup, Arc::clone(app.installer())));
+            tokio::spawn(reload_at(hangup, Arc::clone(app.installers())));
         };
         server.run(load, ready, shutdown()).await?;
         Ok(())
@@ -79,6 +79,12 @@ fn announce(app: &App, admin: Option<SocketAddr>, question: &str, out: &mut impl
     if app.installed().iter().next().is_none() {
         text.push_str("  none");
     }
+    for (tenant, installer) in app.installers().tenants() {
+        text.push_str(&format!("\nTenant {tenant}  {url}/{tenant}/.well-known/agent-card.json"));
+        for extension in installer.installed().iter() {
+            text.push_str(&format!("\n  {}", line(extension)));
+        }
+    }
     text.push_str(&format!("\n\nTry it from another terminal:\n  {}\n", suggestion(app, question)));
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
@@ -109,9 +115,9 @@ fn suggestion(app: &App, question: &str) -> String {
 }
 
 /// Reads the config again at each signal. What fails is in the log, and what was installed stays.
-async fn reload_at(mut hangup: Signal, installer: Arc<Installer>) {
+async fn reload_at(mut hangup: Signal, installers: Arc<Installers>) {
     while hangup.recv().await.is_some() {
-        let _ = installer.reload().await;
+        let _ = installers.reload().await;
     }
 }
 

@@ -77,6 +77,11 @@ impl Json {
         self.get() == "null"
     }
 
+    /// Whether arrays and objects nest deeper than `limit`.
+    pub fn nests_deeper_than(&self, limit: usize) -> bool {
+        nests_deeper_than(self.get(), limit)
+    }
+
     fn on_one_line(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         let text = raw.get();
         if nests_deeper_than(text, Self::MAX_DEPTH) {

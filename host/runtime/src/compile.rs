@@ -17,6 +17,7 @@ use crate::digest::Digest;
 use crate::error::{LoadError, Source};
 use crate::structure;
 
+#[derive(Clone)]
 pub(crate) struct Compiler {
     engine: Engine,
     cache: Option<Arc<CompileCache>>,

@@ -76,6 +76,8 @@ pub(crate) struct Services {
     /// `None` without the grant.
     pub(crate) http: Option<Arc<Sender>>,
     pub(crate) metrics: Arc<Registry>,
+    /// Whose keys it sees; empty where there are no tenants.
+    pub(crate) tenant: Arc<str>,
 }
 
 /// The parameters in the forms that a guest can ask for.
@@ -97,7 +99,7 @@ impl ParameterTexts {
 impl Profile {
     pub(crate) fn new(uri: ExtensionUri, installation: &Installation, services: Services) -> Self {
         Self {
-            space: Space { extension: uri.clone(), scope: Scope::lasting("") },
+            space: Space { extension: uri.clone(), scope: Scope::lasting(&services.tenant) },
             meters: services.metrics.of(&uri),
             services,
             uri,

@@ -58,7 +58,8 @@ impl Default for RuntimeConfig {
     }
 }
 
-/// Loads components. One per process: it owns the engine, its ticker and the pool of instances.
+/// Loads components. One per process and tenant: it owns the engine, its ticker and the pool of instances, which those
+/// of its tenants share.
 pub struct Runtime {
     engine: Engine,
     slots: Slots,
@@ -66,6 +67,8 @@ pub struct Runtime {
     keyvalue: Arc<dyn KeyValueStore>,
     resolver: Arc<dyn Resolver>,
     metrics: Arc<Registry>,
+    /// Whose extensions it loads; empty where there are no tenants.
+    tenant: Arc<str>,
 }
 
 impl Runtime {
@@ -83,7 +86,23 @@ impl Runtime {
             keyvalue: Arc::clone(&config.keyvalue),
             resolver: Arc::clone(&config.resolver),
             metrics: Arc::default(),
+            tenant: Arc::default(),
         })
+    }
+
+    /// The runtime of a tenant: with the engine, the pool of instances and the compiler of this one. The keys that its
+    /// extensions keep and the numbers of their calls are the tenant's own.
+    #[must_use]
+    pub fn of_tenant(&self, name: &str) -> Self {
+        Self {
+            engine: self.engine.clone(),
+            slots: self.slots.clone(),
+            compiler: self.compiler.clone(),
+            keyvalue: Arc::clone(&self.keyvalue),
+            resolver: Arc::clone(&self.resolver),
+            metrics: Arc::default(),
+            tenant: Arc::from(name),
+        }
     }
 
     /// Loads one component for one installation.
@@ -122,7 +141,8 @@ impl Runtime {
     fn services(&self, grants: &Grants) -> Result<Services, LoadError> {
         let sender = |grant: &HttpGrant| Sender::new(grant.clone(), Arc::clone(&self.resolver)).map(Arc::new);
         let http = grants.http.as_ref().map(sender).transpose().map_err(LoadError::HttpClient)?;
-        Ok(Services { keyvalue: Arc::clone(&self.keyvalue), http, metrics: Arc::clone(&self.metrics) })
+        let (keyvalue, metrics) = (Arc::clone(&self.keyvalue), Arc::clone(&self.metrics));
+        Ok(Services { keyvalue, http, metrics, tenant: Arc::clone(&self.tenant) })
     }
 
     fn link(

@@ -142,7 +142,8 @@ impl RequestHandler {
         let entry = target.entry(&mut chain, false).await?;
         // What is vetoed never was said.
         if !matches!(entry, Entry::Vetoed(_)) {
-            session.append(user_event(&request.message, &target, delta)).map_err(|error| fault::of_session(&error))?;
+            let event = user_event(&request.message, &target, delta);
+            session.append(event).await.map_err(|error| fault::of_session(&error))?;
         }
         let resources = TurnResources { chain, entry, session, place, call: call.clone(), remote, resumed: false };
         let started = self.start(request, target, resources).await?;
@@ -209,9 +210,12 @@ impl RequestHandler {
 
     /// Waits for its turn in the context and opens the session.
     pub(crate) async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
-        let key = session_key(self.agent.name(), &owner.principal, &target.context_id);
-        let guard = self.turns.begin(&key).await.map_err(|error| fault::of_session(&error))?;
-        Ok(self.sessions.open(key, guard))
+        let key = session_key(self.agent.name(), owner, &target.context_id);
+        let opened = async {
+            let guard = self.turns.begin(&key).await?;
+            TurnSession::open(&self.sessions, key, guard).await
+        };
+        opened.await.map_err(|error| fault::of_session(&error))
     }
 
     /// Runs the turn in a task of its own and waits for the agent's first event.

@@ -6,10 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_protocol::ExtensionUri;
 use annex_runtime::MAX_COMPONENT_BYTES;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -30,6 +29,7 @@ use crate::handler::RequestHandler;
 use crate::hosts::Hosts;
 use crate::installer::{InstallError, Installer};
 use crate::listener::ConnectionLimits;
+use crate::tenants::Installers;
 
 mod calls;
 mod error;
@@ -52,7 +52,7 @@ pub(crate) const CONNECTIONS: ConnectionLimits =
 
 /// What the API is about, and who may use it.
 pub(crate) struct Admin {
-    installer: Arc<Installer>,
+    installers: Arc<Installers>,
     running: TaskTracker,
     counters: Arc<Counters>,
     token: Token,
@@ -64,12 +64,30 @@ impl Admin {
     pub(crate) fn new(
         config: &AdminConfig,
         folder: &std::path::Path,
-        installer: Arc<Installer>,
+        installers: Arc<Installers>,
         handler: &RequestHandler,
     ) -> Result<Self, TokenError> {
         let (running, counters) = (handler.running.clone(), Arc::clone(&handler.counters));
-        Ok(Self { installer, running, counters, token: Token::read(config, folder)?, hosts: Hosts::of_admin(config) })
+        Ok(Self { installers, running, counters, token: Token::read(config, folder)?, hosts: Hosts::of_admin(config) })
     }
+}
+
+impl Admin {
+    /// Who changes what the tenant has installed.
+    fn installer(&self, of: &OfTenant) -> Result<&Arc<Installer>, AdminError> {
+        let unknown = || {
+            let message = format!("there is no tenant {:?}", of.tenant.as_deref().unwrap_or_default());
+            AdminError::new(StatusCode::NOT_FOUND, "no_tenant", message)
+        };
+        self.installers.of(of.tenant.as_deref()).ok_or_else(unknown)
+    }
+}
+
+/// The query of a request: whose extensions it is about. Without a tenant those of the config itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfTenant {
+    tenant: Option<String>,
 }
 
 /// All routes of the API.
@@ -101,17 +119,27 @@ async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) ->
     next.run(request).await
 }
 
-async fn list(State(admin): State<Arc<Admin>>) -> Json<view::List> {
-    Json(view::List::of(&admin.installer))
+async fn list(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<view::List>, AdminError> {
+    let tenants = admin.installers.tenants().filter(|_| of.tenant.is_none());
+    let tenants = tenants.map(|(name, _)| name.to_owned()).collect();
+    Ok(Json(view::List::of(admin.installer(&of)?, tenants)))
 }
 
-async fn show(State(admin): State<Arc<Admin>>, Path(id): Path<String>) -> Result<Json<view::Details>, AdminError> {
-    let version = admin.installer.find(&id)?;
-    Ok(Json(view::Details::of(&admin.installer, &version)))
+async fn show(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
+    Path(id): Path<String>,
+) -> Result<Json<view::Details>, AdminError> {
+    let installer = admin.installer(&of)?;
+    Ok(Json(view::Details::of(installer, &installer.find(&id)?)))
 }
 
-async fn log(State(admin): State<Arc<Admin>>, Path(id): Path<String>) -> Result<Json<view::Log>, AdminError> {
-    Ok(Json(view::Log::of(&admin.installer.find(&id)?)))
+async fn log(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
+    Path(id): Path<String>,
+) -> Result<Json<view::Log>, AdminError> {
+    Ok(Json(view::Log::of(&admin.installer(&of)?.find(&id)?)))
 }
 
 /// A component to install.
@@ -126,18 +154,28 @@ struct Addition {
     settings: Option<String>,
 }
 
-async fn add(State(admin): State<Arc<Admin>>, body: Body) -> Result<(StatusCode, Json<view::Details>), AdminError> {
+async fn add(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
+    body: Body,
+) -> Result<(StatusCode, Json<view::Details>), AdminError> {
+    let here = Arc::clone(admin.installer(&of)?);
     let Addition { name, component, settings } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
-    let installer = Arc::clone(&admin.installer);
+    let installer = Arc::clone(&here);
     let added = whole(async move { installer.add(&name, component, settings.as_deref()).await }).await?;
-    Ok((StatusCode::CREATED, Json(view::Details::of(&admin.installer, &added))))
+    Ok((StatusCode::CREATED, Json(view::Details::of(&here, &added))))
 }
 
-async fn remove(State(admin): State<Arc<Admin>>, Path(id): Path<String>) -> Result<Json<view::Removed>, AdminError> {
-    let (installer, uri) = (Arc::clone(&admin.installer), uri(&admin, &id)?);
+async fn remove(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
+    Path(id): Path<String>,
+) -> Result<Json<view::Removed>, AdminError> {
+    let here = Arc::clone(admin.installer(&of)?);
+    let (installer, uri) = (Arc::clone(&here), here.find(&id)?.uri().clone());
     let removed = whole(async move { installer.remove(&uri).await }).await?;
-    Ok(Json(view::Removed::of(&admin.installer, &removed)))
+    Ok(Json(view::Removed::of(&here, &removed)))
 }
 
 /// Which version to go back to.
@@ -150,28 +188,30 @@ struct Rollback {
 
 async fn roll_back(
     State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
     Path(id): Path<String>,
     body: Body,
 ) -> Result<Json<view::Details>, AdminError> {
-    let (installer, uri) = (Arc::clone(&admin.installer), uri(&admin, &id)?);
+    let here = Arc::clone(admin.installer(&of)?);
+    let (installer, uri) = (Arc::clone(&here), here.find(&id)?.uri().clone());
     let Rollback { to } = read_optional(body).await?;
     let version = whole(async move { installer.roll_back(&uri, to).await }).await?;
-    Ok(Json(view::Details::of(&admin.installer, &version)))
+    Ok(Json(view::Details::of(&here, &version)))
 }
 
-async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<view::Reload>, AdminError> {
-    let installer = Arc::clone(&admin.installer);
-    let reloaded = whole(async move { installer.reload().await }).await?;
+/// Without a tenant all configs are read again.
+async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<view::Reload>, AdminError> {
+    let (all, installer) = (Arc::clone(&admin.installers), Arc::clone(admin.installer(&of)?));
+    let reloaded = match of.tenant {
+        Some(_) => whole(async move { installer.reload().await }).await?,
+        None => whole(async move { all.reload().await }).await?,
+    };
     Ok(Json(view::Reload::of(reloaded)))
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let text = metrics::text(&admin.installer, &admin.counters, admin.running.len());
+    let text = metrics::text(&admin.installers, &admin.counters, admin.running.len());
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
-}
-
-fn uri(admin: &Admin, id: &str) -> Result<ExtensionUri, AdminError> {
-    Ok(admin.installer.find(id)?.uri().clone())
 }
 
 /// A client that goes away does not break off a change.

@@ -1,26 +1,23 @@
 //! The one place where the parts are joined.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
+use annex_agent::AgentExecutor;
 use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
-use annex_protocol::AgentCard;
 use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
-use annex_session::{Bounds, InMemorySessionService, Turns};
+use annex_session::{Bounds, InMemorySessionService, Limits, SessionService, Turns};
 use annex_tasks::TaskStore;
-use annex_upstream::{UpstreamAgent, UpstreamConfig};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
-use crate::card;
 use crate::claim::Claims;
-use crate::config::{AgentConfig, Config, ModelConfig, PushConfig};
+use crate::config::{Config, ConfigError, PushConfig};
 use crate::counters::Counters;
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
@@ -36,6 +33,11 @@ use crate::services::Services;
 use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
 use crate::tasks::Tasks;
+use crate::tenants::{Installers, Tenant, Tenants};
+
+mod agents;
+
+use agents::{agent, follow_card, input_modes};
 
 /// Where files are looked for.
 #[derive(Clone, Debug)]
@@ -67,6 +69,9 @@ impl Locations {
 /// Why the server cannot be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
+    /// The file of a tenant cannot be used.
+    #[error(transparent)]
+    Tenant(#[from] ConfigError),
     /// The component runtime does not start.
     #[error("cannot start the component runtime")]
     Runtime(#[from] RuntimeError),
@@ -102,7 +107,7 @@ pub enum AppError {
 /// Everything that serves requests.
 pub struct App {
     pub(crate) handler: Arc<RequestHandler>,
-    installer: Arc<Installer>,
+    installers: Arc<Installers>,
     pub(crate) admin: Option<Arc<Admin>>,
     base_url: String,
 }
@@ -127,67 +132,168 @@ impl App {
         base_url: &str,
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
-        let store = task_store::open(&config.tasks, &locations.config).await?;
-        let authenticator =
-            config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
-        let issuer = Issuer::new(config, base_url, authenticator.as_ref(), locations, agent.remote_card())?;
-        let pins = Arc::new(Pins::default());
-        let keyvalue = keyvalue_store::open(config, &locations.config).await?;
-        let parts = parts(config, locations, issuer, (&pins, &keyvalue))?;
-        let installer = Installer::start(config, parts).await?;
-        let closing = CancellationToken::new();
-        let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
-        let sessions = Arc::new(InMemorySessionService::new(bounds(config)));
-        let keys = ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), agent.name());
-        let shows_all_anonymous = config.tasks.list_all_anonymous;
-        let services = Services { keys, lister: Lister { store: Arc::clone(&store), shows_all_anonymous } };
-        let remote_card = agent.remote_card();
-        let handler = Arc::new_cyclic(|me| RequestHandler {
-            me: Weak::clone(me),
-            editions: Arc::clone(installer.editions()),
-            agent_is_remote: remote_card.is_some(),
-            agent,
-            speaks_v0_3: config.server.a2a_0_3,
-            authenticator,
-            push,
-            input_modes: InputModes::new(&input_modes(config)),
-            sessions,
-            turns: Turns::new(config.server.max_waiting_turns),
-            claims: Claims::new(Arc::clone(&store)),
-            tasks: Arc::new(Tasks::new(store, pins)),
-            services,
-            places: Places::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
-            max_turn: Duration::from_secs(config.server.max_turn_seconds),
-            running: TaskTracker::new(),
-            counters: Arc::new(Counters::default()),
-            stop: CancellationToken::new(),
-            closing,
-        });
-        let installer = Arc::new(installer);
-        if let Some(card) = remote_card {
-            tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
+        let own = Served { name: String::new(), config: config.clone(), locations: locations.clone(), agent };
+        let served = served(config, locations).await?;
+        let apps = served.iter().chain([&own]).map(|served| (served.name.clone(), served.agent.name().to_owned()));
+        let shared = Shared::open(config, locations, base_url, apps.collect()).await?;
+        let (mut tenants, mut installers) = (Tenants::new(), BTreeMap::new());
+        for (served, named) in served.into_iter().zip(&config.tenants) {
+            let name = served.name.clone();
+            let (handler, installer) = Box::pin(shared.serve(served, Tenants::new())).await?;
+            let callers = named.callers.as_ref().map(|callers| callers.iter().cloned().collect());
+            tenants.insert(name.clone(), Tenant { handler, callers });
+            installers.insert(name, installer);
         }
-        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installer), &handler);
+        let (handler, installer) = Box::pin(shared.serve(own, tenants)).await?;
+        let installers = Arc::new(Installers::new(installer, installers));
+        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installers), &handler);
         let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
-        Ok(Self { handler, installer, admin, base_url: base_url.to_owned() })
+        Ok(Self { handler, installers, admin, base_url: base_url.to_owned() })
     }
 
-    /// What is installed now.
+    /// What the config itself has installed now.
     #[must_use]
     pub fn installed(&self) -> Installed {
-        self.installer.installed()
+        self.installer().installed()
     }
 
-    /// Who changes what is installed.
+    /// Who changes what the config itself has installed.
     #[must_use]
     pub fn installer(&self) -> &Arc<Installer> {
-        &self.installer
+        self.installers.own()
+    }
+
+    /// Who changes what is installed, for each tenant.
+    #[must_use]
+    pub fn installers(&self) -> &Arc<Installers> {
+        &self.installers
     }
 
     /// Where clients reach the server.
     #[must_use]
     pub fn base_url(&self) -> &str {
         &self.base_url
+    }
+}
+
+/// One agent with its extensions and its card: that of the config itself, or a tenant's.
+struct Served {
+    /// Empty for that of the config itself.
+    name: String,
+    config: Config,
+    locations: Locations,
+    agent: Arc<dyn AgentExecutor>,
+}
+
+/// The tenants, in the order of the config.
+async fn served(config: &Config, locations: &Locations) -> Result<Vec<Served>, AppError> {
+    let mut served = Vec::new();
+    for tenant in &config.tenants {
+        let of_tenant = tenant.read(config, &locations.config)?;
+        let folder = locations.config.join(&tenant.config);
+        let folder = folder.parent().unwrap_or(&locations.config).to_owned();
+        let agent = agent(&of_tenant.agent).await?;
+        let locations = Locations { config: folder, ..locations.clone() };
+        served.push(Served { name: tenant.name.clone(), config: of_tenant, locations, agent });
+    }
+    Ok(served)
+}
+
+/// What all tenants of a process have in common. Whatever is kept in it is kept by tenant.
+struct Shared<'a> {
+    base_url: &'a str,
+    authenticator: Option<Arc<Authenticator>>,
+    runtime: Runtime,
+    tasks: Arc<Tasks>,
+    store: Arc<dyn TaskStore>,
+    pins: Arc<Pins>,
+    claims: Arc<Claims>,
+    sessions: Arc<dyn SessionService>,
+    turns: Turns,
+    keys: Arc<ScopedKeys>,
+    push: Option<Arc<PushNotifications>>,
+    running: TaskTracker,
+    counters: Arc<Counters>,
+    stop: CancellationToken,
+    closing: CancellationToken,
+}
+
+impl<'a> Shared<'a> {
+    /// `apps` are the names of the agents, by tenant.
+    async fn open(
+        config: &Config,
+        locations: &Locations,
+        base_url: &'a str,
+        apps: HashMap<String, String>,
+    ) -> Result<Self, AppError> {
+        let store = task_store::open(&config.tasks, &locations.config).await?;
+        let authenticator =
+            config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
+        let keyvalue = keyvalue_store::open(config, &locations.config).await?;
+        let closing = CancellationToken::new();
+        let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
+        let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(bounds(config)));
+        let pins = Arc::new(Pins::default());
+        Ok(Self {
+            base_url,
+            authenticator: authenticator.map(Arc::new),
+            runtime: runtime(config, locations, &keyvalue)?,
+            tasks: Arc::new(Tasks::new(Arc::clone(&store), Arc::clone(&pins))),
+            pins,
+            claims: Claims::new(Arc::clone(&store)),
+            keys: ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), apps),
+            store,
+            sessions,
+            turns: Turns::new(config.server.max_waiting_turns),
+            push,
+            running: TaskTracker::new(),
+            counters: Arc::new(Counters::default()),
+            stop: CancellationToken::new(),
+            closing,
+        })
+    }
+
+    /// Loads the components and joins the parts of one agent.
+    async fn serve(&self, served: Served, tenants: Tenants) -> Result<(Arc<RequestHandler>, Arc<Installer>), AppError> {
+        let Served { name, config, locations, agent } = served;
+        let remote_card = agent.remote_card();
+        let issuer = Issuer::new(&config, &name, self.base_url, self.authenticator.as_deref(), &locations)?;
+        let issuer = issuer.with_remote(remote_card.clone());
+        let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
+        let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
+        let folder = folder.map(open).transpose()?;
+        let (runtime, pins) = (self.runtime.of_tenant(&name), Arc::clone(&self.pins));
+        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins };
+        let installer = Arc::new(Installer::start(&config, parts).await?);
+        let agent_is_remote = remote_card.is_some();
+        if let Some(card) = remote_card {
+            tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
+        }
+        let shows_all_anonymous = config.tasks.list_all_anonymous;
+        let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
+        let handler = Arc::new_cyclic(|me| RequestHandler {
+            me: Weak::clone(me),
+            tenants,
+            editions: Arc::clone(installer.editions()),
+            agent,
+            agent_is_remote,
+            speaks_v0_3: config.server.a2a_0_3,
+            authenticator: self.authenticator.clone(),
+            push: self.push.clone(),
+            input_modes: InputModes::new(&input_modes(&config)),
+            sessions: Arc::clone(&self.sessions),
+            turns: self.turns.clone(),
+            claims: Arc::clone(&self.claims),
+            tasks: Arc::clone(&self.tasks),
+            services: Services { keys: Arc::clone(&self.keys), lister },
+            places: Places::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
+            max_turn: Duration::from_secs(config.server.max_turn_seconds),
+            running: self.running.clone(),
+            counters: Arc::clone(&self.counters),
+            stop: self.stop.clone(),
+            closing: self.closing.clone(),
+        });
+        Ok((handler, installer))
     }
 }
 
@@ -215,66 +321,21 @@ fn bounds(config: &Config) -> Bounds {
     Bounds {
         max_sessions: config.sessions.max_sessions,
         max_bytes: config.sessions.max_bytes,
-        max_state_bytes: config.sessions.max_state_bytes,
-        max_events_per_session: config.sessions.max_events,
+        limits: Limits {
+            state_bytes: config.sessions.max_state_bytes,
+            events: config.sessions.max_events,
+            ..Limits::default()
+        },
     }
 }
 
-/// Makes the cards again whenever that of the agent changes. Ends with the agent or the installer.
-async fn follow_card(mut card: watch::Receiver<Arc<AgentCard>>, installer: Weak<Installer>) {
-    while card.changed().await.is_ok() {
-        let Some(installer) = installer.upgrade() else { return };
-        installer.reissue().await;
-    }
-}
-
-/// What messages may have. An agent that lives elsewhere looks at them itself.
-fn input_modes(config: &Config) -> Vec<String> {
-    let is_upstream = matches!(config.agent, AgentConfig::Upstream(_));
-    let default = || if is_upstream { vec!["*/*".to_owned()] } else { card::default_input_modes() };
-    config.card.input_modes.clone().unwrap_or_else(default)
-}
-
-async fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
-    Ok(match config {
-        AgentConfig::Template(template) => Arc::new(TemplateAgent {
-            name: template.name.clone(),
-            instruction: template.instruction.clone(),
-            output_key: template.output_key.clone(),
-            model: model(&template.model)?,
-        }),
-        AgentConfig::Upstream(upstream) => Arc::new(UpstreamAgent::connect(UpstreamConfig::clone(upstream)).await?),
-        AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
-    })
-}
-
-fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
-    Ok(match config {
-        ModelConfig::Scripted(script) => {
-            Arc::new(ScriptedModel::new(script.clone()).map_err(|error| AppError::Model(error.into()))?)
-        }
-        ModelConfig::Generative(generative) => {
-            Arc::new(GenerativeModel::new(generative.clone()).map_err(|error| AppError::Model(error.into()))?)
-        }
-    })
-}
-
-fn parts(
-    config: &Config,
-    locations: &Locations,
-    issuer: Issuer,
-    (pins, keyvalue): (&Arc<Pins>, &Arc<dyn KeyValueStore>),
-) -> Result<Parts, AppError> {
+fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueStore>) -> Result<Runtime, RuntimeError> {
     let cache = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
-    let runtime = Runtime::new(&RuntimeConfig {
+    Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
         compile_time: Duration::from_secs(config.runtime.compile_seconds),
         cache: cache.or_else(|| locations.cache.clone()),
         keyvalue: Arc::clone(keyvalue),
         ..RuntimeConfig::default()
-    })?;
-    let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
-    let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
-    let folder = folder.map(open).transpose()?;
-    Ok(Parts { runtime, issuer, locations: locations.clone(), folder, pins: Arc::clone(pins) })
+    })
 }

@@ -27,8 +27,13 @@ const GRPC: &str = "GRPC";
 /// The version of an agent that the config gives none.
 const FIRST_VERSION: &str = "1.0.0";
 
-/// The card of this server without extensions.
-pub(crate) fn assemble(config: &Config, base_url: &str, authenticator: Option<&Authenticator>) -> AgentCard {
+/// The card of a tenant without extensions; without a name that of the agent of the config itself.
+pub(crate) fn assemble(
+    config: &Config,
+    tenant: &str,
+    base_url: &str,
+    authenticator: Option<&Authenticator>,
+) -> AgentCard {
     let (pushes, speaks_v0_3, config) = (config.push.is_some(), config.server.a2a_0_3, &config.card);
     let security = authenticator.map(Authenticator::security_schemes).unwrap_or_default();
     let bindings = config.bindings();
@@ -37,6 +42,8 @@ pub(crate) fn assemble(config: &Config, base_url: &str, authenticator: Option<&A
         BindingConfig::HttpJson => interface(base_url, REST_PATH, "HTTP+JSON"),
         BindingConfig::Grpc => grpc_interface(base_url),
     });
+    let tenant = (!tenant.is_empty()).then(|| tenant.to_owned());
+    let current = current.map(|interface| AgentInterface { tenant: tenant.clone(), ..interface });
     let older = current.clone().filter(|interface| speaks_v0_3 && interface.protocol_binding != GRPC);
     let older = older.map(|interface| AgentInterface { protocol_version: v0_3::VERSION.to_owned(), ..interface });
     AgentCard {

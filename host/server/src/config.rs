@@ -22,6 +22,7 @@ mod extension;
 mod file;
 mod grants;
 mod limits;
+mod tenant;
 
 pub use admin::AdminConfig;
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
@@ -34,6 +35,7 @@ pub use grants::{
     SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
+pub use tenant::TenantConfig;
 
 /// Everything that `annex serve` reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -68,6 +70,9 @@ pub struct Config {
     /// Installed extensions, in the order in which they run.
     #[serde(default, rename = "extension")]
     pub extensions: Vec<ExtensionConfig>,
+    /// Agents of others behind the same listener.
+    #[serde(default, rename = "tenant")]
+    pub tenants: Vec<TenantConfig>,
     /// Where it was read from; a text that was parsed has no such place.
     #[serde(skip)]
     pub file: Option<ConfigFile>,
@@ -183,8 +188,8 @@ impl Default for SessionsConfig {
         Self {
             max_sessions: bounds.max_sessions,
             max_bytes: bounds.max_bytes,
-            max_state_bytes: bounds.max_state_bytes,
-            max_events: bounds.max_events_per_session,
+            max_state_bytes: bounds.limits.state_bytes,
+            max_events: bounds.limits.events,
         }
     }
 }
@@ -389,6 +394,12 @@ impl Config {
         }
         if self.tasks.list_all_anonymous && self.auth.is_some() {
             return wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");
+        }
+        if let Err((key, reason)) = tenant::check(&self.tenants) {
+            return wrong(key, &reason);
+        }
+        if self.tasks.list_all_anonymous && !self.tenants.is_empty() {
+            return wrong("tasks.list_all_anonymous", "shows tasks of all tenants to everybody; leave it out");
         }
         let is_open = self.auth.is_none() && !self.server.allow_anonymous;
         if is_open && !self.server.listen.ip().is_loopback() {

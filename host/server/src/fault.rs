@@ -89,11 +89,17 @@ pub(crate) fn of_store(error: StoreError) -> A2aError {
 pub(crate) fn of_session(error: &SessionError) -> A2aError {
     match error {
         SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: error.to_string() },
-        SessionError::StateTooLarge { .. } => A2aError::invalid_params(error.to_string()),
+        SessionError::StateTooLarge { .. }
+        | SessionError::TooManyStateKeys { .. }
+        | SessionError::StateTooDeep { .. }
+        | SessionError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
         SessionError::InvalidContextId { .. } => A2aError::invalid_field("message.contextId", error.to_string()),
         SessionError::NotFound { .. }
         | SessionError::AlreadyExists { .. }
         | SessionError::Stale { .. }
-        | SessionError::EventConflict { .. } => internal(error),
+        | SessionError::EventConflict { .. }
+        | SessionError::ArtifactTooLarge { .. }
+        | SessionError::Unreadable { .. }
+        | SessionError::Database(_) => internal(error),
     }
 }

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use annex_protocol::A2aError;
-use annex_runtime::Installed;
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use serde::Serialize;
@@ -16,6 +15,8 @@ use crate::card::EncodedCard;
 use crate::config::Config;
 use crate::handler::RequestHandler;
 use crate::hosts::Hosts;
+use crate::installer::Installer;
+use crate::tenants::of_tenant;
 
 /// Where the server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,12 @@ pub(crate) struct Readiness {
     /// URIs of extensions that are quarantined. The server takes messages all the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
+}
+
+/// Why there is no card to show.
+pub(crate) enum NoCard {
+    Starting,
+    NoTenant,
 }
 
 /// The app, once it is loaded, and whether it still takes requests.
@@ -111,18 +118,27 @@ impl Front {
     /// The phase, and what is wrong although requests are taken. Anybody may read it, so it gives no reasons.
     pub(crate) fn readiness(&self) -> Readiness {
         let app = self.app.get();
-        let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
-        let installed = app.map(App::installed);
-        let quarantined = installed.iter().flat_map(Installed::quarantined);
+        let installers: Vec<(&str, &Arc<Installer>)> = app.iter().flat_map(|app| app.installers().all()).collect();
+        let failed = installers.iter().flat_map(|(tenant, installer)| {
+            installer.failures().into_iter().map(|failure| of_tenant(tenant, &failure.source))
+        });
+        let quarantined = installers.iter().flat_map(|(tenant, installer)| {
+            let installed = installer.installed();
+            let quarantined: Vec<String> = installed.quarantined().map(|uri| of_tenant(tenant, uri.as_str())).collect();
+            quarantined
+        });
         Readiness {
             phase: self.phase().to_string(),
             edition: app.map(|app| app.handler.editions.current().number),
-            failed: failures.into_iter().map(|failure| failure.source).collect(),
-            quarantined: quarantined.map(ToString::to_string).collect(),
+            failed: failed.collect(),
+            quarantined: quarantined.collect(),
         }
     }
 
-    pub(crate) fn card(&self) -> Option<Arc<EncodedCard>> {
-        self.app.get().map(|app| Arc::clone(&app.handler.editions.current().card))
+    /// The card of the tenant; without a name that of the agent of the config itself.
+    pub(crate) fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
+        let app = self.app.get().ok_or(NoCard::Starting)?;
+        let installer = app.installers().of(tenant).ok_or(NoCard::NoTenant)?;
+        Ok(Arc::clone(&installer.editions().current().card))
     }
 }

@@ -167,8 +167,8 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError> {
-        let (handler, _) = self.admit(parameters)?;
-        Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card(&request)?)))
+        let (handler, call) = self.admit(parameters)?;
+        Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card(&call, &request)?)))
     }
 
     async fn call_method(
@@ -178,7 +178,9 @@ impl Operations for GrpcOperations {
         params: Json,
     ) -> Result<Reply<MethodReply>, A2aError> {
         let (handler, call) = self.admit(parameters)?;
-        let Answer { value, active } = handler.call_method(&call, (None, &method), &params).await?;
+        let (tenant, params) = handler.tenant_in(&params)?;
+        let called = handler.call_method(&call, tenant.as_deref(), (None, &method), &params).await?;
+        let Answer { value, active } = called;
         let value = match value {
             MethodResult::Value(value) => MethodReply::Value(value),
             MethodResult::Results(results) => MethodReply::Results(results),

@@ -6,10 +6,10 @@ use std::time::Duration;
 use annex_agent::AgentExecutor;
 use annex_auth::{AuthError, Authenticator};
 use annex_protocol::{
-    A2aError, AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
-    ListTasksResponse, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
+    A2aError, AgentCard, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
+    SendMessageRequest, StreamResponse, SubscribeToTaskRequest,
 };
-use annex_session::{InMemorySessionService, Turns};
+use annex_session::{SessionService, Turns};
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use tokio_util::sync::CancellationToken;
@@ -26,28 +26,30 @@ use crate::input_modes::InputModes;
 use crate::list;
 use crate::places::Places;
 use crate::push::PushNotifications;
-use crate::request_check::check_tenant;
 use crate::services::Services;
 use crate::task_log::LoggedEvent;
 use crate::tasks::Tasks;
-use crate::turn::{self, Opening};
+use crate::tenants::Tenants;
+use crate::turn::Opening;
 
 /// The A2A operations over the agent, its sessions and its tasks.
 pub(crate) struct RequestHandler {
     /// Itself, for what goes on when a request is answered.
     pub(crate) me: Weak<RequestHandler>,
+    /// The tenants, where this is the handler of the whole server.
+    pub(crate) tenants: Tenants,
     pub(crate) editions: Arc<Editions>,
     pub(crate) agent: Arc<dyn AgentExecutor>,
     /// Whether that lives elsewhere.
     pub(crate) agent_is_remote: bool,
     /// Says who calls; `None` lets everybody in.
-    pub(crate) authenticator: Option<Authenticator>,
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
     pub(crate) input_modes: InputModes,
     /// `None` when the config has no `[push]`.
     pub(crate) push: Option<Arc<PushNotifications>>,
     /// Whether clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
-    pub(crate) sessions: Arc<InMemorySessionService>,
+    pub(crate) sessions: Arc<dyn SessionService>,
     pub(crate) turns: Turns,
     pub(crate) tasks: Arc<Tasks>,
     /// What extensions get besides session and task.
@@ -86,7 +88,8 @@ impl RequestHandler {
 
     /// The header fields of a request, as far as the agent may want some of them.
     pub(crate) fn headers_of(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
-        self.agent_is_remote.then(|| Arc::new(headers.clone()))
+        let mut handlers = self.tenants.values().map(|tenant| &*tenant.handler).chain([self]);
+        handlers.any(|handler| handler.agent_is_remote).then(|| Arc::new(headers.clone()))
     }
 
     /// Waits for the turn to end or be interrupted, unless the client wants the task at once.
@@ -95,10 +98,11 @@ impl RequestHandler {
         call: &Call,
         request: SendMessageRequest,
     ) -> Result<Answer<Sent>, A2aError> {
+        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         let configuration = &request.configuration;
         let (at_once, history_length) = (configuration.return_immediately, configuration.history_length);
         let shown = |task| Sent::Task(ShownTask::trimmed(task, history_length));
-        let Started { mut active, opening, finished } = match self.accept(call, "SendMessage", request).await? {
+        let Started { mut active, opening, finished } = match handler.accept(&call, "SendMessage", request).await? {
             Accepted::Started(started) => started,
             Accepted::Answered(message) => return Ok(Answer { value: Sent::Message(message), active: Vec::new() }),
             Accepted::Repeated(record) => {
@@ -125,8 +129,9 @@ impl RequestHandler {
         call: &Call,
         request: SendMessageRequest,
     ) -> Result<Answer<EventStream>, A2aError> {
+        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         let task = |task| StreamResponse::Task(Arc::unwrap_or_clone(task));
-        let (first, reader, active) = match self.accept(call, "SendStreamingMessage", request).await? {
+        let (first, reader, active) = match handler.accept(&call, "SendStreamingMessage", request).await? {
             Accepted::Started(Started { active, opening, .. }) => match opening {
                 Opening::Message(message) => (StreamResponse::Message(*message), None, active),
                 Opening::Task { snapshot, reader, .. } => (task(snapshot), reader, active),
@@ -144,18 +149,19 @@ impl RequestHandler {
     /// Whoever gets here has been authenticated: without `[auth]` there is no extended card.
     pub(crate) fn get_extended_agent_card(
         &self,
+        call: &Call,
         request: &GetExtendedAgentCardRequest,
     ) -> Result<Arc<AgentCard>, A2aError> {
-        check_tenant(request.tenant.as_deref())?;
+        let (handler, _) = self.serving(call, request.tenant.as_deref())?;
         let reason = "this agent has no extended card; the public one is all there is".to_owned();
-        let edition = self.editions.current();
+        let edition = handler.editions.current();
         edition.extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })
     }
 
     pub(crate) async fn get_task(&self, call: &Call, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
-        check_tenant(request.tenant.as_deref())?;
+        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         list::check_history_length(request.history_length)?;
-        ShownTask::stored(self.tasks.load(&call.owner, &request.id).await?, request.history_length)
+        ShownTask::stored(handler.tasks.load(&call.owner, &request.id).await?, request.history_length)
     }
 
     pub(crate) async fn list_tasks(
@@ -163,25 +169,8 @@ impl RequestHandler {
         call: &Call,
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
-        self.services.lister.list(&call.owner, request).await
-    }
-
-    /// Stops the turn and returns the task in its final state.
-    pub(crate) async fn cancel_task(&self, call: &Call, request: &CancelTaskRequest) -> Result<Task, A2aError> {
-        check_tenant(request.tenant.as_deref())?;
-        let record = self.tasks.open(&call.owner, &request.id).await?;
-        if record.is_finished() {
-            return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
-        }
-        if !record.is_running() {
-            self.give_up(call, record.context_id(), record.id()).await;
-        }
-        record.cancel().await.map_err(fault::of_store)?;
-        self.tasks.leave_if_finished(&record);
-        match record.is_finished() {
-            true => Ok(Arc::unwrap_or_clone(record.snapshot())),
-            false => Err(turn::finished(&record)),
-        }
+        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
+        handler.services.lister.list(&call.owner, request).await
     }
 
     /// The task as it is now and all that follows, over as many turns as it takes.
@@ -208,8 +197,8 @@ impl RequestHandler {
         request: &SubscribeToTaskRequest,
         until: Until,
     ) -> Result<EventStream, A2aError> {
-        check_tenant(request.tenant.as_deref())?;
-        let record = self.tasks.open(&call.owner, &request.id).await?;
+        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
+        let record = handler.tasks.open(&call.owner, &request.id).await?;
         if record.runs_elsewhere() {
             return Err(runs_elsewhere(&request.id));
         }

@@ -40,6 +40,8 @@ const MAX_FAILURES: usize = 100;
 
 /// What the installer is made of.
 pub(crate) struct Parts {
+    /// Whose extensions they are; empty for those of the config itself.
+    pub(crate) tenant: String,
     pub(crate) runtime: Runtime,
     pub(crate) issuer: Issuer,
     pub(crate) locations: Locations,
@@ -49,6 +51,7 @@ pub(crate) struct Parts {
 
 /// Changes what is installed, while requests run.
 pub struct Installer {
+    tenant: String,
     loader: Loader,
     issuer: Issuer,
     config_file: Option<ConfigFile>,
@@ -93,20 +96,21 @@ struct Prepared {
 impl Installer {
     /// Loads what the config and the folder name.
     pub(crate) async fn start(config: &Config, parts: Parts) -> Result<Self, InstallError> {
-        let Parts { runtime, issuer, locations, folder, pins } = parts;
+        let Parts { tenant, runtime, issuer, locations, folder, pins } = parts;
         let ceiling = config.runtime.ceiling.clone();
         let (loaded, refused) = (AtomicU64::new(0), AtomicU64::new(0));
         let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;
-        pins.thin_out(&installed);
+        pins.thin_out(&tenant, &installed);
         let edition = issuer.issue(installed, None).map_err(|error| InstallError::Cards(error.into()))?;
         let mut history = History::new(config.runtime.keep_versions);
         history.record(edition.number, Action::Loaded, Vec::new(), &versions);
         let config_file = config.file.clone();
         let state = State { config: config.extensions.clone(), versions, overruled: Vec::new(), failures, history };
         Ok(Self {
+            tenant,
             loader,
             issuer,
             config_file,
@@ -135,13 +139,13 @@ impl Installer {
 
     async fn try_reload(&self) -> Result<Reloaded, InstallError> {
         let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
-        let config = Config::read(running.path()).map_err(InstallError::Config)?;
-        let needs_restart = config.file.as_ref().map(|file| running.other_changes(file)).unwrap_or_default();
+        let (file, extensions) = running.read_again().map_err(InstallError::Config)?;
+        let needs_restart = running.other_changes(&file);
         if !needs_restart.is_empty() {
             let tables = needs_restart.join(", ");
             tracing::warn!(tables, "these tables of the config have changed; a change there needs a restart");
         }
-        let changed = self.refresh(config.extensions, Occasion::Reload).await?;
+        let changed = self.refresh(extensions, Occasion::Reload).await?;
         let failed = self.failures().into_iter().map(|failure| failure.source).collect();
         let edition = self.editions.current().number;
         tracing::info!(edition, changed, "the config was read again");
@@ -312,7 +316,7 @@ impl Installer {
         drop(state);
         let installed = edition.installed.clone();
         self.editions.replace(edition);
-        self.pins.thin_out(&installed);
+        self.pins.thin_out(&self.tenant, &installed);
         true
     }
 

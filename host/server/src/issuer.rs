@@ -38,23 +38,28 @@ pub(crate) enum IssueError {
 }
 
 impl Issuer {
-    /// Reads the signing key, if the config names one.
+    /// Reads the signing key, if the config names one. `tenant` is empty for the agent of the config itself.
     pub(crate) fn new(
         config: &Config,
+        tenant: &str,
         base_url: &str,
         authenticator: Option<&Authenticator>,
         locations: &Locations,
-        remote: Option<watch::Receiver<Arc<AgentCard>>>,
     ) -> Result<Self, SigningError> {
         let signing = config.card.signing.as_ref();
         Ok(Self {
-            card: card::assemble(config, base_url, authenticator),
+            card: card::assemble(config, tenant, base_url, authenticator),
             config: config.card.clone(),
-            remote,
+            remote: None,
             extended: config.card.extended.clone(),
             signer: signing.map(|signing| signing::signer(signing, &locations.config)).transpose()?,
             speaks_v0_3: config.server.a2a_0_3,
         })
+    }
+
+    /// The same in front of an agent that lives elsewhere, if it does.
+    pub(crate) fn with_remote(self, remote: Option<watch::Receiver<Arc<AgentCard>>>) -> Self {
+        Self { remote, ..self }
     }
 
     /// The edition after `previous`.

@@ -79,10 +79,11 @@ async fn dispatch(handler: &RequestHandler, call: &Call, request: &Request) -> R
             Ok(success(id, "null"))
         }
         "GetExtendedAgentCard" => {
-            Ok(success(id, &encode(&*handler.get_extended_agent_card(&jsonrpc::params(params)?)?)?))
+            Ok(success(id, &encode(&*handler.get_extended_agent_card(call, &jsonrpc::params(params)?)?)?))
         }
         method => {
-            let answered = handler.call_method(call, (None, method), params).await?;
+            let (tenant, params) = handler.tenant_in(params)?;
+            let answered = handler.call_method(call, tenant.as_deref(), (None, method), &params).await?;
             Ok(call::echo(method_result(id, answered.value, jsonrpc::failure), &answered.active))
         }
     }

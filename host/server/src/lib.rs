@@ -10,6 +10,7 @@ mod admin;
 mod answer;
 mod app;
 mod call;
+mod cancellation;
 mod card;
 mod claim;
 mod config;
@@ -49,6 +50,7 @@ mod task_log;
 mod task_record;
 mod task_store;
 mod tasks;
+mod tenants;
 mod turn;
 mod v0_3;
 mod watch;
@@ -60,9 +62,10 @@ pub use config::{
     AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, LimitsConfig, ModelConfig,
     OnFailureConfig, ProviderConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig,
-    SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig,
+    SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig, TenantConfig,
 };
 pub use front::Phase;
 pub use installer::{InstallError, Installer, Origin, Reloaded};
 pub use serve::{ServeError, Server};
 pub use task_store::TaskStoreError;
+pub use tenants::Installers;

@@ -6,7 +6,6 @@ use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksRespon
 use annex_tasks::{InvalidCursor, Owner, StoreError, StoredTask, TaskCursor, TaskQuery, TaskStore};
 
 use crate::fault;
-use crate::request_check::check_tenant;
 
 const DEFAULT_PAGE_SIZE: i32 = 50;
 const MAX_PAGE_SIZE: i32 = 100;
@@ -21,7 +20,6 @@ pub(crate) struct Lister {
 
 impl Lister {
     pub(crate) async fn list(&self, owner: &Owner, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
-        check_tenant(request.tenant.as_deref())?;
         if !self.shows_all_anonymous {
             check_context(owner, request)?;
         }

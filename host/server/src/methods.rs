@@ -27,8 +27,19 @@ pub(crate) enum MethodResult {
 pub(crate) type Results = Pin<Box<dyn Stream<Item = Result<Json, A2aError>> + Send>>;
 
 impl RequestHandler {
-    /// Calls the method `name`; `extension` is the name of the extension, where the binding has it.
+    /// Calls the method `name` of the tenant; `extension` is the name of the extension, where the binding has it.
     pub(crate) async fn call_method(
+        &self,
+        call: &Call,
+        tenant: Option<&str>,
+        method: (Option<&str>, &str),
+        params: &Json,
+    ) -> Result<Answer<MethodResult>, A2aError> {
+        let (handler, call) = self.serving(call, tenant)?;
+        handler.call_own_method(&call, method, params).await
+    }
+
+    async fn call_own_method(
         &self,
         call: &Call,
         (extension, name): (Option<&str>, &str),
@@ -47,7 +58,7 @@ impl RequestHandler {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
         let place = self.places.take(&call.owner)?;
-        let resumptions = Resumptions::new(&self.tasks, &self.places);
+        let resumptions = Resumptions::new(&call.owner.tenant, &self.tasks, &self.places);
         let resumption = Arc::clone(&resumptions) as Arc<dyn TaskResumption>;
         let (message, metadata) = (Message::default(), Metadata::new());
         let request = TurnRequest {

@@ -25,8 +25,8 @@ struct State {
     /// How many interruptions there were.
     interruptions: u64,
     tasks: LruCache<TaskId, Pinned>,
-    /// What is installed; a turn that runs while one of its extensions is removed pins that no more.
-    installed: Installed,
+    /// What is installed, by tenant; a turn that runs while one of its extensions is removed pins that no more.
+    installed: HashMap<String, Installed>,
 }
 
 struct Pinned {
@@ -47,13 +47,7 @@ pub(crate) struct Interrupted {
 
 impl Default for Pins {
     fn default() -> Self {
-        Self {
-            state: Mutex::new(State {
-                interruptions: 0,
-                tasks: LruCache::unbounded(),
-                installed: Installed::default(),
-            }),
-        }
+        Self { state: Mutex::new(State { interruptions: 0, tasks: LruCache::unbounded(), installed: HashMap::new() }) }
     }
 }
 
@@ -72,7 +66,8 @@ impl Pins {
         let interrupted = interrupted.map(|interrupted| (*interruptions, interrupted));
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
         for extension in extensions {
-            let is_there = installed.get(extension.uri()).is_some();
+            let installed = installed.get(&owner.tenant);
+            let is_there = installed.is_some_and(|installed| installed.get(extension.uri()).is_some());
             if is_there && !pinned.iter().any(|other| other.uri() == extension.uri()) {
                 pinned.push(Arc::clone(extension));
             }
@@ -100,10 +95,10 @@ impl Pins {
         pinned.map(|pinned| pinned.extensions.clone()).unwrap_or_default()
     }
 
-    /// Whose task it is that `extension` made wait, and the number of that interruption.
-    pub(crate) fn interrupted(&self, task: &TaskId, extension: &ExtensionUri) -> Option<(Owner, u64)> {
+    /// Whose task it is that `extension` of the tenant made wait, and the number of that interruption.
+    pub(crate) fn interrupted(&self, tenant: &str, task: &TaskId, extension: &ExtensionUri) -> Option<(Owner, u64)> {
         let mut state = self.lock();
-        let pinned = state.tasks.get(task)?;
+        let pinned = state.tasks.get(task).filter(|pinned| pinned.owner.tenant == tenant)?;
         let (number, _) = pinned.interrupted.as_ref().filter(|(_, interrupted)| interrupted.by == *extension)?;
         Some((pinned.owner.clone(), *number))
     }
@@ -134,8 +129,8 @@ impl Pins {
         self.lock().tasks.len()
     }
 
-    /// Learns what is installed now. Lets go of what was removed, and of the oldest versions where tasks keep too many alive.
-    pub(crate) fn thin_out(&self, installed: &Installed) {
+    /// Learns what the tenant has installed now. Lets go of what was removed, and of the oldest versions where tasks keep too many alive.
+    pub(crate) fn thin_out(&self, tenant: &str, installed: &Installed) {
         let mut replaced: HashMap<ExtensionUri, Vec<*const Extension>> = HashMap::new();
         let mut may_stay = |extension: &Arc<Extension>| {
             let Some(present) = installed.get(extension.uri()) else { return false };
@@ -150,10 +145,10 @@ impl Pins {
             versions.contains(&version)
         };
         let mut state = self.lock();
-        state.installed = installed.clone();
+        state.installed.insert(tenant.to_owned(), installed.clone());
         let mut empty = Vec::new();
         // The task that was busy last comes first.
-        for (task, pinned) in state.tasks.iter_mut() {
+        for (task, pinned) in state.tasks.iter_mut().filter(|(_, pinned)| pinned.owner.tenant == tenant) {
             let before = pinned.extensions.len();
             pinned.extensions.retain(&mut may_stay);
             if pinned.extensions.len() < before {

@@ -19,7 +19,7 @@ use crate::call::Call;
 use crate::doors::Doors;
 use crate::fault;
 use crate::handler::RequestHandler;
-use crate::request_check::{MAX_ID_BYTES, check_tenant};
+use crate::request_check::MAX_ID_BYTES;
 use crate::task_log::{LogReader, LoggedEvent};
 
 const DEFAULT_PAGE_SIZE: usize = 50;
@@ -46,9 +46,6 @@ impl PushNotifications {
         if config.id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES || id.contains('\0')) {
             let description = format!("is longer than {MAX_ID_BYTES} bytes or has a NUL in it");
             return Err(A2aError::invalid_field(format!("{at}id"), description));
-        }
-        if config.tenant.as_ref().is_some_and(|tenant| !tenant.is_empty()) {
-            return Err(A2aError::invalid_field(format!("{at}tenant"), "is not known here; leave it out"));
         }
         let refused = |invalid: InvalidConfig| A2aError::invalid_field(format!("{at}url"), invalid.to_string());
         self.notifier.check(config).await.map_err(refused)
@@ -176,6 +173,10 @@ impl PushNotifications {
 impl RequestHandler {
     pub(crate) async fn check_push(&self, request: &SendMessageRequest) -> Result<(), A2aError> {
         let Some(config) = &request.configuration.task_push_notification_config else { return Ok(()) };
+        if config.tenant.as_ref().is_some_and(|tenant| !tenant.is_empty()) && config.tenant != request.tenant {
+            let field = "configuration.taskPushNotificationConfig.tenant";
+            return Err(A2aError::invalid_field(field, "is not the tenant of the request; leave it out"));
+        }
         self.push()?.check(config, "configuration.taskPushNotificationConfig.").await
     }
 
@@ -196,12 +197,12 @@ impl RequestHandler {
         call: &Call,
         request: TaskPushNotificationConfig,
     ) -> Result<TaskPushNotificationConfig, A2aError> {
-        let push = self.push()?;
+        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
+        let push = handler.push()?;
         request.validate()?;
-        check_tenant(request.tenant.as_deref())?;
         let task_id = request.task_id.clone().filter(|id| !id.as_str().is_empty());
         let task_id = task_id.ok_or_else(|| A2aError::invalid_field("taskId", "is required"))?;
-        let record = self.tasks.open(&call.owner, &task_id).await?;
+        let record = handler.tasks.open(&call.owner, &task_id).await?;
         push.check(&request, "").await?;
         let (_, reader) = record.subscribe();
         push.put(&task_id, request, reader).await
@@ -212,9 +213,9 @@ impl RequestHandler {
         call: &Call,
         request: &GetTaskPushNotificationConfigRequest,
     ) -> Result<TaskPushNotificationConfig, A2aError> {
-        let push = self.push()?;
-        check_tenant(request.tenant.as_deref())?;
-        self.tasks.load(&call.owner, &request.task_id).await?;
+        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
+        let push = handler.push()?;
+        handler.tasks.load(&call.owner, &request.task_id).await?;
         push.get(&request.task_id, &request.id).await
     }
 
@@ -223,9 +224,9 @@ impl RequestHandler {
         call: &Call,
         request: &ListTaskPushNotificationConfigsRequest,
     ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
-        let push = self.push()?;
-        check_tenant(request.tenant.as_deref())?;
-        self.tasks.load(&call.owner, &request.task_id).await?;
+        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
+        let push = handler.push()?;
+        handler.tasks.load(&call.owner, &request.task_id).await?;
         push.list(request).await
     }
 
@@ -234,9 +235,9 @@ impl RequestHandler {
         call: &Call,
         request: &DeleteTaskPushNotificationConfigRequest,
     ) -> Result<(), A2aError> {
-        let push = self.push()?;
-        check_tenant(request.tenant.as_deref())?;
-        self.tasks.load(&call.owner, &request.task_id).await?;
+        let (handler, call) = self.serving(call, request.tenant.as_deref())?;
+        let push = handler.push()?;
+        handler.tasks.load(&call.owner, &request.task_id).await?;
         push.delete(&request.task_id, &request.id).await
     }
 }

@@ -1,4 +1,4 @@
-//! What this server wants of a request beyond what the protocol wants: bounds on ids, and no tenants.
+//! What this server wants of a request beyond what the protocol wants: bounds on ids.
 
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId};
 
@@ -10,8 +10,7 @@ const MAX_REFERENCES: usize = 64;
 pub(crate) fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
     request.validate()?;
     check_ids(&request.message)?;
-    check_references(&request.message)?;
-    check_tenant(request.tenant.as_deref())
+    check_references(&request.message)
 }
 
 fn check_ids(message: &Message) -> Result<(), A2aError> {
@@ -42,12 +41,4 @@ fn check_references(message: &Message) -> Result<(), A2aError> {
 
 fn too_long(field: &str) -> A2aError {
     A2aError::invalid_field(field, format!("is longer than {MAX_ID_BYTES} bytes"))
-}
-
-/// This server has no tenants, and the card names none.
-pub(crate) fn check_tenant(tenant: Option<&str>) -> Result<(), A2aError> {
-    match tenant {
-        None | Some("") => Ok(()),
-        Some(tenant) => Err(A2aError::invalid_field("tenant", format!("{tenant:?} is not known here; leave it out"))),
-    }
 }

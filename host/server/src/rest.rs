@@ -19,7 +19,6 @@ use crate::answer::{EventStream, encode};
 use crate::call::{self, Call};
 use crate::handler::RequestHandler;
 use crate::methods::MethodResult;
-use crate::request_check::check_tenant;
 use crate::sse;
 
 /// What only the caller may keep.
@@ -179,17 +178,16 @@ async fn dispatch(
             Ok(json("{}"))
         }
         Operation::Method(extension, method) => {
-            check_tenant(tenant)?;
-            let (response, active) = call_method(handler, &call, (extension, &method), request).await?;
+            let (response, active) = call_method(handler, &call, tenant, (extension, &method), request).await?;
             Ok(call::echo(response, &active))
         }
-        Operation::ExtendedAgentCard => extended_card(handler, tenant),
+        Operation::ExtendedAgentCard => extended_card(handler, &call, tenant),
     }
 }
 
-fn extended_card(handler: &RequestHandler, tenant: Option<&str>) -> Result<Response, A2aError> {
+fn extended_card(handler: &RequestHandler, call: &Call, tenant: Option<&str>) -> Result<Response, A2aError> {
     let get = GetExtendedAgentCardRequest { tenant: tenant.map(str::to_owned) };
-    let mut response = json(encode(&*handler.get_extended_agent_card(&get)?)?);
+    let mut response = json(encode(&*handler.get_extended_agent_card(call, &get)?)?);
     response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
     Ok(response)
 }
@@ -198,10 +196,11 @@ fn extended_card(handler: &RequestHandler, tenant: Option<&str>) -> Result<Respo
 pub(crate) async fn call_method(
     handler: &RequestHandler,
     call: &Call,
+    tenant: Option<&str>,
     (extension, method): (&str, &str),
     request: &HttpRequest<'_>,
 ) -> Result<(Response, Vec<ExtensionUri>), A2aError> {
-    let answered = handler.call_method(call, (Some(extension), method), &read_body(request)?).await?;
+    let answered = handler.call_method(call, tenant, (Some(extension), method), &read_body(request)?).await?;
     Ok((method_result(answered.value), answered.active))
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Resumption {
 
 /// What one call of a method wants to be taken up.
 pub(crate) struct Resumptions {
+    /// Whose extension it is that was called.
+    tenant: String,
     tasks: Arc<Tasks>,
     places: Arc<Places>,
     /// `None` once the call has been answered.
@@ -39,9 +41,9 @@ pub(crate) struct Resumptions {
 }
 
 impl Resumptions {
-    pub(crate) fn new(tasks: &Arc<Tasks>, places: &Arc<Places>) -> Arc<Self> {
+    pub(crate) fn new(tenant: &str, tasks: &Arc<Tasks>, places: &Arc<Places>) -> Arc<Self> {
         let wanted = Mutex::new(Some(Vec::new()));
-        Arc::new(Self { tasks: Arc::clone(tasks), places: Arc::clone(places), wanted })
+        Arc::new(Self { tenant: tenant.to_owned(), tasks: Arc::clone(tasks), places: Arc::clone(places), wanted })
     }
 
     /// All of them; there will be no more.
@@ -57,7 +59,7 @@ impl Resumptions {
 impl TaskResumption for Resumptions {
     fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         let task = TaskId::from(task_id);
-        let waiting = self.tasks.pins().interrupted(&task, extension);
+        let waiting = self.tasks.pins().interrupted(&self.tenant, &task, extension);
         let (owner, number) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
         let mut wanted = self.lock();
         let Some(wanted) = wanted.as_mut() else { return Err("the call has been answered already".to_owned()) };

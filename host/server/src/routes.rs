@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
-use crate::front::{Front, Phase};
+use crate::front::{Front, NoCard, Phase};
 use crate::grpc::{self, GrpcOperations};
 use crate::handler::RequestHandler;
 use crate::hosts;
@@ -42,6 +42,7 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
         .route(&format!("{JSONRPC_PATH}/"), post(json_rpc))
         .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
         .route(CARD_PATH, get(agent_card))
+        .route(&format!("/{{tenant}}{CARD_PATH}"), get(card_of_tenant))
         .route("/livez", get(live))
         .route("/readyz", get(ready))
         .fallback(not_found)
@@ -119,10 +120,24 @@ async fn read(front: &Front, body: Body) -> Result<Bytes, (StatusCode, A2aError)
     Err((status, A2aError::InvalidRequest { reason }))
 }
 
-async fn agent_card(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
-    match front.card() {
-        Some(card) => card.respond(&headers),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
+async fn agent_card(State(front): State<Arc<Front>>, headers: HeaderMap, uri: Uri) -> Response {
+    card(&front, None, headers, uri).await
+}
+
+async fn card_of_tenant(
+    State(front): State<Arc<Front>>,
+    Path(tenant): Path<String>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    card(&front, Some(&tenant), headers, uri).await
+}
+
+async fn card(front: &Front, tenant: Option<&str>, headers: HeaderMap, uri: Uri) -> Response {
+    match front.card(tenant) {
+        Ok(card) => card.respond(&headers),
+        Err(NoCard::Starting) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
+        Err(NoCard::NoTenant) => not_found(headers, uri).await,
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{ContextId, TaskId};
 use annex_runtime::{KeyScopes, KeyValueError, KeyValueStore, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
-use annex_session::{InMemorySessionService, SessionKey, TurnSession};
+use annex_session::{SessionError, SessionKey, SessionService, TurnSession};
 use annex_tasks::{Owner, StoreError, TaskStore};
 use tokio::runtime::Handle;
 
@@ -22,9 +22,9 @@ use crate::notes::{AGENT, QUOTA};
 pub(crate) struct ScopedKeys {
     store: Arc<dyn KeyValueStore>,
     tasks: Arc<dyn TaskStore>,
-    sessions: Arc<InMemorySessionService>,
-    /// The agent's name, by which its sessions are found.
-    app: String,
+    sessions: Arc<dyn SessionService>,
+    /// The name of each tenant's agent, by which its sessions are found.
+    apps: HashMap<String, String>,
     /// How many turns have the keys of a scope at hand.
     in_use: Mutex<HashMap<Scope, usize>>,
     /// Keep the keys of a conversation from being removed while a turn of it begins.
@@ -51,28 +51,30 @@ pub(crate) enum SweepError {
     Keys(#[from] KeyValueError),
     #[error("it cannot be told which tasks there are")]
     Tasks(#[from] StoreError),
+    #[error("it cannot be told which sessions there are")]
+    Sessions(#[from] SessionError),
 }
 
 /// The session of an owner's conversation. An anonymous user is as many users as contexts, so that `user:` state of one
 /// never reaches another.
-pub(crate) fn session_key(app: &str, principal: &str, context: &ContextId) -> SessionKey {
-    let user = match principal {
+pub(crate) fn session_key(app: &str, owner: &Owner, context: &ContextId) -> SessionKey {
+    let user = match owner.principal.as_str() {
         "" => format!("A2A_USER_{context}"),
         // No principal can be named like an anonymous user.
         principal => format!("principal:{principal}"),
     };
-    SessionKey { tenant: String::new(), app: app.to_owned(), user, context: context.clone() }
+    SessionKey { tenant: owner.tenant.clone(), app: app.to_owned(), user, context: context.clone() }
 }
 
 impl ScopedKeys {
     pub(crate) fn new(
         store: Arc<dyn KeyValueStore>,
         tasks: Arc<dyn TaskStore>,
-        sessions: Arc<InMemorySessionService>,
-        app: &str,
+        sessions: Arc<dyn SessionService>,
+        apps: HashMap<String, String>,
     ) -> Arc<Self> {
         let (in_use, doors) = (Mutex::default(), Doors::new());
-        Arc::new(Self { store, tasks, sessions, app: app.to_owned(), in_use, doors })
+        Arc::new(Self { store, tasks, sessions, apps, in_use, doors })
     }
 
     /// Gives a turn its keys. A conversation whose session is still to be made begins without any: what is there is of
@@ -140,17 +142,17 @@ impl ScopedKeys {
         Ok(self.store.remove(scope).await?)
     }
 
-    async fn exists(&self, scope: &Scope) -> Result<bool, StoreError> {
+    async fn exists(&self, scope: &Scope) -> Result<bool, SweepError> {
+        let owner = Owner { tenant: scope.tenant.clone(), principal: scope.principal.clone() };
+        // A tenant that is not served now may be again.
+        let Some(app) = self.apps.get(&owner.tenant) else { return Ok(true) };
         match scope.kind {
             ScopeKind::Lasting => Ok(true),
             ScopeKind::Context => {
                 let context = ContextId::from(scope.id.as_str());
-                Ok(self.sessions.exists(&session_key(&self.app, &scope.principal, &context)))
+                Ok(self.sessions.exists(&session_key(app, &owner, &context)).await?)
             }
-            ScopeKind::Task => {
-                let owner = Owner { tenant: scope.tenant.clone(), principal: scope.principal.clone() };
-                self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await
-            }
+            ScopeKind::Task => Ok(self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await?),
         }
     }
 

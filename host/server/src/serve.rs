@@ -101,7 +101,9 @@ impl Server {
         let (tasks, retention) = (Arc::clone(&app.handler.tasks), task_store::retention(&self.config.tasks));
         let keys = Arc::clone(&app.handler.services.keys);
         if self.config.runtime.watch {
-            tokio::spawn(watch::watch(Arc::clone(app.installer()), stop.clone()));
+            for (_, installer) in app.installers().all() {
+                tokio::spawn(watch::watch(Arc::clone(installer), stop.clone()));
+            }
         }
         tokio::spawn(async move { tasks.keep_house(retention, &keys, stop).await });
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {

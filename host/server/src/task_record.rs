@@ -246,9 +246,9 @@ impl TaskRecord {
         }
     }
 
-    /// Stops the running turn, which then cancels the task; without one the task is cancelled at once. Resolves when
-    /// nothing more will come.
-    pub(crate) async fn cancel(&self) -> Result<(), StoreError> {
+    /// Stops the running turn, which then cancels the task; without one it is cancelled at once by `canceled`. Resolves
+    /// when nothing more will come.
+    pub(crate) async fn cancel(&self, canceled: StreamResponse) -> Result<(), StoreError> {
         let (stopping, log) = {
             let state = self.lock();
             // Under the lock: a turn that ends looks whether it was cancelled after it has left the record.
@@ -256,14 +256,15 @@ impl TaskRecord {
             (stopping, state.log.as_ref().map(TaskLog::tail))
         };
         if stopping.is_none() {
-            return self.append([self.canceled()]).await;
+            return self.append([canceled]).await;
         }
         let Some(mut log) = log else { return Ok(()) };
         while log.next().await.is_some() {}
         Ok(())
     }
 
-    fn canceled(&self) -> StreamResponse {
+    /// The event that cancels it.
+    pub(crate) fn canceled(&self) -> StreamResponse {
         let status = TaskStatus { state: TaskState::Canceled, message: None, timestamp: Some(Timestamp::now()) };
         StreamResponse::StatusUpdate(self.status_event(status))
     }

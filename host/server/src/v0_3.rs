@@ -60,7 +60,7 @@ pub(crate) async fn json_rpc(
 
 /// Answers a JSON-RPC request of 0.3 whose method is none of A2A's: an extension may have it.
 pub(crate) async fn extension_method(handler: &RequestHandler, call: &Call, request: &Request) -> Response {
-    match handler.call_method(call, (None, &request.method), &request.params).await {
+    match handler.call_method(call, None, (None, &request.method), &request.params).await {
         Ok(answered) => {
             echo(json_rpc_binding::method_result(&request.id, answered.value, v0_3::failure), &answered.active)
         }
@@ -119,7 +119,7 @@ async fn dispatch(
             Ok(success("null"))
         }
         Method::GetExtendedAgentCard => {
-            let card = handler.get_extended_agent_card(&GetExtendedAgentCardRequest::default())?;
+            let card = handler.get_extended_agent_card(&call, &GetExtendedAgentCardRequest::default())?;
             let card = v0_3::AgentCard::of(&card).ok_or(A2aError::ExtendedAgentCardNotConfigured)?;
             Ok(success(&encode(&card)?))
         }
@@ -185,7 +185,7 @@ async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpReque
         },
         (&HttpMethod::POST, ["extensions", extension, method @ ..]) if !method.is_empty() => {
             let method = method.join("/");
-            let (response, active) = rest::call_method(handler, &call, (extension, &method), request).await?;
+            let (response, active) = rest::call_method(handler, &call, None, (extension, &method), request).await?;
             Ok(echo(response, &active))
         }
         (_, ["tasks", task, "pushNotificationConfigs", rest @ ..]) => {

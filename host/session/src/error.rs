@@ -1,11 +1,12 @@
-//! What can go wrong with a session. After any of these nothing of the failing call is stored.
+//! What can go wrong with a session. After any of these nothing of the failing call is stored, unless it
+//! says so.
 
 use annex_protocol::ContextId;
 
 use crate::state::Scope;
 
 /// Why a session operation was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// There is no such session, or it was deleted or evicted meanwhile.
     #[error("session {context} not found")]
@@ -25,6 +26,15 @@ pub enum SessionError {
     InvalidContextId {
         /// The offending id.
         context: ContextId,
+    },
+    /// A text that things are found by cannot be stored: it is too long, or contains a NUL character that cannot be
+    /// escaped.
+    #[error("the {field} is longer than {limit} bytes or contains a NUL character")]
+    InvalidKey {
+        /// What the text is, such as `state key`.
+        field: &'static str,
+        /// The most bytes that it may have.
+        limit: usize,
     },
     /// Somebody else appended since the writer read the session.
     #[error("stale session: expected revision {expected}, found {found}")]
@@ -50,10 +60,49 @@ pub enum SessionError {
         /// The most that one scope may hold.
         limit: usize,
     },
+    /// The state of one scope would have too many keys.
+    #[error("{scope} state would have {keys} keys, the limit is {limit}")]
+    TooManyStateKeys {
+        /// The scope.
+        scope: Scope,
+        /// Its keys after the change.
+        keys: usize,
+        /// The most that one scope may have.
+        limit: usize,
+    },
+    /// Arrays and objects nest too deep in a value.
+    #[error("the value of state key {key:?} nests deeper than {limit} levels")]
+    StateTooDeep {
+        /// The full key.
+        key: String,
+        /// The most levels.
+        limit: usize,
+    },
+    /// One artifact is larger than all of a session may be.
+    #[error("artifact {name:?} takes {bytes} bytes, the limit is {limit}")]
+    ArtifactTooLarge {
+        /// Its name.
+        name: String,
+        /// Its size, roughly counted.
+        bytes: usize,
+        /// The most that the artifacts of a session may take.
+        limit: usize,
+    },
     /// Too many requests are waiting for their turn in one context.
     #[error("{waiting} turns are waiting in this context already")]
     TooManyTurns {
         /// How many are waiting, which is also the limit.
         waiting: usize,
     },
+    /// What is stored is not what this version of the software writes.
+    #[error("session {context} is stored in a form that cannot be read")]
+    Unreadable {
+        /// The context.
+        context: ContextId,
+        /// What is wrong with its JSON.
+        source: serde_json::Error,
+    },
+    /// The database failed. A change that was under way may have been stored or not, but never half of it.
+    #[error("the database failed")]
+    Database(#[from] sqlx::Error),
 }

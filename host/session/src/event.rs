@@ -1,5 +1,8 @@
 //! An event: one entry of a conversation, with the state change that belongs to it.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use annex_protocol::{Part, PartContent, Timestamp};
 
 use crate::state::StateDelta;
@@ -22,8 +25,22 @@ pub struct Event {
     pub parts: Vec<Part>,
     /// The state change, stored in the same step.
     pub state_delta: StateDelta,
+    /// What is kept with the session under a name, each as a new version, stored in the same step. Kept apart from the
+    /// event: one that was read has none.
+    pub artifacts: BTreeMap<String, Vec<Part>>,
+    /// Why the agent has no answer. Models are not told.
+    pub error: Option<EventError>,
     /// A piece of an event that comes later as a whole. Partial events are never stored and change no state.
     pub partial: bool,
+}
+
+/// Why an agent has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventError {
+    /// What kind of end it was, for programs.
+    pub code: String,
+    /// What happened, as the client was told.
+    pub message: String,
 }
 
 impl Event {
@@ -41,8 +58,15 @@ impl Event {
             timestamp: Timestamp::now(),
             parts,
             state_delta,
+            artifacts: BTreeMap::new(),
+            error: None,
             partial: false,
         }
+    }
+
+    /// An agent's event that says why there is no answer.
+    pub fn failed(author: impl Into<String>, invocation_id: impl Into<String>, error: EventError) -> Self {
+        Self { error: Some(error), ..Self::new(author, invocation_id, Vec::new(), StateDelta::new()) }
     }
 
     /// Whether the user said this.
@@ -50,13 +74,45 @@ impl Event {
         self.author == USER_AUTHOR
     }
 
-    /// Roughly the memory that it takes, in bytes: its texts and a flat charge for the structures around them.
+    /// Whether this is the event that was stored, the artifacts aside.
+    pub(crate) fn is_same(&self, sent: &Self) -> bool {
+        let Self { id, author, invocation_id, timestamp, parts, state_delta, artifacts: _, error, partial } = sent;
+        self.id == *id
+            && self.author == *author
+            && self.invocation_id == *invocation_id
+            && self.timestamp == *timestamp
+            && self.parts == *parts
+            && self.state_delta == *state_delta
+            && self.error == *error
+            && self.partial == *partial
+    }
+
+    /// Roughly the memory that it takes without its artifacts, in bytes: its texts and a flat charge for the structures
+    /// around them.
     pub(crate) fn size(&self) -> usize {
         const OVERHEAD: usize = 256;
-        let parts: usize = self.parts.iter().map(part_size).sum();
         let delta: usize = self.state_delta.iter().map(|(key, value)| key.len() + value.get().len()).sum();
-        OVERHEAD + self.id.len() + self.author.len() + self.invocation_id.len() + parts + delta
+        let error = self.error.as_ref().map_or(0, |error| error.code.len() + error.message.len());
+        let ids = self.id.len() + self.author.len() + self.invocation_id.len();
+        OVERHEAD + ids + parts_size(&self.parts) + delta + error
     }
+}
+
+/// What several events change together.
+pub(crate) fn combined(events: &[Event]) -> Cow<'_, StateDelta> {
+    match events {
+        [event] => Cow::Borrowed(&event.state_delta),
+        _ => {
+            let mut delta = StateDelta::new();
+            events.iter().for_each(|event| delta.merge(event.state_delta.clone()));
+            Cow::Owned(delta)
+        }
+    }
+}
+
+/// Roughly the memory that parts take, in bytes.
+pub(crate) fn parts_size(parts: &[Part]) -> usize {
+    parts.iter().map(part_size).sum()
 }
 
 fn part_size(part: &Part) -> usize {

@@ -16,6 +16,18 @@ pub struct EventFilter {
     pub after_timestamp: Option<Timestamp>,
 }
 
+impl EventFilter {
+    /// Every event.
+    pub const ALL: Self = Self { num_recent: None, after_timestamp: None };
+    /// No event.
+    pub const NONE: Self = Self::recent(0);
+
+    /// The latest events, at most so many.
+    pub const fn recent(count: usize) -> Self {
+        Self { num_recent: Some(count), after_timestamp: None }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     events: VecDeque<Arc<Event>>,

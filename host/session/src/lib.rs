@@ -4,26 +4,35 @@
 //! key (see [`Scope`]); it changes only by appending an [`Event`], and an event and its state delta are stored together
 //! or not at all. A revision, counted per session, detects a writer that has not seen the latest event.
 //!
+//! A [`SessionService`] keeps sessions: in memory ([`InMemorySessionService`]).
+//!
 //! The server takes a [`TurnGuard`] from [`Turns`], opens a [`TurnSession`] with it, and everything in that turn reads
 //! and writes through the `TurnSession`.
 
 #![warn(missing_docs)]
 
+mod artifacts;
 mod error;
 mod event;
 mod event_log;
+mod limits;
 mod memory;
+mod service;
 mod session;
+mod session_state;
 mod state;
 mod table;
 mod turn;
 mod turn_session;
 
 pub use error::SessionError;
-pub use event::{Event, USER_AUTHOR};
+pub use event::{Event, EventError, USER_AUTHOR};
 pub use event_log::EventFilter;
+pub use limits::{Limits, MAX_KEY_BYTES};
 pub use memory::{Bounds, InMemorySessionService};
-pub use session::{Session, SessionKey};
+pub use service::{Appended, Retention, SessionQuery, SessionService, StoredArtifact};
+pub use session::{Session, SessionCursor, SessionKey};
+pub use session_state::SessionState;
 pub use state::{Scope, State, StateDelta};
 pub use turn::{TurnGuard, Turns};
 pub use turn_session::TurnSession;

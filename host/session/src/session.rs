@@ -1,9 +1,13 @@
 //! What a session is to a reader.
 
+use std::sync::Arc;
+
 use annex_protocol::{ContextId, Timestamp};
 
 use crate::SessionError;
-use crate::state::State;
+use crate::event::Event;
+use crate::limits::check_key;
+use crate::session_state::SessionState;
 
 /// Names one session. The same context id under another user, agent or tenant is another session.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +29,10 @@ impl SessionKey {
         if id.is_empty() || id.trim() != id {
             return Err(SessionError::InvalidContextId { context: self.context.clone() });
         }
-        Ok(())
+        check_key("tenant", &self.tenant)?;
+        check_key("agent's name", &self.app)?;
+        check_key("user id", &self.user)?;
+        check_key("context id", id)
     }
 
     pub(crate) fn not_found(&self) -> SessionError {
@@ -33,16 +40,42 @@ impl SessionKey {
     }
 }
 
-/// A session as it was when it was read: a copy, later changes do not show. Its events are read apart.
+/// A session as it was when it was read: a copy, later changes do not show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
     /// Which session this is.
     pub key: SessionKey,
-    /// 1 when created, one more for each event stored later. [`append`](crate::InMemorySessionService::append) expects
-    /// it.
+    /// 1 when created, one more for each event stored later; 0 when there is none.
+    /// [`append`](crate::SessionService::append) expects it.
     pub revision: u64,
-    /// The merged view: session keys, then `app:` and `user:` keys with their prefixes.
-    pub state: State,
+    /// Its own keys and those that it shares.
+    pub state: SessionState,
     /// The timestamp of the last event, or the time of creation. It can go backwards, as events bring their own.
     pub last_update: Timestamp,
+    /// The events that were asked for. Their artifacts are read apart, by name.
+    pub events: Vec<Arc<Event>>,
+}
+
+/// A place in a list of sessions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionCursor {
+    /// The last update of the session at this place.
+    pub last_update: Timestamp,
+    /// Its user.
+    pub user: String,
+    /// Its context.
+    pub context: ContextId,
+}
+
+impl Session {
+    /// Whether there is such a session.
+    pub fn exists(&self) -> bool {
+        self.revision != 0
+    }
+
+    /// Its place in a list.
+    pub fn cursor(&self) -> SessionCursor {
+        let (user, context) = (self.key.user.clone(), self.key.context.clone());
+        SessionCursor { last_update: self.last_update, user, context }
+    }
 }

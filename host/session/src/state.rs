@@ -22,6 +22,9 @@ pub enum Scope {
     Temp,
 }
 
+/// The scopes that are stored, in the order in which they are used and changed.
+pub(crate) const STORED: [Scope; 3] = [Scope::Session, Scope::User, Scope::App];
+
 impl Scope {
     /// Splits a full key into its scope and the name within it. Only the first prefix counts and case matters:
     /// `app:app:x` is `app:x` in the app scope, `App:x` is a session key.

@@ -5,20 +5,21 @@
 
 use std::collections::HashMap;
 use std::hash::RandomState;
+use std::mem;
 use std::sync::Arc;
 
 use annex_protocol::{Json, Timestamp};
 use lru::LruCache;
 
 use crate::SessionError;
-use crate::event::Event;
+use crate::artifacts::Artifacts;
+use crate::event::{Event, combined};
 use crate::event_log::{EventFilter, EventLog};
 use crate::memory::Bounds;
+use crate::service::{Appended, Retention, SessionQuery, StoredArtifact};
 use crate::session::{Session, SessionKey};
-use crate::state::{Scope, State, StateDelta};
-
-/// The scopes that are stored, in the order in which their slots are used.
-const STORED: [Scope; 3] = [Scope::Session, Scope::User, Scope::App];
+use crate::session_state::SessionState;
+use crate::state::{STORED, Scope, State, StateDelta};
 
 pub(crate) struct Table {
     bounds: Bounds,
@@ -62,11 +63,15 @@ impl SlotKey {
 /// One session, or one shared map, which has no events.
 struct Slot {
     key_bytes: usize,
-    state: State,
+    /// Shared with whoever has read it.
+    state: Arc<State>,
     state_bytes: usize,
     revision: u64,
     last_update: Timestamp,
+    /// The time of the last change by the clock of this process.
+    changed_at: Timestamp,
     events: EventLog,
+    artifacts: Artifacts,
 }
 
 impl Slot {
@@ -76,28 +81,31 @@ impl Slot {
     fn new(key: &SlotKey) -> Self {
         Self {
             key_bytes: key.bytes(),
-            state: State::new(),
+            state: Arc::default(),
             state_bytes: 0,
             revision: 0,
             last_update: Timestamp::now(),
+            changed_at: Timestamp::now(),
             events: EventLog::default(),
+            artifacts: Artifacts::default(),
         }
     }
 
     fn bytes(&self) -> usize {
-        Self::OVERHEAD + self.key_bytes + self.state_bytes + self.events.bytes()
+        Self::OVERHEAD + self.key_bytes + self.state_bytes + self.events.bytes() + self.artifacts.bytes()
     }
 
     /// Sets keys. The revision counts such steps, also those that set nothing.
     fn change<'a>(&mut self, changes: impl Iterator<Item = (&'a str, &'a Json)>, timestamp: Timestamp) {
         for (name, value) in changes {
             self.state_bytes += name.len() + value.get().len();
-            if let Some(previous) = self.state.insert(name.to_owned(), value.clone()) {
+            if let Some(previous) = Arc::make_mut(&mut self.state).insert(name.to_owned(), value.clone()) {
                 self.state_bytes -= name.len() + previous.get().len();
             }
         }
         self.revision += 1;
         self.last_update = timestamp;
+        self.changed_at = Timestamp::now();
     }
 }
 
@@ -113,31 +121,59 @@ impl Table {
         if self.revision(key) != 0 {
             return Err(SessionError::AlreadyExists { context: key.context.clone() });
         }
-        self.check_state_size(key, initial)?;
+        self.bounds.limits.check_delta(initial)?;
+        self.check_state(key, initial)?;
         self.change(key, initial, Timestamp::now());
         self.touch(key);
         Ok(())
     }
 
-    /// Stores an event without `temp:` keys and its delta, if `expected` is the session's revision.
-    pub(crate) fn append(&mut self, key: &SessionKey, expected: u64, event: Event) -> Result<(), SessionError> {
-        let slot = self.slot(key, Scope::Session).ok_or_else(|| key.not_found())?;
-        if let Some(stored) = slot.events.by_id(&event.id) {
-            return if **stored == event { Ok(()) } else { Err(SessionError::EventConflict { id: event.id }) };
+    /// Stores those of the events that are not stored, if `expected` is the session's revision.
+    pub(crate) fn append(
+        &mut self,
+        key: &SessionKey,
+        expected: u64,
+        mut events: Vec<Event>,
+    ) -> Result<Appended, SessionError> {
+        events.retain(|event| !event.partial);
+        if events.is_empty() {
+            return Ok(Appended { revision: expected, repeated: false });
         }
-        if slot.revision != expected {
-            return Err(SessionError::Stale { expected, found: slot.revision });
+        for event in &mut events {
+            event.state_delta.take_temp();
         }
-        self.store(key, event)
+        let found = self.revision(key);
+        let new = self.new_events(key, events)?;
+        if new.is_empty() {
+            return Ok(Appended { revision: found, repeated: true });
+        }
+        match (expected, found) {
+            (0, 0) => key.check()?,
+            (_, 0) => return Err(key.not_found()),
+            _ if expected != found => return Err(SessionError::Stale { expected, found }),
+            _ => {}
+        }
+        new.iter().try_for_each(|event| self.bounds.limits.check_event(event))?;
+        self.check_state(key, &combined(&new))?;
+        for event in new {
+            self.store(key, event);
+        }
+        self.touch(key);
+        Ok(Appended { revision: self.revision(key), repeated: false })
     }
 
-    /// Creates a session with its first event, which leaves it at revision 1.
-    pub(crate) fn append_first(&mut self, key: &SessionKey, event: Event) -> Result<(), SessionError> {
-        key.check()?;
-        match self.revision(key) {
-            0 => self.store(key, event),
-            found => Err(SessionError::Stale { expected: 0, found }),
+    /// Those that are not stored.
+    fn new_events(&self, key: &SessionKey, events: Vec<Event>) -> Result<Vec<Event>, SessionError> {
+        let Some(slot) = self.slot(key, Scope::Session) else { return Ok(events) };
+        let mut new = Vec::with_capacity(events.len());
+        for event in events {
+            match slot.events.by_id(&event.id) {
+                None => new.push(event),
+                Some(stored) if stored.is_same(&event) => {}
+                Some(_) => return Err(SessionError::EventConflict { id: event.id }),
+            }
         }
+        Ok(new)
     }
 
     /// Removes a session with its events, and says whether there was one. What it shares with others stays.
@@ -153,55 +189,62 @@ impl Table {
         self.slot(key, Scope::Session).map_or(0, |slot| slot.revision)
     }
 
-    pub(crate) fn session(&self, key: &SessionKey) -> Option<Session> {
-        let slot = self.slot(key, Scope::Session)?;
-        Some(Session {
+    /// What a session of this key sees, whether it exists or not: another one may have set what they share.
+    pub(crate) fn session(&self, key: &SessionKey, filter: EventFilter) -> Session {
+        let slot = self.slot(key, Scope::Session);
+        let state = |scope| self.slot(key, scope).map(|slot| Arc::clone(&slot.state)).unwrap_or_default();
+        Session {
             key: key.clone(),
-            revision: slot.revision,
-            state: self.merged_state(key),
-            last_update: slot.last_update,
-        })
+            revision: slot.map_or(0, |slot| slot.revision),
+            state: SessionState { session: state(Scope::Session), user: state(Scope::User), app: state(Scope::App) },
+            last_update: slot.map_or_else(Timestamp::now, |slot| slot.last_update),
+            events: slot.map(|slot| slot.events.read(filter)).unwrap_or_default(),
+        }
     }
 
-    /// The sessions of one agent, or of one of its users, the longest unchanged first.
-    pub(crate) fn list(&self, tenant: &str, app: &str, user: Option<&str>) -> Vec<Session> {
-        let matches =
-            |key: &SessionKey| key.tenant == tenant && key.app == app && user.is_none_or(|user| key.user == user);
+    /// A page of sessions, the longest unchanged first.
+    pub(crate) fn list(&self, query: &SessionQuery) -> Vec<Session> {
+        let matches = |key: &SessionKey| {
+            let is_users = query.user.as_ref().is_none_or(|user| key.user == *user);
+            key.tenant == query.tenant && key.app == query.app && is_users
+        };
         let mut sessions: Vec<Session> = self
             .slots
             .iter()
             .filter_map(|(key, _)| match key {
-                SlotKey::Session(key) if matches(key) => self.session(key),
+                SlotKey::Session(key) if matches(key) => Some(self.session(key, EventFilter::NONE)),
                 SlotKey::Session(_) | SlotKey::User { .. } | SlotKey::App { .. } => None,
             })
+            .filter(|session| query.after.as_ref().is_none_or(|after| session.cursor() > *after))
             .collect();
-        sessions.sort_by(|a, b| (a.last_update, &a.key).cmp(&(b.last_update, &b.key)));
+        sessions.sort_by_cached_key(Session::cursor);
+        sessions.truncate(query.limit);
         sessions
     }
 
-    pub(crate) fn events(&self, key: &SessionKey, filter: EventFilter) -> Option<Vec<Arc<Event>>> {
-        Some(self.slot(key, Scope::Session)?.events.read(filter))
+    /// The latest version of an artifact.
+    pub(crate) fn artifact(&self, key: &SessionKey, name: &str) -> Option<StoredArtifact> {
+        self.slot(key, Scope::Session)?.artifacts.get(name).cloned()
     }
 
-    /// What a session of this key sees, whether it exists or not: another one may have set what they share.
-    pub(crate) fn merged_state(&self, key: &SessionKey) -> State {
-        let mut merged = self.session_state(key);
-        for scope in [Scope::App, Scope::User] {
-            let shared = self.slot(key, scope).into_iter().flat_map(|slot| slot.state.iter());
-            merged.extend(shared.map(|(name, value)| (format!("{}{name}", scope.prefix()), value.clone())));
-        }
-        merged
-    }
-
-    /// Session-scope keys only.
-    pub(crate) fn session_state(&self, key: &SessionKey) -> State {
-        self.slot(key, Scope::Session).map(|slot| slot.state.clone()).unwrap_or_default()
-    }
-
-    /// One value of the merged view.
-    pub(crate) fn value(&self, key: &SessionKey, full_key: &str) -> Option<Json> {
-        let (scope, name) = Scope::of(full_key);
-        self.slot(key, scope)?.state.get(name).cloned()
+    /// Drops sessions that are too old or too many, besides those with a turn running, and says how many.
+    pub(crate) fn sweep(&mut self, retention: &Retention) -> u64 {
+        let mut changed: Vec<(Timestamp, SessionKey)> = self
+            .slots
+            .iter()
+            .filter_map(|(key, slot)| match key {
+                SlotKey::Session(key) => Some((slot.changed_at, key.clone())),
+                SlotKey::User { .. } | SlotKey::App { .. } => None,
+            })
+            .collect();
+        changed.sort();
+        let surplus = changed.len().saturating_sub(usize::try_from(retention.count).unwrap_or(usize::MAX));
+        let before = retention.changed_before(Timestamp::now());
+        let is_old = |(index, (changed_at, key)): &(usize, (Timestamp, SessionKey))| {
+            (*index < surplus || changed_at.as_millis() < before) && !self.turns.contains_key(key)
+        };
+        let old: Vec<SessionKey> = changed.into_iter().enumerate().filter(is_old).map(|(_, (_, key))| key).collect();
+        old.iter().filter(|key| self.delete(key)).count() as u64
     }
 
     /// Marks a session and then what it shares as used now. Nothing else may change the order.
@@ -251,31 +294,32 @@ impl Table {
         self.slots.peek(&SlotKey::of(key, scope)?)
     }
 
-    fn store(&mut self, key: &SessionKey, event: Event) -> Result<(), SessionError> {
-        self.check_state_size(key, &event.state_delta)?;
+    fn store(&mut self, key: &SessionKey, mut event: Event) {
         self.change(key, &event.state_delta, event.timestamp);
-        let keep = self.bounds.max_events_per_session;
-        self.update(key, Scope::Session, |slot| slot.events.push(event, keep));
-        self.touch(key);
-        Ok(())
+        let limits = self.bounds.limits;
+        self.update(key, Scope::Session, |slot| {
+            for (name, parts) in mem::take(&mut event.artifacts) {
+                slot.artifacts.put(name, parts, &limits);
+            }
+            slot.events.push(event, limits.events);
+        });
     }
 
-    fn check_state_size(&self, key: &SessionKey, delta: &StateDelta) -> Result<(), SessionError> {
-        let limit = self.bounds.max_state_bytes;
+    fn check_state(&self, key: &SessionKey, delta: &StateDelta) -> Result<(), SessionError> {
         for scope in STORED {
             if !delta.touches(scope) {
                 continue;
             }
             let slot = self.slot(key, scope);
             let mut bytes = slot.map_or(0, |slot| slot.state_bytes);
+            let mut keys = slot.map_or(0, |slot| slot.state.len());
             for (name, value) in delta.within(scope) {
                 let previous = slot.and_then(|slot| slot.state.get(name));
                 bytes += name.len() + value.get().len();
                 bytes -= previous.map_or(0, |previous| name.len() + previous.get().len());
+                keys += usize::from(previous.is_none());
             }
-            if bytes > limit {
-                return Err(SessionError::StateTooLarge { scope, bytes, limit });
-            }
+            self.bounds.limits.check_scope(scope, bytes, keys)?;
         }
         Ok(())
     }

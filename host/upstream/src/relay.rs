@@ -216,10 +216,10 @@ impl<'a> Relay<'a> {
         if ends(state) {
             self.link.waits = state.is_interrupted();
             self.note().await?;
-            self.remember(delta)?;
+            self.remember(delta).await?;
             self.is_settled = true;
         } else {
-            self.change(delta)?;
+            self.change(delta).await?;
         }
         self.state = Some(state);
         self.send(event).await
@@ -230,7 +230,7 @@ impl<'a> Relay<'a> {
         update.artifact.extensions.retain(|uri| remote.extensions.contains(uri));
         self.count(&update.artifact, update.append);
         let event = StreamResponse::ArtifactUpdate(update);
-        self.change(self.config.state.received(&event))?;
+        self.change(self.config.state.received(&event)).await?;
         self.send(event).await
     }
 
@@ -239,7 +239,7 @@ impl<'a> Relay<'a> {
         self.adopt(&mut message);
         message.task_id = None;
         let event = StreamResponse::Message(message);
-        self.remember(self.config.state.received(&event))?;
+        self.remember(self.config.state.received(&event)).await?;
         self.is_settled = true;
         self.send(event).await
     }
@@ -268,22 +268,22 @@ impl<'a> Relay<'a> {
     }
 
     /// Changes the session's state.
-    fn change(&self, delta: StateDelta) -> Result<(), AgentError> {
-        if delta.is_empty() { Ok(()) } else { self.append(Vec::new(), delta) }
+    async fn change(&self, delta: StateDelta) -> Result<(), AgentError> {
+        if delta.is_empty() { Ok(()) } else { self.append(Vec::new(), delta).await }
     }
 
     /// Takes the answer into the session's history, with a last change of its state.
-    fn remember(&self, delta: StateDelta) -> Result<(), AgentError> {
+    async fn remember(&self, delta: StateDelta) -> Result<(), AgentError> {
         let texts = self.artifacts.iter().map(|artifact| artifact.text.as_str()).filter(|text| !text.is_empty());
         let answer = texts.collect::<Vec<_>>().join("\n");
         let answer = if answer.is_empty() { self.said.clone() } else { answer };
         let parts = if answer.is_empty() { Vec::new() } else { vec![Part::text(answer)] };
-        self.append(parts, delta)
+        self.append(parts, delta).await
     }
 
-    fn append(&self, parts: Vec<Part>, delta: StateDelta) -> Result<(), AgentError> {
+    async fn append(&self, parts: Vec<Part>, delta: StateDelta) -> Result<(), AgentError> {
         let event = Event::new(&self.config.name, self.turn.task_id.as_str(), parts, delta);
-        self.turn.session.append(event).map_err(AgentError::internal)
+        self.turn.session.append(event).await.map_err(AgentError::internal)
     }
 
     async fn send(&mut self, event: StreamResponse) -> Result<(), AgentError> {

@@ -884,7 +884,9 @@ pub mod exports {
                     /// later one sees what the earlier ones made of it, and none is asked twice. A change to `TASK_STATE_FAILED`,
                     /// `TASK_STATE_CANCELED` or `TASK_STATE_REJECTED` cannot be interrupted or vetoed. An error fails the turn.
                     ///
-                    /// Only turns ask: when a task that waits is cancelled, or fails at a restart of the server, nobody does.
+                    /// A task that waits is cancelled by a call of `CancelTask`, for which `activation.activate` and then this are called;
+                    /// an error does not keep it from being cancelled, and while another task of the conversation is worked on nobody is
+                    /// asked. A task that fails at a restart of the server is failed before there are any extensions.
                     #[allow(async_fn_in_trait)]
                     fn change(
                         change: StateChange,

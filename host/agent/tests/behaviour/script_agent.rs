@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventScript, EventSender, ScriptAgent, Steps, TurnContext};
 use annex_protocol::{ContextId, Message, MessageId, Metadata, TaskId};
-use annex_session::{Bounds, InMemorySessionService, SessionKey, Turns};
+use annex_session::{Bounds, InMemorySessionService, SessionKey, SessionService, TurnSession, Turns};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +48,8 @@ async fn turn(
 ) -> (Vec<String>, Result<(), AgentError>) {
     let key = SessionKey { tenant: "t".into(), app: "mock".into(), user: "u".into(), context: ContextId::new("c") };
     let guard = Turns::default().begin(&key).await.unwrap();
-    let session = Arc::new(InMemorySessionService::new(Bounds::default())).open(key, guard);
+    let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
+    let session = TurnSession::open(&service, key, guard).await.unwrap();
     let message = Message { message_id: MessageId::new(id), ..Message::user_text(text) };
     let context = TurnContext {
         task_id: TaskId::new("task"),

@@ -7,7 +7,9 @@ use annex_agent::{
     StepKind, Steps, TemplateAgent, Tokens, TurnContext,
 };
 use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId, TaskState};
-use annex_session::{Bounds, Event, InMemorySessionService, SessionKey, StateDelta, TurnSession, Turns, USER_AUTHOR};
+use annex_session::{
+    Bounds, Event, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
+};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -42,7 +44,7 @@ impl Model for FixedModel {
 }
 
 struct Bench {
-    service: Arc<InMemorySessionService>,
+    service: Arc<dyn SessionService>,
     model: Arc<FixedModel>,
     agent: TemplateAgent,
     cancel: CancellationToken,
@@ -72,7 +74,7 @@ impl Bench {
             output_key: output_key.map(str::to_owned),
             model: model.clone(),
         };
-        let service = Arc::new(InMemorySessionService::new(Bounds::default()));
+        let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
         Self { service, model, agent, cancel: CancellationToken::new(), steps: Steps::default() }
     }
 
@@ -80,7 +82,7 @@ impl Bench {
         let key =
             SessionKey { tenant: "t".into(), app: "guide".into(), user: "u".into(), context: ContextId::new("c") };
         let guard = Turns::default().begin(&key).await.unwrap();
-        self.service.open(key, guard)
+        TurnSession::open(&self.service, key, guard).await.unwrap()
     }
 
     /// Runs a turn as the server does: the user's event first. Gives the events in short and the result.
@@ -96,7 +98,7 @@ impl Bench {
         delta: &str,
     ) -> (Vec<String>, Result<(), AgentError>) {
         let delta = StateDelta::parse(delta).unwrap();
-        session.append(Event::new(USER_AUTHOR, "task", parts.clone(), delta)).unwrap();
+        session.append(Event::new(USER_AUTHOR, "task", parts.clone(), delta)).await.unwrap();
         let turn = TurnContext {
             task_id: TaskId::new("task"),
             context_id: ContextId::new("c"),
@@ -186,7 +188,7 @@ async fn the_answer_is_stored_under_the_output_key_in_its_scope() {
 async fn the_session_has_the_answer_when_the_last_piece_is_sent() {
     let bench = Bench::new("I", Some("out"), &["a", "b"]);
     let session = bench.open().await;
-    session.append(Event::new(USER_AUTHOR, "task", vec![Part::text("hi")], StateDelta::new())).unwrap();
+    session.append(Event::new(USER_AUTHOR, "task", vec![Part::text("hi")], StateDelta::new())).await.unwrap();
     let turn = TurnContext {
         task_id: TaskId::new("task"),
         context_id: ContextId::new("c"),

@@ -18,6 +18,7 @@ pub(super) struct Client {
     http: reqwest::Client,
     base: Url,
     token: String,
+    tenant: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -32,7 +33,7 @@ struct Reason {
 
 impl Client {
     /// The token is in the file, or in the environment.
-    pub(super) fn new(base: &str, token_file: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) fn new(base: &str, token_file: Option<&Path>, tenant: Option<&str>) -> anyhow::Result<Self> {
         let token = match token_file {
             Some(file) => fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?,
             None => env::var("ANNEX_ADMIN_TOKEN")
@@ -41,7 +42,7 @@ impl Client {
         let base = Url::parse(base).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let base = base.context("--admin is not a URL; write it as http://127.0.0.1:9998")?;
         let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
-        Ok(Self { http, base, token: token.trim().to_owned() })
+        Ok(Self { http, base, token: token.trim().to_owned(), tenant: tenant.map(str::to_owned) })
     }
 
     /// Calls `/v1/` and `path`, whose segments may have any characters, and returns the answer's JSON.
@@ -54,6 +55,9 @@ impl Client {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().push("v1").extend(path);
+        }
+        if let Some(tenant) = &self.tenant {
+            url.query_pairs_mut().append_pair("tenant", tenant);
         }
         let mut request = self.http.request(method, url).bearer_auth(&self.token);
         if let Some(body) = body {

@@ -8,6 +8,8 @@ pub(super) struct List {
     edition: u64,
     extensions: Vec<Summary>,
     failures: Vec<Failure>,
+    #[serde(default)]
+    tenants: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -136,6 +138,9 @@ impl List {
         }
         for Failure { source, reason, at } in &self.failures {
             text.push_str(&format!("\nNot installed: {source} ({at})\n  {reason}\n"));
+        }
+        if !self.tenants.is_empty() {
+            text.push_str(&format!("\nTenants (--tenant NAME): {}\n", self.tenants.join(", ")));
         }
         text
     }

@@ -35,7 +35,8 @@ fn profile(cpu: Duration) -> Arc<Profile> {
         required: false,
         on_failure: OnFailure::Reject,
     };
-    let services = Services { keyvalue: Arc::new(MemoryKeyValueStore::default()), http: None, metrics: Arc::default() };
+    let keyvalue = Arc::new(MemoryKeyValueStore::default());
+    let services = Services { keyvalue, http: None, metrics: Arc::default(), tenant: Arc::default() };
     Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
 }
 

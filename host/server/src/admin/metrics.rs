@@ -1,15 +1,19 @@
 //! What `/metrics` shows: the server, and each extension in force with its calls.
 //!
-//! The numbers of an extension go when it is removed, so there are never more of them than extensions.
+//! The numbers of an extension go when it is removed, so there are never more of them than extensions. What belongs to
+//! a tenant has its name as a label.
 
 use annex_runtime::{ExtensionMetrics, HookMetrics};
 
 use super::exposition::{Exposition, Kind};
 use crate::counters::Counters;
 use crate::installer::{Installer, Version};
+use crate::tenants::Installers;
 
 /// One extension in force.
 struct Shown {
+    /// Empty for those of the config itself.
+    tenant: String,
     uri: String,
     version: Version,
     metrics: ExtensionMetrics,
@@ -69,92 +73,119 @@ const PER_EXTENSION: &[PerExtension] = &[
     }),
 ];
 
+/// One number of what a tenant has installed.
+type PerTenant = (&'static str, &'static str, fn(&Installer) -> f64);
+
+const PER_TENANT: &[PerTenant] = &[
+    ("annex_edition", "The number of the edition in force.", |installer| installer.editions().current().number as f64),
+    ("annex_extensions_installed", "Extensions that are installed.", |installer| installer.versions().len() as f64),
+    ("annex_extension_failures", "Sources whose last load failed.", |installer| installer.failures().len() as f64),
+];
+
+impl Shown {
+    fn labels<'a>(&'a self, others: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        of_tenant(&self.tenant)
+            .into_iter()
+            .chain([("extension", self.uri.as_str())])
+            .chain(others.iter().copied())
+            .collect()
+    }
+}
+
+fn of_tenant(tenant: &str) -> Vec<(&str, &str)> {
+    if tenant.is_empty() { Vec::new() } else { vec![("tenant", tenant)] }
+}
+
 /// The metrics as they are now.
-pub(super) fn text(installer: &Installer, counters: &Counters, running_turns: usize) -> String {
+pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: usize) -> String {
     let mut page = Exposition::default();
-    server(&mut page, installer, running_turns);
-    counted(&mut page, installer, counters);
-    let shown =
-        |version: Version| Shown { uri: version.uri().to_string(), metrics: version.extension.metrics(), version };
-    let extensions: Vec<Shown> = installer.versions().into_iter().map(shown).collect();
+    for (name, help, value) in PER_TENANT {
+        let mut metric = page.metric(name, Kind::Gauge, help);
+        for (tenant, installer) in installers.all() {
+            metric.sample(&of_tenant(tenant), value(installer));
+        }
+    }
+    let pinned = installers.own().pins().tasks();
+    page.metric("annex_pinned_tasks", Kind::Gauge, "Waiting tasks that have pinned versions.")
+        .sample(&[], pinned as f64);
+    page.metric("annex_turns_running", Kind::Gauge, "Turns that run.").sample(&[], running_turns as f64);
+    counted(&mut page, installers, counters);
+    let shown = |tenant: &str, version: Version| Shown {
+        tenant: tenant.to_owned(),
+        uri: version.uri().to_string(),
+        metrics: version.extension.metrics(),
+        version,
+    };
+    let extensions: Vec<Shown> = installers
+        .all()
+        .flat_map(|(tenant, installer)| installer.versions().into_iter().map(move |version| shown(tenant, version)))
+        .collect();
     infos(&mut page, &extensions);
     hooks(&mut page, &extensions);
     for (name, kind, help, read) in PER_EXTENSION {
         let mut metric = page.metric(name, *kind, help);
         for shown in &extensions {
-            metric.sample(&[("extension", &shown.uri)], read(shown));
+            metric.sample(&shown.labels(&[]), read(shown));
         }
     }
     page.into_text()
 }
 
-fn server(page: &mut Exposition, installer: &Installer, running_turns: usize) {
-    let gauges = [
-        ("annex_edition", "The number of the edition in force.", installer.editions().current().number),
-        ("annex_extensions_installed", "Extensions that are installed.", count(installer.versions().len())),
-        ("annex_extension_failures", "Sources whose last load failed.", count(installer.failures().len())),
-        ("annex_pinned_tasks", "Waiting tasks that have pinned versions.", count(installer.pins().tasks())),
-        ("annex_turns_running", "Turns that run.", count(running_turns)),
-    ];
-    for (name, help, value) in gauges {
-        page.metric(name, Kind::Gauge, help).sample(&[], value);
-    }
-}
-
-fn counted(page: &mut Exposition, installer: &Installer, counters: &Counters) {
+fn counted(page: &mut Exposition, installers: &Installers, counters: &Counters) {
     let help = "Messages sent by clients, by how they were taken.";
     let mut messages = page.metric("annex_messages_total", Kind::Counter, help);
     counters.messages().for_each(|(outcome, count)| messages.sample(&[("outcome", outcome)], count));
     let mut turns = page.metric("annex_turns_total", Kind::Counter, "Turns that have ended, by how.");
     counters.turns().for_each(|(outcome, count)| turns.sample(&[("outcome", outcome)], count));
-    let (loaded, refused) = installer.loads();
     let help = "Components that were loaded, and that were read and refused.";
     let mut loads = page.metric("annex_extension_loads_total", Kind::Counter, help);
-    loads.sample(&[("outcome", "loaded")], loaded);
-    loads.sample(&[("outcome", "refused")], refused);
+    for (tenant, installer) in installers.all() {
+        let (loaded, refused) = installer.loads();
+        for (outcome, count) in [("loaded", loaded), ("refused", refused)] {
+            let labels: Vec<_> = of_tenant(tenant).into_iter().chain([("outcome", outcome)]).collect();
+            loads.sample(&labels, count);
+        }
+    }
 }
 
 fn infos(page: &mut Exposition, extensions: &[Shown]) {
     let help = "The version in force of each extension.";
     let mut infos = page.metric("annex_extension_info", Kind::Gauge, help);
-    for Shown { uri, version, .. } in extensions {
+    for shown in extensions {
+        let version = &shown.version;
         let (digest, number) = (version.extension.digest().to_string(), version.number.to_string());
-        infos.sample(&[("extension", uri), ("digest", &digest), ("version", &number)], 1);
+        infos.sample(&shown.labels(&[("digest", &digest), ("version", &number)]), 1);
     }
 }
 
 fn hooks(page: &mut Exposition, extensions: &[Shown]) {
     let help = "Calls of hooks in turns, by how they ended.";
     let mut calls = page.metric("annex_hook_calls_total", Kind::Counter, help);
-    for (uri, hook) in each_hook(extensions) {
+    for (shown, hook) in each_hook(extensions) {
         for (outcome, count) in &hook.outcomes {
-            calls.sample(&[("extension", uri), ("hook", hook.hook.name()), ("outcome", outcome.name())], count);
+            calls.sample(&shown.labels(&[("hook", hook.hook.name()), ("outcome", outcome.name())]), count);
         }
     }
     let help = "Time of a call from asking for an instance to the guest's answer, waiting included.";
     let mut times = page.metric("annex_hook_duration_seconds", Kind::Histogram, help);
-    for (uri, hook) in each_hook(extensions) {
-        let labels = [("extension", uri), ("hook", hook.hook.name())];
-        let [extension, name] = labels;
+    for (shown, hook) in each_hook(extensions) {
+        let name = ("hook", hook.hook.name());
+        let labels = shown.labels(&[name]);
         for (bound, count) in &hook.within {
-            times.part("_bucket", &[extension, name, ("le", &bound.as_secs_f64().to_string())], count);
+            times.part("_bucket", &shown.labels(&[name, ("le", &bound.as_secs_f64().to_string())]), count);
         }
-        times.part("_bucket", &[extension, name, ("le", "+Inf")], hook.calls);
+        times.part("_bucket", &shown.labels(&[name, ("le", "+Inf")]), hook.calls);
         times.part("_sum", &labels, hook.time.as_secs_f64());
         times.part("_count", &labels, hook.calls);
     }
     let help = "Time in which calls ran on a thread: the guest, starting its instance and the host's work for it, without \
                 waiting. An upper bound of their CPU time.";
     let mut busy = page.metric("annex_hook_busy_seconds_total", Kind::Counter, help);
-    for (uri, hook) in each_hook(extensions) {
-        busy.sample(&[("extension", uri), ("hook", hook.hook.name())], hook.busy.as_secs_f64());
+    for (shown, hook) in each_hook(extensions) {
+        busy.sample(&shown.labels(&[("hook", hook.hook.name())]), hook.busy.as_secs_f64());
     }
 }
 
-fn each_hook(extensions: &[Shown]) -> impl Iterator<Item = (&str, &HookMetrics)> {
-    extensions.iter().flat_map(|shown| shown.metrics.hooks.iter().map(|hook| (shown.uri.as_str(), hook)))
-}
-
-fn count(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
+fn each_hook(extensions: &[Shown]) -> impl Iterator<Item = (&Shown, &HookMetrics)> {
+    extensions.iter().flat_map(|shown| shown.metrics.hooks.iter().map(move |hook| (shown, hook)))
 }

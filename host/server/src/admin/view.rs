@@ -16,6 +16,9 @@ pub(super) struct List {
     edition: u64,
     extensions: Vec<Summary>,
     failures: Vec<Failed>,
+    /// The names of the tenants, each with a list of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tenants: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -163,8 +166,9 @@ pub(super) struct Reload {
 }
 
 impl List {
-    pub(super) fn of(installer: &Installer) -> Self {
+    pub(super) fn of(installer: &Installer, tenants: Vec<String>) -> Self {
         Self {
+            tenants,
             edition: installer.editions().current().number,
             extensions: installer.versions().iter().map(|version| Summary::of(installer, version)).collect(),
             failures: installer.failures().into_iter().map(Failed::from).collect(),

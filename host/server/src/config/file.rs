@@ -1,23 +1,41 @@
 //! The file that a config was read from, so that it can be read again.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::{Config, ConfigError, ExtensionConfig, tenant};
 
 /// The file of a config and what stood in it.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     path: PathBuf,
     tables: toml::Table,
+    /// Whether it is the file of a tenant, with fewer tables.
+    is_of_tenant: bool,
 }
 
 impl ConfigFile {
     /// `text` was parsed before, so it is TOML.
     pub(super) fn new(path: &Path, text: &str) -> Self {
-        Self { path: path.to_owned(), tables: toml::from_str(text).unwrap_or_default() }
+        Self { path: path.to_owned(), tables: toml::from_str(text).unwrap_or_default(), is_of_tenant: false }
     }
 
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// The same for the file of a tenant.
+    pub(super) fn of_tenant(path: &Path, text: &str) -> Self {
+        Self { is_of_tenant: true, ..Self::new(path, text) }
+    }
+
+    /// Reads it again: what it says now, and its extensions.
+    ///
+    /// # Errors
+    /// When it can no longer be used.
+    pub(crate) fn read_again(&self) -> Result<(Self, Vec<ExtensionConfig>), ConfigError> {
+        let path = &self.path;
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        match self.is_of_tenant {
+            true => Ok((Self::of_tenant(path, &text), tenant::extensions(path, &text)?)),
+            false => Ok((Self::new(path, &text), Config::parse(path, &text)?.extensions)),
+        }
     }
 
     /// The tables besides `[[extension]]` that say something else in `other`.

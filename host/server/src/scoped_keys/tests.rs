@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use annex_protocol::{ContextId, StreamResponse, Task, TaskId};
 use annex_runtime::{KeyScopes, KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
-use annex_session::{Bounds, Event, InMemorySessionService, StateDelta, TurnSession, Turns, USER_AUTHOR};
+use annex_session::{
+    Bounds, Event, InMemorySessionService, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
+};
 use annex_tasks::{MemoryBounds, MemoryTaskStore, Owner, TaskStore};
 
 use super::{ScopedKeys, TurnKeys, session_key};
@@ -12,7 +14,7 @@ use super::{ScopedKeys, TurnKeys, session_key};
 struct Bench {
     store: Arc<MemoryKeyValueStore>,
     tasks: Arc<MemoryTaskStore>,
-    sessions: Arc<InMemorySessionService>,
+    sessions: Arc<dyn SessionService>,
     keys: Arc<ScopedKeys>,
 }
 
@@ -20,16 +22,17 @@ impl Bench {
     fn new() -> Self {
         let store = Arc::new(MemoryKeyValueStore::default());
         let tasks = Arc::new(MemoryTaskStore::new(MemoryBounds { max_tasks: 10, max_bytes: 1 << 20 }));
-        let sessions = Arc::new(InMemorySessionService::new(Bounds::default()));
-        let keys = ScopedKeys::new(store.clone(), tasks.clone(), sessions.clone(), "app");
+        let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
+        let apps = [(String::new(), "app".to_owned())].into();
+        let keys = ScopedKeys::new(store.clone(), tasks.clone(), sessions.clone(), apps);
         Self { store, tasks, sessions, keys }
     }
 
     /// Begins a turn, whose task and session are still to be made.
     async fn turn(&self, task: &str) -> (TurnSession, TurnKeys) {
-        let key = session_key("app", &ada().principal, &ContextId::from("c"));
+        let key = session_key("app", &ada(), &ContextId::from("c"));
         let guard = Turns::default().begin(&key).await.expect("a turn");
-        let session = self.sessions.open(key, guard);
+        let session = TurnSession::open(&self.sessions, key, guard).await.expect("a session");
         let keys = self.keys.of_turn(&ada(), &session, &task.into()).await.expect("keys");
         (session, keys)
     }
@@ -69,7 +72,7 @@ async fn a_sweep_spares_a_turn_whose_task_and_session_are_still_to_be_made() {
     bench.keys.sweep().await.expect("a sweep");
     assert_eq!(bench.kinds().await, [ScopeKind::Context, ScopeKind::Task]);
     bench.create("t").await;
-    session.append(Event::new(USER_AUTHOR, "t", Vec::new(), StateDelta::new())).expect("room");
+    session.append(Event::new(USER_AUTHOR, "t", Vec::new(), StateDelta::new())).await.expect("room");
     drop((session, keys));
     bench.keys.sweep().await.expect("a sweep");
     assert_eq!(bench.kinds().await, [ScopeKind::Context, ScopeKind::Task], "they have come to be");
@@ -79,8 +82,8 @@ async fn a_sweep_spares_a_turn_whose_task_and_session_are_still_to_be_made() {
 async fn a_sweep_removes_what_belongs_to_nothing_and_only_that() {
     let bench = Bench::new();
     bench.create("t").await;
-    let key = session_key("app", "ada", &ContextId::from("c"));
-    bench.sessions.create(&key, StateDelta::new()).expect("a session");
+    let key = session_key("app", &ada(), &ContextId::from("c"));
+    bench.sessions.create(&key, StateDelta::new()).await.expect("a session");
     let others = [Scope::task("", "bob", &"t".into()), Scope::task("", "ada", &"u".into())];
     let contexts = [Scope::context("", "", &"c".into()), Scope::context("", "ada", &"d".into())];
     for scope in of_ada("t").into_iter().chain(others).chain(contexts).chain([Scope::lasting("")]) {
@@ -94,7 +97,7 @@ async fn a_sweep_removes_what_belongs_to_nothing_and_only_that() {
     assert_eq!(bench.store.scopes(None).await.expect("a page"), of_ada("t"));
     let lasting = Space { extension: "https://annex.example/own/v1".into(), scope: Scope::lasting("") };
     assert_eq!(bench.store.keys(&lasting, 0).await.expect("keys"), ["a"]);
-    bench.sessions.delete(&key);
+    assert!(bench.sessions.delete(&key).await.expect("a session"));
     bench.keys.sweep().await.expect("a sweep");
     assert_eq!(bench.kinds().await, [ScopeKind::Task], "its session was deleted");
 }

@@ -18,7 +18,7 @@ mod table;
 mod traces;
 
 /// The examples' folder.
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/catalogue");
+pub(crate) const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/catalogue");
 
 /// The server of an example config.
 async fn example(name: &str) -> TestServer {

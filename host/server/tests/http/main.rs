@@ -37,6 +37,7 @@ mod sharing;
 mod state;
 mod streams;
 mod tasks;
+mod tenants;
 mod three_ways;
 mod transitions;
 mod turn_services;

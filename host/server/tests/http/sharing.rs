@@ -36,7 +36,14 @@ impl AgentExecutor for Echo {
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
         let own = turn.message.parts.last().map(text).unwrap_or_default();
-        let heard = turn.session.history().iter().flat_map(|event| event.parts.clone()).collect::<Vec<Part>>();
+        let heard = turn
+            .session
+            .history(100)
+            .await
+            .unwrap_or_default()
+            .iter()
+            .flat_map(|event| event.parts.clone())
+            .collect::<Vec<Part>>();
         let message = || Message::agent(turn.context_id.clone(), None, heard.clone());
         match own {
             "fail" => Err(AgentError::Failed { message: "It was told to.".to_owned() }),

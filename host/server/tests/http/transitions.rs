@@ -1,7 +1,7 @@
 //! State machines: extensions that watch and steer what becomes of a task.
 
 use annex_test_support::TestServer;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::three_ways::{ALL, Heard, Said, say};
 use crate::{agent, test_extension};
@@ -142,4 +142,43 @@ async fn a_task_waits_on_each_binding_alike() {
         // Nobody can activate anything this way, so the required extension refuses it; the same on each binding.
         assert!(matches!(&heard, Heard::Error(reason, _) if reason == "EXTENSION_SUPPORT_REQUIRED"), "{heard:?}");
     }
+}
+
+/// A task that waits, and what CancelTask makes of it.
+async fn canceled(behaviour: &str) -> Value {
+    let server = server(&format!("parameters = {{ behaviour = {{ begin = \"first\", {behaviour} }} }}")).await;
+    let waiting = server.say("prompt").extensions(URI).send().await.expect("a reply");
+    assert_eq!(waiting.task()["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{}", waiting.text);
+    let id = json!({"id": waiting.task()["id"]}).to_string();
+    let reply = server.call("CancelTask", id).send().await.expect("a reply");
+    reply.body["result"].clone()
+}
+
+#[tokio::test]
+async fn the_cancellation_of_a_task_that_waits_is_seen() {
+    let task = canceled("change = \"annotate\", respond = \"none\"").await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_CANCELED");
+    assert_eq!(task["metadata"]["test/response"], "TASK_STATE_INPUT_REQUIRED to TASK_STATE_CANCELED", "{task}");
+}
+
+#[tokio::test]
+async fn an_extension_keeps_no_task_that_waits_from_being_cancelled() {
+    for change in ["always-veto", "always-interrupt", "trap", "loop", "error", "foreign-key"] {
+        let change = format!("{change}-canceled");
+        let task = canceled(&format!("change = {change:?}")).await;
+        assert_eq!(task["status"]["state"], "TASK_STATE_CANCELED", "{change}: {task}");
+    }
+}
+
+#[tokio::test]
+async fn a_busy_conversation_holds_up_no_cancellation() {
+    let server = server("parameters = { behaviour = { begin = \"first\" } }").await;
+    let waiting = server.say("prompt").context("c").extensions(URI).send().await.expect("a reply");
+    let id = json!({"id": waiting.task()["id"]}).to_string();
+    let mut busy = server.say("slow").context("c").streaming().open().await.expect("a stream");
+    busy.next().await.expect("an event");
+    let reply = server.call("CancelTask", id).send().await.expect("a reply");
+    assert_eq!(reply.body["result"]["status"]["state"], "TASK_STATE_CANCELED", "{}", reply.text);
+    let events = busy.rest().await.expect("events");
+    assert!(events.last().expect("an event").to_string().contains("TASK_STATE_COMPLETED"), "{events:?}");
 }

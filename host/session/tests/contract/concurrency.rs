@@ -1,74 +1,111 @@
-//! The same from many threads at once.
+//! The same from many tasks at once.
 
-use std::sync::Barrier;
-use std::thread;
+use std::future::Future;
 
-use annex_session::SessionError;
+use annex_session::EventFilter;
+use tokio::task::JoinSet;
 
-use crate::support::{create, delta, event, key, open, service};
+use crate::support::{Backend, add, create, delta, event, events, find, key, open};
 
-/// Runs `work` on ten threads that start together and gives what each returned.
-fn ten_at_once<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let start = Barrier::new(10);
-    thread::scope(|scope| {
-        let run = |index| {
-            let (start, work) = (&start, &work);
-            scope.spawn(move || {
-                start.wait();
-                work(index)
-            })
-        };
-        let threads: Vec<_> = (0..10).map(run).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
+on_every_store!(
+    of_ten_creates_of_one_session_one_succeeds,
+    of_ten_writers_that_read_the_same_revision_one_succeeds,
+    ten_sessions_that_set_keys_of_one_user_lose_none,
+    sessions_that_set_the_same_shared_keys_do_not_hinder_each_other,
+    parallel_appends_within_one_turn_all_succeed,
+);
+
+/// Runs `work` in ten tasks and gives what each returned.
+async fn ten_at_once<T, F>(work: impl Fn(usize) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    (0..10).map(work).collect::<JoinSet<T>>().join_all().await
 }
 
-#[test]
-fn of_ten_creates_of_one_session_one_succeeds() {
-    let service = service();
-    let results = ten_at_once(|index| service.create(&key("s"), delta(&format!(r#"{{"user:k{index}":1}}"#))));
-    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
-    let exists = SessionError::AlreadyExists { context: "s".into() };
-    assert_eq!(results.iter().filter(|result| result.as_ref() == Err(&exists)).count(), 9);
-    assert_eq!(service.get(&key("s")).unwrap().state.len(), 1);
-}
-
-#[test]
-fn of_ten_writers_that_read_the_same_revision_one_succeeds() {
-    let service = service();
-    create(&service, "s", "{}");
-    let results = ten_at_once(|index| service.append(&key("s"), 1, event(&index.to_string(), r#"{"a":1}"#)));
-    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
-    let stale = SessionError::Stale { expected: 1, found: 2 };
-    assert_eq!(results.iter().filter(|result| result.as_ref() == Err(&stale)).count(), 9);
-    assert_eq!(service.events(&key("s"), Default::default()).unwrap().len(), 1);
-}
-
-#[test]
-fn ten_sessions_that_set_keys_of_one_user_lose_none() {
-    let service = service();
-    ten_at_once(|index| {
-        let path = format!("ann/{index}");
-        create(&service, &path, "{}");
-        service.append(&key(&path), 1, event("e", &format!(r#"{{"user:k{index}":{index}}}"#))).unwrap();
+async fn of_ten_creates_of_one_session_one_succeeds(backend: Backend) {
+    let service = backend.service().await;
+    let results = ten_at_once(|index| {
+        let service = service.clone();
+        async move { service.create(&key("s"), delta(&format!(r#"{{"user:k{index}":1}}"#))).await }
     });
-    create(&service, "ann/reader", "{}");
-    assert_eq!(service.get(&key("ann/reader")).unwrap().state.len(), 10);
+    let results = results.await;
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    let refusals = results.iter().filter_map(|result| result.as_ref().err());
+    assert_eq!(refusals.filter(|error| error.to_string() == "session s already exists").count(), 9);
+    assert_eq!(find(&service, "s").await.unwrap().state.merged().len(), 1);
 }
 
-#[tokio::test]
-async fn parallel_appends_within_one_turn_all_succeed() {
-    let service = service();
-    let session = open(&service, "s").await;
-    ten_at_once(|thread| {
-        let session = session.clone();
-        for round in 0..2 {
-            let id = format!("{thread}-{round}");
-            session.append(event(&id, &format!(r#"{{"k{id}":1,"temp:k{id}":1}}"#))).unwrap();
+async fn of_ten_writers_that_read_the_same_revision_one_succeeds(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "s", "{}").await;
+    let results = ten_at_once(|index| {
+        let service = service.clone();
+        async move { add(&service, "s", 1, event(&index.to_string(), r#"{"a":1}"#)).await }
+    });
+    let results = results.await;
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    let stale = "stale session: expected revision 1, found 2";
+    let refusals = results.iter().filter_map(|result| result.as_ref().err());
+    assert_eq!(refusals.filter(|error| error.to_string() == stale).count(), 9);
+    assert_eq!(events(&service, "s").await.len(), 1);
+}
+
+async fn ten_sessions_that_set_keys_of_one_user_lose_none(backend: Backend) {
+    let service = backend.service().await;
+    let appended = ten_at_once(|index| {
+        let service = service.clone();
+        async move {
+            let path = format!("ann/{index}");
+            create(&service, &path, "{}").await;
+            let change = format!(r#"{{"user:k{index}":{index},"app:k{index}":{index}}}"#);
+            add(&service, &path, 1, event("e", &change)).await.is_ok()
         }
     });
-    assert_eq!(session.history().len(), 20);
+    assert_eq!(appended.await, [true; 10]);
+    create(&service, "ann/reader", "{}").await;
+    let state = find(&service, "ann/reader").await.unwrap().state.merged();
+    assert_eq!(state.len(), 20);
+    assert!((0..10).all(|index| state.get(&format!("user:k{index}")).unwrap().get() == index.to_string()));
+}
+
+async fn sessions_that_set_the_same_shared_keys_do_not_hinder_each_other(backend: Backend) {
+    let service = backend.service().await;
+    let appended = ten_at_once(|index| {
+        let service = service.clone();
+        async move {
+            let (path, mut revision) = (format!("ann/{index}"), 0);
+            for round in 0..10 {
+                // In another order each time, so that locks in the order of the keys would cross.
+                let keys = if index % 2 == 0 { ["a", "b", "c"] } else { ["c", "b", "a"] };
+                let change = keys.map(|key| format!(r#""user:{key}":{round},"app:{key}":{round}"#)).join(",");
+                let change = event(&round.to_string(), &format!("{{{change}}}"));
+                revision = add(&service, &path, revision, change).await.unwrap().revision;
+            }
+            revision
+        }
+    });
+    assert_eq!(appended.await, [10; 10]);
+    let state = service.read(&key("ann/other"), EventFilter::NONE).await.unwrap().state.merged();
+    assert_eq!(state.len(), 6);
+}
+
+async fn parallel_appends_within_one_turn_all_succeed(backend: Backend) {
+    let service = backend.service().await;
+    let session = open(&service, "s").await;
+    ten_at_once(|task| {
+        let session = session.clone();
+        async move {
+            for round in 0..2 {
+                let id = format!("{task}-{round}");
+                session.append(event(&id, &format!(r#"{{"k{id}":1,"temp:k{id}":1}}"#))).await.unwrap();
+            }
+        }
+    })
+    .await;
+    assert_eq!(session.history(100).await.unwrap().len(), 20);
     assert_eq!(session.snapshot().len(), 20);
     assert_eq!(session.state().len(), 40);
-    assert_eq!(service.get(&key("s")).unwrap().revision, 20);
+    assert_eq!(find(&service, "s").await.unwrap().revision, 20);
 }

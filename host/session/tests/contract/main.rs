@@ -1,10 +1,25 @@
 //! What every session store must do, through the public interface.
 
-#![expect(clippy::unwrap_used, reason = "the functions that tests share may fail a test")]
+// Lets the lints see helper functions, too, as test code.
+#![cfg(test)]
 
+/// Runs each case on a store of every kind.
+macro_rules! on_every_store {
+    ($($case:ident),+ $(,)?) => {
+        mod on_memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::support::on_memory(super::$case).await;
+            })+
+        }
+    };
+}
+
+mod artifacts;
 mod bounds;
 mod concurrency;
 mod events;
+mod limits;
 mod scopes;
 mod support;
 mod turns;

@@ -1,20 +1,36 @@
 //! Who sees which key, and what a change does to it.
 
 use annex_protocol::Json;
-use annex_session::{Scope, SessionError};
+use annex_session::Scope;
 
-use crate::support::{create, delta, event, key, service, state_of};
+use crate::support::{Backend, add, create, delta, event, events, find, key, refusal, state_of};
 
-#[test]
-fn initial_state_is_kept_by_scope_and_temp_is_dropped() {
-    let service = service();
-    let created = create(&service, "s", r#"{"k":1,"app:k":2,"user:k":3,"temp:k":4}"#);
-    assert_eq!(created.state.to_json_string(), r#"{"k":1,"app:k":2,"user:k":3}"#);
-    assert_eq!(service.get(&key("s")), Some(created));
+on_every_store!(
+    initial_state_is_kept_by_scope_and_temp_is_dropped,
+    only_the_first_known_prefix_in_lower_case_is_a_scope,
+    a_failed_create_applies_nothing,
+    one_context_id_under_two_users_is_two_sessions,
+    shared_keys_reach_exactly_their_scope,
+    a_later_session_overrides_what_it_shares,
+    a_context_id_with_white_space_around_it_or_without_a_character_is_refused,
+    a_session_that_was_read_is_a_copy,
+    a_delta_replaces_whole_values,
+    null_is_a_value,
+    values_and_keys_keep_their_text_and_order,
+    keys_that_differ_in_case_or_normalisation_are_different_keys,
+    deleting_a_session_leaves_what_it_shared,
+    deleting_what_is_missing_or_foreign_does_nothing,
+);
+
+async fn initial_state_is_kept_by_scope_and_temp_is_dropped(backend: Backend) {
+    let service = backend.service().await;
+    let created = create(&service, "s", r#"{"k":1,"app:k":2,"user:k":3,"temp:k":4}"#).await;
+    assert_eq!(created.state.merged().to_json_string(), r#"{"k":1,"app:k":2,"user:k":3}"#);
+    assert_eq!(created.revision, 1);
+    assert_eq!(find(&service, "s").await, Some(created));
 }
 
-#[test]
-fn only_the_first_known_prefix_in_lower_case_is_a_scope() {
+async fn only_the_first_known_prefix_in_lower_case_is_a_scope(backend: Backend) {
     let cases = [
         ("foo:bar", Scope::Session, "foo:bar"),
         ("App:y", Scope::Session, "App:y"),
@@ -26,33 +42,30 @@ fn only_the_first_known_prefix_in_lower_case_is_a_scope() {
     for (full_key, scope, name) in cases {
         assert_eq!(Scope::of(full_key), (scope, name), "{full_key}");
     }
-    let service = service();
-    create(&service, "s", r#"{"foo:bar":1,"App:y":2,"app:":3,"app:app:z":4}"#);
-    assert_eq!(state_of(&service, "s"), r#"{"foo:bar":1,"App:y":2,"app:":3,"app:app:z":4}"#);
+    let service = backend.service().await;
+    create(&service, "s", r#"{"foo:bar":1,"App:y":2,"app:":3,"app:app:z":4}"#).await;
+    assert_eq!(state_of(&service, "s").await, r#"{"foo:bar":1,"App:y":2,"app:":3,"app:app:z":4}"#);
 }
 
-#[test]
-fn a_failed_create_applies_nothing() {
-    let service = service();
-    create(&service, "s", r#"{"a":1}"#);
-    let error = service.create(&key("s"), delta(r#"{"a":2,"user:b":2,"app:b":2}"#)).unwrap_err();
-    assert_eq!(error, SessionError::AlreadyExists { context: "s".into() });
-    assert_eq!(state_of(&service, "s"), r#"{"a":1}"#);
+async fn a_failed_create_applies_nothing(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "s", r#"{"a":1}"#).await;
+    let again = service.create(&key("s"), delta(r#"{"a":2,"user:b":2,"app:b":2}"#)).await;
+    assert_eq!(refusal(again), "session s already exists");
+    assert_eq!(state_of(&service, "s").await, r#"{"a":1}"#);
 }
 
-#[test]
-fn one_context_id_under_two_users_is_two_sessions() {
-    let service = service();
-    create(&service, "ann/s", r#"{"a":"ann"}"#);
-    create(&service, "bob/s", r#"{"a":"bob"}"#);
-    assert_eq!(state_of(&service, "ann/s"), r#"{"a":"ann"}"#);
-    assert_eq!(state_of(&service, "bob/s"), r#"{"a":"bob"}"#);
+async fn one_context_id_under_two_users_is_two_sessions(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "ann/s", r#"{"a":"ann"}"#).await;
+    create(&service, "bob/s", r#"{"a":"bob"}"#).await;
+    assert_eq!(state_of(&service, "ann/s").await, r#"{"a":"ann"}"#);
+    assert_eq!(state_of(&service, "bob/s").await, r#"{"a":"bob"}"#);
 }
 
-#[test]
-fn shared_keys_reach_exactly_their_scope() {
-    let service = service();
-    create(&service, "acme/agent/ann/one", r#"{"k":0,"user:k":1,"app:k":2}"#);
+async fn shared_keys_reach_exactly_their_scope(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "acme/agent/ann/one", r#"{"k":0,"user:k":1,"app:k":2}"#).await;
     let cases = [
         ("acme/agent/ann/two", r#"{"app:k":2,"user:k":1}"#),
         ("acme/agent/bob/one", r#"{"app:k":2}"#),
@@ -60,95 +73,92 @@ fn shared_keys_reach_exactly_their_scope() {
         ("globex/agent/ann/one", "{}"),
     ];
     for (path, expected) in cases {
-        create(&service, path, "{}");
-        assert_eq!(state_of(&service, path), expected, "{path}");
+        create(&service, path, "{}").await;
+        assert_eq!(state_of(&service, path).await, expected, "{path}");
     }
 }
 
-#[test]
-fn a_later_session_overrides_what_it_shares() {
-    let service = service();
-    create(&service, "ann/one", r#"{"user:k":1,"app:k":1}"#);
-    create(&service, "ann/two", r#"{"user:k":2}"#);
-    assert_eq!(state_of(&service, "ann/one"), r#"{"app:k":1,"user:k":2}"#);
+async fn a_later_session_overrides_what_it_shares(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "ann/one", r#"{"user:k":1,"app:k":1}"#).await;
+    create(&service, "ann/two", r#"{"user:k":2}"#).await;
+    assert_eq!(state_of(&service, "ann/one").await, r#"{"app:k":1,"user:k":2}"#);
 }
 
-#[test]
-fn a_context_id_with_white_space_around_it_or_without_a_character_is_refused() {
-    let service = service();
+async fn a_context_id_with_white_space_around_it_or_without_a_character_is_refused(backend: Backend) {
+    let service = backend.service().await;
     for context in ["  s1 ", " ", ""] {
-        let expected = SessionError::InvalidContextId { context: context.into() };
-        assert_eq!(service.create(&key(context), delta("{}")), Err(expected.clone()), "{context:?}");
-        assert_eq!(service.get_or_create(&key(context)), Err(expected), "{context:?}");
-        assert_eq!(service.get(&key(context)), None);
+        let expected = format!("context id {context:?} is empty or has white space around it");
+        assert_eq!(refusal(service.create(&key(context), delta("{}")).await), expected);
+        assert_eq!(refusal(add(&service, context, 0, event("e", "{}")).await), expected);
+        assert_eq!(find(&service, context).await, None);
     }
 }
 
-#[test]
-fn a_session_that_was_read_is_a_copy() {
-    let service = service();
-    let mut copy = create(&service, "s", r#"{"a":1}"#);
-    copy.state.insert("a".to_owned(), Json::string("changed"));
-    assert_eq!(state_of(&service, "s"), r#"{"a":1}"#);
+async fn a_session_that_was_read_is_a_copy(backend: Backend) {
+    let service = backend.service().await;
+    let copy = create(&service, "s", r#"{"a":1}"#).await;
+    copy.state.merged().insert("a".to_owned(), Json::string("changed"));
+    add(&service, "s", 1, event("e", r#"{"a":2}"#)).await.unwrap();
+    assert_eq!(copy.state.merged().to_json_string(), r#"{"a":1}"#);
+    assert_eq!(state_of(&service, "s").await, r#"{"a":2}"#);
 }
 
-#[test]
-fn a_delta_replaces_whole_values() {
-    let service = service();
-    create(&service, "s", r#"{"o":{"x":1,"y":2},"kept":true}"#);
-    let session = service.append(&key("s"), 1, event("e", r#"{"o":{"x":9}}"#)).unwrap();
-    assert_eq!(session.state.to_json_string(), r#"{"o":{"x":9},"kept":true}"#);
+async fn a_delta_replaces_whole_values(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "s", r#"{"o":{"x":1,"y":2},"kept":true}"#).await;
+    add(&service, "s", 1, event("e", r#"{"o":{"x":9}}"#)).await.unwrap();
+    assert_eq!(state_of(&service, "s").await, r#"{"o":{"x":9},"kept":true}"#);
 }
 
-#[test]
-fn null_is_a_value() {
-    let service = service();
-    create(&service, "s", r#"{"a":1}"#);
-    service.append(&key("s"), 1, event("e", r#"{"a":null}"#)).unwrap();
-    assert_eq!(state_of(&service, "s"), r#"{"a":null}"#);
+async fn null_is_a_value(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "s", r#"{"a":1}"#).await;
+    add(&service, "s", 1, event("e", r#"{"a":null}"#)).await.unwrap();
+    assert_eq!(state_of(&service, "s").await, r#"{"a":null}"#);
 }
 
-#[test]
-fn values_keep_their_text() {
-    let service = service();
-    create(&service, "s", "{}");
-    let values =
-        r#"{"big":9007199254740993,"sum":0.30000000000000004,"e":1e21,"one":1.0,"order":{"z":1,"a":2},"s":"\u00e9"}"#;
-    service.append(&key("s"), 1, event("e", values)).unwrap();
-    assert_eq!(state_of(&service, "s"), values);
+async fn values_and_keys_keep_their_text_and_order(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "s", "{}").await;
+    let values = r#"{"big":9007199254740993,"sum":0.30000000000000004,"e":1e21,"huge":1e400,"one":1.0,"order":{"z":1,"a":2},"a\u0000b":1,"s":"\u00e9","nul":"\u0000","lone":"\ud800"}"#;
+    add(&service, "s", 1, event("e", values)).await.unwrap();
+    assert_eq!(state_of(&service, "s").await, values);
+    assert_eq!(events(&service, "s").await[0].state_delta, delta(values));
+    add(&service, "s", 2, event("f", r#"{"new":1,"e":2}"#)).await.unwrap();
+    let expected = values.replace("1e21", "2").strip_suffix('}').unwrap().to_owned() + r#","new":1}"#;
+    assert_eq!(state_of(&service, "s").await, expected);
 }
 
-#[test]
-fn deleting_a_session_leaves_what_it_shared() {
-    let service = service();
-    create(&service, "s", r#"{"a":1,"user:b":2,"app:c":3}"#);
-    service.append(&key("s"), 1, event("e", "{}")).unwrap();
-    assert!(service.delete(&key("s")));
-    assert_eq!(service.get(&key("s")), None);
+async fn keys_that_differ_in_case_or_normalisation_are_different_keys(backend: Backend) {
+    let service = backend.service().await;
+    let composed_and_not = "{\"k\":1,\"K\":2,\"\u{e9}\":3,\"e\u{301}\":4,\"k \":5,\"user:k\":6,\"user:K\":7}";
+    create(&service, "s", composed_and_not).await;
+    assert_eq!(find(&service, "s").await.unwrap().state.merged().len(), 7);
+    create(&service, "S", "{}").await;
+    assert_eq!(state_of(&service, "S").await, r#"{"user:k":6,"user:K":7}"#);
+}
 
-    let again = create(&service, "s", "{}");
-    assert_eq!(again.state.to_json_string(), r#"{"app:c":3,"user:b":2}"#);
+async fn deleting_a_session_leaves_what_it_shared(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "s", r#"{"a":1,"user:b":2,"app:c":3}"#).await;
+    add(&service, "s", 1, event("e", "{}")).await.unwrap();
+    assert!(service.delete(&key("s")).await.unwrap());
+    assert_eq!(find(&service, "s").await, None);
+    assert!(!service.exists(&key("s")).await.unwrap());
+
+    let again = create(&service, "s", "{}").await;
+    assert_eq!(again.state.merged().to_json_string(), r#"{"app:c":3,"user:b":2}"#);
     assert_eq!(again.revision, 1);
-    assert!(service.events(&key("s"), Default::default()).unwrap().is_empty());
+    assert!(events(&service, "s").await.is_empty());
 }
 
-#[test]
-fn deleting_what_is_missing_or_foreign_does_nothing() {
-    let service = service();
-    create(&service, "ann/s", r#"{"a":1}"#);
-    assert!(!service.delete(&key("bob/s")));
-    assert!(!service.delete(&key("ann/other")));
-    assert_eq!(state_of(&service, "ann/s"), r#"{"a":1}"#);
-}
-
-#[test]
-fn get_or_create_creates_once() {
-    let service = service();
-    let created = service.get_or_create(&key("s")).unwrap();
-    assert_eq!(created.revision, 1);
-    service.append(&key("s"), 1, event("e", r#"{"a":1}"#)).unwrap();
-    let found = service.get_or_create(&key("s")).unwrap();
-    assert_eq!((found.revision, found.state.to_json_string()), (2, r#"{"a":1}"#.to_owned()));
+async fn deleting_what_is_missing_or_foreign_does_nothing(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "ann/s", r#"{"a":1}"#).await;
+    assert!(!service.delete(&key("bob/s")).await.unwrap());
+    assert!(!service.delete(&key("ann/other")).await.unwrap());
+    assert_eq!(state_of(&service, "ann/s").await, r#"{"a":1}"#);
 }
 
 #[test]

@@ -1,16 +1,40 @@
-//! Short ways to say what the tests are about.
+//! Stores to test, and short ways to say what the tests are about.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use annex_protocol::{Part, Timestamp};
-use annex_session::{Bounds, Event, InMemorySessionService, Session, SessionKey, StateDelta, TurnSession, Turns};
+use annex_session::{
+    Appended, Bounds, Event, EventFilter, InMemorySessionService, Limits, Session, SessionError, SessionKey,
+    SessionQuery, SessionService, StateDelta, TurnSession, Turns,
+};
 
-pub(crate) fn service() -> Arc<InMemorySessionService> {
-    service_within(Bounds::default())
+pub(crate) type Store = Arc<dyn SessionService>;
+
+/// Where the sessions of one case are.
+pub(crate) enum Backend {
+    Memory,
 }
 
-pub(crate) fn service_within(bounds: Bounds) -> Arc<InMemorySessionService> {
+impl Backend {
+    pub(crate) async fn service(&self) -> Store {
+        self.within(Limits::default()).await
+    }
+
+    /// Another service on the same sessions, except in memory.
+    pub(crate) async fn within(&self, limits: Limits) -> Store {
+        match self {
+            Self::Memory => memory(Bounds { limits, ..Bounds::default() }),
+        }
+    }
+}
+
+pub(crate) fn memory(bounds: Bounds) -> Store {
     Arc::new(InMemorySessionService::new(bounds))
+}
+
+pub(crate) async fn on_memory<F: Future<Output = ()>>(case: impl FnOnce(Backend) -> F) {
+    case(Backend::Memory).await;
 }
 
 /// A key from `tenant/app/user/context`, read from the right: what is missing on the left is `-`.
@@ -35,21 +59,45 @@ pub(crate) fn event_at(id: &str, millis: i64, state_delta: &str) -> Event {
     Event { id: id.to_owned(), timestamp, ..Event::new("agent", "turn", parts, delta(state_delta)) }
 }
 
+pub(crate) async fn create(service: &Store, path: &str, initial: &str) -> Session {
+    service.create(&key(path), delta(initial)).await.unwrap()
+}
+
+/// Appends one event.
+pub(crate) async fn add(service: &Store, path: &str, expected: u64, event: Event) -> Result<Appended, SessionError> {
+    service.append(&key(path), expected, vec![event]).await
+}
+
+pub(crate) async fn find(service: &Store, path: &str) -> Option<Session> {
+    service.get(&key(path), EventFilter::NONE).await.unwrap()
+}
+
 /// The merged state that a session of this key reads, as JSON.
-pub(crate) fn state_of(service: &InMemorySessionService, path: &str) -> String {
-    service.get(&key(path)).expect("the session exists").state.to_json_string()
+pub(crate) async fn state_of(service: &Store, path: &str) -> String {
+    find(service, path).await.expect("the session exists").state.merged().to_json_string()
+}
+
+pub(crate) async fn events(service: &Store, path: &str) -> Vec<Arc<Event>> {
+    service.read(&key(path), EventFilter::ALL).await.unwrap().events
 }
 
 pub(crate) fn ids(events: &[Arc<Event>]) -> Vec<&str> {
     events.iter().map(|event| event.id.as_str()).collect()
 }
 
-pub(crate) fn create(service: &InMemorySessionService, path: &str, initial: &str) -> Session {
-    service.create(&key(path), delta(initial)).unwrap()
+/// The sessions of `-/-` and of one user, or of all.
+pub(crate) fn query(user: Option<&str>) -> SessionQuery {
+    let (tenant, app) = ("-".to_owned(), "-".to_owned());
+    SessionQuery { tenant, app, user: user.map(str::to_owned), after: None, limit: 1_000 }
 }
 
-pub(crate) async fn open(service: &Arc<InMemorySessionService>, path: &str) -> TurnSession {
+pub(crate) async fn open(service: &Store, path: &str) -> TurnSession {
     let key = key(path);
     let guard = Turns::default().begin(&key).await.unwrap();
-    service.open(key, guard)
+    TurnSession::open(service, key, guard).await.unwrap()
+}
+
+/// What a refusal says.
+pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, SessionError>) -> String {
+    result.unwrap_err().to_string()
 }

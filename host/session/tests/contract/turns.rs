@@ -1,44 +1,62 @@
 //! The view that a running turn has of its session.
 
 use annex_protocol::Json;
-use annex_session::{Event, SessionError, Turns};
+use annex_session::{Event, TurnSession, Turns, USER_AUTHOR};
 
-use crate::support::{create, event, ids, key, open, service, state_of};
+use crate::support::{Backend, add, create, event, events, find, ids, key, open, refusal, state_of};
 
-#[tokio::test]
-async fn opening_creates_nothing_and_the_first_append_does() {
-    let service = service();
-    create(&service, "ann/other", r#"{"user:a":1}"#);
-    let session = open(&service, "ann/new").await;
-    assert!(!session.exists());
-    assert!(session.history().is_empty());
-    assert_eq!(session.state().to_json_string(), r#"{"user:a":1}"#);
-    assert!(service.get(&key("ann/new")).is_none());
+on_every_store!(
+    opening_creates_nothing_and_the_first_append_does,
+    temp_keys_live_as_long_as_the_turn,
+    a_value_is_found_in_its_own_scope_only,
+    a_snapshot_has_session_keys_only,
+    a_partial_event_changes_nothing_in_a_turn,
+    a_turn_follows_its_own_revision_and_notices_others,
+    an_event_that_a_turn_sends_again_leaves_later_ones_alone,
+    a_turn_whose_session_is_deleted_does_not_bring_it_back,
+    a_session_that_appears_during_a_turn_makes_it_stale,
+    a_turn_refuses_a_bad_context_id_when_it_would_store_it,
+    the_next_turn_starts_when_the_last_clone_is_gone_and_sees_everything,
+    a_history_is_the_latest_events,
+    a_turn_that_was_broken_off_is_answered_by_an_error_before_the_next,
+    a_task_that_goes_on_was_not_broken_off,
+);
 
-    session.append(event("e", r#"{"b":2}"#)).unwrap();
-    assert!(session.exists());
-    assert_eq!(service.get(&key("ann/new")).unwrap().revision, 1);
-    assert_eq!(ids(&session.history()), ["e"]);
+fn said(id: &str, invocation: &str) -> Event {
+    Event { author: USER_AUTHOR.to_owned(), invocation_id: invocation.to_owned(), ..event(id, "{}") }
 }
 
-#[tokio::test]
-async fn temp_keys_live_as_long_as_the_turn() {
-    let service = service();
+async fn opening_creates_nothing_and_the_first_append_does(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "ann/other", r#"{"user:a":1}"#).await;
+    let session = open(&service, "ann/new").await;
+    assert!(!session.exists());
+    assert!(session.history(100).await.unwrap().is_empty());
+    assert_eq!(session.state().to_json_string(), r#"{"user:a":1}"#);
+    assert!(find(&service, "ann/new").await.is_none());
+
+    session.append(event("e", r#"{"b":2}"#)).await.unwrap();
+    assert!(session.exists());
+    assert_eq!(find(&service, "ann/new").await.unwrap().revision, 1);
+    assert_eq!(ids(&session.history(100).await.unwrap()), ["e"]);
+}
+
+async fn temp_keys_live_as_long_as_the_turn(backend: Backend) {
+    let service = backend.service().await;
     let session = open(&service, "s").await;
-    session.append(event("one", r#"{"a":1,"temp:t":2}"#)).unwrap();
+    session.append(event("one", r#"{"a":1,"temp:t":2}"#)).await.unwrap();
     assert_eq!(session.state().to_json_string(), r#"{"a":1,"temp:t":2}"#);
     assert_eq!(session.clone().value("temp:t").unwrap().get(), "2");
-    assert_eq!(state_of(&service, "s"), r#"{"a":1}"#);
+    assert_eq!(state_of(&service, "s").await, r#"{"a":1}"#);
     drop(session);
 
     let session = open(&service, "s").await;
     assert_eq!(session.value("temp:t"), None);
 }
 
-#[tokio::test]
-async fn a_value_is_found_in_its_own_scope_only() {
-    let service = service();
-    create(&service, "s", r#"{"a":1,"user:b":2,"app:c":3}"#);
+async fn a_value_is_found_in_its_own_scope_only(backend: Backend) {
+    let service = backend.service().await;
+    create(&service, "s", r#"{"a":1,"user:b":2,"app:c":3}"#).await;
     let session = open(&service, "s").await;
     let cases = [
         ("a", Some("1")),
@@ -54,76 +72,123 @@ async fn a_value_is_found_in_its_own_scope_only() {
     }
 }
 
-#[tokio::test]
-async fn a_snapshot_has_session_keys_only() {
-    let service = service();
+async fn a_snapshot_has_session_keys_only(backend: Backend) {
+    let service = backend.service().await;
     let session = open(&service, "s").await;
-    session.append(event("e", r#"{"a":1,"user:b":2,"app:c":3,"temp:d":4}"#)).unwrap();
+    session.append(event("e", r#"{"a":1,"user:b":2,"app:c":3,"temp:d":4}"#)).await.unwrap();
     assert_eq!(session.snapshot().to_json_string(), r#"{"a":1}"#);
+    assert_eq!(session.state().to_json_string(), r#"{"a":1,"app:c":3,"user:b":2,"temp:d":4}"#);
 }
 
-#[tokio::test]
-async fn a_partial_event_changes_nothing_in_a_turn() {
-    let session = open(&service(), "s").await;
-    session.append(Event { partial: true, ..event("e", r#"{"a":1,"temp:t":1}"#) }).unwrap();
+async fn a_partial_event_changes_nothing_in_a_turn(backend: Backend) {
+    let session = open(&backend.service().await, "s").await;
+    session.append(Event { partial: true, ..event("e", r#"{"a":1,"temp:t":1}"#) }).await.unwrap();
     assert!(!session.exists());
     assert!(session.state().is_empty());
 }
 
-#[tokio::test]
-async fn a_turn_follows_its_own_revision_and_notices_others() {
-    let service = service();
+async fn a_turn_follows_its_own_revision_and_notices_others(backend: Backend) {
+    let service = backend.service().await;
     let session = open(&service, "s").await;
-    session.append(event("one", "{}")).unwrap();
-    session.append(event("two", "{}")).unwrap();
-    service.append(&key("s"), 2, event("from outside", "{}")).unwrap();
-    let error = session.append(event("three", r#"{"a":1,"temp:a":1}"#)).unwrap_err();
-    assert_eq!(error, SessionError::Stale { expected: 2, found: 3 });
+    session.append(event("one", "{}")).await.unwrap();
+    session.append(event("two", "{}")).await.unwrap();
+    add(&service, "s", 2, event("from outside", "{}")).await.unwrap();
+    let late = session.append(event("three", r#"{"a":1,"temp:a":1}"#)).await;
+    assert_eq!(refusal(late), "stale session: expected revision 2, found 3");
     assert!(session.state().is_empty());
 }
 
-#[tokio::test]
-async fn a_turn_whose_session_is_deleted_does_not_bring_it_back() {
-    let service = service();
+async fn an_event_that_a_turn_sends_again_leaves_later_ones_alone(backend: Backend) {
+    let service = backend.service().await;
     let session = open(&service, "s").await;
-    session.append(event("one", "{}")).unwrap();
-    service.delete(&key("s"));
-    assert_eq!(session.append(event("two", "{}")), Err(SessionError::NotFound { context: "s".into() }));
-    assert!(!session.exists());
+    session.append(event("one", r#"{"a":1}"#)).await.unwrap();
+    session.append(event("two", r#"{"a":2}"#)).await.unwrap();
+    session.append(event("one", r#"{"a":1}"#)).await.unwrap();
+    assert_eq!(session.snapshot().to_json_string(), r#"{"a":2}"#);
+    session.append(event("three", r#"{"b":3}"#)).await.unwrap();
+    assert_eq!(ids(&events(&service, "s").await), ["one", "two", "three"]);
 }
 
-#[tokio::test]
-async fn a_session_that_appears_during_a_turn_makes_it_stale() {
-    let service = service();
+async fn a_turn_whose_session_is_deleted_does_not_bring_it_back(backend: Backend) {
+    let service = backend.service().await;
     let session = open(&service, "s").await;
-    create(&service, "s", "{}");
-    assert_eq!(session.append(event("e", "{}")), Err(SessionError::Stale { expected: 0, found: 1 }));
+    session.append(event("one", "{}")).await.unwrap();
+    service.delete(&key("s")).await.unwrap();
+    for id in ["two", "three"] {
+        assert_eq!(refusal(session.append(event(id, "{}")).await), "session s not found");
+        assert!(!session.exists());
+    }
+    assert!(find(&service, "s").await.is_none());
 }
 
-#[tokio::test]
-async fn a_turn_refuses_a_bad_context_id_when_it_would_store_it() {
-    let service = service();
-    let session = open(&service, " s ").await;
-    assert_eq!(session.append(event("e", "{}")), Err(SessionError::InvalidContextId { context: " s ".into() }));
+async fn a_session_that_appears_during_a_turn_makes_it_stale(backend: Backend) {
+    let service = backend.service().await;
+    let session = open(&service, "s").await;
+    create(&service, "s", "{}").await;
+    let late = session.append(event("e", "{}")).await;
+    assert_eq!(refusal(late), "stale session: expected revision 0, found 1");
 }
 
-#[tokio::test]
-async fn the_next_turn_starts_when_the_last_clone_is_gone_and_sees_everything() {
-    let (service, turns, key) = (service(), Turns::default(), key("s"));
-    let first = service.open(key.clone(), turns.begin(&key).await.unwrap());
+async fn a_turn_refuses_a_bad_context_id_when_it_would_store_it(backend: Backend) {
+    let session = open(&backend.service().await, " s ").await;
+    let refused = refusal(session.append(event("e", "{}")).await);
+    assert_eq!(refused, r#"context id " s " is empty or has white space around it"#);
+}
+
+async fn the_next_turn_starts_when_the_last_clone_is_gone_and_sees_everything(backend: Backend) {
+    let (service, turns, key) = (backend.service().await, Turns::default(), key("s"));
+    let first = TurnSession::open(&service, key.clone(), turns.begin(&key).await.unwrap()).await.unwrap();
     let clone = first.clone();
     let next = tokio::spawn({
         let (service, turns, key) = (service.clone(), turns.clone(), key.clone());
         async move {
-            let session = service.open(key.clone(), turns.begin(&key).await.unwrap());
-            session.append(event("second", "{}")).unwrap();
-            session.history().len()
+            let guard = turns.begin(&key).await.unwrap();
+            let session = TurnSession::open(&service, key.clone(), guard).await.unwrap();
+            session.append(event("second", "{}")).await.unwrap();
+            session.history(100).await.unwrap().len()
         }
     });
     drop(first);
     tokio::task::yield_now().await;
     assert!(!next.is_finished());
-    clone.append(event("first", "{}")).unwrap();
+    clone.append(event("first", "{}")).await.unwrap();
     drop(clone);
     assert_eq!(next.await.unwrap(), 2);
+}
+
+async fn a_history_is_the_latest_events(backend: Backend) {
+    let session = open(&backend.service().await, "s").await;
+    for id in ["a", "b", "c"] {
+        session.append(event(id, "{}")).await.unwrap();
+    }
+    assert_eq!(ids(&session.history(2).await.unwrap()), ["b", "c"]);
+    assert_eq!(ids(&session.history(usize::MAX).await.unwrap()), ["a", "b", "c"]);
+}
+
+async fn a_turn_that_was_broken_off_is_answered_by_an_error_before_the_next(backend: Backend) {
+    let service = backend.service().await;
+    let session = open(&service, "guide/ann/s").await;
+    session.append(said("one", "first")).await.unwrap();
+    assert!(session.is_unanswered());
+    drop(session);
+
+    let session = open(&service, "guide/ann/s").await;
+    session.append(said("two", "second")).await.unwrap();
+    session.append(event("three", "{}")).await.unwrap();
+    assert!(!session.is_unanswered());
+    drop(session);
+    open(&service, "guide/ann/s").await.append(said("four", "third")).await.unwrap();
+
+    let events = events(&service, "guide/ann/s").await;
+    let authors: Vec<&str> = events.iter().map(|event| event.author.as_str()).collect();
+    assert_eq!(authors, ["user", "guide", "user", "agent", "user"]);
+    assert_eq!((events[1].invocation_id.as_str(), &events[1].parts), ("first", &Vec::new()));
+    assert_eq!(events[1].error.as_ref().unwrap().code, "BROKEN_OFF");
+}
+
+async fn a_task_that_goes_on_was_not_broken_off(backend: Backend) {
+    let service = backend.service().await;
+    open(&service, "s").await.append(said("one", "task")).await.unwrap();
+    open(&service, "s").await.append(said("two", "task")).await.unwrap();
+    assert_eq!(ids(&events(&service, "s").await), ["one", "two"]);
 }

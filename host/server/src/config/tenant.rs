@@ -1,0 +1,98 @@
+//! `[[tenant]]`: agents of others behind the same listener, each with a file of its own.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig};
+
+/// The longest name of a tenant, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+/// First segments of paths of the HTTP+JSON binding, where a tenant's name stands too.
+const TAKEN: [&str; 4] = ["extensions", "extendedAgentCard", "tasks", "v1"];
+
+/// `[[tenant]]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantConfig {
+    /// What requests name it by: lower-case letters, digits, `-` and `_`.
+    pub name: String,
+    /// A file with `[card]`, `[agent]` and `[[extension]]`; paths in it start at its folder.
+    pub config: PathBuf,
+    /// Ids of the principals that may call it. Default: all that authenticate.
+    pub callers: Option<Vec<String>>,
+    /// Turns at once, those that wait included; more are refused. Default: `server.max_running_turns`, which holds for
+    /// each tenant by itself.
+    pub max_running_turns: Option<usize>,
+}
+
+/// The file of a tenant.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TenantFile {
+    #[serde(default)]
+    card: CardConfig,
+    agent: AgentConfig,
+    #[serde(default, rename = "extension")]
+    extensions: Vec<ExtensionConfig>,
+}
+
+impl TenantConfig {
+    /// The config of this tenant: what its file says, and the rest as it is for the whole process. `folder` is where a
+    /// relative path of the file starts.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
+    pub(crate) fn read(&self, of_process: &Config, folder: &Path) -> Result<Config, ConfigError> {
+        let path = folder.join(&self.config);
+        let text = fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        let TenantFile { card, agent, extensions } = parse(&path, &text)?;
+        let mut config = of_process.clone();
+        (config.card, config.agent, config.extensions) = (card, agent, extensions);
+        config.file = Some(ConfigFile::of_tenant(&path, &text));
+        config.tenants.clear();
+        config.runtime.extensions_dir = None;
+        // A request of 0.3 has no place for a tenant.
+        config.server.a2a_0_3 = false;
+        if let Some(turns) = self.max_running_turns {
+            config.server.max_running_turns = turns;
+        }
+        config.check(&path)?;
+        Ok(config)
+    }
+}
+
+/// The `[[extension]]` of a tenant's file.
+pub(super) fn extensions(path: &Path, text: &str) -> Result<Vec<ExtensionConfig>, ConfigError> {
+    Ok(parse(path, text)?.extensions)
+}
+
+fn parse(path: &Path, text: &str) -> Result<TenantFile, ConfigError> {
+    toml::from_str(text).map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })
+}
+
+/// What is wrong with the tenants, and where.
+pub(super) fn check(tenants: &[TenantConfig]) -> Result<(), (&'static str, String)> {
+    let mut names = HashSet::new();
+    for TenantConfig { name, max_running_turns, .. } in tenants {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {
+            let reason = format!(
+                "{name:?} is not a name: it takes 1 to {MAX_NAME_BYTES} lower-case letters, digits, `-` and `_`"
+            );
+            return Err(("tenant.name", reason));
+        }
+        if TAKEN.contains(&name.as_str()) {
+            return Err(("tenant.name", format!("{name:?} is a path of the HTTP+JSON binding; take another name")));
+        }
+        if !names.insert(name) {
+            return Err(("tenant.name", format!("{name:?} stands there twice")));
+        }
+        if *max_running_turns == Some(0) {
+            return Err(("tenant.max_running_turns", "must be at least 1".to_owned()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! The tenants of a server: agents of others behind the same listener, each with extensions, grants and a card of its
+//! own. A request names its tenant (A2A 1.0 section 3.2.1); one that names none is for the agent of the config itself.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, Json, JsonObject};
+use annex_tasks::Owner;
+
+use crate::call::Call;
+use crate::fault;
+use crate::handler::RequestHandler;
+use crate::installer::{InstallError, Installer, Reloaded};
+
+/// Who serves the tenants, by their names.
+pub(crate) type Tenants = HashMap<String, Tenant>;
+
+/// One tenant.
+pub(crate) struct Tenant {
+    pub(crate) handler: Arc<RequestHandler>,
+    /// The principals that may call it; `None` for all.
+    pub(crate) callers: Option<HashSet<String>>,
+}
+
+impl Tenant {
+    fn admits(&self, principal: &str) -> bool {
+        self.callers.as_ref().is_none_or(|callers| callers.contains(principal))
+    }
+}
+
+impl RequestHandler {
+    /// Who serves the tenant that a request names, and the call as it is there. A tenant that the caller may not call
+    /// looks like one that does not exist.
+    pub(crate) fn serving<'a>(
+        &'a self,
+        call: &'a Call,
+        tenant: Option<&str>,
+    ) -> Result<(&'a Self, Cow<'a, Call>), A2aError> {
+        let Some(name) = tenant.filter(|name| !name.is_empty()) else { return Ok((self, Cow::Borrowed(call))) };
+        let Call { owner: Owner { principal, .. }, requested, headers } = call;
+        let found = self.tenants.get(name).filter(|tenant| tenant.admits(principal));
+        let tenant = found.ok_or_else(|| {
+            A2aError::invalid_field("tenant", format!("{name:?} is not known here; take it from the agent card"))
+        })?;
+        let owner = Owner { tenant: name.to_owned(), principal: principal.clone() };
+        Ok((&tenant.handler, Cow::Owned(Call { owner, requested: requested.clone(), headers: headers.clone() })))
+    }
+
+    /// The tenant that the parameters of an extension's method name, and the parameters without it. Where there are no
+    /// tenants all parameters are the extension's.
+    pub(crate) fn tenant_in<'a>(&self, params: &'a Json) -> Result<(Option<String>, Cow<'a, Json>), A2aError> {
+        if self.tenants.is_empty() {
+            return Ok((None, Cow::Borrowed(params)));
+        }
+        // What is no object is refused with the reason where the method is called.
+        let Ok(mut object) = JsonObject::parse(params.get()) else { return Ok((None, Cow::Borrowed(params))) };
+        let Some(tenant) = object.remove("tenant") else { return Ok((None, Cow::Borrowed(params))) };
+        let tenant = tenant.to::<String>().map_err(|_| A2aError::invalid_field("tenant", "is not a string"))?;
+        Ok((Some(tenant), Cow::Owned(object.to_json().map_err(|error| fault::internal(&error))?)))
+    }
+}
+
+/// Who changes what is installed, for the config itself and for each tenant.
+pub struct Installers {
+    own: Arc<Installer>,
+    tenants: BTreeMap<String, Arc<Installer>>,
+}
+
+impl Installers {
+    pub(crate) fn new(own: Arc<Installer>, tenants: BTreeMap<String, Arc<Installer>>) -> Self {
+        Self { own, tenants }
+    }
+
+    /// The one of the config itself.
+    #[must_use]
+    pub fn own(&self) -> &Arc<Installer> {
+        &self.own
+    }
+
+    /// The one of a tenant; without a name that of the config itself.
+    #[must_use]
+    pub fn of(&self, tenant: Option<&str>) -> Option<&Arc<Installer>> {
+        tenant.map_or(Some(&self.own), |name| self.tenants.get(name))
+    }
+
+    /// The tenants by name.
+    pub fn tenants(&self) -> impl Iterator<Item = (&str, &Arc<Installer>)> {
+        self.tenants.iter().map(|(name, installer)| (name.as_str(), installer))
+    }
+
+    /// That of the config itself, under an empty name, and those of the tenants.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Arc<Installer>)> {
+        std::iter::once(("", &self.own)).chain(self.tenants())
+    }
+
+    /// Reads all configs again. One that cannot be used keeps no other from being applied.
+    ///
+    /// # Errors
+    /// The first one; the others are in the log.
+    pub async fn reload(&self) -> Result<Reloaded, InstallError> {
+        let mut whole = self.own.reload().await;
+        for (name, installer) in self.tenants() {
+            let reloaded = installer.reload().await;
+            whole = match (whole, reloaded) {
+                (Ok(mut whole), Ok(of_tenant)) => {
+                    whole.add(name, of_tenant);
+                    Ok(whole)
+                }
+                (Err(error), _) | (_, Err(error)) => Err(error),
+            };
+        }
+        whole
+    }
+}
+
+impl Reloaded {
+    fn add(&mut self, tenant: &str, other: Self) {
+        let named = |texts: Vec<String>| texts.into_iter().map(move |text| of_tenant(tenant, &text));
+        self.changed |= other.changed;
+        self.needs_restart.extend(named(other.needs_restart));
+        self.failed.extend(named(other.failed));
+    }
+}
+
+/// Says whose something is, where it stands among that of others.
+pub(crate) fn of_tenant(tenant: &str, text: &str) -> String {
+    if tenant.is_empty() { text.to_owned() } else { format!("tenant {tenant}: {text}") }
+}

@@ -1,0 +1,367 @@
+//! Tenants: agents of others behind one listener, and what keeps them apart.
+
+use std::fs;
+
+use annex_grpc::pb;
+use annex_grpc::pb::a2a_service_client::A2aServiceClient;
+use annex_grpc::pb::extension::CallRequest;
+use annex_grpc::pb::extension::extension_service_client::ExtensionServiceClient;
+use annex_server::Config;
+use annex_test_support::{TEST_EXTENSION, TestServer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tonic::transport::Channel;
+
+use crate::auth::{ADA, BOB, api_keys};
+use crate::catalogue::FOLDER;
+use crate::installation::{TOKEN, addition, admin, marked, segment};
+use crate::scoped_keys::capable;
+
+const PERMITS: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
+const KEYS: &str = "https://annex.example/capabilities/v1";
+
+/// An agent that says `name`, and what its session remembers.
+fn agent(name: &str, extensions: &str) -> String {
+    format!(
+        r#"
+        [card]
+        name = {name:?}
+        description = "For tests"
+        [agent]
+        kind = "template"
+        name = "same_name"
+        output_key = "last"
+        instruction = "{{last?}}"
+        [agent.model.scripted]
+        fallback = "nothing"
+        [[agent.model.scripted.rules]]
+        when = "^slow$"
+        answer = "a b c d"
+        chunks = 4
+        delay_ms = 300
+        [[agent.model.scripted.rules]]
+        when = "."
+        answer = "{name} remembers {{last}}"
+        extract = {{ last = "(?s)^(.*)$" }}
+        {extensions}
+        "#
+    )
+}
+
+/// A folder with the config and the files of two tenants. `more` is for the config, `of_acme` for its `[[tenant]]`.
+fn files(more: &str, of_acme: &str, acme: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("acme")).expect("a folder");
+    let write = |name: &str, text: String| fs::write(folder.path().join(name), text).expect("a file");
+    let tenants = format!(
+        "[[tenant]]\nname = \"acme\"\nconfig = \"acme/agent.toml\"\n{of_acme}\n[[tenant]]\nname = \"globex\"\nconfig = \
+         \"globex.toml\"\n"
+    );
+    write("token", TOKEN.to_owned());
+    write("annex.toml", agent("main", &format!("{more}\n{tenants}")));
+    write("acme/agent.toml", agent("acme", acme));
+    write("globex.toml", agent("globex", &capable(KEYS, "", "")));
+    folder
+}
+
+async fn serve(folder: &TempDir) -> TestServer {
+    TestServer::from_file(&folder.path().join("annex.toml"), None).await.expect("a server")
+}
+
+async fn channel(server: &TestServer) -> Channel {
+    Channel::from_shared(server.url().to_owned()).expect("a URL").connect().await.expect("a channel")
+}
+
+/// A call as the caller with `key`; `extensions` are asked for.
+async fn call(server: &TestServer, key: &str, extensions: &str, method: &str, params: Value) -> Value {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).header("a2a-version", "1.0");
+    let request = request.header("x-api-key", key).header("a2a-extensions", extensions);
+    request.json(&body).send().await.expect("an answer").json().await.expect("JSON")
+}
+
+fn message(tenant: &str, text: &str) -> Value {
+    let id = uuid::Uuid::new_v4().to_string();
+    json!({"tenant": tenant, "message": {
+        "messageId": id, "contextId": "c", "role": "ROLE_USER", "parts": [{"text": text}]}})
+}
+
+async fn say(server: &TestServer, tenant: &str, text: &str) -> Value {
+    call(server, "", "", "SendMessage", message(tenant, text)).await
+}
+
+fn answer(body: &Value) -> &str {
+    body["result"]["task"]["artifacts"][0]["parts"][0]["text"].as_str().unwrap_or_else(|| unreachable!("{body}"))
+}
+
+/// The field that the request is refused for.
+fn refused(body: &Value) -> (&Value, &Value) {
+    (&body["error"]["code"], &body["error"]["data"][1]["fieldViolations"][0]["field"])
+}
+
+#[tokio::test]
+async fn each_tenant_has_an_agent_a_card_and_sessions_of_its_own() {
+    let folder = files("", "", "");
+    let server = serve(&folder).await;
+    for tenant in ["", "acme", "globex"] {
+        let name = if tenant.is_empty() { "main" } else { tenant };
+        let path = if tenant.is_empty() { String::new() } else { format!("/{tenant}") };
+        let card = server.get(&format!("{path}/.well-known/agent-card.json")).await.expect("a card");
+        let card: Value = card.json().await.expect("JSON");
+        assert_eq!(card["name"], name);
+        let named = if tenant.is_empty() { Value::Null } else { json!(tenant) };
+        let interfaces = card["supportedInterfaces"].as_array().expect("interfaces");
+        assert!(interfaces.iter().all(|interface| interface["tenant"] == named), "{card}");
+        // All have the same name and the client the same context: nothing but the tenant keeps them apart.
+        assert_eq!(answer(&say(&server, tenant, "one").await), format!("{name} remembers "));
+        assert_eq!(answer(&say(&server, tenant, "two").await), format!("{name} remembers {name} remembers "));
+    }
+    let missing = server.get("/none/.well-known/agent-card.json").await.expect("a reply");
+    assert_eq!(missing.status().as_u16(), 404);
+    assert_eq!(refused(&say(&server, "none", "x").await), (&json!(-32_602), &json!("tenant")));
+}
+
+#[tokio::test]
+async fn a_tenant_is_named_in_the_path_or_in_the_field_of_each_binding() {
+    let folder = files("", "", "");
+    let server = serve(&folder).await;
+    let url = format!("{}/a2a/rest/acme/message:send", server.url());
+    let sent = json!({"message": message("", "x")["message"]});
+    let request = server.client().post(url).header("a2a-version", "1.0").json(&sent);
+    let body: Value = request.send().await.expect("an answer").json().await.expect("JSON");
+    assert_eq!(body["task"]["artifacts"][0]["parts"][0]["text"], "acme remembers ");
+
+    let mut client = A2aServiceClient::new(channel(&server).await);
+    let part = pb::Part { content: Some(pb::part::Content::Text("x".to_owned())), ..pb::Part::default() };
+    let message = pb::Message {
+        message_id: "m".to_owned(),
+        role: pb::Role::User.into(),
+        parts: vec![part],
+        ..pb::Message::default()
+    };
+    let request = pb::SendMessageRequest {
+        tenant: "globex".to_owned(),
+        message: Some(message),
+        ..pb::SendMessageRequest::default()
+    };
+    let mut request = tonic::Request::new(request);
+    request.metadata_mut().insert("a2a-version", "1.0".parse().expect("a value"));
+    let response = client.send_message(request).await.expect("an answer").into_inner();
+    assert!(format!("{response:?}").contains("globex remembers "), "{response:?}");
+}
+
+#[tokio::test]
+async fn no_tenant_finds_the_tasks_of_another() {
+    let folder = files(&api_keys(), "", "");
+    let server = serve(&folder).await;
+    let sent = call(&server, ADA, "", "SendMessage", message("acme", "x")).await;
+    let id = sent["result"]["task"]["id"].as_str().expect("a task");
+    for tenant in ["", "globex"] {
+        let of = |more: Value| {
+            let mut params = json!({"tenant": tenant});
+            params.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+            params
+        };
+        for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
+            let body = call(&server, ADA, "", method, of(json!({"id": id}))).await;
+            assert_eq!(body["error"]["code"], -32_001, "{method} of {tenant:?}: {body}");
+        }
+        let listed = call(&server, ADA, "", "ListTasks", of(json!({}))).await;
+        assert_eq!(listed["result"]["totalSize"], 0, "{listed}");
+        let mut go_on = message(tenant, "more");
+        go_on["message"]["taskId"] = json!(id);
+        assert_eq!(call(&server, ADA, "", "SendMessage", go_on).await["error"]["code"], -32_001);
+    }
+    let own = call(&server, ADA, "", "GetTask", json!({"tenant": "acme", "id": id})).await;
+    assert_eq!(own["result"]["id"], id);
+}
+
+#[tokio::test]
+async fn keys_of_one_extension_are_apart_in_each_tenant() {
+    let folder = files("", "", &capable(KEYS, "", ""));
+    let server = serve(&folder).await;
+    let run = async |tenant: &str, command: Value| {
+        let mut sent = message(tenant, "x");
+        sent["message"]["metadata"] = json!({"test/capability": [], "test/later": [command]});
+        let body = call(&server, "", KEYS, "SendMessage", sent).await;
+        body["result"]["task"]["artifacts"][0]["metadata"]["test/result"].clone()
+    };
+    run("acme", json!({"set": ["k", "of acme"]})).await;
+    assert_eq!(run("globex", json!({"get": "k"})).await, json!(["none"]));
+    assert_eq!(run("acme", json!({"get": "k"})).await, json!(["of acme"]));
+}
+
+#[tokio::test]
+async fn whoever_may_not_call_a_tenant_cannot_tell_that_it_is_there() {
+    let folder = files(&api_keys(), "callers = [\"ada\"]", "");
+    let server = serve(&folder).await;
+    assert_eq!(answer(&call(&server, ADA, "", "SendMessage", message("acme", "x")).await), "acme remembers ");
+    let foreign = call(&server, BOB, "", "SendMessage", message("acme", "x")).await;
+    let unknown = call(&server, BOB, "", "SendMessage", message("acne", "x")).await;
+    assert_eq!(foreign.to_string(), unknown.to_string().replace("acne", "acme"));
+    assert_eq!(refused(&foreign), (&json!(-32_602), &json!("tenant")));
+    assert_eq!(answer(&call(&server, BOB, "", "SendMessage", message("globex", "x")).await), "globex remembers ");
+}
+
+#[tokio::test]
+async fn a_tenant_that_is_full_takes_no_room_from_others() {
+    let folder = files("", "max_running_turns = 1", "");
+    let server = serve(&folder).await;
+    let mut params = message("acme", "slow");
+    params["configuration"] = json!({"returnImmediately": true});
+    let slow = call(&server, "", "", "SendMessage", params).await;
+    assert!(slow["result"]["task"]["id"].is_string(), "{slow}");
+    let refused = say(&server, "acme", "x").await;
+    assert_eq!(refused["error"]["code"], -32_000, "{refused}");
+    for tenant in ["", "globex"] {
+        assert!(answer(&say(&server, tenant, "x").await).contains("remembers"));
+    }
+}
+
+#[tokio::test]
+async fn a_method_is_called_in_its_tenant_on_each_binding_and_nowhere_else() {
+    let component = annex_test_support::component("test-extension");
+    let extension =
+        format!("[[extension]]\ncomponent = {component:?}\n[extension.parameters]\nmethods = [\"test/echo\"]\n");
+    let folder = files("", "", &extension);
+    let server = serve(&folder).await;
+    let expected = json!({"operation": "test/echo", "params": {"a": 1}});
+    let called = call(&server, "", TEST_EXTENSION, "test/echo", json!({"tenant": "acme", "a": 1})).await;
+    assert_eq!(called["result"], expected, "{called}");
+    let elsewhere = call(&server, "", TEST_EXTENSION, "test/echo", json!({"tenant": "globex", "a": 1})).await;
+    assert_eq!(elsewhere["error"]["code"], -32_601, "{elsewhere}");
+
+    let card: Value =
+        server.get("/acme/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
+    assert_eq!(card["capabilities"]["extensions"][0]["uri"], TEST_EXTENSION);
+    let request = |tenant: &str| {
+        let url = format!("{}/a2a/rest{tenant}/extensions/test/test/echo", server.url());
+        let request = server.client().post(url).header("a2a-version", "1.0").header("a2a-extensions", TEST_EXTENSION);
+        request.json(&json!({"a": 1})).send()
+    };
+    let there: Value = request("/acme").await.expect("an answer").json().await.expect("JSON");
+    assert_eq!(there, expected);
+    assert_eq!(request("").await.expect("an answer").status().as_u16(), 404);
+
+    let mut client = ExtensionServiceClient::new(channel(&server).await);
+    let params_json = json!({"tenant": "acme", "a": 1}).to_string();
+    let mut request = tonic::Request::new(CallRequest { method: "test/echo".to_owned(), params_json });
+    request.metadata_mut().insert("a2a-version", "1.0".parse().expect("a value"));
+    request.metadata_mut().insert("a2a-extensions", TEST_EXTENSION.parse().expect("a value"));
+    let result = client.call(request).await.expect("an answer").into_inner().result_json;
+    assert_eq!(serde_json::from_str::<Value>(&result).expect("JSON"), expected);
+}
+
+#[tokio::test]
+async fn a_task_that_waits_is_taken_up_in_its_tenant_alone() {
+    let waits = format!(
+        r#"
+        [[extension]]
+        component = "in-task-authorization"
+        [extension.grants]
+        keyvalue = {{}}
+        task-resumption = true
+        secrets = {{ VERIFIER_SECRET = {{ file = "{FOLDER}/verifier.key" }} }}
+        [extension.parameters]
+        client_id = "redirect_uri:https://verifier.example.com/authorize"
+        request_uri = "openid4vp://?state={{state}}"
+        "#
+    );
+    let folder = files("", "", &waits);
+    fs::write(folder.path().join("globex.toml"), agent("globex", &waits)).expect("a file");
+    let server = serve(&folder).await;
+    let asked = call(&server, "", PERMITS, "SendMessage", message("acme", "x")).await;
+    let task = &asked["result"]["task"];
+    let uri = &task["status"]["message"]["metadata"][PERMITS]["authorizationRequest"]["request_uri"];
+    let state = uri.as_str().and_then(|uri| uri.rsplit_once("state=")).unwrap_or_else(|| unreachable!("{asked}")).1;
+    let decide = |tenant: &str| {
+        let params = json!({"tenant": tenant, "state": state, "token": "another-demonstration-secret"});
+        call(&server, "", PERMITS, "in-task-authorization/approve", params)
+    };
+    let foreign = decide("globex").await;
+    assert_eq!(foreign["error"]["code"], -32_602, "{foreign}");
+    let read = async || call(&server, "", "", "GetTask", json!({"tenant": "acme", "id": task["id"]})).await;
+    assert_eq!(read().await["result"]["status"]["state"], "TASK_STATE_AUTH_REQUIRED");
+    assert_eq!(decide("acme").await["result"]["taskId"], task["id"]);
+    while read().await["result"]["status"]["state"] != "TASK_STATE_COMPLETED" {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_installed_for_a_tenant_changes_for_it_alone() {
+    let folder = files("[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n", "", "");
+    let server = serve(&folder).await;
+    let (_, all) = admin(&server, "GET", "extensions", Value::Null).await;
+    assert_eq!((&all["tenants"], &all["extensions"]), (&json!(["acme", "globex"]), &json!([])));
+    let (status, added) = admin(&server, "POST", "extensions?tenant=acme", addition("t", &marked("1"), None)).await;
+    assert_eq!(status, 201, "{added}");
+    let uris = async |path: &str| {
+        let (_, list) = admin(&server, "GET", path, Value::Null).await;
+        let extensions = list["extensions"].as_array().cloned().unwrap_or_default();
+        extensions.iter().map(|extension| extension["uri"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(uris("extensions?tenant=acme").await, [TEST_EXTENSION]);
+    assert_eq!(uris("extensions?tenant=globex").await, [KEYS]);
+    assert_eq!(uris("extensions").await, Vec::<String>::new());
+    let (status, unknown) = admin(&server, "GET", "extensions?tenant=none", Value::Null).await;
+    assert_eq!((status, &unknown["error"]["code"]), (404, &json!("no_tenant")));
+
+    let metrics = server.client().get(format!("{}/metrics", server.admin_url())).bearer_auth(TOKEN);
+    let metrics = metrics.send().await.expect("a reply").text().await.expect("a text");
+    assert!(metrics.contains("annex_extensions_installed{tenant=\"acme\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("annex_extensions_installed 0\n"), "{metrics}");
+    let path = format!("extensions/{}?tenant=acme", segment(TEST_EXTENSION));
+    assert_eq!(admin(&server, "DELETE", &path, Value::Null).await.0, 200);
+    assert_eq!(uris("extensions?tenant=acme").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_files_of_tenants_are_read_again_with_the_config() {
+    let folder = files("[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n", "", "");
+    let server = serve(&folder).await;
+    let write = |text: String| fs::write(folder.path().join("acme/agent.toml"), text).expect("a file");
+    write(agent("acme renamed", &capable(KEYS, "", "")));
+    let (status, reloaded) = admin(&server, "POST", "reload", Value::Null).await;
+    assert_eq!((status, &reloaded["changed"]), (200, &json!(true)), "{reloaded}");
+    assert_eq!(reloaded["needs_restart"], json!(["tenant acme: agent", "tenant acme: card"]));
+    let (_, list) = admin(&server, "GET", "extensions?tenant=acme", Value::Null).await;
+    assert_eq!(list["extensions"][0]["uri"], KEYS);
+
+    write(agent("acme", "[server]\nlisten = \"127.0.0.1:1\""));
+    let (status, refused) = admin(&server, "POST", "reload", Value::Null).await;
+    assert_eq!(status, 422);
+    assert!(refused.to_string().contains("agent.toml"), "{refused}");
+    let ready: Value = server.get("/readyz").await.expect("a reply").json().await.expect("JSON");
+    assert!(ready["failed"][0].as_str().expect("a source").starts_with("tenant acme: "), "{ready}");
+}
+
+#[test]
+fn a_tenant_is_refused_with_the_reason() {
+    let two = "[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\n";
+    let cases = [
+        ("[[tenant]]\nname = \"A b\"\nconfig = \"a.toml\"\n", "tenant.name: \"A b\" is not a name"),
+        ("[[tenant]]\nname = \"\"\nconfig = \"a.toml\"\n", "tenant.name: \"\" is not a name"),
+        ("[[tenant]]\nname = \"tasks\"\nconfig = \"a.toml\"\n", "is a path of the HTTP+JSON binding"),
+        (&format!("{two}{two}"), "stands there twice"),
+        ("[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\nmax_running_turns = 0\n", "must be at least 1"),
+        ("[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\nagent = 1\n", "unknown field `agent`"),
+        (
+            "[tasks]\nlist_all_anonymous = true\n[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\n",
+            "shows tasks of all tenants",
+        ),
+    ];
+    for (tenants, reason) in cases {
+        let error = Config::parse("annex.toml".as_ref(), &agent("n", tenants)).expect_err(reason).to_string();
+        assert!(error.contains(reason) && error.contains("annex.toml"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_tenant_has_no_file_does_not_start() {
+    let folder = files("", "", "");
+    fs::remove_file(folder.path().join("globex.toml")).expect("a file");
+    let started = TestServer::from_file(&folder.path().join("annex.toml"), None).await;
+    let error = started.err().expect("an error");
+    assert!(format!("{error:#}").contains("globex.toml"), "{error:#}");
+}

@@ -1,0 +1,96 @@
+//! How much one session may hold, whichever store it is in.
+
+use annex_protocol::Json;
+
+use crate::SessionError;
+use crate::event::{Event, parts_size};
+use crate::state::{STORED, Scope, StateDelta};
+
+/// The most bytes that a tenant, an agent's name, a user id or an id may have, and a state key or the name of an artifact
+/// as JSON. A bound for all stores, because PostgreSQL allows an entry of an index 2,704 bytes.
+pub const MAX_KEY_BYTES: usize = 600;
+
+/// How much one session may hold. What would go beyond is refused, unless it says that the oldest goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most that one scope may hold, in bytes of keys and JSON values. Default: 256 KiB.
+    pub state_bytes: usize,
+    /// The most keys that one scope may hold. Default: 1,000.
+    pub state_keys: usize,
+    /// How deep arrays and objects may nest in one value. Default: [`Json::MAX_DEPTH`].
+    pub state_depth: usize,
+    /// The most events to hold. Older ones are dropped; the state that they made stays. Default: 1,000.
+    pub events: usize,
+    /// The most artifacts to hold; the one that was not written for longest goes. Default: 100.
+    pub artifacts: usize,
+    /// The most bytes of all artifacts, roughly counted; the one that was not written for longest goes. One that alone
+    /// is larger is refused. Default: 8 MiB.
+    pub artifact_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            state_bytes: 256 << 10,
+            state_keys: 1_000,
+            state_depth: Json::MAX_DEPTH,
+            events: 1_000,
+            artifacts: 100,
+            artifact_bytes: 8 << 20,
+        }
+    }
+}
+
+impl Limits {
+    /// What can be told of an event without knowing its session.
+    pub(crate) fn check_event(&self, event: &Event) -> Result<(), SessionError> {
+        check_key("event id", &event.id)?;
+        for (name, parts) in &event.artifacts {
+            check_escaped("name of an artifact", name)?;
+            let (bytes, limit) = (parts_size(parts), self.artifact_bytes);
+            if bytes > limit {
+                return Err(SessionError::ArtifactTooLarge { name: name.clone(), bytes, limit });
+            }
+        }
+        self.check_delta(&event.state_delta)
+    }
+
+    /// What can be told of a delta without knowing the state.
+    pub(crate) fn check_delta(&self, delta: &StateDelta) -> Result<(), SessionError> {
+        for scope in STORED {
+            self.check_scope(scope, 0, delta.within(scope).count())?;
+        }
+        for (key, value) in delta.iter() {
+            check_escaped("state key", key)?;
+            if value.nests_deeper_than(self.state_depth) {
+                return Err(SessionError::StateTooDeep { key: key.to_owned(), limit: self.state_depth });
+            }
+        }
+        Ok(())
+    }
+
+    /// What one scope would hold after a change.
+    pub(crate) fn check_scope(&self, scope: Scope, bytes: usize, keys: usize) -> Result<(), SessionError> {
+        if keys > self.state_keys {
+            return Err(SessionError::TooManyStateKeys { scope, keys, limit: self.state_keys });
+        }
+        if bytes > self.state_bytes {
+            return Err(SessionError::StateTooLarge { scope, bytes, limit: self.state_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// PostgreSQL has no NUL in texts.
+pub(crate) fn check_key(field: &'static str, text: &str) -> Result<(), SessionError> {
+    match text.len() > MAX_KEY_BYTES || text.contains('\0') {
+        true => Err(SessionError::InvalidKey { field, limit: MAX_KEY_BYTES }),
+        false => Ok(()),
+    }
+}
+
+/// State keys and names of artifacts are stored as JSON, which has an escape for everything.
+fn check_escaped(field: &'static str, text: &str) -> Result<(), SessionError> {
+    // An escape is six bytes at most.
+    if text.len().saturating_mul(6) < MAX_KEY_BYTES { Ok(()) } else { check_key(field, Json::string(text).get()) }
+}

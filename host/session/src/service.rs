@@ -1,0 +1,148 @@
+//! The contract of a session service.
+
+use std::time::Duration;
+
+use annex_protocol::{Part, Timestamp};
+use async_trait::async_trait;
+
+use crate::SessionError;
+use crate::event::Event;
+use crate::event_log::EventFilter;
+use crate::session::{Session, SessionCursor, SessionKey};
+use crate::state::StateDelta;
+
+/// Keeps sessions.
+///
+/// A session changes by appending events only. Events, the state that they change, the artifacts that they bring, the
+/// time and the revision are stored together or not at all. When a call is dropped before it is ready, its change may be
+/// stored or not, but never half of it.
+///
+/// All return [`SessionError::Database`] when a database fails; that is not repeated below.
+#[async_trait]
+pub trait SessionService: Send + Sync + 'static {
+    /// Creates a session, at revision 1. `temp:` keys of `initial` are dropped; `user:` and `app:` keys are visible to
+    /// the other sessions of their scope at once.
+    ///
+    /// # Errors
+    /// [`SessionError::AlreadyExists`], and what [`append`](Self::append) says of keys, ids and state.
+    async fn create(&self, key: &SessionKey, initial: StateDelta) -> Result<Session, SessionError>;
+
+    /// What a session of this key sees, and the events that `filter` chooses, in the order in which they were appended.
+    /// A session that does not exist has revision 0; it sees what others set in the scopes that it shares.
+    ///
+    /// # Errors
+    /// [`SessionError::Unreadable`].
+    async fn read(&self, key: &SessionKey, filter: EventFilter) -> Result<Session, SessionError>;
+
+    /// The same, if there is such a session.
+    ///
+    /// # Errors
+    /// [`SessionError::Unreadable`].
+    async fn get(&self, key: &SessionKey, filter: EventFilter) -> Result<Option<Session>, SessionError> {
+        Ok(Some(self.read(key, filter).await?).filter(Session::exists))
+    }
+
+    /// Whether there is such a session. Asking does not count as using it.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn exists(&self, key: &SessionKey) -> Result<bool, SessionError>;
+
+    /// Sessions without their events, the longest unchanged first.
+    ///
+    /// # Errors
+    /// [`SessionError::Unreadable`].
+    async fn list(&self, query: &SessionQuery) -> Result<Vec<Session>, SessionError>;
+
+    /// Deletes a session with its events and artifacts; `user:` and `app:` state stays. Says whether there was one.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn delete(&self, key: &SessionKey) -> Result<bool, SessionError>;
+
+    /// Stores events in this order and applies their deltas, all in one step, if nobody appended since the session had
+    /// `expected_revision`. With 0, which says that there was no session, it is created.
+    ///
+    /// `temp:` keys are dropped, from the stored events too. A partial event is not stored and changes nothing. An event
+    /// that is stored already is left out, so that the same call again is a retry: it succeeds, whatever revision it
+    /// expects, and changes nothing. Events are compared without their artifacts.
+    ///
+    /// # Errors
+    /// [`SessionError::NotFound`], [`SessionError::Stale`], [`SessionError::EventConflict`],
+    /// [`SessionError::InvalidContextId`], [`SessionError::InvalidKey`], [`SessionError::StateTooLarge`],
+    /// [`SessionError::TooManyStateKeys`], [`SessionError::StateTooDeep`] or [`SessionError::ArtifactTooLarge`].
+    async fn append(
+        &self,
+        key: &SessionKey,
+        expected_revision: u64,
+        events: Vec<Event>,
+    ) -> Result<Appended, SessionError>;
+
+    /// The latest version of an artifact.
+    ///
+    /// # Errors
+    /// [`SessionError::Unreadable`].
+    async fn artifact(&self, key: &SessionKey, name: &str) -> Result<Option<StoredArtifact>, SessionError>;
+
+    /// Deletes sessions that need not stay, the longest unchanged first, and says how many. `user:` and `app:` state
+    /// stays.
+    ///
+    /// # Errors
+    /// None but those of the database. What was deleted until then stays deleted.
+    async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError>;
+
+    /// Keeps what a turn reads from being dropped to make room, until as many calls of [`end_turn`](Self::end_turn).
+    fn begin_turn(&self, _key: &SessionKey) {}
+
+    /// Ends what [`begin_turn`](Self::begin_turn) began.
+    fn end_turn(&self, _key: &SessionKey) {}
+}
+
+/// What has become of a session by appending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The revision from now on.
+    pub revision: u64,
+    /// Whether all of it was stored before, so that nothing has changed now.
+    pub repeated: bool,
+}
+
+/// An artifact as it is kept with a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredArtifact {
+    /// How often the name was written; 1 for the first time.
+    pub version: u64,
+    /// What it consists of.
+    pub parts: Vec<Part>,
+}
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionQuery {
+    /// Only those of this tenant.
+    pub tenant: String,
+    /// Only those of this agent.
+    pub app: String,
+    /// Only those of this user; `None` for all users.
+    pub user: Option<String>,
+    /// Only those behind this one.
+    pub after: Option<SessionCursor>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Which sessions stay. What counts is when they were changed last by the clock of whoever stored the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How long a session stays unchanged. [`Duration::MAX`] for ever.
+    pub age: Duration,
+    /// How many sessions stay, of all users together. [`u64::MAX`] for all.
+    pub count: u64,
+}
+
+impl Retention {
+    /// Sessions that were changed last before this go. Milliseconds since 1970-01-01T00:00:00Z.
+    pub(crate) fn changed_before(&self, now: Timestamp) -> i64 {
+        now.as_millis().saturating_sub(i64::try_from(self.age.as_millis()).unwrap_or(i64::MAX))
+    }
+}

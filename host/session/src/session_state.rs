@@ -1,0 +1,65 @@
+//! The stored state that one session sees.
+
+use std::sync::Arc;
+
+use annex_protocol::Json;
+
+use crate::state::{Scope, State, StateDelta};
+
+/// The stored keys that a session sees, by scope. Clones share them until one is changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionState {
+    pub(crate) session: Arc<State>,
+    pub(crate) user: Arc<State>,
+    pub(crate) app: Arc<State>,
+}
+
+impl SessionState {
+    /// The session's own keys.
+    pub fn own(&self) -> &State {
+        &self.session
+    }
+
+    /// One value by its full key. `temp:` keys are not stored.
+    pub fn value(&self, full_key: &str) -> Option<&Json> {
+        let (scope, name) = Scope::of(full_key);
+        self.of(scope)?.get(name)
+    }
+
+    /// All keys: those of the session, then `app:` and `user:` keys with their prefixes.
+    pub fn merged(&self) -> State {
+        let mut merged = State::clone(&self.session);
+        for (scope, state) in [(Scope::App, &self.app), (Scope::User, &self.user)] {
+            merged.extend(state.iter().map(|(name, value)| (format!("{}{name}", scope.prefix()), value.clone())));
+        }
+        merged
+    }
+
+    /// Sets the keys of a delta. `temp:` keys are left out.
+    pub(crate) fn apply(&mut self, delta: StateDelta) {
+        for (key, value) in State::from(delta) {
+            let (scope, name) = Scope::of(&key);
+            if let Some(state) = self.of_mut(scope) {
+                Arc::make_mut(state).insert(name.to_owned(), value);
+            }
+        }
+    }
+
+    fn of(&self, scope: Scope) -> Option<&State> {
+        match scope {
+            Scope::Session => Some(&self.session),
+            Scope::User => Some(&self.user),
+            Scope::App => Some(&self.app),
+            Scope::Temp => None,
+        }
+    }
+
+    pub(crate) fn of_mut(&mut self, scope: Scope) -> Option<&mut Arc<State>> {
+        match scope {
+            Scope::Session => Some(&mut self.session),
+            Scope::User => Some(&mut self.user),
+            Scope::App => Some(&mut self.app),
+            Scope::Temp => None,
+        }
+    }
+}

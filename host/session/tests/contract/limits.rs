@@ -1,0 +1,113 @@
+//! What does not fit, and what goes in time.
+
+use std::time::Duration;
+
+use annex_protocol::Timestamp;
+use annex_session::{Event, Limits, MAX_KEY_BYTES, Retention, Scope};
+
+use crate::support::{Backend, add, create, delta, event, event_at, events, find, ids, key, refusal, state_of};
+
+on_every_store!(
+    state_beyond_the_limit_is_refused_and_nothing_is_stored,
+    too_many_keys_are_refused,
+    a_value_that_nests_too_deep_is_refused,
+    a_key_that_is_too_long_is_refused,
+    a_name_with_a_nul_is_refused,
+    old_events_are_dropped_and_their_state_stays,
+    a_sweep_deletes_what_is_old_and_what_is_too_much,
+);
+
+async fn state_beyond_the_limit_is_refused_and_nothing_is_stored(backend: Backend) {
+    let service = backend.within(Limits { state_bytes: 16, ..Limits::default() }).await;
+    create(&service, "s", r#"{"a":"12345678"}"#).await;
+    let cases = [
+        (r#"{"b":"12345678"}"#, Scope::Session, 22),
+        (r#"{"c":1,"user:b":"1234567890123456"}"#, Scope::User, 19),
+        (r#"{"c":1,"user:d":1,"app:b":"1234567890123456"}"#, Scope::App, 19),
+    ];
+    for (change, scope, bytes) in cases {
+        let expected = format!("{scope} state would take {bytes} bytes, the limit is 16");
+        assert_eq!(refusal(add(&service, "s", 1, event("e", change)).await), expected, "{change}");
+        let created = service.create(&key("new"), delta(change)).await;
+        assert_eq!(created.err().map(|error| error.to_string()), (scope != Scope::Session).then_some(expected));
+        service.delete(&key("new")).await.unwrap();
+    }
+    assert_eq!(state_of(&service, "s").await, r#"{"a":"12345678"}"#);
+    assert!(events(&service, "s").await.is_empty());
+    let replaced = add(&service, "s", 1, event("e", r#"{"a":"1234567890123"}"#)).await;
+    assert!(replaced.is_ok(), "a value that is replaced no longer counts");
+}
+
+async fn too_many_keys_are_refused(backend: Backend) {
+    let service = backend.within(Limits { state_keys: 3, ..Limits::default() }).await;
+    create(&service, "s", r#"{"a":1,"b":1,"c":1,"user:a":1}"#).await;
+    add(&service, "s", 1, event("same", r#"{"a":2,"b":2}"#)).await.unwrap();
+    let expected = "session state would have 4 keys, the limit is 3";
+    assert_eq!(refusal(add(&service, "s", 2, event("e", r#"{"user:b":1,"d":1}"#)).await), expected);
+    let many: String = (0..1_000_000).map(|number| format!(r#","app:{number}":1"#)).collect();
+    let many = service.create(&key("t"), delta(&format!("{{{}}}", &many[1..]))).await;
+    assert_eq!(refusal(many), "app state would have 1000000 keys, the limit is 3");
+    assert_eq!(state_of(&service, "s").await, r#"{"a":2,"b":2,"c":1,"user:a":1}"#);
+}
+
+async fn a_value_that_nests_too_deep_is_refused(backend: Backend) {
+    let service = backend.within(Limits { state_depth: 3, ..Limits::default() }).await;
+    add(&service, "s", 0, event("e", r#"{"a":[[{}]]}"#)).await.unwrap();
+    let deep = add(&service, "s", 1, event("f", r#"{"b":1,"user:a":[[[[]]]]}"#)).await;
+    assert_eq!(refusal(deep), r#"the value of state key "user:a" nests deeper than 3 levels"#);
+    assert_eq!(state_of(&service, "s").await, r#"{"a":[[{}]]}"#);
+}
+
+async fn a_key_that_is_too_long_is_refused(backend: Backend) {
+    let service = backend.service().await;
+    let longest = "k".repeat(MAX_KEY_BYTES - 2);
+    add(&service, "s", 0, event("e", &format!(r#"{{"{longest}":1}}"#))).await.unwrap();
+    let longer = add(&service, "s", 1, event("f", &format!(r#"{{"{longest}k":1}}"#))).await;
+    assert_eq!(refusal(longer), "the state key is longer than 600 bytes or contains a NUL character");
+}
+
+async fn a_name_with_a_nul_is_refused(backend: Backend) {
+    let service = backend.service().await;
+    let long = format!("{}/s", "u".repeat(MAX_KEY_BYTES + 1));
+    for (path, field) in [("a\0/s", "user id"), ("s\0t", "context id"), ("b\0/-/s", "agent's name"), (&long, "user id")]
+    {
+        let expected = format!("the {field} is longer than 600 bytes or contains a NUL character");
+        assert_eq!(refusal(add(&service, path, 0, event("e", "{}")).await), expected, "{path:?}");
+        assert_eq!(find(&service, path).await, None);
+        assert!(!service.exists(&key(path)).await.unwrap() && !service.delete(&key(path)).await.unwrap());
+    }
+    let named = Event { id: "a\0".to_owned(), ..event("", "{}") };
+    let expected = "the event id is longer than 600 bytes or contains a NUL character";
+    assert_eq!(refusal(add(&service, "s", 0, named).await), expected);
+}
+
+async fn old_events_are_dropped_and_their_state_stays(backend: Backend) {
+    let service = backend.within(Limits { events: 2, ..Limits::default() }).await;
+    create(&service, "s", "{}").await;
+    for (index, id) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        add(&service, "s", 1 + index as u64, event(id, &format!(r#"{{"{id}":1}}"#))).await.unwrap();
+    }
+    assert_eq!(ids(&events(&service, "s").await), ["c", "d"]);
+    assert_eq!(state_of(&service, "s").await, r#"{"a":1,"b":1,"c":1,"d":1}"#);
+    let retried = add(&service, "s", 1, event("d", r#"{"d":1}"#)).await.unwrap();
+    assert_eq!(retried.revision, 5);
+}
+
+async fn a_sweep_deletes_what_is_old_and_what_is_too_much(backend: Backend) {
+    let service = backend.service().await;
+    let for_ever = Retention { age: Duration::MAX, count: u64::MAX };
+    for number in 0..5 {
+        // By its own time it is the newest.
+        let ahead = Timestamp::now().as_millis() + 1_000_000 - number;
+        add(&service, &format!("s{number}"), 0, event_at("e", ahead, r#"{"a":1,"user:a":1}"#)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(service.sweep(&for_ever).await.unwrap(), 0);
+    assert_eq!(service.sweep(&Retention { count: 3, ..for_ever }).await.unwrap(), 2);
+    assert!(find(&service, "s1").await.is_none());
+    assert!(find(&service, "s2").await.is_some());
+    assert_eq!(service.sweep(&Retention { age: Duration::from_secs(60), ..for_ever }).await.unwrap(), 0);
+    assert_eq!(service.sweep(&Retention { age: Duration::ZERO, ..for_ever }).await.unwrap(), 3);
+    create(&service, "new", "{}").await;
+    assert_eq!(state_of(&service, "new").await, r#"{"user:a":1}"#);
+}
