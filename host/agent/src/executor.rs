@@ -48,6 +48,9 @@ pub trait AgentExecutor: Send + Sync {
     /// Fails the task, see [`AgentError`].
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError>;
 
+    /// Called once, when the server has ended its last turn: stops what the agent has started.
+    async fn close(&self) {}
+
     /// The card of an agent that lives elsewhere, as it is and whenever it changes. Such an agent is given
     /// [`TurnContext::remote`].
     fn remote_card(&self) -> Option<watch::Receiver<Arc<AgentCard>>> {

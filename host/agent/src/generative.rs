@@ -4,15 +4,17 @@ use std::env;
 use std::fmt;
 use std::time::Duration;
 
+use annex_protocol::{Json, JsonObject};
 use async_trait::async_trait;
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream};
 use genai::adapter::AdapterKind;
-use genai::chat::{ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, Usage};
+use genai::chat::{self, ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, ContentPart, StreamEnd, Usage};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden};
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, Speaker};
+use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
 use crate::steps::Tokens;
 
 /// How long to wait for a connection.
@@ -115,7 +117,8 @@ impl GenerativeModel {
         let options = ChatOptions::default()
             .with_stream_header_timeout(SILENCE_TIMEOUT)
             .with_stream_read_timeout(SILENCE_TIMEOUT)
-            .with_capture_usage(true);
+            .with_capture_usage(true)
+            .with_capture_tool_calls(true);
         Ok(Self { client, model: ModelIden::new(adapter.kind(), model.as_str()), name: model, options })
     }
 }
@@ -134,22 +137,48 @@ impl Model for GenerativeModel {
             .exec_chat_stream(self.model.clone(), chat_request(prompt), Some(&self.options))
             .await
             .map_err(&failed)?;
-        Ok(answer.stream.try_filter_map(|event| async move { Ok(known(event)) }).map_err(failed).boxed())
+        let known = answer.stream.map_ok(|event| stream::iter(known(event).into_iter().map(Ok)));
+        Ok(known.try_flatten().map_err(failed).boxed())
     }
 }
 
-/// The part of the answer in an event, or what it cost. What a model thinks and which tools it asks for is no part of
-/// the answer.
-fn known(event: ChatStreamEvent) -> Option<ModelEvent> {
+/// What an event says. Calls come whole, with the end of the answer.
+fn known(event: ChatStreamEvent) -> Vec<ModelEvent> {
     match event {
-        ChatStreamEvent::Chunk(chunk) => Some(ModelEvent::Text(chunk.content)),
-        ChatStreamEvent::End(end) => end.captured_usage.map(|usage| ModelEvent::Tokens(tokens(&usage))),
+        ChatStreamEvent::Chunk(chunk) => vec![ModelEvent::Text(chunk.content)],
+        ChatStreamEvent::ReasoningChunk(chunk) => vec![ModelEvent::Thought(chunk.content)],
+        ChatStreamEvent::End(end) => ended(end),
         ChatStreamEvent::Start
-        | ChatStreamEvent::ReasoningChunk(_)
         | ChatStreamEvent::ThoughtSignatureChunk(_)
         | ChatStreamEvent::ToolCallChunk(_)
-        | ChatStreamEvent::Heartbeat => None,
+        | ChatStreamEvent::Heartbeat => Vec::new(),
     }
+}
+
+fn ended(end: StreamEnd) -> Vec<ModelEvent> {
+    let usage = end.captured_usage.map(|usage| ModelEvent::Tokens(tokens(&usage)));
+    let calls = end.captured_content.map(chat::MessageContent::into_tool_calls).unwrap_or_default();
+    calls.into_iter().map(|call| ModelEvent::Call(tool_call(call))).chain(usage).collect()
+}
+
+fn tool_call(call: chat::ToolCall) -> ToolCall {
+    // A model that has nothing to say to a tool leaves the arguments out.
+    let arguments = match &call.fn_arguments {
+        Value::Null => Ok(empty_object()),
+        Value::String(text) if text.trim().is_empty() => Ok(empty_object()),
+        other => Json::from_serialize(other),
+    };
+    ToolCall {
+        id: call.call_id,
+        name: call.fn_name,
+        // What nests too deeply is no object, and the model is told so.
+        arguments: arguments.unwrap_or_else(|_| Json::string("nested too deeply")),
+        signatures: call.thought_signatures.unwrap_or_default(),
+    }
+}
+
+fn empty_object() -> Json {
+    JsonObject::new().to_json().unwrap_or_else(|_| Json::string(""))
 }
 
 fn tokens(usage: &Usage) -> Tokens {
@@ -158,16 +187,48 @@ fn tokens(usage: &Usage) -> Tokens {
 }
 
 fn chat_request(prompt: Prompt) -> ChatRequest {
-    let messages = prompt
-        .turns
-        .into_iter()
-        .map(|turn| match turn.speaker {
-            Speaker::User => ChatMessage::user(turn.text),
-            Speaker::Agent => ChatMessage::assistant(turn.text),
-        })
-        .collect();
-    let request = ChatRequest::new(messages);
-    if prompt.instruction.is_empty() { request } else { request.with_system(prompt.instruction) }
+    let mut request = ChatRequest::new(prompt.turns.into_iter().map(chat_message).collect());
+    if !prompt.instruction.is_empty() {
+        request = request.with_system(prompt.instruction);
+    }
+    match prompt.tools.is_empty() {
+        true => request,
+        false => request.with_tools(prompt.tools.iter().map(chat_tool)),
+    }
+}
+
+fn chat_message(turn: Turn) -> ChatMessage {
+    match turn {
+        Turn::User(text) => ChatMessage::user(text),
+        Turn::Agent { text, calls } if calls.is_empty() => ChatMessage::assistant(text),
+        Turn::Agent { text, calls } => {
+            let signatures = calls.iter().flat_map(|call| call.signatures.clone());
+            let signatures: Vec<ContentPart> = signatures.map(ContentPart::ThoughtSignature).collect();
+            let text = (!text.is_empty()).then_some(ContentPart::Text(text));
+            let calls = calls.into_iter().map(|call| ContentPart::ToolCall(chat_call(call)));
+            let parts: Vec<ContentPart> = signatures.into_iter().chain(text).chain(calls).collect();
+            ChatMessage::assistant(chat::MessageContent::from_parts(parts))
+        }
+        Turn::Tools(results) => ChatMessage::from(results.into_iter().map(chat_response).collect::<Vec<_>>()),
+    }
+}
+
+fn chat_call(call: ToolCall) -> chat::ToolCall {
+    chat::ToolCall {
+        call_id: call.id,
+        fn_name: call.name,
+        fn_arguments: call.arguments.to().unwrap_or_default(),
+        thought_signatures: (!call.signatures.is_empty()).then_some(call.signatures),
+    }
+}
+
+fn chat_response(result: ToolResult) -> chat::ToolResponse {
+    chat::ToolResponse::new(result.id, result.response.get()).with_fn_name(result.name)
+}
+
+fn chat_tool(tool: &ToolDeclaration) -> chat::Tool {
+    let schema: Value = tool.parameters.to().unwrap_or_default();
+    chat::Tool::new(&tool.name).with_description(&tool.description).with_schema(schema)
 }
 
 fn api_key(variable: String, model: &str) -> Result<String, GenerativeError> {

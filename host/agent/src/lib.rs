@@ -1,29 +1,41 @@
 //! What answers a message: the agent, and the model behind it.
 //!
 //! The server calls an [`AgentExecutor`] once per turn and turns the [`AgentEvent`]s that it sends into A2A events.
-//! [`TemplateAgent`] is the one for use: an instruction with variables from the session state, given to a [`Model`].
+//! [`TemplateAgent`] is the one for use: an instruction with variables from the session state, given to a [`Model`] that
+//! may call [`Tool`]s.
 //! [`ScriptAgent`] is the one for tests of clients: it plays events.
 //! This crate knows no HTTP binding, no task store and no extension.
 
 #![warn(missing_docs)]
 
+mod call_part;
+mod callbacks;
+mod conversation;
 mod executor;
 mod generative;
+mod mcp;
 mod model;
 mod remote;
 mod script_agent;
 mod scripted;
+mod state_access;
 mod steps;
 mod template;
 mod template_agent;
+mod tool;
+mod toolbox;
 
+pub use callbacks::{CallbackContext, Callbacks, ModelAnswer};
 pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 pub use generative::{Adapter, GenerativeConfig, GenerativeError, GenerativeModel};
-pub use model::{Model, ModelError, ModelEvent, ModelStream, Prompt, Speaker, Turn};
+pub use mcp::{McpConfig, McpError, McpScope, McpServers};
+pub use model::{Model, ModelError, ModelEvent, ModelStream, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
 pub use remote::{Notes, NotesError, RemoteCall};
 pub use script_agent::ScriptAgent;
 pub use script_agent::script::EventScript;
-pub use scripted::{RuleConfig, ScriptConfig, ScriptError, ScriptedModel};
+pub use scripted::{CallConfig, RuleConfig, ScriptConfig, ScriptError, ScriptedModel};
+pub use state_access::StateAccess;
 pub use steps::{OpenStep, StepKind, Steps, Tokens};
 pub use template::{TemplateError, render};
 pub use template_agent::TemplateAgent;
+pub use tool::{Tool, ToolClash, ToolContext, ToolError, ToolOutput, Tools};

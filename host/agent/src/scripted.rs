@@ -1,17 +1,22 @@
-//! A model without a network: answers by rules, the same every time. For demonstrations and tests.
+//! A model without a network: answers and calls tools by rules, the same every time. For demonstrations and tests.
 //!
-//! It knows only what a real model would be told. A rule can pick values out of the rendered instruction, never out of
-//! the session, so an answer that names the user proves that the instruction did.
+//! It knows only what a real model would be told. A rule can pick values out of the message, the rendered instruction
+//! and the result of a tool, never out of the session, so an answer that names the user proves that the instruction did.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use annex_protocol::Json;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
-use regex::Regex;
 use serde::Deserialize;
 
-use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt};
+use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, ToolCall, Turn};
+
+mod rule;
+
+use rule::{Applied, Rule};
+
+const NAME: &str = "scripted";
 
 /// The script of a [`ScriptedModel`].
 #[derive(Clone, Debug, Deserialize)]
@@ -30,16 +35,40 @@ pub struct ScriptConfig {
 pub struct RuleConfig {
     /// A regular expression that is searched for in what the user said last. `(?i)` ignores case.
     pub when: String,
+    /// The tool whose result came last. Without it the rule applies to what the user says, with it to that result.
+    pub after: Option<String>,
     /// Names for pieces of the instruction: the text that the one group of each regular expression captures there. The
-    /// rule applies only if all of them match.
+    /// rule applies only if all of them match. The named groups of `when` are pieces as well.
     #[serde(default)]
     pub extract: BTreeMap<String, String>,
+    /// The same for pieces of the result, which is JSON text.
+    #[serde(default)]
+    pub extract_result: BTreeMap<String, String>,
     /// The answer. `{name}` stands for the piece of that name.
-    pub answer: String,
+    pub answer: Option<String>,
+    /// The tools to call, at the same time. With an answer, that is what is said meanwhile.
+    #[serde(default)]
+    pub call: Vec<CallConfig>,
     /// In how many pieces of similar length the answer is sent. Default: one.
     pub chunks: Option<usize>,
     /// How long to wait before each piece, in milliseconds. Default: not at all.
     pub delay_ms: Option<u64>,
+}
+
+/// A tool to call.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallConfig {
+    /// The tool.
+    pub tool: String,
+    /// The arguments as JSON text, an object. `{name}` stands for the piece of that name, as it is written inside of a
+    /// JSON string. Default: `{}`.
+    #[serde(default = "no_arguments")]
+    pub arguments: String,
+}
+
+fn no_arguments() -> String {
+    "{}".to_owned()
 }
 
 /// What is wrong with a script. Rules are counted from 1.
@@ -50,29 +79,51 @@ pub enum ScriptError {
     Pattern {
         /// The rule.
         rule: usize,
-        /// `when`, or the `extract` entry.
+        /// `when`, or the entry of `extract` or `extract_result`.
         field: String,
         /// Why.
         #[source]
         source: regex::Error,
     },
-    /// The expression of an `extract` entry must have exactly one capture group.
+    /// The expression of a piece must have exactly one capture group.
     #[error("rule {rule}: `{field}` has {groups} capture groups, one is needed")]
     Groups {
         /// The rule.
         rule: usize,
-        /// The `extract` entry.
+        /// The entry of `extract` or `extract_result`.
         field: String,
         /// How many it has.
         groups: usize,
     },
-    /// The answer names a piece that is not extracted.
-    #[error("rule {rule}: the answer has `{{{name}}}`, but `extract` has no `{name}`")]
+    /// A text names a piece that there is none of.
+    #[error("rule {rule}: `{field}` has `{{{name}}}`, but nothing extracts `{name}`")]
     UnknownPiece {
         /// The rule.
         rule: usize,
-        /// The name in the answer.
+        /// `answer`, or the arguments of a call.
+        field: &'static str,
+        /// The name in the text.
         name: String,
+    },
+    /// The arguments of a call are not an object, whatever the pieces are.
+    #[error("rule {rule}: the arguments of `{tool}` are not a JSON object")]
+    Arguments {
+        /// The rule.
+        rule: usize,
+        /// The tool.
+        tool: String,
+    },
+    /// It neither says nor calls anything.
+    #[error("rule {rule}: it needs `answer` or `call`")]
+    Empty {
+        /// The rule.
+        rule: usize,
+    },
+    /// There is no result to extract from.
+    #[error("rule {rule}: `extract_result` needs `after`")]
+    NoResult {
+        /// The rule.
+        rule: usize,
     },
 }
 
@@ -97,109 +148,37 @@ impl ScriptedModel {
 #[async_trait]
 impl Model for ScriptedModel {
     fn name(&self) -> &str {
-        "scripted"
+        NAME
     }
 
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        let (answer, chunks, delay) = self
-            .rules
-            .iter()
-            .find_map(|rule| Some((rule.answer(&prompt)?, rule.chunks, rule.delay)))
-            .unwrap_or_else(|| (self.fallback.clone(), 1, Duration::ZERO));
-        let pieces = stream::iter(split(&answer, chunks)).then(move |piece| async move {
+        let applied = self.rules.iter().find_map(|rule| rule.apply(&prompt));
+        let Applied { answer, chunks, delay, calls } = applied.unwrap_or_else(|| Applied::fallback(&self.fallback));
+        let calls = tool_calls(calls, &prompt)?;
+        let pieces = stream::iter(answer.map_or_else(Vec::new, |answer| split(&answer, chunks)));
+        let pieces = pieces.then(move |piece| async move {
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }
             Ok(ModelEvent::Text(piece))
         });
-        Ok(pieces.boxed())
+        Ok(pieces.chain(stream::iter(calls.into_iter().map(|call| Ok(ModelEvent::Call(call))))).boxed())
     }
 }
 
-#[derive(Clone, Debug)]
-struct Rule {
-    when: Regex,
-    extract: BTreeMap<String, Regex>,
-    answer: Vec<Segment>,
-    chunks: usize,
-    delay: Duration,
-}
-
-/// An answer is literal text and pieces of the instruction in turn.
-#[derive(Clone, Debug)]
-enum Segment {
-    Literal(String),
-    Piece(String),
-}
-
-impl Rule {
-    /// `number` is the rule's place in the script, for error messages.
-    fn compile(number: usize, config: RuleConfig) -> Result<Self, ScriptError> {
-        let compile = |field: String, pattern: &str| {
-            Regex::new(pattern).map_err(|source| ScriptError::Pattern { rule: number, field, source })
-        };
-        let when = compile("when".to_owned(), &config.when)?;
-        let mut extract = BTreeMap::new();
-        for (name, pattern) in config.extract {
-            let field = format!("extract.{name}");
-            let pattern = compile(field.clone(), &pattern)?;
-            let groups = pattern.captures_len() - 1;
-            if groups != 1 {
-                return Err(ScriptError::Groups { rule: number, field, groups });
-            }
-            extract.insert(name, pattern);
-        }
-        let answer = segments(&config.answer);
-        let unknown = answer.iter().find_map(|segment| match segment {
-            Segment::Piece(name) if !extract.contains_key(name) => Some(name.clone()),
-            Segment::Piece(_) | Segment::Literal(_) => None,
-        });
-        if let Some(name) = unknown {
-            return Err(ScriptError::UnknownPiece { rule: number, name });
-        }
-        let delay = Duration::from_millis(config.delay_ms.unwrap_or(0));
-        Ok(Self { when, extract, answer, chunks: config.chunks.unwrap_or(1), delay })
-    }
-
-    /// The answer, if the rule applies.
-    fn answer(&self, prompt: &Prompt) -> Option<String> {
-        if !self.when.is_match(prompt.last_user_text()) {
-            return None;
-        }
-        let mut pieces = BTreeMap::new();
-        for (name, pattern) in &self.extract {
-            let captured = pattern.captures(&prompt.instruction)?.get(1)?;
-            pieces.insert(name.as_str(), captured.as_str());
-        }
-        let text = |segment: &Segment| match segment {
-            Segment::Literal(text) => Some(text.clone()),
-            Segment::Piece(name) => pieces.get(name.as_str()).map(|&piece| piece.to_owned()),
-        };
-        self.answer.iter().map(text).collect()
-    }
-}
-
-/// Takes `{name}` for a piece if a name is all there is between the braces; everything else is literal.
-fn segments(answer: &str) -> Vec<Segment> {
-    let mut segments = Vec::new();
-    let mut rest = answer;
-    while let Some((head, after)) = rest.split_once('}') {
-        let piece = head.rsplit_once('{').filter(|(_, name)| is_name(name));
-        match piece {
-            Some((before, name)) => {
-                segments.push(Segment::Literal(before.to_owned()));
-                segments.push(Segment::Piece(name.to_owned()));
-            }
-            None => segments.push(Segment::Literal(format!("{head}}}"))),
-        }
-        rest = after;
-    }
-    segments.push(Segment::Literal(rest.to_owned()));
-    segments
-}
-
-fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|character| character.is_alphanumeric() || character == '_')
+/// Numbers the calls, after those that the prompt has.
+fn tool_calls(calls: Vec<(String, String)>, prompt: &Prompt) -> Result<Vec<ToolCall>, ModelError> {
+    let before = prompt.turns.iter().map(|turn| match turn {
+        Turn::Agent { calls, .. } => calls.len(),
+        Turn::User(_) | Turn::Tools(_) => 0,
+    });
+    let numbered = (before.sum::<usize>() + 1..).zip(calls);
+    let call = |(number, (name, arguments))| {
+        let arguments = Json::parse(arguments);
+        let arguments = arguments.map_err(|error| ModelError { model: NAME.to_owned(), source: error.into() })?;
+        Ok(ToolCall { id: format!("call-{number}"), name, arguments, signatures: Vec::new() })
+    };
+    numbered.map(call).collect()
 }
 
 /// Cuts a text into at most `count` pieces whose lengths differ by one character at most.

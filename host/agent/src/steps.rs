@@ -31,6 +31,8 @@ pub enum StepKind {
     Model,
     /// Another agent was asked.
     Agent,
+    /// A tool was called.
+    Tool,
 }
 
 /// How many tokens a model counted; each is `None` where it does not say.

@@ -1,9 +1,15 @@
 //! Instruction templates: text with `{variables}` from the session state. The syntax is ADK's.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use annex_protocol::Json;
 use regex::Regex;
+
+/// How the name of an artifact begins, between braces and for `lookup`.
+pub(crate) const ARTIFACT_PREFIX: &str = "artifact.";
+/// What stands for braces that are to stay.
+const LITERAL_PREFIX: &str = "literal:";
 
 /// Why a template could not be rendered. The first problem ends it; there is no partial result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +33,8 @@ static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(?:app:|user:|temp:)?[_\p{XID_Start}]\p{XID_Continue}*$").expect("the pattern is a constant")
 });
 
-/// Replaces each `{name}` by its value; `lookup` is asked for full keys such as `user:name`.
+/// Replaces each `{name}` by its value; `lookup` is asked for full keys such as `user:name`, and for artifacts by
+/// `artifact.` and their name, which no state key can stand in for.
 ///
 /// - `{name?}` is optional: nothing instead of an error when there is no value.
 /// - White space inside the braces does not count. Repeated braces are one pair: `{{name}}` is a variable too.
@@ -36,7 +43,8 @@ static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
 ///   `{"a": 1}`, `{other:name}`.
 /// - A string is inserted as it is and not searched for placeholders; `null` is empty; any other value is inserted as
 ///   the JSON text that it came as.
-/// - `{artifact.name}` names an artifact. There are none so far: it is an error, or nothing with `?`.
+/// - `{artifact.name}` is the text of an artifact of the session; the name may hold anything but braces.
+/// - `{literal:name}` is `{name}`: braces around any text without braces, which is not looked up.
 ///
 /// # Errors
 /// See [`TemplateError`].
@@ -49,7 +57,7 @@ static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
 /// assert_eq!(text, "Greet Ada.");
 /// # Ok::<(), annex_agent::TemplateError>(())
 /// ```
-pub fn render(template: &str, lookup: impl Fn(&str) -> Option<Json>) -> Result<String, TemplateError> {
+pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> Result<String, TemplateError> {
     let mut output = String::with_capacity(template.len());
     let mut rest = template;
     // The text between the first closing brace and the last opening brace before it has no braces in it.
@@ -58,7 +66,7 @@ pub fn render(template: &str, lookup: impl Fn(&str) -> Option<Json>) -> Result<S
         let closing = tail.len() - after.len();
         let placeholder = head.rsplit_once('{').map(|(before, inside)| (before.trim_end_matches('{'), inside));
         let value = match placeholder {
-            Some((before, inside)) if !before.ends_with(['$', '\\']) => evaluate(inside.trim(), &lookup)?,
+            Some((before, inside)) if !before.ends_with(['$', '\\']) => evaluate(inside.trim(), &mut lookup)?,
             Some(_) | None => None,
         };
         match (placeholder, value) {
@@ -76,23 +84,32 @@ pub fn render(template: &str, lookup: impl Fn(&str) -> Option<Json>) -> Result<S
     Ok(output)
 }
 
+/// The names of the artifacts that a template asks for.
+pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    // With a value for everything it cannot fail, and what it renders is of no use.
+    let _ = render(template, |key| {
+        names.extend(key.strip_prefix(ARTIFACT_PREFIX).map(str::to_owned));
+        Some(Json::string(""))
+    });
+    names
+}
+
 /// The text for what stands between the braces; `None` if that is not a placeholder.
-fn evaluate(inside: &str, lookup: impl Fn(&str) -> Option<Json>) -> Result<Option<String>, TemplateError> {
-    let (name, optional) = inside.strip_suffix('?').map_or((inside, false), |name| (name, true));
-    if let Some(artifact) = name.strip_prefix("artifact.") {
-        return if optional {
-            Ok(Some(String::new()))
-        } else {
-            Err(TemplateError::ArtifactMissing { name: artifact.to_owned() })
-        };
+fn evaluate(inside: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> Result<Option<String>, TemplateError> {
+    if let Some(literal) = inside.strip_prefix(LITERAL_PREFIX) {
+        return Ok(Some(format!("{{{literal}}}")));
     }
-    if !STATE_KEY.is_match(name) {
+    let (name, optional) = inside.strip_suffix('?').map_or((inside, false), |name| (name, true));
+    let artifact = name.strip_prefix(ARTIFACT_PREFIX);
+    if artifact.is_none() && !STATE_KEY.is_match(name) {
         return Ok(None);
     }
-    match lookup(name) {
-        Some(value) => Ok(Some(plain_text(&value))),
-        None if optional => Ok(Some(String::new())),
-        None => Err(TemplateError::Missing { name: name.to_owned() }),
+    match (lookup(name), artifact) {
+        (Some(value), _) => Ok(Some(plain_text(&value))),
+        (None, _) if optional => Ok(Some(String::new())),
+        (None, Some(artifact)) => Err(TemplateError::ArtifactMissing { name: artifact.to_owned() }),
+        (None, None) => Err(TemplateError::Missing { name: name.to_owned() }),
     }
 }
 

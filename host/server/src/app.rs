@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annex_agent::AgentExecutor;
+use annex_agent::{AgentExecutor, McpError, ToolClash};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_push::{Notifier, NotifierConfig};
@@ -81,6 +81,12 @@ pub enum AppError {
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
+    /// Tools are not to be had.
+    #[error("[[agent.mcp]] cannot be used")]
+    Mcp(#[from] McpError),
+    /// The model could not tell tools apart.
+    #[error("[[agent.mcp]] cannot be used")]
+    Tools(#[from] ToolClash),
     /// The agent lives elsewhere and cannot be used.
     #[error("[agent] cannot be used")]
     Upstream(#[from] annex_upstream::ConnectError),
@@ -118,7 +124,7 @@ impl App {
     /// # Errors
     /// Names the config's key, or the component and the step that refused it.
     pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
-        let agent = agent(&config.agent).await?;
+        let agent = agent(&config.agent, locations).await?;
         Self::with_agent(config, locations, base_url, agent).await
     }
 
@@ -192,8 +198,8 @@ async fn served(config: &Config, locations: &Locations) -> Result<Vec<Served>, A
         let of_tenant = tenant.read(config, &locations.config)?;
         let folder = locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&locations.config).to_owned();
-        let agent = agent(&of_tenant.agent).await?;
         let locations = Locations { config: folder, ..locations.clone() };
+        let agent = agent(&of_tenant.agent, &locations).await?;
         served.push(Served { name: tenant.name.clone(), config: of_tenant, locations, agent });
     }
     Ok(served)

@@ -86,6 +86,14 @@ impl RequestHandler {
         }
     }
 
+    /// Ends what the agents have running, those of the tenants too.
+    pub(crate) async fn close_agents(&self) {
+        self.agent.close().await;
+        for tenant in self.tenants.values() {
+            tenant.handler.agent.close().await;
+        }
+    }
+
     /// The header fields of a request, as far as the agent may want some of them.
     pub(crate) fn headers_of(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
         let mut handlers = self.tenants.values().map(|tenant| &*tenant.handler).chain([self]);

@@ -139,6 +139,7 @@ async fn drain(app: &App, patience: Duration) {
         handler.stop.cancel();
         handler.running.wait().await;
     }
+    handler.close_agents().await;
     handler.closing.cancel();
     if let Some(push) = &handler.push {
         push.close(PUSH_PATIENCE).await;

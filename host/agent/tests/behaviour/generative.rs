@@ -4,9 +4,10 @@ use std::error::Error;
 use std::sync::{Arc, Mutex};
 
 use annex_agent::{
-    Adapter, GenerativeConfig, GenerativeError, GenerativeModel, Model, ModelError, ModelEvent, Prompt, Speaker,
-    Tokens, Turn,
+    Adapter, GenerativeConfig, GenerativeError, GenerativeModel, Model, ModelError, ModelEvent, Prompt, Tokens,
+    ToolCall, ToolDeclaration, ToolResult, Turn,
 };
+use annex_protocol::Json;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -52,19 +53,23 @@ fn config(endpoint: String) -> GenerativeConfig {
 }
 
 fn prompt() -> Prompt {
-    let turn = |speaker, text: &str| Turn { speaker, text: text.to_owned() };
-    let turns = vec![turn(Speaker::User, "one"), turn(Speaker::Agent, "two"), turn(Speaker::User, "three")];
-    Prompt { instruction: "Be brief.".to_owned(), turns }
+    let user = |text: &str| Turn::User(text.to_owned());
+    let agent = Turn::Agent { text: "two".to_owned(), calls: Vec::new() };
+    Prompt { instruction: "Be brief.".to_owned(), turns: vec![user("one"), agent, user("three")], ..Prompt::default() }
 }
 
 async fn ask(config: GenerativeConfig) -> Result<Vec<ModelEvent>, ModelError> {
-    GenerativeModel::new(config).unwrap().stream(prompt()).await?.try_collect().await
+    ask_with(config, prompt()).await
+}
+
+async fn ask_with(config: GenerativeConfig, prompt: Prompt) -> Result<Vec<ModelEvent>, ModelError> {
+    GenerativeModel::new(config).unwrap().stream(prompt).await?.try_collect().await
 }
 
 fn texts(events: Vec<ModelEvent>) -> Vec<String> {
     let text = |event| match event {
         ModelEvent::Text(text) => Some(text),
-        ModelEvent::Tokens(_) => None,
+        ModelEvent::Tokens(_) | ModelEvent::Thought(_) | ModelEvent::Call(_) => None,
     };
     events.into_iter().filter_map(text).collect()
 }
@@ -109,6 +114,64 @@ async fn tokens_are_asked_for_and_counted_where_the_provider_tells_them() {
     let expected = [ModelEvent::Text("Hi".to_owned()), ModelEvent::Tokens(tokens)];
     assert_eq!(ask(config(url)).await.unwrap(), expected);
     assert_eq!(provider.requests.lock().unwrap()[0].1["stream_options"]["include_usage"], true);
+}
+
+const CALLING: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","reasoning_content":"hm"},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"sum","arguments":"{\"x\":"}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"9007199254740993}"}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"b","type":"function","function":{"name":"now","arguments":""}}]},"finish_reason":"tool_calls"}]}
+
+data: [DONE]
+
+"#;
+
+#[tokio::test]
+async fn calls_and_thoughts_are_told_from_the_answer() {
+    let (_, url) = Provider::start(StatusCode::OK, CALLING).await;
+    let call = |id: &str, name: &str, arguments: &str| {
+        let arguments = Json::parse(arguments.to_owned()).unwrap();
+        ModelEvent::Call(ToolCall { id: id.to_owned(), name: name.to_owned(), arguments, signatures: Vec::new() })
+    };
+    let expected =
+        [ModelEvent::Thought("hm".to_owned()), call("a", "sum", r#"{"x":9007199254740993}"#), call("b", "now", "{}")];
+    let events = ask(config(url)).await.unwrap();
+    let events: Vec<_> = events.into_iter().filter(|event| !matches!(event, ModelEvent::Tokens(_))).collect();
+    assert_eq!(events, expected);
+}
+
+#[tokio::test]
+async fn the_model_is_told_of_tools_and_of_what_they_answered() {
+    let (provider, url) = Provider::start(StatusCode::OK, ANSWER).await;
+    let json = |text: &str| Json::parse(text.to_owned()).unwrap();
+    let schema = json(r#"{"type":"object","properties":{"x":{"type":"integer"}}}"#);
+    let tool = ToolDeclaration { name: "sum".to_owned(), description: "Adds.".to_owned(), parameters: schema };
+    let call = ToolCall {
+        id: "a".to_owned(),
+        name: "sum".to_owned(),
+        arguments: json(r#"{"x":1}"#),
+        signatures: vec!["s".to_owned()],
+    };
+    let result = ToolResult { id: "a".to_owned(), name: "sum".to_owned(), response: json(r#"{"result":"2"}"#) };
+    let turns = vec![
+        Turn::User("add".to_owned()),
+        Turn::Agent { text: "Wait.".to_owned(), calls: vec![call] },
+        Turn::Tools(vec![result]),
+    ];
+    let prompt = Prompt { turns, tools: [tool].into(), ..Prompt::default() };
+    ask_with(config(url), prompt).await.unwrap();
+    let requests = provider.requests.lock().unwrap();
+    let body = &requests[0].1;
+    let function = &body["tools"][0]["function"];
+    assert_eq!((&function["name"], &function["description"]), (&"sum".into(), &"Adds.".into()));
+    assert_eq!(function["parameters"]["properties"]["x"]["type"], "integer");
+    let (called, answered) = (&body["messages"][1], &body["messages"][2]);
+    assert_eq!(called["tool_calls"][0]["function"]["arguments"], r#"{"x":1}"#, "{body}");
+    assert_eq!(called["content"], "Wait.");
+    assert_eq!((&answered["role"], &answered["tool_call_id"]), (&"tool".into(), &"a".into()));
+    assert_eq!(answered["content"], r#"{"result":"2"}"#);
 }
 
 #[tokio::test]

@@ -7,8 +7,11 @@
     reason = "the functions that tests share may fail a test"
 )]
 
+mod cases;
 mod generative;
 mod script_agent;
 mod scripted;
+mod support;
 mod template_agent;
 mod templating;
+mod tools;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use annex_agent::{Model, ModelEvent, Prompt, ScriptConfig, ScriptError, ScriptedModel, Speaker, Turn};
+use annex_agent::{Model, ModelEvent, Prompt, ScriptConfig, ScriptError, ScriptedModel, ToolResult, Turn};
+use annex_protocol::Json;
 use futures::StreamExt;
 
 fn model(script: &str) -> ScriptedModel {
@@ -16,16 +17,23 @@ fn error(script: &str) -> String {
 }
 
 async fn answer(model: &ScriptedModel, instruction: &str, text: &str) -> Vec<String> {
-    let turns = vec![
-        Turn { speaker: Speaker::User, text: "who am I?".to_owned() },
-        Turn { speaker: Speaker::Agent, text: "You told me.".to_owned() },
-        Turn { speaker: Speaker::User, text: text.to_owned() },
+    said(model, instruction, text, None).await
+}
+
+/// The pieces of the answer, and `tool arguments` for each call; `result` came last, if there is one.
+async fn said(model: &ScriptedModel, instruction: &str, text: &str, result: Option<ToolResult>) -> Vec<String> {
+    let mut turns = vec![
+        Turn::User("who am I?".to_owned()),
+        Turn::Agent { text: "You told me.".to_owned(), calls: Vec::new() },
+        Turn::User(text.to_owned()),
     ];
-    let prompt = Prompt { instruction: instruction.to_owned(), turns };
+    turns.extend(result.map(|result| Turn::Tools(vec![result])));
+    let prompt = Prompt { instruction: instruction.to_owned(), turns, ..Prompt::default() };
     let stream = model.stream(prompt).await.unwrap();
     let text = |event| match event {
         ModelEvent::Text(text) => text,
-        ModelEvent::Tokens(tokens) => unreachable!("a script counts nothing: {tokens:?}"),
+        ModelEvent::Call(call) => format!("{} {} {}", call.id, call.name, call.arguments.get()),
+        other => unreachable!("a script neither thinks nor counts: {other:?}"),
     };
     stream.map(|event| text(event.unwrap())).collect().await
 }
@@ -47,6 +55,30 @@ async fn the_first_rule_that_matches_with_all_its_pieces_answers() {
     assert_eq!(known, [r#"You are Ada, analyst. {"json": 1} {}"#]);
     assert_eq!(answer(&model, "name: Ada", "who am I?").await, ["I do not know."]);
     assert_eq!(answer(&model, "name: Ada role: analyst", "hello").await, ["Ask me who you are."]);
+}
+
+const TOOLS: &str = r#"{
+    "rules": [
+        {"when": "add (?<a>\\d+) for (?<who>.+)", "extract": {"b": "b=(\\d+)"}, "answer": "Wait.",
+         "call": [{"tool": "sum", "arguments": "{\"a\": {a}, \"b\": {b}, \"who\": \"{who}\"}"}, {"tool": "now"}]},
+        {"when": "add", "after": "sum", "extract_result": {"sum": "\"sum\":(\\d+)"}, "answer": "It is {sum}."},
+        {"when": "add", "after": "sum", "answer": "I cannot add."}
+    ],
+    "fallback": "?"
+}"#;
+
+#[tokio::test]
+async fn a_rule_calls_tools_with_pieces_and_another_answers_from_the_result() {
+    let model = model(TOOLS);
+    let called = said(&model, "b=3", "add 2 for \"A\"", None).await;
+    assert_eq!(called, ["Wait.", r#"call-1 sum {"a": 2, "b": 3, "who": "\"A\""}"#, "call-2 now {}"]);
+    let result = |response: &str| {
+        let response = Json::parse(response.to_owned()).unwrap();
+        Some(ToolResult { id: "call-1".to_owned(), name: "sum".to_owned(), response })
+    };
+    assert_eq!(said(&model, "b=3", "add 2 for A", result(r#"{"sum":5}"#)).await, ["It is 5."]);
+    assert_eq!(said(&model, "b=3", "add 2 for A", result(r#"{"error":"no"}"#)).await, ["I cannot add."]);
+    assert_eq!(said(&model, "b=3", "else", result("{}")).await, ["?"]);
 }
 
 #[tokio::test]
@@ -75,7 +107,17 @@ fn a_wrong_script_is_refused_with_the_number_of_the_rule() {
         ),
         (
             r#"{"when": "", "extract": {"n": "(a)"}, "answer": "{n} {m}"}"#,
-            "rule 2: the answer has `{m}`, but `extract` has no `m`",
+            "rule 2: `answer` has `{m}`, but nothing extracts `m`",
+        ),
+        (r#"{"when": ""}"#, "rule 2: it needs `answer` or `call`"),
+        (r#"{"when": "", "answer": "", "extract_result": {"n": "(a)"}}"#, "rule 2: `extract_result` needs `after`"),
+        (
+            r#"{"when": "", "call": [{"tool": "t", "arguments": "[]"}]}"#,
+            "rule 2: the arguments of `t` are not a JSON object",
+        ),
+        (
+            r#"{"when": "", "call": [{"tool": "t", "arguments": "{\"a\": {b}}"}]}"#,
+            "rule 2: `call.arguments` has `{b}`, but nothing extracts `b`",
         ),
     ];
     for (rule, expected) in cases {

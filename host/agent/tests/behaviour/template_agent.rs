@@ -1,131 +1,14 @@
 //! Turns of the template agent: what it sends, what it stores, what its model is told.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use annex_agent::{
-    AgentError, AgentEvent, AgentExecutor, EventSender, Model, ModelError, ModelEvent, ModelStream, Prompt, Speaker,
-    StepKind, Steps, TemplateAgent, Tokens, TurnContext,
-};
-use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId, TaskState};
-use annex_session::{
-    Bounds, Event, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
-};
-use async_trait::async_trait;
-use futures::{StreamExt, stream};
+use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, StepKind, Steps, Turn, TurnContext};
+use annex_protocol::{ContextId, Json, Message, Part, PartContent, TaskId, TaskState};
+use annex_session::{Event, StateDelta, USER_AUTHOR};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Answers with fixed pieces and remembers what it was told. `!` is a piece that fails, `…` one that never comes, `#`
-/// what it counts.
-#[derive(Default)]
-struct FixedModel {
-    pieces: Vec<&'static str>,
-    prompts: Mutex<Vec<Prompt>>,
-}
-
-#[async_trait]
-impl Model for FixedModel {
-    fn name(&self) -> &str {
-        "fixed"
-    }
-
-    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        self.prompts.lock().unwrap().push(prompt);
-        let answer = stream::iter(self.pieces.clone()).then(|piece| async move {
-            match piece {
-                "!" => Err(ModelError { model: "fixed".to_owned(), source: "broken off".into() }),
-                "…" => std::future::pending().await,
-                "#" => Ok(ModelEvent::Tokens(Tokens { input: Some(12), output: None })),
-                text => Ok(ModelEvent::Text(text.to_owned())),
-            }
-        });
-        Ok(answer.boxed())
-    }
-}
-
-struct Bench {
-    service: Arc<dyn SessionService>,
-    model: Arc<FixedModel>,
-    agent: TemplateAgent,
-    cancel: CancellationToken,
-    steps: Steps,
-}
-
-/// An event in short: the state, or `text (append, last)`.
-fn short(event: &AgentEvent) -> String {
-    match event {
-        AgentEvent::Status { state, .. } => format!("{state:?}"),
-        AgentEvent::Relayed(event) => panic!("nothing is relayed here: {event:?}"),
-        AgentEvent::Message(message) => format!("message {}", message.message_id),
-        AgentEvent::Artifact { artifact, append, last_chunk } => {
-            assert_eq!(artifact.name.as_deref(), Some("result"));
-            let PartContent::Text(text) = &artifact.parts[0].content else { panic!("not a text part") };
-            format!("{text} ({append}, {last_chunk})")
-        }
-    }
-}
-
-impl Bench {
-    fn new(instruction: &str, output_key: Option<&str>, pieces: &[&'static str]) -> Self {
-        let model = Arc::new(FixedModel { pieces: pieces.to_vec(), ..FixedModel::default() });
-        let agent = TemplateAgent {
-            name: "guide".to_owned(),
-            instruction: instruction.to_owned(),
-            output_key: output_key.map(str::to_owned),
-            model: model.clone(),
-        };
-        let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
-        Self { service, model, agent, cancel: CancellationToken::new(), steps: Steps::default() }
-    }
-
-    async fn open(&self) -> TurnSession {
-        let key =
-            SessionKey { tenant: "t".into(), app: "guide".into(), user: "u".into(), context: ContextId::new("c") };
-        let guard = Turns::default().begin(&key).await.unwrap();
-        TurnSession::open(&self.service, key, guard).await.unwrap()
-    }
-
-    /// Runs a turn as the server does: the user's event first. Gives the events in short and the result.
-    async fn turn(&self, text: &str, delta: &str) -> (Vec<String>, Result<(), AgentError>) {
-        let session = self.open().await;
-        self.turn_in(session, vec![Part::text(text)], delta).await
-    }
-
-    async fn turn_in(
-        &self,
-        session: TurnSession,
-        parts: Vec<Part>,
-        delta: &str,
-    ) -> (Vec<String>, Result<(), AgentError>) {
-        let delta = StateDelta::parse(delta).unwrap();
-        session.append(Event::new(USER_AUTHOR, "task", parts.clone(), delta)).await.unwrap();
-        let turn = TurnContext {
-            task_id: TaskId::new("task"),
-            context_id: ContextId::new("c"),
-            message: Arc::new(Message { parts, ..Message::user_text("") }),
-            metadata: Arc::new(Metadata::new()),
-            session,
-            steps: self.steps.clone(),
-            cancel: self.cancel.clone(),
-            remote: None,
-        };
-        let (sender, mut receiver) = EventSender::bounded(64);
-        let result = self.agent.execute(turn, sender).await;
-        let mut events = Vec::new();
-        while let Some(event) = receiver.recv().await {
-            events.push(short(&event));
-        }
-        (events, result)
-    }
-
-    async fn state(&self) -> String {
-        self.open().await.state().to_json_string()
-    }
-
-    fn prompt(&self, index: usize) -> Prompt {
-        self.model.prompts.lock().unwrap()[index].clone()
-    }
-}
+use crate::support::Bench;
 
 #[tokio::test]
 async fn the_state_of_this_turn_is_in_the_instruction() {
@@ -215,9 +98,9 @@ async fn the_model_sees_the_whole_conversation() {
     let bench = Bench::new("I", None, &["v1"]);
     bench.turn("one", "{}").await.1.unwrap();
     bench.turn("two", "{}").await.1.unwrap();
-    let turns: Vec<_> = bench.prompt(1).turns.into_iter().map(|turn| (turn.speaker, turn.text)).collect();
-    let expected = [(Speaker::User, "one"), (Speaker::Agent, "v1"), (Speaker::User, "two")];
-    assert_eq!(turns, expected.map(|(speaker, text)| (speaker, text.to_owned())));
+    let user = |text: &str| Turn::User(text.to_owned());
+    let agent = Turn::Agent { text: "v1".to_owned(), calls: Vec::new() };
+    assert_eq!(bench.prompt(1).turns, [user("one"), agent, user("two")]);
 }
 
 #[tokio::test]
@@ -260,7 +143,7 @@ async fn a_canceled_turn_ends_at_once_and_stores_no_answer() {
 }
 
 /// The steps without their times, and whether each has ended after it began.
-fn timed(steps: &Steps) -> Vec<(Value, bool)> {
+pub(crate) fn timed(steps: &Steps) -> Vec<(Value, bool)> {
     let steps: Vec<Value> = serde_json::from_str(&steps.to_json()).unwrap();
     let timed = |mut step: Value| {
         let step_fields = step.as_object_mut().unwrap();
@@ -318,4 +201,31 @@ async fn sending_to_nobody_says_so() {
     drop(receiver);
     let sent = sender.send(AgentEvent::Status { state: TaskState::Working, message: None }).await;
     assert!(matches!(sent, Err(AgentError::Closed)));
+}
+
+#[tokio::test]
+async fn thoughts_are_neither_shown_nor_kept() {
+    let bench = Bench::new("I", Some("out"), &["~let me see", "answer", "~good"]);
+    let (events, _) = bench.turn("hi", "{}").await;
+    assert_eq!(events, ["Working", "answer (false, true)"]);
+    assert_eq!(bench.state().await, r#"{"out":"answer"}"#);
+
+    let only_thought = Bench::new("I", Some("out"), &["~let me see"]);
+    only_thought.turn("hi", r#"{"out":"old"}"#).await.1.unwrap();
+    assert_eq!(only_thought.state().await, r#"{"out":"old"}"#);
+}
+
+#[tokio::test]
+async fn the_answer_is_kept_as_an_artifact_that_the_next_instruction_can_use() {
+    let mut bench = Bench::answering("Before: {artifact.note?}", None, &[&["first"], &["second"]]);
+    bench.agent.artifact = "note".to_owned();
+    bench.turn("one", "{}").await.1.unwrap();
+    bench.turn("two", "{}").await.1.unwrap();
+    assert_eq!(bench.prompt(0).instruction, "Before: ");
+    assert_eq!(bench.prompt(1).instruction, "Before: first");
+    assert_eq!(bench.open().await.artifact("note").await.unwrap(), Some(vec![Part::text("second")]));
+
+    bench.agent.instruction = "{artifact.other}".to_owned();
+    let Err(AgentError::Failed { message }) = bench.turn("three", "{}").await.1 else { panic!() };
+    assert_eq!(message, "Artifact not found: `other`. The instruction of this agent needs it.");
 }

@@ -23,12 +23,9 @@ impl NativeInjection {
     pub(crate) fn new(config: &Config) -> Result<Self, Source> {
         let AgentConfig::Template(template) = &config.agent else { return Err("a template agent".into()) };
         let ModelConfig::Scripted(script) = &template.model else { return Err("a scripted model".into()) };
-        let agent = TemplateAgent {
-            name: template.name.clone(),
-            instruction: template.instruction.clone(),
-            output_key: template.output_key.clone(),
-            model: Arc::new(ScriptedModel::new(script.clone())?),
-        };
+        let model = Arc::new(ScriptedModel::new(script.clone())?);
+        let mut agent = TemplateAgent::new(&template.name, &template.instruction, model);
+        agent.output_key.clone_from(&template.output_key);
         let schema = include_str!("schema.json");
         let parameters = Parameters::look_up(|key| Ok((key == "state_schema").then(|| schema.to_owned())))?;
         let validator = jsonschema::options().should_validate_formats(true).build(&serde_json::from_str(schema)?)?;

@@ -2,14 +2,16 @@
 
 use std::sync::{Arc, Weak};
 
-use annex_agent::{AgentExecutor, GenerativeModel, Model, ScriptAgent, ScriptedModel, TemplateAgent};
+use annex_agent::{
+    AgentExecutor, GenerativeModel, McpServers, Model, ScriptAgent, ScriptedModel, TemplateAgent, Tools,
+};
 use annex_protocol::AgentCard;
 use annex_upstream::{UpstreamAgent, UpstreamConfig};
 use tokio::sync::watch;
 
-use super::AppError;
+use super::{AppError, Locations};
 use crate::card;
-use crate::config::{AgentConfig, Config, ModelConfig};
+use crate::config::{AgentConfig, Config, ModelConfig, TemplateConfig};
 use crate::installer::Installer;
 
 /// Makes the cards again whenever that of the agent changes. Ends with the agent or the installer.
@@ -27,17 +29,24 @@ pub(super) fn input_modes(config: &Config) -> Vec<String> {
     config.card.input_modes.clone().unwrap_or_else(default)
 }
 
-pub(super) async fn agent(config: &AgentConfig) -> Result<Arc<dyn AgentExecutor>, AppError> {
+pub(super) async fn agent(config: &AgentConfig, locations: &Locations) -> Result<Arc<dyn AgentExecutor>, AppError> {
     Ok(match config {
-        AgentConfig::Template(template) => Arc::new(TemplateAgent {
-            name: template.name.clone(),
-            instruction: template.instruction.clone(),
-            output_key: template.output_key.clone(),
-            model: model(&template.model)?,
-        }),
+        AgentConfig::Template(template) => Arc::new(template_agent(template, locations).await?),
         AgentConfig::Upstream(upstream) => Arc::new(UpstreamAgent::connect(UpstreamConfig::clone(upstream)).await?),
         AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
     })
+}
+
+async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Result<TemplateAgent, AppError> {
+    let model = model(&config.model)?;
+    let mut agent = TemplateAgent::new(&config.name, &config.instruction, model);
+    let (servers, tools) = McpServers::start(&config.mcp, &locations.config).await?;
+    agent.tools = Tools::new(tools)?;
+    agent.servers = servers;
+    agent.output_key.clone_from(&config.output_key);
+    agent.artifact = config.artifact.clone().unwrap_or(agent.artifact);
+    agent.max_tool_rounds = config.max_tool_rounds.unwrap_or(agent.max_tool_rounds);
+    Ok(agent)
 }
 
 fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {

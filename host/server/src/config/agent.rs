@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_agent::{EventScript, GenerativeConfig, ScriptConfig};
+use annex_agent::{EventScript, GenerativeConfig, McpConfig, ScriptConfig};
 use annex_client::Binding;
 use annex_upstream::{Credentials, LostContext, StateMapping, UpstreamConfig};
 use serde::Deserialize;
@@ -35,8 +35,14 @@ pub struct TemplateConfig {
     pub instruction: String,
     /// The state key that keeps the last answer.
     pub output_key: Option<String>,
+    /// The name of the artifact that holds the answer; the agent's own when not set.
+    pub artifact: Option<String>,
     /// The model behind it.
     pub model: ModelConfig,
+    /// Where it has tools from.
+    pub mcp: Vec<McpConfig>,
+    /// How often the model may ask for tools in one turn; the agent's own bound when not set.
+    pub max_tool_rounds: Option<u32>,
 }
 
 /// `[agent.model.scripted]` or `[agent.model.generative]`
@@ -57,7 +63,10 @@ struct AgentTable {
     name: String,
     instruction: Option<String>,
     output_key: Option<String>,
+    artifact: Option<String>,
     model: Option<ModelConfig>,
+    mcp: Option<Vec<McpConfig>>,
+    max_tool_rounds: Option<u32>,
     rule: Option<EventScript>,
     card: Option<String>,
     binding: Option<BindingConfig>,
@@ -95,11 +104,14 @@ impl AgentTable {
     }
 
     /// The keys of the template agent.
-    fn of_template(&self) -> [(&'static str, bool); 3] {
+    fn of_template(&self) -> [(&'static str, bool); 6] {
         [
             ("instruction", self.instruction.is_some()),
             ("output_key", self.output_key.is_some()),
+            ("artifact", self.artifact.is_some()),
             ("model", self.model.is_some()),
+            ("mcp", self.mcp.is_some()),
+            ("max_tool_rounds", self.max_tool_rounds.is_some()),
         ]
     }
 
@@ -157,7 +169,10 @@ fn template(table: AgentTable) -> Result<TemplateConfig, AgentTableError> {
         name: table.name,
         instruction: table.instruction.ok_or(missing("instruction"))?,
         output_key: table.output_key,
+        artifact: table.artifact,
         model: table.model.ok_or(missing("model"))?,
+        mcp: table.mcp.unwrap_or_default(),
+        max_tool_rounds: table.max_tool_rounds,
     })
 }
 

@@ -39,6 +39,7 @@ mod streams;
 mod tasks;
 mod tenants;
 mod three_ways;
+mod tools;
 mod transitions;
 mod turn_services;
 mod upstream;

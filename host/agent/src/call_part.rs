@@ -1,0 +1,96 @@
+//! Calls of tools and their results as parts of messages and events. The form is ADK's: a data part, and metadata that
+//! says what it is.
+
+use std::collections::BTreeMap;
+
+use annex_protocol::{Json, JsonObject, Part, PartContent};
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ToolCall, ToolResult};
+
+/// The metadata key that says what a data part is.
+const TYPE: &str = "adk_type";
+const CALL: &str = "function_call";
+const RESPONSE: &str = "function_response";
+/// The metadata key of a call whose result comes later, and of what is said of it until then.
+const LONG_RUNNING: &str = "adk_is_long_running";
+/// The metadata key of what the provider wants to see again with a call.
+const SIGNATURES: &str = "adk_thought_signature";
+
+/// A part that is about a call.
+pub(crate) enum CallPart {
+    Call(ToolCall),
+    /// A pending result is what a tool said while there was none.
+    Response {
+        result: ToolResult,
+        is_pending: bool,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct CallData {
+    id: String,
+    name: String,
+    args: Json,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ResponseData {
+    id: String,
+    #[serde(default)]
+    name: String,
+    response: Json,
+}
+
+pub(crate) fn call(call: &ToolCall, is_long_running: bool) -> Part {
+    let ToolCall { id, name, arguments, signatures } = call.clone();
+    let mut part = data_part(CALL, &CallData { id, name, args: arguments }, is_long_running);
+    if !signatures.is_empty() {
+        part.metadata.insert(SIGNATURES.to_owned(), json(&signatures));
+    }
+    part
+}
+
+pub(crate) fn response(result: &ToolResult, is_pending: bool) -> Part {
+    let ToolResult { id, name, response } = result.clone();
+    data_part(RESPONSE, &ResponseData { id, name, response }, is_pending)
+}
+
+/// The response of a tool that failed.
+pub(crate) fn error(message: &str) -> Json {
+    json(&BTreeMap::from([("error", message)]))
+}
+
+/// What the part says about a call, if it does and in the right form.
+pub(crate) fn read(part: &Part) -> Option<CallPart> {
+    let PartContent::Data(data) = &part.content else { return None };
+    let metadata = |key| part.metadata.get(key);
+    match metadata(TYPE)?.to::<String>().ok()?.as_str() {
+        CALL => {
+            let CallData { id, name, args } = data.to().ok()?;
+            let signatures = metadata(SIGNATURES).and_then(|signatures| signatures.to().ok()).unwrap_or_default();
+            Some(CallPart::Call(ToolCall { id, name, arguments: args, signatures }))
+        }
+        RESPONSE => {
+            let ResponseData { id, name, response } = data.to().ok()?;
+            let is_pending = metadata(LONG_RUNNING).is_some_and(|flag| flag.get() == "true");
+            Some(CallPart::Response { result: ToolResult { id, name, response }, is_pending })
+        }
+        _ => None,
+    }
+}
+
+fn data_part(kind: &str, data: &impl Serialize, is_long_running: bool) -> Part {
+    let mut metadata = JsonObject::new();
+    metadata.insert(TYPE.to_owned(), Json::string(kind));
+    if is_long_running {
+        metadata.insert(LONG_RUNNING.to_owned(), json(&true));
+    }
+    Part { metadata, ..Part::from(PartContent::Data(json(data))) }
+}
+
+/// A value that nests as deeply as is allowed cannot be wrapped. The part is then not read as a call or a result, and the
+/// call counts as broken off.
+fn json(value: &impl Serialize) -> Json {
+    Json::from_serialize(value).unwrap_or_else(|_| Json::string(""))
+}

@@ -1,0 +1,163 @@
+//! The events of a session as a model is told of them, and the calls of a task that wait for their results.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use annex_protocol::{Json, Part, PartContent};
+use annex_session::Event;
+
+use crate::call_part::{self, CallPart};
+use crate::model::{ToolCall, ToolResult, Turn};
+
+/// What was said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Conversation {
+    items: Vec<Item>,
+}
+
+#[derive(Debug)]
+enum Item {
+    User(String),
+    Agent(String),
+    Calls(Exchange),
+}
+
+/// What the agent had done by tools in one go.
+#[derive(Debug)]
+struct Exchange {
+    invocation: String,
+    text: String,
+    calls: Vec<Outcome>,
+}
+
+#[derive(Debug)]
+struct Outcome {
+    call: ToolCall,
+    response: Option<Json>,
+    /// The response says only that there is none yet.
+    is_pending: bool,
+}
+
+impl Conversation {
+    pub(crate) fn of(events: &[Arc<Event>]) -> Self {
+        let mut conversation = Self::default();
+        for event in events {
+            if event.is_from_user() {
+                conversation.take_user(event);
+            } else {
+                conversation.take_agent(event);
+            }
+        }
+        conversation
+    }
+
+    /// The calls of this invocation whose results are to come from the client.
+    pub(crate) fn waiting(&self, invocation: &str) -> Vec<ToolCall> {
+        let exchanges = self.items.iter().filter_map(|item| match item {
+            Item::Calls(exchange) if exchange.invocation == invocation => Some(&exchange.calls),
+            Item::Calls(_) | Item::User(_) | Item::Agent(_) => None,
+        });
+        exchanges.flatten().filter(|outcome| outcome.is_pending).map(|outcome| outcome.call.clone()).collect()
+    }
+
+    /// The ids of all calls.
+    pub(crate) fn call_ids(&self) -> HashSet<&str> {
+        let exchanges = self.items.iter().filter_map(|item| match item {
+            Item::Calls(exchange) => Some(&exchange.calls),
+            Item::User(_) | Item::Agent(_) => None,
+        });
+        exchanges.flatten().map(|outcome| outcome.call.id.as_str()).collect()
+    }
+
+    /// Each call with a result right behind it, as models want it.
+    pub(crate) fn into_turns(self) -> Vec<Turn> {
+        let turns_of = |item| match item {
+            Item::User(text) => vec![Turn::User(text)],
+            Item::Agent(text) => vec![Turn::Agent { text, calls: Vec::new() }],
+            Item::Calls(exchange) => exchange.into_turns(),
+        };
+        self.items.into_iter().flat_map(turns_of).collect()
+    }
+
+    /// Results of calls that wait count; anything else that looks like one is something the user says.
+    fn take_user(&mut self, event: &Event) {
+        let mut said = Vec::new();
+        for part in &event.parts {
+            if !self.answered(&event.invocation_id, part) {
+                said.push(part);
+            }
+        }
+        let text = readable(said);
+        if !text.is_empty() {
+            self.items.push(Item::User(text));
+        }
+    }
+
+    fn take_agent(&mut self, event: &Event) {
+        let (mut calls, mut said) = (Vec::new(), Vec::new());
+        for part in &event.parts {
+            match call_part::read(part) {
+                Some(CallPart::Call(call)) => calls.push(Outcome { call, response: None, is_pending: false }),
+                Some(CallPart::Response { result, is_pending }) => {
+                    if let Some((_, outcome)) = self.find(&event.invocation_id, &result.id) {
+                        (outcome.response, outcome.is_pending) = (Some(result.response), is_pending);
+                    }
+                }
+                None => said.push(part),
+            }
+        }
+        let text = readable(said);
+        if !calls.is_empty() {
+            self.items.push(Item::Calls(Exchange { invocation: event.invocation_id.clone(), text, calls }));
+        } else if !text.is_empty() {
+            self.items.push(Item::Agent(text));
+        }
+    }
+
+    /// Takes a result that the client sends for a call that waits. What was said since the call now stands before it.
+    fn answered(&mut self, invocation: &str, part: &Part) -> bool {
+        let Some(CallPart::Response { result, .. }) = call_part::read(part) else { return false };
+        let Some((index, outcome)) = self.find(invocation, &result.id) else { return false };
+        if !outcome.is_pending {
+            return false;
+        }
+        (outcome.response, outcome.is_pending) = (Some(result.response), false);
+        let exchange = self.items.remove(index);
+        self.items.push(exchange);
+        true
+    }
+
+    /// The latest call of this id, and where it stands.
+    fn find(&mut self, invocation: &str, id: &str) -> Option<(usize, &mut Outcome)> {
+        self.items.iter_mut().enumerate().rev().find_map(|(index, item)| match item {
+            Item::Calls(exchange) if exchange.invocation == invocation => {
+                let outcome = exchange.calls.iter_mut().find(|outcome| outcome.call.id == id)?;
+                Some((index, outcome))
+            }
+            Item::Calls(_) | Item::User(_) | Item::Agent(_) => None,
+        })
+    }
+}
+
+impl Exchange {
+    fn into_turns(self) -> Vec<Turn> {
+        let result_of = |outcome: &Outcome| ToolResult {
+            id: outcome.call.id.clone(),
+            name: outcome.call.name.clone(),
+            response: outcome.response.clone().unwrap_or_else(|| call_part::error("the call was broken off")),
+        };
+        let results = self.calls.iter().map(result_of).collect();
+        let calls = self.calls.into_iter().map(|outcome| outcome.call).collect();
+        vec![Turn::Agent { text: self.text, calls }, Turn::Tools(results)]
+    }
+}
+
+/// Text parts as they are and data parts as JSON, a line break between them. Files are not for a text model.
+pub(crate) fn readable<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
+    let text_of = |part: &'a Part| match &part.content {
+        PartContent::Text(text) => Some(text.as_str()),
+        PartContent::Data(json) => Some(json.get()),
+        PartContent::Raw(_) | PartContent::Url(_) => None,
+    };
+    parts.into_iter().filter_map(text_of).collect::<Vec<_>>().join("\n")
+}

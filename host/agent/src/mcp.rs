@@ -1,0 +1,60 @@
+//! Tools from MCP servers: programs that the agent starts, or servers that it reaches over HTTP.
+//!
+//! Tools are listed once, when the agent starts. A server that ends is started again by itself; its tools fail meanwhile.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::future::{join_all, try_join_all};
+
+use crate::tool::Tool;
+
+mod config;
+mod connection;
+mod content;
+mod offered;
+
+pub use config::{McpConfig, McpScope};
+use connection::Connection;
+pub use connection::McpError;
+use offered::OfferedTool;
+
+/// MCP servers that run. Clones are the same servers.
+#[derive(Clone, Default)]
+pub struct McpServers {
+    connections: Arc<[Connection]>,
+}
+
+impl McpServers {
+    /// Starts the servers, all at the same time, and asks each for its tools. Paths start at `folder`.
+    ///
+    /// # Errors
+    /// Names the server that cannot be started, or does not have a tool that its config names.
+    pub async fn start(configs: &[McpConfig], folder: &Path) -> Result<(Self, Vec<Arc<dyn Tool>>), McpError> {
+        let started = try_join_all(configs.iter().map(|config| start(config, folder))).await?;
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+        let mut connections = Vec::new();
+        for (connection, offered) in started {
+            connections.push(connection);
+            tools.extend(offered.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+        }
+        Ok((Self { connections: connections.into() }, tools))
+    }
+
+    /// Stops them. Programs get three seconds to end by themselves.
+    pub async fn close(&self) {
+        join_all(self.connections.iter().map(Connection::close)).await;
+    }
+}
+
+async fn start(config: &McpConfig, folder: &Path) -> Result<(Connection, Vec<OfferedTool>), McpError> {
+    let (connection, tools) = Connection::start(config, folder).await?;
+    let unknown = config.named_tools().find(|name| tools.iter().all(|tool| tool.name != **name));
+    if let Some(name) = unknown {
+        let offered = tools.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>().join(", ");
+        return Err(McpError::NoSuchTool { server: config.name.clone(), tool: name.clone(), offered });
+    }
+    let chosen = tools.into_iter().filter(|tool| config.takes(&tool.name));
+    let offered = chosen.map(|tool| OfferedTool::new(config, &tool, connection.peer())).collect();
+    Ok((connection, offered))
+}

@@ -1,0 +1,152 @@
+//! `[[agent.mcp]]`: which MCP servers an agent has tools from.
+
+use std::time::Duration;
+
+use annex_session::Scope;
+use serde::Deserialize;
+
+/// How long a call may take unless told otherwise, in seconds.
+const TIMEOUT_SECONDS: u64 = 30;
+
+/// An MCP server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "McpTable")]
+pub struct McpConfig {
+    /// What it is called in messages.
+    pub name: String,
+    pub(crate) place: Place,
+    tools: Option<Vec<String>>,
+    long_running: Vec<String>,
+    pub(crate) timeout: Duration,
+    state: Vec<McpScope>,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// A program that speaks over its standard input and output.
+    Program {
+        command: String,
+        args: Vec<String>,
+        /// Variables of this process that it gets besides the usual ones.
+        env: Vec<String>,
+    },
+    /// A server that speaks streamable HTTP.
+    Url {
+        url: String,
+        /// The variable with the token that it wants.
+        token_env: Option<String>,
+    },
+}
+
+/// A scope of state that results of tools may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum McpScope {
+    /// Keys of the session.
+    Session,
+    /// `user:` keys.
+    User,
+    /// `app:` keys.
+    App,
+    /// `temp:` keys.
+    Temp,
+}
+
+/// The table as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct McpTable {
+    name: String,
+    command: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: Vec<String>,
+    url: Option<String>,
+    token_env: Option<String>,
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    long_running: Vec<String>,
+    timeout_seconds: Option<u64>,
+    #[serde(default)]
+    state: Vec<McpScope>,
+}
+
+/// What is wrong with the table as a whole.
+#[derive(Debug, thiserror::Error)]
+enum McpTableError {
+    #[error("MCP server `{name}` needs either `command` or `url`")]
+    Place { name: String },
+    #[error("`{key}` of MCP server `{name}` does not belong to its `{place}`")]
+    Foreign { name: String, key: &'static str, place: &'static str },
+    #[error("`long_running` of MCP server `{name}` names `{tool}`, which its `tools` leave out")]
+    LeftOut { name: String, tool: String },
+    #[error("`timeout_seconds` of MCP server `{name}` is 0")]
+    NoTime { name: String },
+}
+
+impl TryFrom<McpTable> for McpConfig {
+    type Error = McpTableError;
+
+    fn try_from(table: McpTable) -> Result<Self, McpTableError> {
+        let place = place(&table)?;
+        let McpTable { name, tools, long_running, timeout_seconds, state, .. } = table;
+        let left_out = |tool: &&String| tools.as_ref().is_some_and(|tools| !tools.contains(tool));
+        if let Some(tool) = long_running.iter().find(left_out) {
+            return Err(McpTableError::LeftOut { name, tool: tool.clone() });
+        }
+        let timeout = Duration::from_secs(timeout_seconds.unwrap_or(TIMEOUT_SECONDS));
+        if timeout.is_zero() {
+            return Err(McpTableError::NoTime { name });
+        }
+        Ok(Self { name, place, tools, long_running, timeout, state })
+    }
+}
+
+fn place(table: &McpTable) -> Result<Place, McpTableError> {
+    let foreign = |key, place| Err(McpTableError::Foreign { name: table.name.clone(), key, place });
+    match (&table.command, &table.url) {
+        (Some(_), None) if table.token_env.is_some() => foreign("token_env", "command"),
+        (None, Some(_)) if !table.args.is_empty() => foreign("args", "url"),
+        (None, Some(_)) if !table.env.is_empty() => foreign("env", "url"),
+        (Some(command), None) => {
+            Ok(Place::Program { command: command.clone(), args: table.args.clone(), env: table.env.clone() })
+        }
+        (None, Some(url)) => Ok(Place::Url { url: url.clone(), token_env: table.token_env.clone() }),
+        (Some(_), Some(_)) | (None, None) => Err(McpTableError::Place { name: table.name.clone() }),
+    }
+}
+
+impl McpConfig {
+    /// The tools that the config names, which the server must have.
+    pub(crate) fn named_tools(&self) -> impl Iterator<Item = &String> {
+        self.tools.iter().flatten().chain(&self.long_running)
+    }
+
+    /// Whether the model is to have this tool.
+    pub(crate) fn takes(&self, tool: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
+    }
+
+    /// Whether the client sends this tool's results.
+    pub(crate) fn is_long_running(&self, tool: &str) -> bool {
+        self.long_running.iter().any(|name| name == tool)
+    }
+
+    /// The scopes that results may change.
+    pub(crate) fn scopes(&self) -> Vec<Scope> {
+        self.state.iter().map(|scope| Scope::from(*scope)).collect()
+    }
+}
+
+impl From<McpScope> for Scope {
+    fn from(scope: McpScope) -> Self {
+        match scope {
+            McpScope::Session => Self::Session,
+            McpScope::User => Self::User,
+            McpScope::App => Self::App,
+            McpScope::Temp => Self::Temp,
+        }
+    }
+}

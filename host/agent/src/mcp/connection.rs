@@ -1,0 +1,270 @@
+//! One MCP server: started, watched, started again when it ends, and stopped.
+
+use std::env;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use process_wrap::tokio::{CommandWrap, ProcessGroup};
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, Tool};
+use rmcp::service::{Peer, RoleClient, RunningService, serve_client};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{ChildStderr, Command};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::config::{McpConfig, Place};
+
+/// How long a server may take to start. Package runners may have to fetch it first.
+const START_PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait before a server is started again, at first; doubled each time up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long to wait for what a program says as it ends.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
+/// A server that ran for as long as this counts as well again.
+const STEADY: Duration = Duration::from_secs(60);
+/// What every program gets of this process's environment; anything else may be a secret of somebody else.
+const USUAL_VARIABLES: [&str; 10] =
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "XDG_CACHE_HOME"];
+
+/// Why an MCP server cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum McpError {
+    /// A variable that the config names is not there.
+    #[error("environment variable {variable}, which MCP server `{server}` needs, is not set")]
+    Variable {
+        /// The server.
+        server: String,
+        /// The variable.
+        variable: String,
+    },
+    /// It does not start, or does not speak MCP.
+    #[error("MCP server `{server}` cannot be started")]
+    Start {
+        /// The server.
+        server: String,
+        /// Why.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// It does not have a tool that the config names.
+    #[error("MCP server `{server}` has no tool `{tool}`; it has: {offered}")]
+    NoSuchTool {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// What it has.
+        offered: String,
+    },
+}
+
+type Source = Box<dyn Error + Send + Sync>;
+
+/// A program that does not start, and the last that it said.
+#[derive(Debug, thiserror::Error)]
+#[error("it said: {line}")]
+struct LastWords {
+    line: String,
+    source: Source,
+}
+
+type Service = RunningService<RoleClient, ClientConfig>;
+
+/// Where to send calls; nowhere while the server is down.
+pub(super) type CurrentPeer = watch::Receiver<Option<Peer<RoleClient>>>;
+
+/// A server that is kept running until this is closed or dropped.
+pub(super) struct Connection {
+    peer: CurrentPeer,
+    stop: CancellationToken,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Who starts the server, and how.
+struct Starter {
+    config: McpConfig,
+    folder: PathBuf,
+}
+
+impl Connection {
+    /// Starts the server and asks for its tools.
+    pub(super) async fn start(config: &McpConfig, folder: &Path) -> Result<(Self, Vec<Tool>), McpError> {
+        let starter = Starter { config: config.clone(), folder: folder.to_owned() };
+        let (service, tools) = starter.start().await?;
+        let (peers, peer) = watch::channel(Some(service.peer().clone()));
+        let stop = CancellationToken::new();
+        let keeper = tokio::spawn(keep(starter, service, peers, stop.clone()));
+        Ok((Self { peer, stop, keeper: Mutex::new(Some(keeper)) }, tools))
+    }
+
+    pub(super) fn peer(&self) -> CurrentPeer {
+        self.peer.clone()
+    }
+
+    /// Ends the server and waits until it has ended.
+    pub(super) async fn close(&self) {
+        self.stop.cancel();
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(keeper) = keeper {
+            // It ends by itself; a panic in it is in the log.
+            let _ = keeper.await;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Starts the server again whenever it ends.
+async fn keep(
+    starter: Starter,
+    mut service: Service,
+    peers: watch::Sender<Option<Peer<RoleClient>>>,
+    stop: CancellationToken,
+) {
+    let server = starter.config.name.clone();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let started = Instant::now();
+        let ending = service.cancellation_token();
+        let mut ended = std::pin::pin!(service.waiting());
+        tokio::select! {
+            () = stop.cancelled() => {
+                peers.send_replace(None);
+                ending.cancel();
+                let _ = ended.await;
+                return;
+            }
+            _ = &mut ended => {}
+        }
+        peers.send_replace(None);
+        tracing::warn!(server, "an MCP server has ended; it is started again");
+        if started.elapsed() > STEADY {
+            pause = FIRST_PAUSE;
+        }
+        let Some(restarted) = stop.run_until_cancelled(starter.start_again(&mut pause)).await else { return };
+        service = restarted;
+        peers.send_replace(Some(service.peer().clone()));
+        tracing::info!(server, "an MCP server runs again");
+    }
+}
+
+impl Starter {
+    /// Tries until it works, with pauses that grow.
+    async fn start_again(&self, pause: &mut Duration) -> Service {
+        loop {
+            sleep(*pause).await;
+            *pause = (*pause * 2).min(LONGEST_PAUSE);
+            match self.start().await {
+                Ok((service, _)) => return service,
+                Err(error) => {
+                    let cause = error.source().map(ToString::to_string);
+                    tracing::warn!(%error, cause, "an MCP server does not start again");
+                }
+            }
+        }
+    }
+
+    async fn start(&self) -> Result<(Service, Vec<Tool>), McpError> {
+        let server = || self.config.name.clone();
+        let failed = |source| McpError::Start { server: server(), source };
+        let started = timeout(START_PATIENCE, Box::pin(self.connect()));
+        started.await.map_err(|_| failed(format!("it was not ready after {} s", START_PATIENCE.as_secs()).into()))?
+    }
+
+    async fn connect(&self) -> Result<(Service, Vec<Tool>), McpError> {
+        let failed = |source| McpError::Start { server: self.config.name.clone(), source };
+        let service = match &self.config.place {
+            Place::Program { command, args, env } => {
+                let command = self.command(command, args, env)?;
+                let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();
+                let (process, stderr) = process.map_err(|error| failed(error.into()))?;
+                let words = stderr.map(|stderr| tokio::spawn(log_lines(self.config.name.clone(), stderr)));
+                match serve_client(client(), process).await {
+                    Ok(service) => service,
+                    Err(error) => return Err(failed(with_last_words(error.into(), words).await)),
+                }
+            }
+            Place::Url { url, token_env } => {
+                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+                if let Some(variable) = token_env {
+                    config = config.auth_header(self.variable(variable)?);
+                }
+                let http = http_client().map_err(|error| failed(error.into()))?;
+                let served = serve_client(client(), StreamableHttpClientTransport::with_client(http, config)).await;
+                served.map_err(|error| failed(error.into()))?
+            }
+        };
+        let tools = service.list_all_tools().await.map_err(|error| failed(error.into()))?;
+        Ok((service, tools))
+    }
+
+    /// In a process group of its own: whoever stops this program by a key stops the servers through it, in order.
+    fn command(&self, program: &str, args: &[String], env: &[String]) -> Result<CommandWrap, McpError> {
+        let program = match program.contains('/') {
+            true => self.folder.join(program),
+            false => PathBuf::from(program),
+        };
+        let mut command = Command::new(program);
+        command.args(args).env_clear();
+        if !self.folder.as_os_str().is_empty() {
+            command.current_dir(&self.folder);
+        }
+        command.envs(USUAL_VARIABLES.into_iter().filter_map(|name| Some((name, env::var_os(name)?))));
+        for name in env {
+            command.env(name, self.variable(name)?);
+        }
+        let mut command = CommandWrap::from(command);
+        command.wrap(ProcessGroup::leader());
+        Ok(command)
+    }
+
+    fn variable(&self, name: &str) -> Result<String, McpError> {
+        let missing = || McpError::Variable { server: self.config.name.clone(), variable: name.to_owned() };
+        env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(missing)
+    }
+}
+
+/// Follows no redirects, so that the token stays with the server it is for.
+fn http_client() -> reqwest::Result<reqwest::Client> {
+    // The whole process uses one provider; somebody else may have installed it already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()
+}
+
+fn client() -> ClientConfig {
+    ClientConfig::new(ClientCapabilities::default(), Implementation::new("annex", env!("CARGO_PKG_VERSION")))
+}
+
+/// What a program says besides its protocol; gives the last line when it has ended.
+async fn log_lines(server: String, stderr: ChildStderr) -> String {
+    let mut lines = BufReader::new(stderr).lines();
+    let mut last = String::new();
+    while let Ok(Some(line)) = lines.next_line().await {
+        tracing::info!(server, line, "an MCP server says");
+        if !line.trim().is_empty() {
+            last = line;
+        }
+    }
+    last
+}
+
+/// Programs say on their standard error why they do not start.
+async fn with_last_words(source: Source, words: Option<JoinHandle<String>>) -> Source {
+    let Some(words) = words else { return source };
+    match timeout(LAST_WORDS_PATIENCE, words).await {
+        Ok(Ok(line)) if !line.is_empty() => LastWords { line, source }.into(),
+        _ => source,
+    }
+}

@@ -1,0 +1,143 @@
+//! What a tool of an MCP server answers: text for the model, files for the session, changes of state.
+
+use annex_protocol::{Json, JsonObject, Part, PartContent};
+use annex_session::Scope;
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::{Map, Value};
+
+/// The key in the `_meta` of a result that holds the state which it changes: an object of full keys and values.
+const STATE_DELTA: &str = "annex/stateDelta";
+/// The most text of one result, in bytes. It is stored in the session and told the model again and again.
+const MAX_TEXT: usize = 256 * 1024;
+/// The most bytes of the files of one result, in base64.
+const MAX_FILES: usize = 4 * 1024 * 1024;
+
+/// A result, read.
+#[derive(Debug)]
+pub(super) struct Content {
+    /// What the model is told; files are named in it.
+    pub(super) text: String,
+    structured: Option<Value>,
+    /// The files, under their names.
+    pub(super) artifacts: Vec<(String, Vec<Part>)>,
+    changes: Option<Value>,
+}
+
+impl Content {
+    /// # Errors
+    /// When it is larger than a session can take.
+    pub(super) fn of(tool: &str, result: CallToolResult) -> Result<Self, String> {
+        let changes = result.meta.and_then(|mut meta| meta.0.remove(STATE_DELTA));
+        let mut content =
+            Self { text: String::new(), structured: result.structured_content, artifacts: Vec::new(), changes };
+        for block in result.content {
+            content.take(tool, block);
+        }
+        let structured = content.structured.as_ref().map_or(0, |value| value.to_string().len());
+        let files = content.artifacts.iter().flat_map(|(_, parts)| parts).map(size).sum::<usize>();
+        for (bytes, most, what) in [(content.text.len().max(structured), MAX_TEXT, "text"), (files, MAX_FILES, "files")]
+        {
+            if bytes > most {
+                return Err(format!("the result has {bytes} bytes of {what}, at most {most} are taken"));
+            }
+        }
+        Ok(content)
+    }
+
+    /// What the tool answers: its structured content, or its text as `result`.
+    ///
+    /// # Errors
+    /// When it nests too deeply.
+    pub(super) fn response(&self) -> Result<Json, String> {
+        let response = match &self.structured {
+            Some(Value::Object(object)) => Value::Object(object.clone()),
+            Some(other) => single("result", other.clone()),
+            None => single("result", Value::from(self.text.as_str())),
+        };
+        Json::from_serialize(&response).map_err(|error| format!("the result cannot be kept: {error}"))
+    }
+
+    /// The changes of state, if all of them are in these scopes.
+    ///
+    /// # Errors
+    /// Says which key is in another scope, or that it is no object. No value is in the text.
+    pub(super) fn state(&self, scopes: &[Scope]) -> Result<Vec<(String, Json)>, String> {
+        let changes = match &self.changes {
+            None => return Ok(Vec::new()),
+            Some(Value::Object(changes)) => changes,
+            Some(_) => return Err(format!("`{STATE_DELTA}` is not an object")),
+        };
+        let mut allowed = JsonObject::new();
+        for (key, value) in changes {
+            let scope = Scope::of(key).0;
+            if !scopes.contains(&scope) {
+                return Err(format!("`{key}` is in the {scope} scope, which `state` of the server does not name"));
+            }
+            let value = Json::from_serialize(value).map_err(|error| format!("the value of `{key}`: {error}"))?;
+            allowed.insert(key.clone(), value);
+        }
+        Ok(allowed.into_iter().collect())
+    }
+
+    fn take(&mut self, tool: &str, block: ContentBlock) {
+        match block {
+            ContentBlock::Text(text) => self.say(&text.text),
+            ContentBlock::Image(image) => {
+                let name = self.file_name(tool, &image.mime_type);
+                self.keep(name, PartContent::Raw(image.data), image.mime_type);
+            }
+            ContentBlock::Audio(audio) => {
+                let name = self.file_name(tool, &audio.mime_type);
+                self.keep(name, PartContent::Raw(audio.data), audio.mime_type);
+            }
+            ContentBlock::Resource(embedded) => match embedded.resource {
+                ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+                    self.say(&text);
+                    self.keep(uri, PartContent::Text(text), mime_type.unwrap_or_default());
+                }
+                ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                    self.keep(uri, PartContent::Raw(blob), mime_type.unwrap_or_default());
+                }
+                _ => self.say("[a resource of an unknown kind]"),
+            },
+            ContentBlock::ResourceLink(link) => {
+                let media_type = link.mime_type.unwrap_or_default();
+                self.keep(link.name, PartContent::Url(link.uri), media_type);
+            }
+            _ => self.say("[content of an unknown kind]"),
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(text);
+    }
+
+    fn keep(&mut self, name: String, content: PartContent, media_type: String) {
+        self.say(&format!("[kept as artifact `{name}`]"));
+        let part = Part { media_type, filename: name.clone(), ..Part::from(content) };
+        self.artifacts.push((name, vec![part]));
+    }
+
+    /// Images have no names: that of the tool, and what follows the slash of the media type.
+    fn file_name(&self, tool: &str, media_type: &str) -> String {
+        let kind = media_type.rsplit('/').next().unwrap_or(media_type);
+        match self.artifacts.len() {
+            0 => format!("{tool}.{kind}"),
+            others => format!("{tool}-{}.{kind}", others + 1),
+        }
+    }
+}
+
+fn single(key: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(key.to_owned(), value)]))
+}
+
+fn size(part: &Part) -> usize {
+    match &part.content {
+        PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => text.len(),
+        PartContent::Data(json) => json.get().len(),
+    }
+}

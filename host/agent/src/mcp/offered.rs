@@ -1,0 +1,142 @@
+//! A tool that an MCP server offers.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use annex_protocol::Json;
+use annex_session::Scope;
+use async_trait::async_trait;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest, RequestId,
+    ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
+use tokio::runtime::Handle;
+
+use super::config::McpConfig;
+use super::connection::CurrentPeer;
+use super::content::Content;
+use crate::model::ToolDeclaration;
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
+
+pub(super) struct OfferedTool {
+    declaration: ToolDeclaration,
+    origin: String,
+    peer: CurrentPeer,
+    is_long_running: bool,
+    timeout: Duration,
+    /// The scopes that its results may change.
+    scopes: Vec<Scope>,
+}
+
+impl OfferedTool {
+    pub(super) fn new(config: &McpConfig, tool: &rmcp::model::Tool, peer: CurrentPeer) -> Self {
+        let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
+        Self {
+            declaration: ToolDeclaration {
+                name: tool.name.to_string(),
+                description: description.to_owned(),
+                // One that nests too deeply is left out: the model tries without.
+                parameters: Json::from_serialize(&*tool.input_schema).unwrap_or_else(|_| Json::string("")),
+            },
+            origin: format!("MCP server `{}`", config.name),
+            peer,
+            is_long_running: config.is_long_running(&tool.name),
+            timeout: config.timeout,
+            scopes: config.scopes(),
+        }
+    }
+
+    async fn ask(&self, arguments: &Json) -> Result<CallToolResult, ToolError> {
+        let Some(peer) = self.peer.borrow().clone() else {
+            return Err(refused(format!("the tool is not available: {} is being started again", self.origin)));
+        };
+        let arguments = arguments.to().map_err(|error| refused(format!("the arguments cannot be sent: {error}")))?;
+        let name = Cow::Owned(self.declaration.name.clone());
+        let request = CallToolRequest::new(CallToolRequestParams::new(name).with_arguments(arguments));
+        let options = PeerRequestOptions::with_timeout(self.timeout);
+        let sent = peer.send_cancellable_request(ClientRequest::CallToolRequest(request), options);
+        let handle = sent.await.map_err(|error| self.failed(error))?;
+        let mut call = OpenCall { peer: handle.peer.clone(), id: Some(handle.id.clone()) };
+        let answered = handle.await_response().await;
+        call.id = None;
+        match answered.map_err(|error| self.failed(error))? {
+            ServerResult::CallToolResult(result) => Ok(result),
+            // Kinds of result that this client has not said it can handle.
+            _ => Err(refused("the tool answered with something else than a result".to_owned())),
+        }
+    }
+
+    /// What the server says of a call is for the model; what went wrong on the way there is for the log.
+    fn failed(&self, error: ServiceError) -> ToolError {
+        match error {
+            ServiceError::McpError(error) => refused(error.message.to_string()),
+            ServiceError::Timeout { .. } => refused(format!("the tool gave no result within {:?}", self.timeout)),
+            other => {
+                let tool = &self.declaration.name;
+                tracing::warn!(tool, origin = self.origin, error = %other, "a tool could not be called");
+                refused("the tool could not be reached".to_owned())
+            }
+        }
+    }
+}
+
+/// A call that is waited for. The server hears when nobody does any more, because the task was cancelled.
+struct OpenCall {
+    peer: Peer<RoleClient>,
+    /// `None` once it is answered.
+    id: Option<RequestId>,
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let reason = Some("the task was cancelled".to_owned());
+            // A server that has ended needs to hear nothing.
+            let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
+        });
+    }
+}
+
+#[async_trait]
+impl Tool for OfferedTool {
+    fn declaration(&self) -> ToolDeclaration {
+        self.declaration.clone()
+    }
+
+    fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    fn is_long_running(&self) -> bool {
+        self.is_long_running
+    }
+
+    async fn call(&self, context: &mut ToolContext, arguments: &Json) -> Result<ToolOutput, ToolError> {
+        let result = self.ask(arguments).await?;
+        let is_error = result.is_error == Some(true);
+        let content = Content::of(&self.declaration.name, result).map_err(refused)?;
+        if is_error {
+            return Err(refused(content.text));
+        }
+        match content.state(&self.scopes) {
+            Ok(changes) => changes.into_iter().for_each(|(key, value)| context.state.set(key, value)),
+            Err(reason) => {
+                let tool = &self.declaration.name;
+                tracing::warn!(tool, origin = self.origin, reason, "the state in a tool's result is not written");
+            }
+        }
+        let response = content.response().map_err(refused)?;
+        context.artifacts.extend(content.artifacts);
+        Ok(match self.is_long_running {
+            true => ToolOutput::Pending(response),
+            false => ToolOutput::Done(response),
+        })
+    }
+}
+
+fn refused(message: String) -> ToolError {
+    ToolError { message }
+}

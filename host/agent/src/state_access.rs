@@ -1,0 +1,45 @@
+//! The state of a session as a tool or a callback reads and writes it.
+
+use annex_protocol::Json;
+use annex_session::{State, StateDelta, TurnSession};
+
+/// The state of the session, under what its holder has set itself. What is set is stored with the event that the holder
+/// works for, or not at all.
+#[derive(Clone)]
+pub struct StateAccess {
+    session: TurnSession,
+    changes: StateDelta,
+}
+
+impl StateAccess {
+    /// The session's state, unchanged.
+    pub fn new(session: TurnSession) -> Self {
+        Self { session, changes: StateDelta::new() }
+    }
+
+    /// One value by its full key, such as `user:name`.
+    pub fn get(&self, key: &str) -> Option<Json> {
+        self.changes.get(key).cloned().or_else(|| self.session.value(key))
+    }
+
+    /// Sets one full key. `temp:` keys are there for the rest of the turn.
+    pub fn set(&mut self, key: impl Into<String>, value: Json) {
+        self.changes.insert(key, value);
+    }
+
+    /// All that can be read.
+    pub fn all(&self) -> State {
+        let mut state = self.session.state();
+        state.extend(State::from(self.changes.clone()));
+        state
+    }
+
+    /// What was set so far.
+    pub fn changes(&self) -> &StateDelta {
+        &self.changes
+    }
+
+    pub(crate) fn into_changes(self) -> StateDelta {
+        self.changes
+    }
+}

@@ -1,0 +1,305 @@
+//! One turn of the template agent: ask the model, call the tools that it wants, until it answers or somebody has to wait.
+
+use std::collections::{BTreeMap, HashMap};
+
+use annex_protocol::{Json, Message, Part, TaskState};
+use annex_session::{Event, SessionError, StateDelta};
+use futures::StreamExt;
+
+use super::pieces::Pieces;
+use super::{HISTORY, TemplateAgent};
+use crate::call_part;
+use crate::callbacks::{CallbackContext, Callbacks, ModelAnswer};
+use crate::conversation::{Conversation, readable};
+use crate::executor::{AgentError, AgentEvent, EventSender, TurnContext};
+use crate::model::{ModelError, ModelEvent, ModelStream, Prompt, ToolCall};
+use crate::steps::{OpenStep, StepKind};
+use crate::template::{ARTIFACT_PREFIX, artifact_names, render};
+use crate::toolbox::{Outcome, Outcomes, Toolbox, callback_context};
+
+/// What a client is told that goes on with a task without the results that it waits for.
+const REMINDER: &str = "This task waits for the results of the calls below. Send for each a data part with its `id`, its \
+                        `name` and the result as `response`, and `\"adk_type\": \"function_response\"` in the metadata \
+                        of the part.";
+
+/// A turn that runs.
+pub(super) struct Run<'a> {
+    agent: &'a TemplateAgent,
+    turn: &'a TurnContext,
+    events: &'a EventSender,
+    pieces: Pieces<'a>,
+}
+
+/// An answer, and what belongs into its event.
+#[derive(Default)]
+struct Answered {
+    answer: ModelAnswer,
+    changes: StateDelta,
+    /// It was only thought, nothing was said.
+    is_silent: bool,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(agent: &'a TemplateAgent, turn: &'a TurnContext, events: &'a EventSender) -> Self {
+        Self { agent, turn, events, pieces: Pieces::new(&agent.artifact, events) }
+    }
+
+    pub(super) async fn run(mut self) -> Result<(), AgentError> {
+        let conversation = self.conversation().await?;
+        let waiting = conversation.waiting(self.turn.task_id.as_str());
+        if !waiting.is_empty() {
+            return self.remind(&waiting).await;
+        }
+        if readable(&self.turn.message.parts).is_empty() {
+            return Err(failed("The message has nothing that this agent can read. Send a text or a data part."));
+        }
+        if let Some(answered) = self.before_agent().await? {
+            self.events.send(status(TaskState::Working, None)).await?;
+            return self.finish(answered).await;
+        }
+        let mut prompt = self.prompt(conversation).await?;
+        self.events.send(status(TaskState::Working, None)).await?;
+        let mut round = 0;
+        loop {
+            let answered = self.ask(prompt).await?;
+            if answered.answer.calls.is_empty() {
+                return self.finish(answered).await;
+            }
+            if round == self.agent.max_tool_rounds {
+                return Err(failed(&format!(
+                    "The agent asked for tools again after {round} rounds of calls, which is the most in one turn. Ask \
+                     for less at once."
+                )));
+            }
+            round += 1;
+            let text = answered.answer.text.clone();
+            let pending = self.call_tools(answered).await?;
+            if !pending.is_empty() {
+                return self.wait(text, &pending).await;
+            }
+            self.pieces.start_again();
+            let conversation = self.conversation().await?;
+            prompt = self.prompt(conversation).await?;
+        }
+    }
+
+    async fn conversation(&self) -> Result<Conversation, AgentError> {
+        let history = self.turn.session.history(HISTORY).await.map_err(AgentError::internal)?;
+        Ok(Conversation::of(&history))
+    }
+
+    async fn prompt(&self, conversation: Conversation) -> Result<Prompt, AgentError> {
+        let session = &self.turn.session;
+        let mut artifacts: HashMap<String, String> = HashMap::new();
+        for name in artifact_names(&self.agent.instruction) {
+            if let Some(parts) = session.artifact(&name).await.map_err(AgentError::internal)? {
+                artifacts.insert(name, readable(&parts));
+            }
+        }
+        let lookup = |key: &str| match key.strip_prefix(ARTIFACT_PREFIX) {
+            Some(name) => artifacts.get(name).map(|text| Json::string(text)),
+            None => session.value(key),
+        };
+        let instruction = render(&self.agent.instruction, lookup)
+            .map_err(|error| failed(&format!("{error} The instruction of this agent needs it.")))?;
+        let tools = self.agent.tools.declarations();
+        Ok(Prompt { instruction, turns: conversation.into_turns(), tools })
+    }
+
+    fn callbacks(&self) -> Option<&'a dyn Callbacks> {
+        self.agent.callbacks.as_deref()
+    }
+
+    /// The answer, if a callback gives it. State without an answer is stored at once, for the instruction.
+    async fn before_agent(&self) -> Result<Option<Answered>, AgentError> {
+        let Some(callbacks) = self.callbacks() else { return Ok(None) };
+        let mut context = callback_context(self.turn);
+        let text = callbacks.before_agent(&mut context).await?;
+        let changes = context.state.into_changes();
+        match text {
+            Some(text) => Ok(Some(Answered::of(text, changes))),
+            None => {
+                self.note(changes).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Asks the model once and passes on what it says.
+    async fn ask(&mut self, mut prompt: Prompt) -> Result<Answered, AgentError> {
+        let mut context = callback_context(self.turn);
+        let instead = match self.callbacks() {
+            Some(callbacks) => callbacks.before_model(&mut context, &mut prompt).await?,
+            None => None,
+        };
+        let mut answered = match instead {
+            Some(text) => Answered::of(text, StateDelta::new()),
+            None => self.listen(prompt).await?,
+        };
+        self.after_model(&mut context, &mut answered.answer).await?;
+        answered.changes = context.state.into_changes();
+        Ok(answered)
+    }
+
+    async fn after_model(&self, context: &mut CallbackContext, answer: &mut ModelAnswer) -> Result<(), AgentError> {
+        match self.callbacks() {
+            Some(callbacks) => callbacks.after_model(context, answer).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn listen(&mut self, prompt: Prompt) -> Result<Answered, AgentError> {
+        let step = self.turn.steps.begin(StepKind::Model, self.agent.model.name());
+        let gave_up = |error| gave_up(&step, error);
+        let mut stream: ModelStream = self.agent.model.stream(prompt).await.map_err(gave_up)?;
+        let mut answer = ModelAnswer::default();
+        let (mut has_said, mut has_thought) = (false, false);
+        while let Some(event) = stream.next().await {
+            match event.map_err(gave_up)? {
+                ModelEvent::Text(piece) => {
+                    has_said = true;
+                    if !piece.is_empty() {
+                        answer.text.push_str(&piece);
+                        self.pieces.push(piece).await?;
+                    }
+                }
+                ModelEvent::Thought(_) => has_thought = true,
+                ModelEvent::Call(call) => answer.calls.push(call),
+                ModelEvent::Tokens(tokens) => step.count(tokens),
+            }
+        }
+        Ok(Answered { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
+    }
+
+    /// Stores the calls, makes them, and stores the results. Gives those that are to come from the client.
+    async fn call_tools(&self, answered: Answered) -> Result<Vec<Outcome>, AgentError> {
+        let calls = self.with_ids_of_their_own(answered.answer.calls).await?;
+        let mut parts = Vec::new();
+        if !answered.answer.text.is_empty() {
+            parts.push(Part::text(answered.answer.text));
+        }
+        parts.extend(calls.iter().map(|call| call_part::call(call, self.is_long_running(call))));
+        self.store(self.event(parts, answered.changes)).await?;
+        let toolbox = Toolbox { tools: &self.agent.tools, callbacks: self.callbacks(), turn: self.turn };
+        let Outcomes { results, changes, artifacts } = toolbox.call_all(calls).await?;
+        let parts = results.iter().map(|outcome| call_part::response(&outcome.result, outcome.is_pending)).collect();
+        let artifacts = artifacts.into_iter().collect();
+        self.store(Event { artifacts, ..self.event(parts, changes) }).await?;
+        Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
+    }
+
+    /// Providers number the calls of one answer, or leave ids out; results are found by id in a whole conversation.
+    async fn with_ids_of_their_own(&self, mut calls: Vec<ToolCall>) -> Result<Vec<ToolCall>, AgentError> {
+        let conversation = self.conversation().await?;
+        let mut taken: Vec<String> = conversation.call_ids().into_iter().map(str::to_owned).collect();
+        for call in &mut calls {
+            if call.id.is_empty() || taken.contains(&call.id) {
+                call.id = format!("call-{}", uuid::Uuid::now_v7());
+            }
+            taken.push(call.id.clone());
+        }
+        Ok(calls)
+    }
+
+    fn is_long_running(&self, call: &ToolCall) -> bool {
+        self.agent.tools.get(&call.name).is_some_and(|tool| tool.is_long_running())
+    }
+
+    /// The task waits for results that the client is to send.
+    async fn wait(&self, text: String, pending: &[Outcome]) -> Result<(), AgentError> {
+        let mut parts = Vec::new();
+        if !text.is_empty() {
+            parts.push(Part::text(text));
+        }
+        for outcome in pending {
+            parts.push(call_part::call(&outcome.call, true));
+            parts.push(call_part::response(&outcome.result, true));
+        }
+        self.require(parts).await
+    }
+
+    /// The client has sent something else than what the task waits for.
+    async fn remind(&self, waiting: &[ToolCall]) -> Result<(), AgentError> {
+        self.store(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
+        let calls = waiting.iter().map(|call| call_part::call(call, true));
+        self.require(std::iter::once(Part::text(REMINDER)).chain(calls).collect()).await
+    }
+
+    async fn require(&self, parts: Vec<Part>) -> Result<(), AgentError> {
+        let (context, task) = (self.turn.context_id.clone(), self.turn.task_id.clone());
+        let message = Message::agent(context, Some(task), parts);
+        self.events.send(status(TaskState::InputRequired, Some(message))).await
+    }
+
+    /// Keeps the answer and sends the last piece of it.
+    async fn finish(mut self, answered: Answered) -> Result<(), AgentError> {
+        let Answered { answer, changes, is_silent } = answered;
+        self.pieces.correct(&answer.text);
+        self.keep(answer.text, changes, is_silent).await?;
+        if let Some(callbacks) = self.callbacks() {
+            let mut context = callback_context(self.turn);
+            let instead = callbacks.after_agent(&mut context).await?;
+            let changes = context.state.into_changes();
+            match instead {
+                Some(text) => {
+                    self.pieces.replace(&text);
+                    self.keep(text, changes, false).await?;
+                }
+                None => self.note(changes).await?,
+            }
+        }
+        self.pieces.finish().await
+    }
+
+    async fn keep(&self, text: String, mut changes: StateDelta, is_silent: bool) -> Result<(), AgentError> {
+        if let Some(key) = self.agent.output_key.as_ref().filter(|_| !is_silent) {
+            changes.insert(key.clone(), Json::string(&text));
+        }
+        let parts = vec![Part::text(text)];
+        let artifacts = BTreeMap::from([(self.agent.artifact.clone(), parts.clone())]);
+        self.store(Event { artifacts, ..self.event(parts, changes) }).await
+    }
+
+    /// Stores state that belongs to no words.
+    async fn note(&self, changes: StateDelta) -> Result<(), AgentError> {
+        match changes.is_empty() {
+            true => Ok(()),
+            false => self.store(self.event(Vec::new(), changes)).await,
+        }
+    }
+
+    fn event(&self, parts: Vec<Part>, changes: StateDelta) -> Event {
+        Event::new(&self.agent.name, self.turn.task_id.as_str(), parts, changes)
+    }
+
+    async fn store(&self, event: Event) -> Result<(), AgentError> {
+        self.turn.session.append(event).await.map_err(|error| match error {
+            SessionError::StateTooLarge { .. }
+            | SessionError::TooManyStateKeys { .. }
+            | SessionError::StateTooDeep { .. }
+            | SessionError::InvalidKey { .. }
+            | SessionError::ArtifactTooLarge { .. } => failed(&format!("The answer was lost: {error}.")),
+            other => AgentError::internal(other),
+        })
+    }
+}
+
+impl Answered {
+    fn of(text: String, changes: StateDelta) -> Self {
+        Self { answer: ModelAnswer { text, calls: Vec::new() }, changes, is_silent: false }
+    }
+}
+
+fn failed(message: &str) -> AgentError {
+    AgentError::Failed { message: message.to_owned() }
+}
+
+/// Without the cause, which may tell of addresses and keys.
+fn gave_up(step: &OpenStep, error: ModelError) -> AgentError {
+    step.fail(&error.to_string());
+    AgentError::internal(error)
+}
+
+fn status(state: TaskState, message: Option<Message>) -> AgentEvent {
+    AgentEvent::Status { state, message }
+}

@@ -1,0 +1,125 @@
+//! Calls the tools that a model asked for.
+
+use annex_protocol::{Json, Part};
+use annex_session::StateDelta;
+use futures::future::join_all;
+
+use crate::call_part;
+use crate::callbacks::{CallbackContext, Callbacks};
+use crate::executor::{AgentError, TurnContext};
+use crate::model::{ToolCall, ToolResult};
+use crate::state_access::StateAccess;
+use crate::steps::StepKind;
+use crate::tool::{ToolContext, ToolError, ToolOutput, Tools};
+
+/// What calls that ran at the same time came to. It is stored as one event.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    pub(crate) results: Vec<Outcome>,
+    /// In the order of the calls, so that the last one's value stays.
+    pub(crate) changes: StateDelta,
+    pub(crate) artifacts: Vec<(String, Vec<Part>)>,
+}
+
+pub(crate) struct Outcome {
+    pub(crate) call: ToolCall,
+    pub(crate) result: ToolResult,
+    pub(crate) is_pending: bool,
+}
+
+/// One call, with what it changed.
+struct Called {
+    outcome: Outcome,
+    changes: StateDelta,
+    artifacts: Vec<(String, Vec<Part>)>,
+}
+
+/// Who calls, and in which turn.
+pub(crate) struct Toolbox<'a> {
+    pub(crate) tools: &'a Tools,
+    pub(crate) callbacks: Option<&'a dyn Callbacks>,
+    pub(crate) turn: &'a TurnContext,
+}
+
+impl Toolbox<'_> {
+    /// Calls all at the same time.
+    ///
+    /// # Errors
+    /// Those of callbacks only; a tool that fails is a result.
+    pub(crate) async fn call_all(&self, calls: Vec<ToolCall>) -> Result<Outcomes, AgentError> {
+        let mut outcomes = Outcomes::default();
+        for called in join_all(calls.into_iter().map(|call| self.call_one(call))).await {
+            let Called { outcome, changes, artifacts } = called?;
+            outcomes.results.push(outcome);
+            outcomes.changes.merge(changes);
+            outcomes.artifacts.extend(artifacts);
+        }
+        Ok(outcomes)
+    }
+
+    async fn call_one(&self, mut call: ToolCall) -> Result<Called, AgentError> {
+        let mut context = callback_context(self.turn);
+        let instead = match self.callbacks {
+            Some(callbacks) => callbacks.before_tool(&mut context, &mut call).await?,
+            None => None,
+        };
+        let mut tool = ToolContext {
+            task_id: self.turn.task_id.clone(),
+            context_id: self.turn.context_id.clone(),
+            call_id: call.id.clone(),
+            state: context.state.clone(),
+            artifacts: Vec::new(),
+        };
+        let output = match instead {
+            Some(result) => Ok(ToolOutput::Done(result)),
+            None => self.run(&mut tool, &call).await,
+        };
+        let mut artifacts = Vec::new();
+        if output.is_ok() {
+            (context.state, artifacts) = (tool.state, tool.artifacts);
+        }
+        let (mut response, is_pending) = match output {
+            Ok(ToolOutput::Done(response)) => (response, false),
+            Ok(ToolOutput::Pending(response)) => (response, true),
+            Err(error) => (call_part::error(&error.message), false),
+        };
+        if let Some(callbacks) = self.callbacks {
+            response = callbacks.after_tool(&mut context, &call, &response).await?.unwrap_or(response);
+        }
+        let result = ToolResult { id: call.id.clone(), name: call.name.clone(), response };
+        let outcome = Outcome { call, result, is_pending };
+        Ok(Called { outcome, changes: context.state.into_changes(), artifacts })
+    }
+
+    async fn run(&self, context: &mut ToolContext, call: &ToolCall) -> Result<ToolOutput, ToolError> {
+        let step = self.turn.steps.begin(StepKind::Tool, &call.name);
+        let called = self.run_checked(context, call).await;
+        if let Err(error) = &called {
+            step.fail(&error.message);
+        }
+        called
+    }
+
+    async fn run_checked(&self, context: &mut ToolContext, call: &ToolCall) -> Result<ToolOutput, ToolError> {
+        let refused = |message| Err(ToolError { message });
+        let Some(tool) = self.tools.get(&call.name) else {
+            return refused(format!("there is no tool `{}`", call.name));
+        };
+        if !is_object(&call.arguments) {
+            return refused("the arguments are not a JSON object".to_owned());
+        }
+        tool.call(context, &call.arguments).await
+    }
+}
+
+pub(crate) fn callback_context(turn: &TurnContext) -> CallbackContext {
+    CallbackContext {
+        task_id: turn.task_id.clone(),
+        context_id: turn.context_id.clone(),
+        state: StateAccess::new(turn.session.clone()),
+    }
+}
+
+fn is_object(json: &Json) -> bool {
+    json.get().starts_with('{')
+}

@@ -1,0 +1,158 @@
+//! A template agent in a session, and a model that says what a test wants.
+
+use std::sync::{Arc, Mutex};
+
+use annex_agent::{
+    AgentError, AgentEvent, AgentExecutor, EventSender, Model, ModelError, ModelEvent, ModelStream, Prompt, Steps,
+    TemplateAgent, Tokens, ToolCall, TurnContext,
+};
+use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId};
+use annex_session::{
+    Bounds, Event, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
+};
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use tokio_util::sync::CancellationToken;
+
+/// Answers with fixed pieces and remembers what it was told. `!` is a piece that fails, `…` one that never comes, `#`
+/// what it counts, `~text` a thought, `>tool {}` a call. The last answer is given again and again.
+#[derive(Default)]
+pub(crate) struct FixedModel {
+    answers: Vec<Vec<&'static str>>,
+    pub(crate) prompts: Mutex<Vec<Prompt>>,
+}
+
+#[async_trait]
+impl Model for FixedModel {
+    fn name(&self) -> &str {
+        "fixed"
+    }
+
+    async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
+        let number = {
+            let mut prompts = self.prompts.lock().unwrap();
+            prompts.push(prompt);
+            prompts.len().min(self.answers.len())
+        };
+        let pieces = self.answers[number - 1].clone();
+        let answer = stream::iter(pieces.into_iter().enumerate()).then(|(index, piece)| async move {
+            match piece {
+                "!" => Err(ModelError { model: "fixed".to_owned(), source: "broken off".into() }),
+                "…" => std::future::pending().await,
+                "#" => Ok(ModelEvent::Tokens(Tokens { input: Some(12), output: None })),
+                other => Ok(said(index, other)),
+            }
+        });
+        Ok(answer.boxed())
+    }
+}
+
+/// Calls are numbered within one answer, as some providers do.
+fn said(index: usize, piece: &str) -> ModelEvent {
+    if let Some(thought) = piece.strip_prefix('~') {
+        return ModelEvent::Thought(thought.to_owned());
+    }
+    let Some((name, arguments)) = piece.strip_prefix('>').and_then(|call| call.split_once(' ')) else {
+        return ModelEvent::Text(piece.to_owned());
+    };
+    let arguments = Json::parse(arguments.to_owned()).unwrap();
+    ModelEvent::Call(ToolCall { id: format!("call_{index}"), name: name.to_owned(), arguments, signatures: Vec::new() })
+}
+
+pub(crate) struct Bench {
+    pub(crate) service: Arc<dyn SessionService>,
+    pub(crate) model: Arc<FixedModel>,
+    pub(crate) agent: TemplateAgent,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) steps: Steps,
+    pub(crate) task: TaskId,
+}
+
+/// An event in short: the state, or `text (append, last)`.
+pub(crate) fn short(event: &AgentEvent) -> String {
+    match event {
+        AgentEvent::Status { state, .. } => format!("{state:?}"),
+        AgentEvent::Relayed(event) => panic!("nothing is relayed here: {event:?}"),
+        AgentEvent::Message(message) => format!("message {}", message.message_id),
+        AgentEvent::Artifact { artifact, append, last_chunk } => {
+            let PartContent::Text(text) = &artifact.parts[0].content else { panic!("not a text part") };
+            format!("{text} ({append}, {last_chunk})")
+        }
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(instruction: &str, output_key: Option<&str>, pieces: &[&'static str]) -> Self {
+        Self::answering(instruction, output_key, &[pieces])
+    }
+
+    /// With a model that says something else each time that it is asked.
+    pub(crate) fn answering(instruction: &str, output_key: Option<&str>, answers: &[&[&'static str]]) -> Self {
+        let answers = answers.iter().map(|pieces| pieces.to_vec()).collect();
+        let model = Arc::new(FixedModel { answers, ..FixedModel::default() });
+        let mut agent = TemplateAgent::new("guide", instruction, model.clone());
+        agent.output_key = output_key.map(str::to_owned);
+        let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
+        let (cancel, steps, task) = (CancellationToken::new(), Steps::default(), TaskId::new("task"));
+        Self { service, model, agent, cancel, steps, task }
+    }
+
+    pub(crate) async fn open(&self) -> TurnSession {
+        let key =
+            SessionKey { tenant: "t".into(), app: "guide".into(), user: "u".into(), context: ContextId::new("c") };
+        let guard = Turns::default().begin(&key).await.unwrap();
+        TurnSession::open(&self.service, key, guard).await.unwrap()
+    }
+
+    /// Runs a turn as the server does: the user's event first. Gives the events in short and the result.
+    pub(crate) async fn turn(&self, text: &str, delta: &str) -> (Vec<String>, Result<(), AgentError>) {
+        let session = self.open().await;
+        self.turn_in(session, vec![Part::text(text)], delta).await
+    }
+
+    pub(crate) async fn turn_in(
+        &self,
+        session: TurnSession,
+        parts: Vec<Part>,
+        delta: &str,
+    ) -> (Vec<String>, Result<(), AgentError>) {
+        let (events, result) = self.events(session, parts, delta).await;
+        (events.iter().map(short).collect(), result)
+    }
+
+    /// The same with whole events.
+    pub(crate) async fn events(
+        &self,
+        session: TurnSession,
+        parts: Vec<Part>,
+        delta: &str,
+    ) -> (Vec<AgentEvent>, Result<(), AgentError>) {
+        let delta = StateDelta::parse(delta).unwrap();
+        session.append(Event::new(USER_AUTHOR, self.task.as_str(), parts.clone(), delta)).await.unwrap();
+        let turn = TurnContext {
+            task_id: self.task.clone(),
+            context_id: ContextId::new("c"),
+            message: Arc::new(Message { parts, ..Message::user_text("") }),
+            metadata: Arc::new(Metadata::new()),
+            session,
+            steps: self.steps.clone(),
+            cancel: self.cancel.clone(),
+            remote: None,
+        };
+        let (sender, mut receiver) = EventSender::bounded(64);
+        let result = self.agent.execute(turn, sender).await;
+        let mut events = Vec::new();
+        while let Some(event) = receiver.recv().await {
+            events.push(event);
+        }
+        (events, result)
+    }
+
+    pub(crate) async fn state(&self) -> String {
+        self.open().await.state().to_json_string()
+    }
+
+    pub(crate) fn prompt(&self, index: usize) -> Prompt {
+        self.model.prompts.lock().unwrap()[index].clone()
+    }
+}
