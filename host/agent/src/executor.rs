@@ -3,12 +3,15 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use annex_protocol::{A2aError, Artifact, ContextId, Message, Metadata, SendMessageRequest, TaskId, TaskState};
+use annex_protocol::{
+    A2aError, AgentCard, Artifact, ContextId, Message, Metadata, SendMessageRequest, StreamResponse, TaskId, TaskState,
+};
 use annex_session::{StateDelta, TurnSession};
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::remote::RemoteCall;
 use crate::steps::Steps;
 
 /// An agent: given one user message, it sends events until its turn is over.
@@ -47,6 +50,16 @@ pub trait AgentExecutor: Send + Sync {
 
     /// Called once, when the server has ended its last turn: stops what the agent has started.
     async fn close(&self) {}
+
+    /// The card of an agent that lives elsewhere, as it is and whenever it changes. Such an agent is given
+    /// [`TurnContext::remote`].
+    fn remote_card(&self) -> Option<watch::Receiver<Arc<AgentCard>>> {
+        None
+    }
+
+    /// Called when a task ends before the agent has ended it: it was cancelled, or its turn took too long. An agent that
+    /// lives elsewhere tells whoever works on the task. The server waits for a few seconds at most.
+    async fn give_up(&self, _task: &TaskId, _remote: &RemoteCall) {}
 }
 
 /// What an agent knows about its turn.
@@ -66,6 +79,8 @@ pub struct TurnContext {
     pub steps: Steps,
     /// Fires when the client cancels the task or the server stops.
     pub cancel: CancellationToken,
+    /// What an agent that lives elsewhere needs; `None` for all others.
+    pub remote: Option<Arc<RemoteCall>>,
 }
 
 /// What an agent sends. The server adds the task and context ids.
@@ -89,6 +104,9 @@ pub enum AgentEvent {
         /// Nothing more comes for this artifact.
         last_chunk: bool,
     },
+    /// An event of another agent with all that it says of itself. The server puts its own ids in the place of that agent's.
+    /// A whole task is not relayed: it has no place among the events of this one.
+    Relayed(Box<StreamResponse>),
 }
 
 /// Where an agent sends its events. Sending waits while the receiver is behind.
@@ -129,6 +147,19 @@ pub enum AgentError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    /// The same, and the user can be told what kind of cause it was.
+    #[error("{message}")]
+    Broken {
+        /// What happened, in whole sentences that tell nothing internal.
+        message: String,
+        /// What exactly happened.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The message is refused. When nothing has been sent of its turn there is no task, and the error goes to the client
+    /// as it is. A task that waits goes on waiting and says why.
+    #[error(transparent)]
+    Refused(A2aError),
     /// Nobody reads the events any more.
     #[error("the receiver of events is closed")]
     Closed,

@@ -29,6 +29,8 @@ pub struct OpenStep {
 pub enum StepKind {
     /// A model was asked.
     Model,
+    /// Another agent was asked.
+    Agent,
     /// A tool was called.
     Tool,
 }

@@ -14,11 +14,12 @@ use futures::Stream;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use crate::binding::{self, Spoken};
 use crate::card::AgentCardDocument;
 use crate::client::ClientConfig;
 use crate::http::Http;
 use crate::transport::{self, Transport, WireCall};
-use crate::{Binding, ClientError, ExtensionMethod, Operation, ServiceParameters, binding};
+use crate::{Binding, ClientError, ExtensionMethod, Operation, ServiceParameters};
 
 mod exchange;
 
@@ -58,11 +59,18 @@ impl Agent {
         http: &Http,
         config: &ClientConfig,
     ) -> Result<Self, ClientError> {
-        let (binding, interface) = binding::choose(&document.card, &config.bindings)?;
+        let may_use = |spoken: &Spoken<'_>| {
+            let url = transport::interface_url(spoken.binding, &spoken.interface.url, &document.url);
+            config.allowed_hosts.is_none() || url.is_ok_and(|url| config.trusts(&url, &document.url))
+        };
+        let spoken = binding::choose(&document.card, &config.bindings, may_use)?;
+        let (binding, interface) = (spoken.binding, spoken.interface);
         let url = transport::interface_url(binding, &interface.url, &document.url)?;
         let (tenant, shown) = (interface.tenant.clone(), url.to_string());
-        let transport = transport::open(binding, url.clone(), http)?;
-        let around = Arc::new(Around { document, interface: url, interceptors: config.interceptors.clone() });
+        let transport = transport::open(&spoken, url.clone(), http)?;
+        let takes_fields = config.trusts(&url, &document.url);
+        let interceptors = config.interceptors.clone();
+        let around = Arc::new(Around { document, interface: url, takes_fields, interceptors });
         Ok(Self { binding, url: shown, tenant, transport, around })
     }
 
@@ -74,6 +82,11 @@ impl Agent {
     /// The card as it was received.
     pub fn document(&self) -> &Arc<AgentCardDocument> {
         &self.around.document
+    }
+
+    /// Where the interface is that is used.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// The binding that is used.

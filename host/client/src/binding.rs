@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use annex_protocol::service::VERSION;
-use annex_protocol::{AgentCard, AgentInterface};
+use annex_protocol::{AgentCard, AgentInterface, v0_3};
 
 use crate::ClientError;
 
@@ -56,29 +56,53 @@ pub struct UnknownBinding {
     text: String,
 }
 
-/// The interface to use: of the first of `preferred` that the card has in this version of A2A, else nothing; without a
-/// preference, the first on the card that this client speaks. Some agents do not say which version theirs has; those
-/// are taken at their word that they speak A2A.
+/// The version of A2A that an interface speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// 1.0
+    Current,
+    /// 0.3, of which this client speaks JSON-RPC.
+    V0_3,
+}
+
+/// An interface that this client can use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spoken<'a> {
+    pub(crate) binding: Binding,
+    pub(crate) version: Version,
+    pub(crate) interface: &'a AgentInterface,
+}
+
+/// The interface to use, of those that `may_use` lets pass: of the first of `preferred` that the card has, else nothing;
+/// without a preference, the first on the card that this client speaks. One of 0.3 is used only where there is none of
+/// 1.0. Some agents do not say which version theirs has; those are taken at their word that they speak A2A.
 pub(crate) fn choose<'a>(
     card: &'a AgentCard,
     preferred: &[Binding],
-) -> Result<(Binding, &'a AgentInterface), ClientError> {
-    let spoken = |interface: &'a AgentInterface| Some((spoken_binding(interface)?, interface));
-    let mut offered = card.supported_interfaces.iter().filter_map(spoken);
-    let found = if preferred.is_empty() {
-        offered.next()
-    } else {
-        let offered: Vec<_> = offered.collect();
-        preferred.iter().find_map(|wanted| offered.iter().find(|(binding, _)| binding == wanted).copied())
+    may_use: impl Fn(&Spoken<'_>) -> bool,
+) -> Result<Spoken<'a>, ClientError> {
+    let spoken = card.supported_interfaces.iter().filter_map(spoken);
+    let offered: Vec<Spoken<'a>> = spoken.filter(|spoken| may_use(spoken)).collect();
+    let of = |version| offered.iter().filter(move |spoken| spoken.version == version);
+    let first = |version| match preferred {
+        [] => of(version).next(),
+        _ => preferred.iter().find_map(|wanted| of(version).find(|spoken| spoken.binding == *wanted)),
     };
-    found.ok_or_else(|| no_interface(card, preferred))
+    let found = first(Version::Current).or_else(|| first(Version::V0_3));
+    found.copied().ok_or_else(|| no_interface(card, preferred))
 }
 
-fn spoken_binding(interface: &AgentInterface) -> Option<Binding> {
-    let version = interface.protocol_version.as_str();
-    let is_current = version.strip_prefix(VERSION).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    let binding = Binding::ALL.into_iter().find(|binding| binding.name() == interface.protocol_binding);
-    binding.filter(|_| is_current || version.is_empty())
+fn spoken(interface: &AgentInterface) -> Option<Spoken<'_>> {
+    let is = |version: &str| {
+        let rest = interface.protocol_version.strip_prefix(version);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let binding = Binding::ALL.into_iter().find(|binding| binding.name() == interface.protocol_binding)?;
+    if is(VERSION) || interface.protocol_version.is_empty() {
+        return Some(Spoken { binding, version: Version::Current, interface });
+    }
+    let is_older = is(v0_3::VERSION) && binding == Binding::JsonRpc;
+    is_older.then_some(Spoken { binding, version: Version::V0_3, interface })
 }
 
 fn no_interface(card: &AgentCard, preferred: &[Binding]) -> ClientError {
@@ -111,8 +135,8 @@ mod tests {
 
     fn check(interfaces: &[(&str, &str)], preferred: &[Binding], expected: (Binding, &str)) {
         let card = card(interfaces);
-        let (binding, interface) = choose(&card, preferred).unwrap();
-        assert_eq!((binding, interface.url.as_str()), expected);
+        let spoken = choose(&card, preferred, |_| true).unwrap();
+        assert_eq!((spoken.binding, spoken.interface.url.as_str()), expected);
     }
 
     #[test]
@@ -121,6 +145,21 @@ mod tests {
         check(&card, &[], (Binding::Grpc, "http://a.example/2"));
         check(&[("JSONRPC", "1.0.1")], &[], (Binding::JsonRpc, "http://a.example/0"));
         check(&[("JSONRPC", "")], &[], (Binding::JsonRpc, "http://a.example/0"));
+    }
+
+    #[test]
+    fn an_interface_of_0_3_is_used_only_where_there_is_none_of_1_0() {
+        check(&[("GRPC", "0.3"), ("JSONRPC", "0.3.0")], &[], (Binding::JsonRpc, "http://a.example/1"));
+        check(&[("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")], &[], (Binding::HttpJson, "http://a.example/1"));
+        let wanted = [Binding::JsonRpc, Binding::HttpJson];
+        check(&[("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")], &wanted, (Binding::HttpJson, "http://a.example/1"));
+    }
+
+    #[test]
+    fn an_interface_that_may_not_be_used_is_passed_over() {
+        let card = card(&[("GRPC", "1.0"), ("JSONRPC", "1.0")]);
+        let spoken = choose(&card, &[], |spoken| spoken.binding != Binding::Grpc).unwrap();
+        assert_eq!(spoken.binding, Binding::JsonRpc);
     }
 
     #[test]
@@ -134,7 +173,7 @@ mod tests {
     #[test]
     fn without_such_an_interface_the_error_lists_those_on_the_card() {
         let check = |interfaces: &[(&str, &str)], preferred: &[Binding], wanted: &str, offered: &str| {
-            let error = choose(&card(interfaces), preferred).unwrap_err().to_string();
+            let error = choose(&card(interfaces), preferred, |_| true).unwrap_err().to_string();
             assert!(error.contains(wanted) && error.contains(offered), "{error}");
         };
         check(&[], &[], "JSONRPC or HTTP+JSON or GRPC", "none");

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use annex_auth::signature::{self, Verified};
-use annex_protocol::AgentCard;
 use annex_protocol::service::{A2A_VERSION, VERSION};
+use annex_protocol::{AgentCard, v0_3};
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use lru::LruCache;
@@ -111,7 +111,7 @@ async fn read(
 ) -> Result<AgentCardDocument, ClientError> {
     let text = http.text_of(response, MAX_CARD_BYTES).await?;
     let not_a_card = |source| ClientError::NotACard { url: url.to_string(), source };
-    let card = serde_json::from_str(&text).map_err(not_a_card)?;
+    let card = v0_3::read_card(&text).map_err(not_a_card)?;
     let verified = config.trusted_keys.as_ref().map(|keys| signature::verify(&text, keys)).transpose();
     let verified = verified.map_err(|source| ClientError::Untrusted { url: url.to_string(), source })?;
     Ok(AgentCardDocument { url, card, text, verified })

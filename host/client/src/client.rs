@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_auth::Jwks;
+use reqwest::Url;
 
 use crate::card::{AgentCardDocument, Cards};
 use crate::http::Http;
@@ -30,6 +31,21 @@ pub struct ClientConfig {
     pub max_bytes: usize,
     /// How many cards are kept; the one that was not used for longest goes first.
     pub max_cards: NonZeroUsize,
+    /// Hosts, each `name` or `name:port`, whose interfaces may be used besides those at the origin of the card, and which
+    /// then get header fields too. `None`: interfaces anywhere, and header fields go to the origin of the card only.
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Whether redirects to the same origin are followed. All others never are.
+    pub follow_redirects: bool,
+}
+
+impl ClientConfig {
+    /// Whether an interface is at the origin of the card, or at a host that is allowed.
+    pub(crate) fn trusts(&self, interface: &Url, card: &Url) -> bool {
+        let host = interface.host_str().unwrap_or_default();
+        let with_port = interface.port_or_known_default().map(|port| format!("{host}:{port}"));
+        let is_this = |allowed: &String| allowed == host || Some(allowed) == with_port.as_ref();
+        interface.origin() == card.origin() || self.allowed_hosts.iter().flatten().any(is_this)
+    }
 }
 
 impl Default for ClientConfig {
@@ -43,6 +59,8 @@ impl Default for ClientConfig {
             silence: Duration::from_secs(300),
             max_bytes: 16 << 20,
             max_cards: NonZeroUsize::MIN.saturating_add(63),
+            allowed_hosts: None,
+            follow_redirects: true,
         }
     }
 }

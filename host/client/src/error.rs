@@ -74,7 +74,7 @@ pub enum ClientError {
         source: VerifyError,
     },
     /// The card has no interface that may be used.
-    #[error("the agent has no {wanted} interface of A2A version {VERSION}; its card lists: {offered}")]
+    #[error("the agent has no {wanted} interface of A2A version {VERSION} that may be used; its card lists: {offered}")]
     NoInterface {
         /// The bindings that may be used.
         wanted: String,

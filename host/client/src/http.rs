@@ -25,7 +25,8 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new(config: &ClientConfig) -> Result<Self, ClientError> {
         let builder = || {
-            let builder = reqwest::Client::builder().redirect(Policy::custom(same_origin));
+            let redirects = if config.follow_redirects { Policy::custom(same_origin) } else { Policy::none() };
+            let builder = reqwest::Client::builder().redirect(redirects);
             builder.connect_timeout(config.connect_timeout).read_timeout(config.silence)
         };
         Ok(Self {

@@ -1,4 +1,5 @@
-//! An A2A 1.0 client: finds an agent by its card and calls it over JSON-RPC, HTTP+JSON or gRPC.
+//! An A2A 1.0 client: finds an agent by its card and calls it over JSON-RPC, HTTP+JSON or gRPC. Agents that speak A2A 0.3
+//! only are called over its JSON-RPC, with the same types.
 //!
 //! [`Client`] reads cards and keeps them; [`Agent`] is the agent at the other end, with a method for each operation.
 //! [`Interceptor`]s see each call before it is sent and all that comes back; a [`ComponentInterceptor`] is an extension's

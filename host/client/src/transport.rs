@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use http::HeaderMap;
 use reqwest::Url;
 
+use crate::binding::{Spoken, Version};
 use crate::http::Http;
 use crate::{Answer, Binding, ClientError, Operation, ResultStream};
 
@@ -13,6 +14,7 @@ mod answer;
 mod grpc;
 mod http_json;
 mod json_rpc;
+mod v0_3;
 
 /// A call with everything that is sent.
 pub(crate) struct WireCall {
@@ -35,12 +37,13 @@ pub(crate) trait Transport: Send + Sync {
     async fn open(&self, call: WireCall) -> Result<Answer<JsonStream>, ClientError>;
 }
 
-/// The transport of a binding.
-pub(crate) fn open(binding: Binding, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
-    Ok(match binding {
-        Binding::JsonRpc => Box::new(json_rpc::JsonRpc::new(http.clone(), url)),
-        Binding::HttpJson => Box::new(http_json::HttpJson::new(http.clone(), url)),
-        Binding::Grpc => Box::new(grpc::Grpc::new(http, &url)?),
+/// The transport of an interface at `url`.
+pub(crate) fn open(spoken: &Spoken<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
+    Ok(match (spoken.version, spoken.binding) {
+        (Version::V0_3, _) => Box::new(v0_3::JsonRpc::new(http.clone(), url)),
+        (Version::Current, Binding::JsonRpc) => Box::new(json_rpc::JsonRpc::new(http.clone(), url)),
+        (Version::Current, Binding::HttpJson) => Box::new(http_json::HttpJson::new(http.clone(), url)),
+        (Version::Current, Binding::Grpc) => Box::new(grpc::Grpc::new(http, &url)?),
     })
 }
 

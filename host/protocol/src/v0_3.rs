@@ -6,8 +6,14 @@
 //!
 //! What 0.3 leaves open follows the compatibility layer of the official Python SDK, so that its clients see no
 //! difference. Nothing here does I/O.
+//!
+//! The other way round, for clients that meet a server of 0.3: [`call`] writes parameters, [`answer`] reads what comes
+//! back, [`read_card`] reads a card.
 
+pub mod answer;
+pub mod call;
 mod card;
+mod card_reader;
 mod error;
 mod event;
 mod message;
@@ -20,6 +26,7 @@ mod security;
 mod task;
 
 pub use card::{AgentCard, MergedAgentCard};
+pub use card_reader::read_card;
 pub use error::{code, failure, text};
 pub use event::{Event, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 pub use message::Message;

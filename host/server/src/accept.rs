@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use annex_agent::{Steps, TurnContext};
+use annex_agent::{RemoteCall, Steps, TurnContext};
 use annex_protocol::{A2aError, ContextId, ExtensionUri, Message, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, Entered, Entry, Installed, TurnRequest, TurnServices};
 use annex_session::{Event, StateDelta, TurnSession, USER_AUTHOR};
@@ -51,7 +51,7 @@ pub(crate) struct Started {
 /// Where a message belongs.
 pub(crate) struct Target {
     context_id: ContextId,
-    task_id: TaskId,
+    pub(crate) task_id: TaskId,
     pub(crate) record: Option<Arc<TaskRecord>>,
     /// Whose task it is.
     owner: Owner,
@@ -71,6 +71,8 @@ pub(crate) struct TurnResources {
     /// Whether the agent is to run.
     pub(crate) entry: Entry,
     pub(crate) call: Call,
+    /// What an agent that lives elsewhere is told.
+    pub(crate) remote: Option<RemoteCall>,
     /// Whether an extension took the task up, rather than a message.
     pub(crate) resumed: bool,
 }
@@ -109,7 +111,7 @@ impl RequestHandler {
         request_check::check(&request)?;
         let edition = self.editions.current();
         let installed = self.installed_for(call, &request.message, &edition);
-        let active = activation::negotiate(&installed, &call.requested)?;
+        let active = activation::negotiate(&installed, &edition.passed_on, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
         Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
@@ -130,6 +132,7 @@ impl RequestHandler {
         }
         target.check_open()?;
         let services = self.services.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
+        let remote = self.remote_call(call, &edition, (&session, &target.task_id), &request).await?;
         let hooks = TurnRequest { services, ..hook_request(call, operation, &request, &target, &session) };
         let Entered { mut chain, delta, parts } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
         request.message.parts = parts.unwrap_or(request.message.parts);
@@ -142,7 +145,7 @@ impl RequestHandler {
             let event = user_event(&request.message, &target, delta);
             session.append(event).await.map_err(|error| fault::of_session(&error))?;
         }
-        let resources = TurnResources { chain, entry, session, place, call: call.clone(), resumed: false };
+        let resources = TurnResources { chain, entry, session, place, call: call.clone(), remote, resumed: false };
         let started = self.start(request, target, resources).await?;
         Ok(Accepted::Started(started))
     }
@@ -222,7 +225,7 @@ impl RequestHandler {
         target: Target,
         resources: TurnResources,
     ) -> Result<Started, A2aError> {
-        let TurnResources { chain, entry, session, place, call, resumed } = resources;
+        let TurnResources { chain, entry, session, place, call, remote, resumed } = resources;
         let cancel = CancellationToken::new();
         let context = TurnContext {
             task_id: target.task_id,
@@ -232,6 +235,7 @@ impl RequestHandler {
             session,
             steps: target.steps,
             cancel,
+            remote: remote.map(Arc::new),
         };
         let push_config = request.configuration.task_push_notification_config;
         let (opened, opening) = oneshot::channel();

@@ -4,16 +4,21 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{A2aError, ExtensionUri};
+use annex_protocol::{A2aError, AgentExtension, ExtensionUri};
 use annex_runtime::{Extension, Installed};
 
 /// The installed extensions that the client asked for, in the order of the config.
 ///
-/// One whose dependencies were not asked for stays inactive. Unknown URIs are ignored.
+/// One whose dependencies were not asked for stays inactive. Unknown URIs are ignored. Those that are `passed_on` are
+/// activated by an agent that lives elsewhere.
 ///
 /// # Errors
 /// [`A2aError::ExtensionSupportRequired`] when a required extension, or one that it depends on, was not asked for.
-pub(crate) fn negotiate(installed: &Installed, requested: &[ExtensionUri]) -> Result<Vec<Arc<Extension>>, A2aError> {
+pub(crate) fn negotiate(
+    installed: &Installed,
+    passed_on: &[AgentExtension],
+    requested: &[ExtensionUri],
+) -> Result<Vec<Arc<Extension>>, A2aError> {
     let asked = |uri: &ExtensionUri| requested.contains(uri);
     let mut active: Vec<Arc<Extension>> = Vec::new();
     let mut missing = Vec::new();
@@ -28,6 +33,7 @@ pub(crate) fn negotiate(installed: &Installed, requested: &[ExtensionUri]) -> Re
             _ => {}
         }
     }
+    missing.extend(passed_on.iter().filter(|other| other.required && !asked(&other.uri)).map(|other| &other.uri));
     if missing.is_empty() {
         return Ok(active);
     }

@@ -5,10 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annex_agent::{
-    AgentExecutor, GenerativeModel, McpError, McpServers, Model, ScriptAgent, ScriptedModel, TemplateAgent, ToolClash,
-    Tools,
-};
+use annex_agent::{AgentExecutor, McpError, ToolClash};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_push::{Notifier, NotifierConfig};
@@ -20,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
 use crate::claim::Claims;
-use crate::config::{AgentConfig, Config, ConfigError, ModelConfig, PushConfig, TemplateConfig};
+use crate::config::{Config, ConfigError, PushConfig};
 use crate::counters::Counters;
 use crate::handler::RequestHandler;
 use crate::input_modes::InputModes;
@@ -38,6 +35,10 @@ use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
 use crate::tasks::Tasks;
 use crate::tenants::{Installers, Tenant, Tenants};
+
+mod agents;
+
+use agents::{agent, follow_card, input_modes};
 
 /// Where files are looked for.
 #[derive(Clone, Debug)]
@@ -87,6 +88,9 @@ pub enum AppError {
     /// The model could not tell tools apart.
     #[error("[[agent.mcp]] cannot be used")]
     Tools(#[from] ToolClash),
+    /// The agent lives elsewhere and cannot be used.
+    #[error("[agent] cannot be used")]
+    Upstream(#[from] annex_upstream::ConnectError),
     /// Cards cannot be signed.
     #[error("[card.signing] cannot be used")]
     Signing(#[from] SigningError),
@@ -262,13 +266,19 @@ impl<'a> Shared<'a> {
     /// Loads the components and joins the parts of one agent.
     async fn serve(&self, served: Served, tenants: Tenants) -> Result<(Arc<RequestHandler>, Arc<Installer>), AppError> {
         let Served { name, config, locations, agent } = served;
+        let remote_card = agent.remote_card();
         let issuer = Issuer::new(&config, &name, self.base_url, self.authenticator.as_deref(), &locations)?;
+        let issuer = issuer.with_remote(remote_card.clone());
         let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
         let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
         let folder = folder.map(open).transpose()?;
         let (runtime, pins) = (self.runtime.of_tenant(&name), Arc::clone(&self.pins));
         let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins };
         let installer = Arc::new(Installer::start(&config, parts).await?);
+        let agent_is_remote = remote_card.is_some();
+        if let Some(card) = remote_card {
+            tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
+        }
         let shows_all_anonymous = config.tasks.list_all_anonymous;
         let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
         let handler = Arc::new_cyclic(|me| RequestHandler {
@@ -276,10 +286,11 @@ impl<'a> Shared<'a> {
             tenants,
             editions: Arc::clone(installer.editions()),
             agent,
+            agent_is_remote,
             speaks_v0_3: config.server.a2a_0_3,
             authenticator: self.authenticator.clone(),
             push: self.push.clone(),
-            input_modes: InputModes::new(&config.card.input_modes),
+            input_modes: InputModes::new(&input_modes(&config)),
             sessions: Arc::clone(&self.sessions),
             turns: self.turns.clone(),
             claims: Arc::clone(&self.claims),
@@ -314,36 +325,6 @@ fn located(auth: &AuthConfig, locations: &Locations) -> AuthConfig {
         *file = locations.config.join(&*file);
     }
     auth
-}
-
-async fn agent(config: &AgentConfig, locations: &Locations) -> Result<Arc<dyn AgentExecutor>, AppError> {
-    Ok(match config {
-        AgentConfig::Template(template) => Arc::new(template_agent(template, locations).await?),
-        AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
-    })
-}
-
-async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Result<TemplateAgent, AppError> {
-    let model = model(&config.model)?;
-    let mut agent = TemplateAgent::new(&config.name, &config.instruction, model);
-    let (servers, tools) = McpServers::start(&config.mcp, &locations.config).await?;
-    agent.tools = Tools::new(tools)?;
-    agent.servers = servers;
-    agent.output_key.clone_from(&config.output_key);
-    agent.artifact = config.artifact.clone().unwrap_or(agent.artifact);
-    agent.max_tool_rounds = config.max_tool_rounds.unwrap_or(agent.max_tool_rounds);
-    Ok(agent)
-}
-
-fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
-    Ok(match config {
-        ModelConfig::Scripted(script) => {
-            Arc::new(ScriptedModel::new(script.clone()).map_err(|error| AppError::Model(error.into()))?)
-        }
-        ModelConfig::Generative(generative) => {
-            Arc::new(GenerativeModel::new(generative.clone()).map_err(|error| AppError::Model(error.into()))?)
-        }
-    })
 }
 
 fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueStore>) -> Result<Runtime, RuntimeError> {

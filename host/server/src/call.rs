@@ -1,5 +1,7 @@
 //! What a request says about itself before its body is read: version, extensions, who calls.
 
+use std::sync::Arc;
+
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions, parse_extensions};
 use annex_protocol::{A2aError, ExtensionUri};
 use annex_tasks::Owner;
@@ -16,6 +18,8 @@ pub(crate) struct Call {
     pub(crate) requested: Vec<ExtensionUri>,
     /// Whose tasks the caller may see and make. Nobody's in particular while there is no authentication.
     pub(crate) owner: Owner,
+    /// The header fields of the request, where the agent may want some of them.
+    pub(crate) headers: Option<Arc<HeaderMap>>,
 }
 
 impl Call {
@@ -27,12 +31,17 @@ impl Call {
         Self::new(owner, version, parse_extensions(lines))
     }
 
+    /// The same with the header fields of the request.
+    pub(crate) fn with_headers(self, headers: Option<Arc<HeaderMap>>) -> Self {
+        Self { headers, ..self }
+    }
+
     /// A request of this version that asks for these extensions.
     pub(crate) fn new(owner: Owner, version: String, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
         if version != VERSION {
             return Err(A2aError::VersionNotSupported { requested: version, supported: &[VERSION] });
         }
-        Ok(Self { owner, requested })
+        Ok(Self { owner, requested, headers: None })
     }
 }
 

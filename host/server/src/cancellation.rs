@@ -30,6 +30,9 @@ impl RequestHandler {
         if record.is_finished() {
             return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
         }
+        if !record.is_running() {
+            handler.give_up(&call, record.context_id(), record.id()).await;
+        }
         handler.cancel(&call.owner, &record).await?;
         handler.tasks.leave_if_finished(&record);
         match record.is_finished() {
@@ -70,14 +73,15 @@ impl RequestHandler {
             return Ok(());
         }
         let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
-        let call = Call { requested, owner: owner.clone() };
+        let call = Call { requested, owner: owner.clone(), headers: None };
         let snapshot = record.snapshot();
         let is_users = |message: &&Message| message.role == Role::User;
         let message = snapshot.history.iter().rev().find(is_users).cloned().unwrap_or_default();
         let named = Message { task_id: Some(record.id().clone()), ..message };
         let target = self.target(owner, &named).await?;
         let edition = self.editions.current();
-        let active = activation::negotiate(&self.installed_for(&call, &named, &edition), &call.requested)?;
+        let installed = self.installed_for(&call, &named, &edition);
+        let active = activation::negotiate(&installed, &[], &call.requested)?;
         let services = self.services.of_turn(&active, owner, target.of_turn(session)).await?;
         let request = SendMessageRequest { message: named, ..SendMessageRequest::default() };
         let hooks = hook_request(&call, OPERATION, &request, &target, session);

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-use crate::config::{BindingConfig, Config, ExtendedCardConfig, SkillConfig};
+use crate::config::{BindingConfig, CardConfig, Config, ExtendedCardConfig, SkillConfig};
 use crate::routes::{JSONRPC_PATH, REST_PATH};
 
 /// How long clients may use the card without asking again.
@@ -24,6 +24,8 @@ const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60"
 
 /// The binding that 0.3 is not served by.
 const GRPC: &str = "GRPC";
+/// The version of an agent that the config gives none.
+const FIRST_VERSION: &str = "1.0.0";
 
 /// The card of a tenant without extensions; without a name that of the agent of the config itself.
 pub(crate) fn assemble(
@@ -34,7 +36,8 @@ pub(crate) fn assemble(
 ) -> AgentCard {
     let (pushes, speaks_v0_3, config) = (config.push.is_some(), config.server.a2a_0_3, &config.card);
     let security = authenticator.map(Authenticator::security_schemes).unwrap_or_default();
-    let current = config.bindings.iter().map(|binding| match binding {
+    let bindings = config.bindings();
+    let current = bindings.iter().map(|binding| match binding {
         BindingConfig::JsonRpc => interface(base_url, JSONRPC_PATH, "JSONRPC"),
         BindingConfig::HttpJson => interface(base_url, REST_PATH, "HTTP+JSON"),
         BindingConfig::Grpc => grpc_interface(base_url),
@@ -44,9 +47,9 @@ pub(crate) fn assemble(
     let older = current.clone().filter(|interface| speaks_v0_3 && interface.protocol_binding != GRPC);
     let older = older.map(|interface| AgentInterface { protocol_version: v0_3::VERSION.to_owned(), ..interface });
     AgentCard {
-        name: config.name.clone(),
-        description: config.description.clone(),
-        version: config.version.clone(),
+        name: config.name.clone().unwrap_or_default(),
+        description: config.description.clone().unwrap_or_default(),
+        version: config.version.clone().unwrap_or_else(|| FIRST_VERSION.to_owned()),
         documentation_url: config.documentation_url.clone(),
         icon_url: config.icon_url.clone(),
         provider: config
@@ -60,13 +63,47 @@ pub(crate) fn assemble(
             extensions: Vec::new(),
             extended_agent_card: config.extended.as_ref().map(|_| true),
         },
-        default_input_modes: config.input_modes.clone(),
+        default_input_modes: config.input_modes.clone().unwrap_or_else(default_input_modes),
         default_output_modes: vec!["text/plain".to_owned()],
         skills: config.skills.iter().map(skill).collect(),
         security_schemes: security.schemes,
         security_requirements: security.requirements,
         ..AgentCard::default()
     }
+}
+
+/// What messages may have where the config does not say.
+pub(crate) fn default_input_modes() -> Vec<String> {
+    vec!["text/plain".to_owned(), "application/json".to_owned()]
+}
+
+/// The card of an agent that lives elsewhere, decorated: what is its own is its own unless the config says otherwise,
+/// how it is reached and by whom is this server's. `own` is the card that [`assemble`] makes without it.
+pub(crate) fn decorate(own: &AgentCard, config: &CardConfig, remote: &AgentCard) -> AgentCard {
+    let mut card = own.clone();
+    let texts = [
+        (&mut card.name, config.name.is_none(), &remote.name),
+        (&mut card.description, config.description.is_none(), &remote.description),
+        (&mut card.version, config.version.is_none(), &remote.version),
+    ];
+    for (text, is_left_out, of_remote) in texts {
+        if is_left_out {
+            text.clone_from(of_remote);
+        }
+    }
+    card.documentation_url = card.documentation_url.or_else(|| remote.documentation_url.clone());
+    card.icon_url = card.icon_url.or_else(|| remote.icon_url.clone());
+    card.provider = card.provider.or_else(|| remote.provider.clone());
+    if config.input_modes.is_none() {
+        card.default_input_modes.clone_from(&remote.default_input_modes);
+    }
+    card.default_output_modes.clone_from(&remote.default_output_modes);
+    if config.skills.is_empty() {
+        card.skills.clone_from(&remote.skills);
+        // They name schemes of a server that clients do not reach.
+        card.skills.iter_mut().for_each(|skill| skill.security_requirements.clear());
+    }
+    card
 }
 
 /// The card for authenticated callers (section 3.1.11).

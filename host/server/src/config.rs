@@ -47,6 +47,7 @@ pub struct Config {
     #[serde(default)]
     pub server: ServerConfig,
     /// What the Agent Card says besides what the server knows itself.
+    #[serde(default)]
     pub card: CardConfig,
     /// What answers.
     pub agent: AgentConfig,
@@ -358,6 +359,10 @@ impl Config {
         }
         if let Err((key, reason)) = self.runtime.ceiling.check() {
             return wrong(&key.replace("limits", "runtime.ceiling"), &reason);
+        }
+        match (&self.agent, self.card.missing()) {
+            (AgentConfig::Upstream(_), _) | (_, None) => {}
+            (_, Some(key)) => return wrong(key, "is missing; every card has it, and only an upstream agent has one"),
         }
         if let Err(reason) = self.card.check_bindings() {
             return wrong("card.bindings", reason);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use annex_protocol::AgentCard;
+use annex_protocol::{AgentCard, AgentExtension};
 use annex_runtime::Installed;
 
 use crate::card::EncodedCard;
@@ -12,6 +12,8 @@ pub(crate) struct Edition {
     /// Counts the editions of this process, from 1.
     pub(crate) number: u64,
     pub(crate) installed: Installed,
+    /// Extensions of an agent that lives elsewhere, which are its own affair: none of them is installed here.
+    pub(crate) passed_on: Vec<AgentExtension>,
     /// The public card.
     pub(crate) card: Arc<EncodedCard>,
     /// The card for authenticated callers.

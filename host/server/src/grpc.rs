@@ -13,7 +13,7 @@ use annex_tasks::Owner;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::Request;
+use axum::http::{HeaderMap, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use futures::StreamExt;
@@ -32,11 +32,14 @@ pub(crate) async fn admit(State(front): State<Arc<Front>>, request: Request<Body
     let deadline = tokio::time::sleep(front.body_patience);
     let mut request = request.map(|body| Body::from_stream(body.into_data_stream().take_until(deadline)));
     if annex_grpc::is_operation(request.uri().path()) {
-        let owner = match front.admit(request.headers()).await {
-            Ok((_, owner)) => owner,
+        let (owner, headers) = match front.admit(request.headers()).await {
+            Ok((handler, owner)) => (owner, handler.headers_of(request.headers())),
             Err(error) => return annex_grpc::refuse(&error),
         };
         request.extensions_mut().insert(owner);
+        if let Some(headers) = headers {
+            request.extensions_mut().insert(headers);
+        }
     }
     next.run(request).await
 }
@@ -50,7 +53,9 @@ impl GrpcOperations {
             challenge: String::new(),
         };
         let owner = parameters.context.get::<Owner>().cloned().ok_or_else(nobody)?;
+        let headers = parameters.context.get::<Arc<HeaderMap>>().cloned();
         let call = Call::new(owner, parameters.version.unwrap_or_default(), parameters.extensions)?;
+        let call = call.with_headers(headers);
         Ok((handler, call))
     }
 }

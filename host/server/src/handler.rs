@@ -40,6 +40,8 @@ pub(crate) struct RequestHandler {
     pub(crate) tenants: Tenants,
     pub(crate) editions: Arc<Editions>,
     pub(crate) agent: Arc<dyn AgentExecutor>,
+    /// Whether that lives elsewhere.
+    pub(crate) agent_is_remote: bool,
     /// Says who calls; `None` lets everybody in.
     pub(crate) authenticator: Option<Arc<Authenticator>>,
     pub(crate) input_modes: InputModes,
@@ -90,6 +92,12 @@ impl RequestHandler {
         for tenant in self.tenants.values() {
             tenant.handler.agent.close().await;
         }
+    }
+
+    /// The header fields of a request, as far as the agent may want some of them.
+    pub(crate) fn headers_of(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
+        let mut handlers = self.tenants.values().map(|tenant| &*tenant.handler).chain([self]);
+        handlers.any(|handler| handler.agent_is_remote).then(|| Arc::new(headers.clone()))
     }
 
     /// Waits for the turn to end or be interrupted, unless the client wants the task at once.

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::app::Locations;
 use crate::config::{Config, ConfigFile, ExtensionConfig};
 use crate::edition::{Edition, Editions};
+use crate::fault;
 use crate::issuer::Issuer;
 use crate::pins::Pins;
 use crate::watch::Watched;
@@ -149,6 +150,16 @@ impl Installer {
         let edition = self.editions.current().number;
         tracing::info!(edition, changed, "the config was read again");
         Ok(Reloaded { changed, edition, needs_restart, failed })
+    }
+
+    /// Makes the cards again, because the agent's own has changed.
+    pub(crate) async fn reissue(&self) {
+        let _door = self.door.lock().await;
+        let current = self.editions.current();
+        match self.issuer.issue(current.installed.clone(), Some(&current)) {
+            Ok(edition) => self.editions.replace(edition),
+            Err(error) => drop(fault::logged(&error)),
+        }
     }
 
     /// Looks at the files again, because some have changed. What is broken changes nothing.

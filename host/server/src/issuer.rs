@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use annex_auth::Authenticator;
 use annex_auth::signature::Signer;
-use annex_protocol::{AgentCard, v0_3};
+use annex_protocol::{AgentCard, AgentExtension, v0_3};
 use annex_runtime::Installed;
+use tokio::sync::watch;
 
 use crate::app::Locations;
 use crate::card::{self, EncodedCard};
-use crate::config::{Config, ExtendedCardConfig};
+use crate::config::{CardConfig, Config, ExtendedCardConfig};
 use crate::edition::Edition;
 use crate::signing::{self, SigningError};
 
@@ -17,6 +18,10 @@ use crate::signing::{self, SigningError};
 pub(crate) struct Issuer {
     /// The public card without its extensions and signatures.
     card: AgentCard,
+    /// What the config says of it.
+    config: CardConfig,
+    /// The card of an agent that lives elsewhere, as it is now.
+    remote: Option<watch::Receiver<Arc<AgentCard>>>,
     extended: Option<ExtendedCardConfig>,
     signer: Option<Signer>,
     /// Whether the public card is shown with the fields of 0.3 too.
@@ -44,16 +49,31 @@ impl Issuer {
         let signing = config.card.signing.as_ref();
         Ok(Self {
             card: card::assemble(config, tenant, base_url, authenticator),
+            config: config.card.clone(),
+            remote: None,
             extended: config.card.extended.clone(),
             signer: signing.map(|signing| signing::signer(signing, &locations.config)).transpose()?,
             speaks_v0_3: config.server.a2a_0_3,
         })
     }
 
+    /// The same in front of an agent that lives elsewhere, if it does.
+    pub(crate) fn with_remote(self, remote: Option<watch::Receiver<Arc<AgentCard>>>) -> Self {
+        Self { remote, ..self }
+    }
+
     /// The edition after `previous`.
     pub(crate) fn issue(&self, installed: Installed, previous: Option<&Edition>) -> Result<Edition, IssueError> {
-        let mut public = self.card.clone();
-        public.capabilities.extensions = installed.iter().map(|extension| extension.card().clone()).collect();
+        let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
+        let mut public = match &remote {
+            Some(remote) => card::decorate(&self.card, &self.config, remote),
+            None => self.card.clone(),
+        };
+        let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
+        let is_shadowed = |other: &&AgentExtension| installed.iter().any(|extension| *extension.uri() == other.uri);
+        let passed_on: Vec<_> = of_remote.filter(|other| !is_shadowed(other)).cloned().collect();
+        let own = installed.iter().map(|extension| extension.card().clone());
+        public.capabilities.extensions = own.chain(passed_on.iter().cloned()).collect();
         let mut extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
         if let Some(signer) = &self.signer {
             if let Some(extended) = &mut extended {
@@ -69,6 +89,7 @@ impl Issuer {
         Ok(Edition {
             number: previous.map_or(1, |edition| edition.number.saturating_add(1)),
             installed,
+            passed_on,
             card: EncodedCard::new(&public, previous_card)?,
             extended_card: extended.map(Arc::new),
             card_v0_3: card_v0_3?.unwrap_or_default(),

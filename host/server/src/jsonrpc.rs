@@ -44,7 +44,7 @@ pub(crate) async fn answer(
         return crate::v0_3::extension_method(handler, &call, &request).await;
     }
     let call = match Call::of(owner, headers, uri) {
-        Ok(call) => call,
+        Ok(call) => call.with_headers(handler.headers_of(headers)),
         Err(error) => return failure(&request.id, &error),
     };
     dispatch(handler, &call, &request).await.unwrap_or_else(|error| failure(&request.id, &error))

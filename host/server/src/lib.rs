@@ -32,6 +32,7 @@ mod keyvalue_store;
 mod list;
 mod listener;
 mod methods;
+mod notes;
 mod pins;
 mod places;
 mod push;

@@ -130,6 +130,7 @@ async fn dispatch(
     operation: Operation<'_>,
 ) -> Result<Response, A2aError> {
     let call = Call::of(request.owner.clone(), request.headers, request.uri)?;
+    let call = call.with_headers(handler.headers_of(request.headers));
     match operation {
         Operation::SendMessage => {
             let sent = handler.send_message(&call, message(request, tenant)?).await?;

@@ -104,17 +104,18 @@ impl RequestHandler {
         let is_users = |message: &&Message| message.role == Role::User;
         let message = snapshot.history.iter().rev().find(is_users).cloned();
         let message = message.ok_or_else(|| unsupported(format!("task {task} has no message")))?;
-        let call = Call { requested, owner };
+        let call = Call { requested, owner, headers: None };
         let edition = self.editions.current();
         let installed = self.installed_for(&call, &message, &edition);
-        let active = activation::negotiate(&installed, &call.requested)?;
+        let active = activation::negotiate(&installed, &edition.passed_on, &call.requested)?;
         let services = self.services.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        let remote = self.remote_call(&call, &edition, (&session, &task), &request).await?;
         let hooks = hook_request(&call, OPERATION, &request, &target, &session);
         let hooks = TurnRequest { services, resumed: true, ..hooks };
         let Entered { mut chain, .. } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
         let entry = target.entry(&mut chain, true).await?;
-        let resources = TurnResources { chain, entry, session, place, call: call.clone(), resumed: true };
+        let resources = TurnResources { chain, entry, session, place, call: call.clone(), remote, resumed: true };
         self.start(request, target, resources).await.map(drop)
     }
 }

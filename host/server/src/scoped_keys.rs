@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{ContextId, TaskId};
-use annex_runtime::{KeyScopes, KeyValueError, KeyValueStore, SCOPES_PER_PAGE, Scope, ScopeKind};
+use annex_runtime::{KeyScopes, KeyValueError, KeyValueStore, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
 use annex_session::{SessionError, SessionKey, SessionService, TurnSession};
 use annex_tasks::{Owner, StoreError, TaskStore};
 use tokio::runtime::Handle;
 
 use crate::doors::Doors;
 use crate::fault;
+use crate::notes::{AGENT, QUOTA};
 
 /// The keys of all tasks and conversations.
 pub(crate) struct ScopedKeys {
@@ -98,6 +99,20 @@ impl ScopedKeys {
             *in_use.entry(scope.clone()).or_insert(0) += 1;
         }
         Ok(TurnKeys { keys: Arc::clone(self), context: ScopeOfTurn::new(context), task: ScopeOfTurn::new(task) })
+    }
+
+    /// What the agent notes in a scope.
+    pub(crate) async fn note(&self, scope: Scope, key: &str) -> Result<Option<String>, KeyValueError> {
+        let space = Space { extension: AGENT.into(), scope };
+        let note = self.store.get(&space, key).await?;
+        // Only text is ever set.
+        Ok(note.and_then(|note| String::from_utf8(note).ok()))
+    }
+
+    /// Replaces it.
+    pub(crate) async fn set_note(&self, scope: Scope, key: &str, note: &str) -> Result<(), KeyValueError> {
+        let space = Space { extension: AGENT.into(), scope };
+        self.store.set(&space, key, note.as_bytes().to_vec(), &QUOTA).await
     }
 
     /// Removes the keys of all tasks and conversations that are gone.

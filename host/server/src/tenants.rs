@@ -38,13 +38,13 @@ impl RequestHandler {
         tenant: Option<&str>,
     ) -> Result<(&'a Self, Cow<'a, Call>), A2aError> {
         let Some(name) = tenant.filter(|name| !name.is_empty()) else { return Ok((self, Cow::Borrowed(call))) };
-        let Call { owner: Owner { principal, .. }, requested } = call;
+        let Call { owner: Owner { principal, .. }, requested, headers } = call;
         let found = self.tenants.get(name).filter(|tenant| tenant.admits(principal));
         let tenant = found.ok_or_else(|| {
             A2aError::invalid_field("tenant", format!("{name:?} is not known here; take it from the agent card"))
         })?;
         let owner = Owner { tenant: name.to_owned(), principal: principal.clone() };
-        Ok((&tenant.handler, Cow::Owned(Call { owner, requested: requested.clone() })))
+        Ok((&tenant.handler, Cow::Owned(Call { owner, requested: requested.clone(), headers: headers.clone() })))
     }
 
     /// The tenant that the parameters of an extension's method name, and the parameters without it. Where there are no

@@ -29,6 +29,7 @@ use crate::task_log::LogReader;
 use crate::task_record::{Subscription, TaskRecord};
 use crate::tasks::Tasks;
 
+mod remote;
 mod states;
 
 /// Agent events that wait for the hooks and the store; also the most that are stored together.
@@ -202,6 +203,7 @@ impl Turn {
         match event {
             AgentEvent::Message(message) => self.answer(message).await,
             AgentEvent::Status { state, message } => self.status(state, message).await,
+            AgentEvent::Relayed(event) => self.relay(*event).await,
             AgentEvent::Artifact { artifact, append, last_chunk } => {
                 let update = TaskArtifactUpdateEvent {
                     task_id: self.context.task_id.clone(),
@@ -282,8 +284,10 @@ impl Turn {
         }
     }
 
+    /// The extensions that are active here, and at an agent that lives elsewhere.
     fn active(&self) -> Vec<ExtensionUri> {
-        self.chain.active().cloned().collect()
+        let remote = self.context.remote.iter().flat_map(|remote| remote.active());
+        self.chain.active().cloned().chain(remote).collect()
     }
 
     async fn create(&mut self, events: Vec<StreamResponse>) -> Result<(), A2aError> {
@@ -319,6 +323,14 @@ impl Turn {
     ) -> Result<Vec<ExtensionUri>, A2aError> {
         let ending = match ending {
             Ending::Returned(result) => self.drain(result, &mut events).await,
+            other => other,
+        };
+        self.tell_of(&ending).await;
+        let ending = match ending {
+            Ending::Returned(Err(AgentError::Refused(error))) if self.record.is_none() => {
+                self.refuse(error);
+                Ending::Returned(Err(AgentError::Closed))
+            }
             other => other,
         };
         let concluded = if self.has_no_task() { self.end_without_task().await } else { self.conclude(ending).await };
@@ -375,6 +387,12 @@ impl Turn {
                 let text = format!("The agent failed; the server's log has the details under {error_id}.");
                 (TaskState::Failed, Some(text))
             }
+            Ending::Returned(Err(error @ AgentError::Broken { .. })) => {
+                let error_id = fault::logged(&error);
+                (TaskState::Failed, Some(format!("{error} The server's log has the details under {error_id}.")))
+            }
+            // There is a task, because otherwise the client has been told.
+            Ending::Returned(Err(AgentError::Refused(error))) => (self.still_waiting(), Some(error.to_string())),
             Ending::Canceled => (TaskState::Canceled, None),
             Ending::Stopped => {
                 (TaskState::Failed, Some("The server is shutting down; send the message again.".to_owned()))

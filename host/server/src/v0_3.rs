@@ -36,7 +36,7 @@ pub(crate) fn read_call(owner: Owner, headers: &HeaderMap) -> Result<Call, A2aEr
         }
     }
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
-    Ok(Call { owner, requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())) })
+    Ok(Call { owner, requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())), headers: None })
 }
 
 fn echo(response: Response, active: &[ExtensionUri]) -> Response {

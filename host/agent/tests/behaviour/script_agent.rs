@@ -30,6 +30,7 @@ fn short(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Status { state, message: None } => format!("{state:?}"),
         AgentEvent::Status { state, message: Some(message) } => format!("{state:?} {}", message.text()),
+        AgentEvent::Relayed(event) => panic!("nothing is relayed here: {event:?}"),
         AgentEvent::Message(message) => format!("message {}", message.text()),
         AgentEvent::Artifact { artifact, append, last_chunk } => {
             let parts = serde_json::to_string(&artifact.parts).unwrap();
@@ -58,6 +59,7 @@ async fn turn(
         session,
         steps: Steps::default(),
         cancel,
+        remote: None,
     };
     let (sender, mut receiver) = EventSender::bounded(16);
     let result = agent.execute(context, sender).await;

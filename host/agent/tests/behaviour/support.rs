@@ -72,6 +72,7 @@ pub(crate) struct Bench {
 pub(crate) fn short(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Status { state, .. } => format!("{state:?}"),
+        AgentEvent::Relayed(event) => panic!("nothing is relayed here: {event:?}"),
         AgentEvent::Message(message) => format!("message {}", message.message_id),
         AgentEvent::Artifact { artifact, append, last_chunk } => {
             let PartContent::Text(text) = &artifact.parts[0].content else { panic!("not a text part") };
@@ -136,6 +137,7 @@ impl Bench {
             session,
             steps: self.steps.clone(),
             cancel: self.cancel.clone(),
+            remote: None,
         };
         let (sender, mut receiver) = EventSender::bounded(64);
         let result = self.agent.execute(turn, sender).await;

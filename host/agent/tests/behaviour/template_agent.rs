@@ -80,6 +80,7 @@ async fn the_session_has_the_answer_when_the_last_piece_is_sent() {
         session: session.clone(),
         steps: Steps::default(),
         cancel: CancellationToken::new(),
+        remote: None,
     };
     let (sender, mut receiver) = EventSender::bounded(1);
     let agent = bench.agent.clone();

@@ -17,6 +17,8 @@ use crate::{ClientError, Incoming, Interceptor, Operation, OutgoingCall, Service
 pub(super) struct Around {
     pub(super) document: Arc<AgentCardDocument>,
     pub(super) interface: Url,
+    /// Whether header fields may be sent there.
+    pub(super) takes_fields: bool,
     pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
 }
 
@@ -63,8 +65,8 @@ impl Exchange {
 
     /// The header fields of the request, after the interceptors have added theirs.
     pub(super) fn headers(&mut self) -> Result<HeaderMap, ClientError> {
-        let (card, interface) = (self.around.document.url.origin(), self.around.interface.origin());
-        if !self.parameters.fields().is_empty() && card != interface {
+        if !self.parameters.fields().is_empty() && !self.around.takes_fields {
+            let (card, interface) = (self.around.document.url.origin(), self.around.interface.origin());
             let (card, interface) = (card.ascii_serialization(), interface.ascii_serialization());
             return Err(ClientError::OtherOrigin { card, interface });
         }

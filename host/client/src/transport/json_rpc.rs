@@ -1,6 +1,6 @@
 //! The JSON-RPC binding (specification section 9).
 
-use annex_protocol::{Json, JsonObject};
+use annex_protocol::Json;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -13,7 +13,7 @@ use crate::agent_error::RpcError;
 use crate::http::{self as transport, EVENT_STREAM, Http};
 use crate::{Answer, ClientError};
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 pub(super) struct JsonRpc {
     http: Http,
@@ -21,12 +21,22 @@ pub(super) struct JsonRpc {
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
+pub(super) struct Request<'a, P> {
     jsonrpc: &'static str,
     /// Each call is an HTTP request of its own, so that all can have the same id.
     id: u32,
     method: &'a str,
-    params: &'a JsonObject,
+    params: &'a P,
+}
+
+impl<'a, P: Serialize> Request<'a, P> {
+    pub(super) fn new(method: &'a str, params: &'a P) -> Self {
+        Self { jsonrpc: "2.0", id: 1, method, params }
+    }
+
+    pub(super) fn encode(&self, binding: &'static str) -> Result<String, ClientError> {
+        serde_json::to_string(self).map_err(|error| ClientError::NotCarried { binding, problem: error.to_string() })
+    }
 }
 
 #[derive(Deserialize)]
@@ -47,9 +57,7 @@ impl JsonRpc {
     }
 
     async fn post(&self, call: WireCall, accept: &str) -> Result<Response, ClientError> {
-        let request = Request { jsonrpc: "2.0", id: 1, method: call.operation.name(), params: &call.params };
-        let body = serde_json::to_string(&request)
-            .map_err(|error| ClientError::NotCarried { binding: "JSONRPC", problem: error.to_string() })?;
+        let body = Request::new(call.operation.name(), &call.params).encode("JSONRPC")?;
         let request = self.http.client.post(self.url.clone()).headers(call.headers).header(CONTENT_TYPE, JSON);
         transport::send(self.url.as_str(), request.header(ACCEPT, accept).body(body)).await
     }
@@ -74,7 +82,7 @@ impl Transport for JsonRpc {
     }
 }
 
-fn result(text: &str) -> Result<Json, Unreadable> {
+pub(super) fn result(text: &str) -> Result<Json, Unreadable> {
     let response: RpcResponse = serde_json::from_str(text).map_err(|error| Unreadable::Foreign(error.into()))?;
     match response {
         RpcResponse { error: Some(error), .. } => Err(Unreadable::Agent(error.into())),

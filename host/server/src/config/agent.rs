@@ -1,7 +1,13 @@
 //! `[agent]`: which agent answers, and what its kind needs.
 
+use std::time::Duration;
+
 use annex_agent::{EventScript, GenerativeConfig, McpConfig, ScriptConfig};
+use annex_client::Binding;
+use annex_upstream::{Credentials, LostContext, StateMapping, UpstreamConfig};
 use serde::Deserialize;
+
+use super::BindingConfig;
 
 /// `[agent]`
 #[derive(Clone, Debug, Deserialize)]
@@ -9,6 +15,8 @@ use serde::Deserialize;
 pub enum AgentConfig {
     /// An instruction template in front of a model.
     Template(TemplateConfig),
+    /// Another A2A server.
+    Upstream(Box<UpstreamConfig>),
     /// Events by rules, for those who test clients.
     Script {
         /// The agent's name: author of its events and app of its sessions.
@@ -60,6 +68,66 @@ struct AgentTable {
     mcp: Option<Vec<McpConfig>>,
     max_tool_rounds: Option<u32>,
     rule: Option<EventScript>,
+    card: Option<String>,
+    binding: Option<BindingConfig>,
+    headers_forward: Option<Vec<String>>,
+    credentials: Option<Credentials>,
+    allow_hosts: Option<Vec<String>>,
+    connect_seconds: Option<u64>,
+    idle_seconds: Option<u64>,
+    start_seconds: Option<u64>,
+    refresh_seconds: Option<u64>,
+    pause_seconds: Option<u64>,
+    max_answer_bytes: Option<usize>,
+    on_lost_context: Option<LostContext>,
+    state: Option<StateMapping>,
+}
+
+impl AgentTable {
+    /// The keys of agents that live elsewhere, and whether each is given.
+    fn of_upstream(&self) -> [(&'static str, bool); 13] {
+        [
+            ("card", self.card.is_some()),
+            ("binding", self.binding.is_some()),
+            ("headers_forward", self.headers_forward.is_some()),
+            ("credentials", self.credentials.is_some()),
+            ("allow_hosts", self.allow_hosts.is_some()),
+            ("connect_seconds", self.connect_seconds.is_some()),
+            ("idle_seconds", self.idle_seconds.is_some()),
+            ("start_seconds", self.start_seconds.is_some()),
+            ("refresh_seconds", self.refresh_seconds.is_some()),
+            ("pause_seconds", self.pause_seconds.is_some()),
+            ("max_answer_bytes", self.max_answer_bytes.is_some()),
+            ("on_lost_context", self.on_lost_context.is_some()),
+            ("state", self.state.is_some()),
+        ]
+    }
+
+    /// The keys of the template agent.
+    fn of_template(&self) -> [(&'static str, bool); 6] {
+        [
+            ("instruction", self.instruction.is_some()),
+            ("output_key", self.output_key.is_some()),
+            ("artifact", self.artifact.is_some()),
+            ("model", self.model.is_some()),
+            ("mcp", self.mcp.is_some()),
+            ("max_tool_rounds", self.max_tool_rounds.is_some()),
+        ]
+    }
+
+    /// The key of the script agent.
+    fn of_script(&self) -> [(&'static str, bool); 1] {
+        [("rule", self.rule.is_some())]
+    }
+}
+
+/// # Errors
+/// When a key is given that belongs to another kind.
+fn refuse(kind: &'static str, foreign: impl IntoIterator<Item = (&'static str, bool)>) -> Result<(), AgentTableError> {
+    match foreign.into_iter().find(|(_, is_given)| *is_given) {
+        Some((key, _)) => Err(AgentTableError::Unknown { key, kind }),
+        None => Ok(()),
+    }
 }
 
 #[derive(Deserialize)]
@@ -67,6 +135,7 @@ struct AgentTable {
 enum AgentKind {
     Template,
     Script,
+    Upstream,
 }
 
 /// A key and a kind that do not belong together.
@@ -76,6 +145,8 @@ enum AgentTableError {
     Missing { key: &'static str, kind: &'static str },
     #[error("unknown field `{key}` of an agent of kind `{kind}`")]
     Unknown { key: &'static str, kind: &'static str },
+    #[error(transparent)]
+    Upstream(#[from] annex_upstream::ConfigError),
 }
 
 impl TryFrom<AgentTable> for AgentConfig {
@@ -85,15 +156,14 @@ impl TryFrom<AgentTable> for AgentConfig {
         match table.kind {
             AgentKind::Template => template(table).map(Self::Template),
             AgentKind::Script => script(table),
+            AgentKind::Upstream => upstream(table).map(Self::Upstream),
         }
     }
 }
 
 fn template(table: AgentTable) -> Result<TemplateConfig, AgentTableError> {
     const KIND: &str = "template";
-    if table.rule.is_some() {
-        return Err(AgentTableError::Unknown { key: "rule", kind: KIND });
-    }
+    refuse(KIND, table.of_script().into_iter().chain(table.of_upstream()))?;
     let missing = |key| AgentTableError::Missing { key, kind: KIND };
     Ok(TemplateConfig {
         name: table.name,
@@ -108,17 +178,41 @@ fn template(table: AgentTable) -> Result<TemplateConfig, AgentTableError> {
 
 fn script(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
     const KIND: &str = "script";
-    let foreign = [
-        ("instruction", table.instruction.is_some()),
-        ("output_key", table.output_key.is_some()),
-        ("artifact", table.artifact.is_some()),
-        ("model", table.model.is_some()),
-        ("mcp", table.mcp.is_some()),
-        ("max_tool_rounds", table.max_tool_rounds.is_some()),
-    ];
-    if let Some((key, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(AgentTableError::Unknown { key, kind: KIND });
-    }
+    refuse(KIND, table.of_template().into_iter().chain(table.of_upstream()))?;
     let script = table.rule.ok_or(AgentTableError::Missing { key: "rule", kind: KIND })?;
     Ok(AgentConfig::Script { name: table.name, script })
+}
+
+fn upstream(table: AgentTable) -> Result<Box<UpstreamConfig>, AgentTableError> {
+    const KIND: &str = "upstream";
+    refuse(KIND, table.of_template().into_iter().chain(table.of_script()))?;
+    let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
+    let config = UpstreamConfig {
+        name: table.name,
+        card: table.card.ok_or(AgentTableError::Missing { key: "card", kind: KIND })?,
+        binding: table.binding.map(Binding::from),
+        headers_forward: table.headers_forward.unwrap_or_default(),
+        credentials: table.credentials,
+        allow_hosts: table.allow_hosts.unwrap_or_default(),
+        connect: seconds(table.connect_seconds, 5),
+        idle: seconds(table.idle_seconds, 120),
+        start: seconds(table.start_seconds, 30),
+        refresh: seconds(table.refresh_seconds, 60),
+        pause: seconds(table.pause_seconds, 10),
+        max_answer_bytes: table.max_answer_bytes.unwrap_or(4 << 20),
+        on_lost_context: table.on_lost_context.unwrap_or_default(),
+        state: table.state.unwrap_or_default(),
+    };
+    config.check()?;
+    Ok(Box::new(config))
+}
+
+impl From<BindingConfig> for Binding {
+    fn from(binding: BindingConfig) -> Self {
+        match binding {
+            BindingConfig::JsonRpc => Self::JsonRpc,
+            BindingConfig::HttpJson => Self::HttpJson,
+            BindingConfig::Grpc => Self::Grpc,
+        }
+    }
 }

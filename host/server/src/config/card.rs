@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 /// `[card]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CardConfig {
-    /// The agent's name for people.
-    pub name: String,
+    /// The agent's name for people. This and the description can be left out for an upstream agent only, whose own card
+    /// says what this one does not.
+    pub name: Option<String>,
     /// What it does.
-    pub description: String,
+    pub description: Option<String>,
     /// The agent's version. Default `1.0.0`.
-    #[serde(default = "first_version")]
-    pub version: String,
+    pub version: Option<String>,
     /// Documentation for people.
     pub documentation_url: Option<String>,
     /// A picture.
@@ -23,12 +23,10 @@ pub struct CardConfig {
     pub provider: Option<ProviderConfig>,
     /// Media types that messages may have: `type/subtype`, `type/*` or `*/*`. Default `text/plain` and
     /// `application/json`.
-    #[serde(default = "default_input_modes")]
-    pub input_modes: Vec<String>,
+    pub input_modes: Option<Vec<String>>,
     /// The bindings on the card, the preferred one first; all are served. Default: all of them in this order. Leave out
     /// `GRPC` for clients that refuse cards with its `host:port`, as google-adk 2.13 does.
-    #[serde(default = "BindingConfig::all")]
-    pub bindings: Vec<BindingConfig>,
+    pub bindings: Option<Vec<BindingConfig>>,
     /// What it can do; at least one is good manners.
     #[serde(default, rename = "skill")]
     pub skills: Vec<SkillConfig>,
@@ -39,11 +37,24 @@ pub struct CardConfig {
 }
 
 impl CardConfig {
+    /// The bindings on the card.
+    pub(crate) fn bindings(&self) -> Vec<BindingConfig> {
+        let all = vec![BindingConfig::JsonRpc, BindingConfig::HttpJson, BindingConfig::Grpc];
+        self.bindings.clone().unwrap_or(all)
+    }
+
+    /// The keys that every card needs and this one does not have.
+    pub(super) fn missing(&self) -> Option<&'static str> {
+        let needed = [("card.name", &self.name), ("card.description", &self.description)];
+        needed.into_iter().find_map(|(key, value)| value.is_none().then_some(key))
+    }
+
     /// # Errors
     /// Why no card can be made with these bindings.
     pub(super) fn check_bindings(&self) -> Result<(), &'static str> {
-        let is_repeated = |(place, binding)| self.bindings.iter().take(place).any(|earlier| earlier == binding);
-        match self.bindings.as_slice() {
+        let bindings = self.bindings();
+        let is_repeated = |(place, binding)| bindings.iter().take(place).any(|earlier| earlier == binding);
+        match bindings.as_slice() {
             [] => Err("names no binding, so no client could call the agent"),
             bindings if bindings.iter().enumerate().any(is_repeated) => Err("names a binding twice"),
             _ => Ok(()),
@@ -63,12 +74,6 @@ pub enum BindingConfig {
     /// gRPC.
     #[serde(rename = "GRPC")]
     Grpc,
-}
-
-impl BindingConfig {
-    fn all() -> Vec<Self> {
-        vec![Self::JsonRpc, Self::HttpJson, Self::Grpc]
-    }
 }
 
 /// `[card.extended]`
@@ -92,14 +97,6 @@ pub struct SigningConfig {
     pub key_file: Option<PathBuf>,
     /// The environment variable with the same. This or `key_file`.
     pub key_env: Option<String>,
-}
-
-fn default_input_modes() -> Vec<String> {
-    vec!["text/plain".to_owned(), "application/json".to_owned()]
-}
-
-fn first_version() -> String {
-    "1.0.0".to_owned()
 }
 
 /// `[card.provider]`

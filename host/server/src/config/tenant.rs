@@ -32,6 +32,7 @@ pub struct TenantConfig {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TenantFile {
+    #[serde(default)]
     card: CardConfig,
     agent: AgentConfig,
     #[serde(default, rename = "extension")]

@@ -1,6 +1,6 @@
 //! The states that a turn brings its task into, as the extensions let it.
 
-use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState, TaskStatusUpdateEvent};
+use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent};
 use annex_runtime::{Entry, Steering};
 use annex_session::{Event, EventError, StateDelta};
 
@@ -29,6 +29,13 @@ impl Turn {
     /// Brings the task into a state, or where the extensions want it instead.
     pub(super) async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<(), A2aError> {
         let update = self.status_update(state, message);
+        self.change(update, None).await
+    }
+
+    /// The same by a status of another agent's, which has metadata.
+    pub(super) async fn relayed_status(&mut self, update: TaskStatusUpdateEvent) -> Result<(), A2aError> {
+        let TaskStatusUpdateEvent { status: TaskStatus { state, message, .. }, metadata, .. } = update;
+        let update = TaskStatusUpdateEvent { metadata, ..self.status_update(state, message) };
         self.change(update, None).await
     }
 

@@ -128,7 +128,7 @@ async fn keys_of_another_kind_of_agent_are_refused() {
             "kind = \"template\"\ninstruction = \"i\"\nmodel.scripted.fallback = \"f\"\nrule = []",
             "unknown field `rule` of an agent of kind `template`",
         ),
-        ("kind = \"none\"", "expected `template` or `script`"),
+        ("kind = \"none\"", "expected one of `template`, `script`, `upstream`"),
     ];
     for (agent, expected) in cases {
         let config = format!("[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nname = \"a\"\n{agent}");

@@ -43,6 +43,7 @@ mod three_ways;
 mod tools;
 mod transitions;
 mod turn_services;
+mod upstream;
 mod v0_3;
 
 use annex_test_support::TestServer;

@@ -1,7 +1,9 @@
 //! What 0.3 clients send comes back to them as they sent it.
 
 use annex_protocol::v0_3::{self, Message, request};
-use annex_protocol::{Part, PartContent, TaskState, TaskStatus, TaskStatusUpdateEvent};
+use annex_protocol::{
+    Json, Part, PartContent, SendMessageRequest, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent,
+};
 
 use super::{json, message};
 
@@ -65,4 +67,52 @@ fn every_state_has_its_name_and_the_last_event_of_a_stream_is_final() {
         ("auth-required", true),
     ];
     assert_eq!(names.collect::<Vec<_>>(), expected.map(|(name, last)| (name.to_owned(), last)));
+}
+
+#[test]
+fn an_answer_of_0_3_is_read_as_the_event_that_it_was_written_from() {
+    let status = r#"{"state":"TASK_STATE_INPUT_REQUIRED","message":{"messageId":"m","contextId":"c","taskId":"t","role":"ROLE_AGENT","parts":[{"text":"Which?"}],"extensions":["urn:e"]},"timestamp":"2026-11-20T12:00:00.000Z"}"#;
+    let artifact = r#"{"artifactId":"a","name":"n","description":"d","parts":[{"data":{"n":1.0}},{"raw":"aGk=","filename":"f","mediaType":"text/plain"}],"metadata":{"k":[1.0]},"extensions":["urn:e"]}"#;
+    for event in [
+        format!(
+            r#"{{"task":{{"id":"t","contextId":"c","status":{status},"artifacts":[{artifact}],"history":[{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"x"}}]}}],"metadata":{{"k":1}}}}}}"#
+        ),
+        r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"url":"https://u"}],"metadata":{"k":null}}}"#
+            .to_owned(),
+        format!(r#"{{"statusUpdate":{{"taskId":"t","contextId":"c","status":{status},"metadata":{{"k":1.0}}}}}}"#),
+        format!(
+            r#"{{"artifactUpdate":{{"taskId":"t","contextId":"c","artifact":{artifact},"append":true,"lastChunk":true}}}}"#
+        ),
+    ] {
+        let event: StreamResponse = serde_json::from_str(&event).unwrap();
+        let written = Json::from_serialize(&v0_3::Event::from(&event)).unwrap();
+        assert_eq!(v0_3::answer::event(&written).unwrap(), event, "{written:?}");
+    }
+    for unknown in ["{}", r#"{"kind":"other"}"#, r#"{"kind":"task","status":{"state":"odd"}}"#, "[]"] {
+        assert!(v0_3::answer::event(&json(unknown)).is_err(), "{unknown}");
+    }
+}
+
+#[test]
+fn parameters_that_a_client_writes_are_read_as_the_request() {
+    let text = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{"acceptedOutputModes":["text/plain"],"historyLength":3,"returnImmediately":true},"metadata":{"k":1.0}}"#;
+    let request: SendMessageRequest = serde_json::from_str(text).unwrap();
+    let written = Json::from_serialize(&v0_3::call::MessageSendParams::from(&request)).unwrap();
+    assert_eq!(request::send_message(&written).unwrap(), request);
+}
+
+#[test]
+fn a_card_of_0_3_is_read_with_all_its_interfaces_and_without_its_security() {
+    let card = v0_3::read_card(
+        r#"{"name":"n","url":"http://a/","preferredTransport":"HTTP+JSON","protocolVersion":"0.3.0",
+            "additionalInterfaces":[{"transport":"HTTP+JSON","url":"http://a/"},{"transport":"JSONRPC","url":"http://a/rpc"}],
+            "capabilities":{"streaming":true,"extensions":[{"uri":"urn:e"}]},
+            "securitySchemes":{"k":{"type":"apiKey","in":"header","name":"x"}},"security":[{"k":[]}]}"#,
+    )
+    .unwrap();
+    let interfaces: Vec<_> =
+        card.supported_interfaces.iter().map(|one| format!("{} {}", one.protocol_binding, one.url)).collect();
+    assert_eq!(interfaces, ["HTTP+JSON http://a/", "JSONRPC http://a/rpc"]);
+    assert_eq!((card.capabilities.streaming, card.capabilities.extensions.len()), (Some(true), 1));
+    assert!(card.security_schemes.is_empty());
 }

@@ -1,0 +1,58 @@
+//! A card of 0.3, read as one of 1.0 (A2A 0.3 section 5.5).
+
+use serde::Deserialize;
+
+use super::VERSION;
+use crate::{AgentCard, AgentInterface, JsonObject};
+
+/// What 0.3 says of the interfaces.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Interfaces {
+    url: String,
+    preferred_transport: Option<String>,
+    #[serde(default)]
+    additional_interfaces: Vec<Interface>,
+}
+
+#[derive(Deserialize)]
+struct Interface {
+    transport: String,
+    url: String,
+}
+
+/// Reads a card of 1.0, or one that has the fields of 0.3 only. The security schemes of the latter are left out, because
+/// they have another form.
+///
+/// ```
+/// use annex_protocol::v0_3;
+///
+/// let card = v0_3::read_card(r#"{"name":"Echo","url":"http://a.example/","protocolVersion":"0.3.0"}"#)?;
+/// let main = card.supported_interfaces.first().map(|main| (main.protocol_binding.as_str(), main.url.as_str()));
+/// assert_eq!(main, Some(("JSONRPC", "http://a.example/")));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// # Errors
+/// When it is neither.
+pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
+    let mut object = JsonObject::parse(text)?;
+    let is_current = ["supportedInterfaces", "supported_interfaces"].iter().any(|name| object.contains_key(name));
+    if is_current || !object.contains_key("url") {
+        return serde_json::from_str(text);
+    }
+    for name in ["securitySchemes", "security", "signatures"] {
+        object.remove(name);
+    }
+    let mut card: AgentCard = serde_json::from_str(&object.to_json_string())?;
+    let Interfaces { url, preferred_transport, additional_interfaces } = serde_json::from_str(text)?;
+    let transport = preferred_transport.unwrap_or_else(|| "JSONRPC".to_owned());
+    for Interface { transport, url } in [Interface { transport, url }].into_iter().chain(additional_interfaces) {
+        let interface =
+            AgentInterface { url, protocol_binding: transport, protocol_version: VERSION.to_owned(), tenant: None };
+        if !card.supported_interfaces.contains(&interface) {
+            card.supported_interfaces.push(interface);
+        }
+    }
+    Ok(card)
+}

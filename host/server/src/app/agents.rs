@@ -1,0 +1,61 @@
+//! The agent that the config names.
+
+use std::sync::{Arc, Weak};
+
+use annex_agent::{
+    AgentExecutor, GenerativeModel, McpServers, Model, ScriptAgent, ScriptedModel, TemplateAgent, Tools,
+};
+use annex_protocol::AgentCard;
+use annex_upstream::{UpstreamAgent, UpstreamConfig};
+use tokio::sync::watch;
+
+use super::{AppError, Locations};
+use crate::card;
+use crate::config::{AgentConfig, Config, ModelConfig, TemplateConfig};
+use crate::installer::Installer;
+
+/// Makes the cards again whenever that of the agent changes. Ends with the agent or the installer.
+pub(super) async fn follow_card(mut card: watch::Receiver<Arc<AgentCard>>, installer: Weak<Installer>) {
+    while card.changed().await.is_ok() {
+        let Some(installer) = installer.upgrade() else { return };
+        installer.reissue().await;
+    }
+}
+
+/// What messages may have. An agent that lives elsewhere looks at them itself.
+pub(super) fn input_modes(config: &Config) -> Vec<String> {
+    let is_upstream = matches!(config.agent, AgentConfig::Upstream(_));
+    let default = || if is_upstream { vec!["*/*".to_owned()] } else { card::default_input_modes() };
+    config.card.input_modes.clone().unwrap_or_else(default)
+}
+
+pub(super) async fn agent(config: &AgentConfig, locations: &Locations) -> Result<Arc<dyn AgentExecutor>, AppError> {
+    Ok(match config {
+        AgentConfig::Template(template) => Arc::new(template_agent(template, locations).await?),
+        AgentConfig::Upstream(upstream) => Arc::new(UpstreamAgent::connect(UpstreamConfig::clone(upstream)).await?),
+        AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
+    })
+}
+
+async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Result<TemplateAgent, AppError> {
+    let model = model(&config.model)?;
+    let mut agent = TemplateAgent::new(&config.name, &config.instruction, model);
+    let (servers, tools) = McpServers::start(&config.mcp, &locations.config).await?;
+    agent.tools = Tools::new(tools)?;
+    agent.servers = servers;
+    agent.output_key.clone_from(&config.output_key);
+    agent.artifact = config.artifact.clone().unwrap_or(agent.artifact);
+    agent.max_tool_rounds = config.max_tool_rounds.unwrap_or(agent.max_tool_rounds);
+    Ok(agent)
+}
+
+fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
+    Ok(match config {
+        ModelConfig::Scripted(script) => {
+            Arc::new(ScriptedModel::new(script.clone()).map_err(|error| AppError::Model(error.into()))?)
+        }
+        ModelConfig::Generative(generative) => {
+            Arc::new(GenerativeModel::new(generative.clone()).map_err(|error| AppError::Model(error.into()))?)
+        }
+    })
+}

@@ -1,0 +1,198 @@
+//! Upstreams that misbehave: a clear failure for the caller, nothing internal, and recovery without a restart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use annex_test_support::{Reply, TestServer};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use super::foreign::{agent, error, message, result, stream, task};
+use super::{config, front, state};
+
+/// Failures take a second at most.
+const HASTY: &str = "connect_seconds = 1\nidle_seconds = 1\nmax_answer_bytes = 100_000";
+
+async fn answered<F, R>(streaming: bool, answer: F) -> Reply
+where
+    F: Fn(Value) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Response> + Send,
+{
+    let url = agent(streaming, answer).await;
+    let reply = front(&url, HASTY).await.say("hi").context("mine").send().await.expect("a reply");
+    assert!(!reply.text.contains(&url) && !reply.text.contains("secret"), "{}", reply.text);
+    reply
+}
+
+fn check(reply: &Reply, said: &str) {
+    assert_eq!(state(reply), "TASK_STATE_FAILED", "{}", reply.text);
+    let text = reply.task()["status"]["message"]["parts"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains(said) && text.contains("log has the details"), "{said}: {text}");
+}
+
+#[tokio::test]
+async fn an_upstream_that_hangs_or_keeps_only_the_connection_alive_fails_the_task_in_time() {
+    check(&answered(false, async |_| std::future::pending().await).await, "in time");
+    check(&answered(true, async |_| std::future::pending().await).await, "in time");
+    let alive = async |_| {
+        let beats = futures::stream::unfold((), async |()| {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Some((Ok::<_, std::io::Error>(":\n\n"), ()))
+        });
+        ([("content-type", "text/event-stream")], axum::body::Body::from_stream(beats)).into_response()
+    };
+    check(&answered(true, alive).await, "in time");
+}
+
+#[tokio::test]
+async fn what_is_no_a2a_fails_the_task() {
+    let html = async |_| ([("content-type", "text/html")], "<html>secret</html>").into_response();
+    check(&answered(false, html).await, "something else than A2A");
+    check(&answered(true, html).await, "something else than A2A");
+    let broken = async |_| stream(&[], "data: {\"jsonrpc\":\n\ndata: secret\n\n");
+    check(&answered(true, broken).await, "something else than A2A");
+    let failing = async |_| (StatusCode::INTERNAL_SERVER_ERROR, "secret").into_response();
+    check(&answered(false, failing).await, "something else than A2A");
+    let elsewhere = async |_| (StatusCode::TEMPORARY_REDIRECT, [("location", "http://127.0.0.1:9/")]).into_response();
+    check(&answered(false, elsewhere).await, "something else than A2A");
+    let late = async |_| stream(&[json!({"task": task("c", "TASK_STATE_WORKING")}), message("c")], "");
+    check(&answered(true, late).await, "something else than A2A");
+    let huge = async |_| {
+        result(&json!({"message": {"messageId": "a", "role": "ROLE_AGENT",
+        "parts": [{"text": "x".repeat(200_000)}]}}))
+    };
+    check(&answered(false, huge).await, "too large");
+    check(&answered(true, huge).await, "too large");
+}
+
+#[tokio::test]
+async fn an_answer_in_another_conversation_or_of_another_task_fails_the_task() {
+    let url = agent(false, {
+        let calls = Arc::new(AtomicUsize::new(0));
+        move |_| {
+            let call = calls.fetch_add(1, Ordering::SeqCst);
+            async move { result(&message(&format!("context-{call}"))) }
+        }
+    });
+    let front = front(&url.await, HASTY).await;
+    assert!(front.say("hi").context("mine").send().await.expect("a reply").text.contains("Hi."));
+    check(&front.say("hi").context("mine").send().await.expect("a reply"), "another conversation");
+    let other = async |_| {
+        let mut other = task("c", "TASK_STATE_WORKING");
+        other["id"] = "another".into();
+        stream(&[json!({"task": task("c", "TASK_STATE_WORKING")}), json!({"task": other})], "")
+    };
+    check(&answered(true, other).await, "something else than A2A");
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_taken_up_and_the_message_is_not_sent_again() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let answer = move |request: Value| {
+        let counted = Arc::clone(&counted);
+        async move {
+            let piece = |text: &str| {
+                json!({"artifactUpdate": {"taskId": "its-task", "contextId": "c",
+                "artifact": {"artifactId": "a", "parts": [{"text": text}]}}})
+            };
+            match request["method"].as_str().unwrap_or_default() {
+                "SendStreamingMessage" => {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    stream(&[json!({"task": task("c", "TASK_STATE_WORKING")}), piece("one")], "data: {")
+                }
+                "GetTask" => {
+                    let mut now = task("c", "TASK_STATE_WORKING");
+                    now["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "one"}, {"text": "two"}]}]);
+                    result(&now)
+                }
+                "SubscribeToTask" => {
+                    let end = json!({"statusUpdate": {"taskId": "its-task", "contextId": "c",
+                        "status": {"state": "TASK_STATE_COMPLETED"}}});
+                    stream(&[json!({"task": task("c", "TASK_STATE_WORKING")}), end], "")
+                }
+                _ => error(-32601, "no such method"),
+            }
+        }
+    };
+    let reply = answered(true, answer).await;
+    assert_eq!(state(&reply), "TASK_STATE_COMPLETED", "{}", reply.text);
+    assert_eq!(reply.task()["artifacts"][0]["parts"], json!([{"text": "one"}, {"text": "two"}]), "{}", reply.text);
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_task_that_is_answered_unfinished_is_asked_for_until_it_ends() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let answer = move |request: Value| {
+        let asked = Arc::clone(&asked);
+        async move {
+            if request["method"] == "SendMessage" {
+                return result(&json!({"task": task("c", "TASK_STATE_SUBMITTED")}));
+            }
+            let ended = asked.fetch_add(1, Ordering::SeqCst) > 0;
+            result(&task("c", if ended { "TASK_STATE_COMPLETED" } else { "TASK_STATE_WORKING" }))
+        }
+    };
+    assert_eq!(state(&answered(false, answer).await), "TASK_STATE_COMPLETED");
+}
+
+#[tokio::test]
+async fn a_task_or_conversation_that_the_upstream_has_lost_is_a_clear_failure() {
+    let forgetful = async |request: Value| match request["params"]["message"].get("contextId") {
+        None => result(&json!({"task": task("c", "TASK_STATE_INPUT_REQUIRED")})),
+        Some(_) => error(-32001, "task its-task was not found"),
+    };
+    let url = agent(false, forgetful).await;
+    let strict = front(&url, HASTY).await;
+    let asked = strict.say("hi").context("mine").send().await.expect("a reply");
+    let id = asked.task()["id"].as_str().expect("an id").to_owned();
+    check(&strict.say("that").field("taskId", &id).send().await.expect("a reply"), "does not know the task");
+    check(&strict.say("hi").context("mine").send().await.expect("a reply"), "does not know this conversation");
+    let lenient = front(&url, &format!("{HASTY}\non_lost_context = \"restart\"")).await;
+    for _ in 0..2 {
+        let reply = lenient.say("hi").context("mine").send().await.expect("a reply");
+        assert_eq!(state(&reply), "TASK_STATE_INPUT_REQUIRED", "{}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_keeps_failing_is_left_alone_and_tried_again_after_a_while() {
+    let (calls, is_well) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, well) = (Arc::clone(&calls), Arc::clone(&is_well));
+    let url = agent(false, move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let is_well = well.load(Ordering::SeqCst) == 1;
+        async move { if is_well { result(&message("c")) } else { StatusCode::BAD_GATEWAY.into_response() } }
+    });
+    let front = front(&url.await, &format!("{HASTY}\npause_seconds = 2")).await;
+    for _ in 0..5 {
+        check(&front.say("hi").send().await.expect("a reply"), "something else than A2A");
+    }
+    let refused = front.say("hi").send().await.expect("a reply");
+    assert_eq!(refused.code(), -32000, "{}", refused.text);
+    assert!(refused.text.contains("is tried again in"), "{}", refused.text);
+    assert_eq!(calls.load(Ordering::SeqCst), 5);
+    is_well.store(1, Ordering::SeqCst);
+    while front.say("hi").send().await.expect("a reply").code() != 0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 6, "one call tried it");
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_gone_fails_the_task_and_one_that_is_back_answers() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let card = super::foreign::card_of(&format!("http://{address}"), false, "1.0").await;
+    let more = format!("{HASTY}\nallow_hosts = [\"{address}\"]");
+    let front = TestServer::start(&config(&card, &more)).await.expect("the front starts");
+    check(&front.say("hi").send().await.expect("a reply"), "cannot be reached");
+    let back = axum::Router::new().route("/a2a/jsonrpc", axum::routing::post(async || result(&message("c"))));
+    let listener = tokio::net::TcpListener::bind(address).await.expect("the port is free");
+    tokio::spawn(async move { axum::serve(listener, back).await });
+    assert!(front.say("hi").send().await.expect("a reply").text.contains("Hi."));
+}

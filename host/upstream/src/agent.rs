@@ -1,0 +1,74 @@
+//! The upstream as an agent of this server.
+
+use std::fmt;
+use std::sync::Arc;
+
+use annex_agent::{AgentError, AgentExecutor, EventSender, RemoteCall, StepKind, TurnContext};
+use annex_protocol::{AgentCard, TaskId};
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::config::UpstreamConfig;
+use crate::follow::{self, Follower};
+use crate::links::Link;
+use crate::upstream::{ConnectError, Upstream};
+
+/// Sends each message to another A2A server and relays what that answers.
+pub struct UpstreamAgent {
+    upstream: Arc<Upstream>,
+}
+
+impl UpstreamAgent {
+    /// Finds the agent by its card, which may take as long as the config says. Must be called in a tokio runtime: the card
+    /// is asked for again from time to time as long as the agent exists.
+    ///
+    /// # Errors
+    /// [`ConnectError`] names the URL and the cause.
+    pub async fn connect(config: UpstreamConfig) -> Result<Self, ConnectError> {
+        config.check()?;
+        Ok(Self { upstream: Upstream::connect(config).await? })
+    }
+}
+
+/// The server gives it to each agent that has a remote card.
+#[derive(Debug, thiserror::Error)]
+#[error("a turn of the upstream agent began without what the server knows of the call")]
+struct NoRemoteCall;
+
+#[async_trait]
+impl AgentExecutor for UpstreamAgent {
+    fn name(&self) -> &str {
+        &self.upstream.config.name
+    }
+
+    async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
+        let remote = turn.remote.clone().ok_or_else(|| AgentError::internal(NoRemoteCall))?;
+        let agent = self.upstream.agent();
+        let step = turn.steps.begin(StepKind::Agent, &agent.card().name);
+        let ran = Follower::new(&self.upstream, (&turn, &remote), &agent).run(events).await;
+        if let Err(error) = &ran {
+            step.fail(&error.to_string());
+        }
+        ran
+    }
+
+    fn remote_card(&self) -> Option<watch::Receiver<Arc<AgentCard>>> {
+        Some(self.upstream.card())
+    }
+
+    async fn give_up(&self, task: &TaskId, remote: &RemoteCall) {
+        match Link::of_task(remote, task).await {
+            Ok(Some(Link { task: Some(task), .. })) => follow::cancel(&self.upstream, remote, &task).await,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "it cannot be told which task of the upstream agent is to be cancelled")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for UpstreamAgent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("UpstreamAgent").field("name", &self.upstream.config.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! Whether the upstream is called at all: not for a while when it has failed several times in a row.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Failures in a row after which nothing is sent for a while.
+const FAILURES: u32 = 5;
+
+/// Counts failures in a row. After five of them calls fail at once until the pause is over; then one call at a time tries
+/// the upstream, and one that succeeds ends the matter.
+pub(crate) struct Breaker {
+    pause: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    failures: u32,
+    /// When the next call may be tried.
+    closed_until: Option<Instant>,
+}
+
+impl Breaker {
+    pub(crate) fn new(pause: Duration) -> Self {
+        Self { pause, state: Mutex::default() }
+    }
+
+    /// Asks for leave to call.
+    ///
+    /// # Errors
+    /// For how long there is none.
+    pub(crate) fn enter(&self) -> Result<(), Duration> {
+        let mut state = self.lock();
+        let now = Instant::now();
+        let Some(until) = state.closed_until else { return Ok(()) };
+        if now < until {
+            return Err(until - now);
+        }
+        // This call is the trial. Others wait for as long again, in case it does not say how it ended.
+        state.closed_until = Some(now + self.pause);
+        Ok(())
+    }
+
+    /// The upstream answered, whatever it answered.
+    pub(crate) fn succeeded(&self) {
+        let was_closed = {
+            let mut state = self.lock();
+            let was_closed = state.closed_until.is_some();
+            *state = State::default();
+            was_closed
+        };
+        if was_closed {
+            tracing::info!("the upstream agent answers again");
+        }
+    }
+
+    /// The upstream did not answer, or did not keep to the protocol.
+    pub(crate) fn failed(&self) {
+        let mut state = self.lock();
+        state.failures = state.failures.saturating_add(1);
+        if state.failures < FAILURES {
+            return;
+        }
+        if state.closed_until.is_none() {
+            let seconds = self.pause.as_secs_f32();
+            tracing::warn!("the upstream agent failed {FAILURES} times in a row and is tried again in {seconds} s");
+        }
+        state.closed_until = Some(Instant::now() + self.pause);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Breaker, FAILURES};
+
+    #[test]
+    fn five_failures_in_a_row_close_it_and_a_success_in_between_does_not() {
+        let breaker = Breaker::new(Duration::from_secs(60));
+        for _ in 1..FAILURES {
+            breaker.failed();
+        }
+        breaker.succeeded();
+        for _ in 1..FAILURES {
+            breaker.failed();
+            assert!(breaker.enter().is_ok());
+        }
+        breaker.failed();
+        assert!(breaker.enter().is_err_and(|wait| wait <= Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn after_the_pause_one_call_is_tried_and_decides() {
+        let breaker = Breaker::new(Duration::from_millis(1));
+        (0..FAILURES).for_each(|_| breaker.failed());
+        while breaker.enter().is_err() {}
+        breaker.failed();
+        while breaker.enter().is_err() {}
+        breaker.succeeded();
+        assert!((0..3).all(|_| breaker.enter().is_ok()));
+    }
+}

@@ -1,0 +1,252 @@
+//! One turn at the upstream: the message is sent once, and its answer followed to the end, across broken connections.
+
+use std::time::Duration;
+
+use annex_agent::{AgentError, EventSender, RemoteCall, TurnContext};
+use annex_client::{Agent, Answer, ClientError, EventStream, ServiceParameters};
+use annex_protocol::{
+    A2aError, CancelTaskRequest, GetTaskRequest, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
+};
+use futures::StreamExt;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::config::LostContext;
+use crate::failure::{self, Deviation};
+use crate::links::Link;
+use crate::outgoing;
+use crate::relay::Relay;
+use crate::upstream::Upstream;
+
+/// Pauses before a message is sent again that never left, because nobody took the connection.
+const SEND_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
+/// The first pause before a task is asked for again; each one after it is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+/// Attempts in a row to get back to a task, after which it is given up.
+const ATTEMPTS: u32 = 5;
+
+/// What a message is answered with.
+enum Reply {
+    Whole(Box<StreamResponse>),
+    Stream(EventStream),
+}
+
+/// How a stream ended.
+enum Ended {
+    /// As it should: the turn is over, or there is nothing more to read.
+    Well,
+    /// The connection broke off.
+    Broken(ClientError),
+}
+
+/// One turn.
+pub(crate) struct Follower<'a> {
+    upstream: &'a Upstream,
+    turn: &'a TurnContext,
+    remote: &'a RemoteCall,
+    /// By the card as it was when the turn began.
+    agent: &'a Agent,
+}
+
+impl<'a> Follower<'a> {
+    pub(crate) fn new(
+        upstream: &'a Upstream,
+        (turn, remote): (&'a TurnContext, &'a RemoteCall),
+        agent: &'a Agent,
+    ) -> Self {
+        Self { upstream, turn, remote, agent }
+    }
+
+    /// Sends the message and relays the answer.
+    pub(crate) async fn run(&self, events: EventSender) -> Result<(), AgentError> {
+        self.upstream.breaker.enter().map_err(is_closed)?;
+        let noted = Link::load(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
+        let mapping = &self.upstream.config.state;
+        let mut request = outgoing::request(self.turn, self.remote, mapping, &noted).await?;
+        let (sent, answer) = self.send(&mut request, noted.clone()).await?;
+        self.remote.set_active(&answer.active);
+        let mut relay = Relay::new((self.turn, self.remote), &self.upstream.config, events, (noted, &sent));
+        let followed = self.follow(answer.value, &mut relay).await;
+        if let (Err(AgentError::Broken { .. }), Some(task)) = (&followed, relay.task()) {
+            // Nobody listens any more, so it need not go on.
+            cancel(self.upstream, self.remote, task).await;
+        }
+        followed
+    }
+
+    /// Sends the message; a second time only when the upstream does not know the conversation and a new one is wanted.
+    async fn send(&self, request: &mut SendMessageRequest, link: Link) -> Result<(Link, Answer<Reply>), AgentError> {
+        let error = match self.deliver(request).await {
+            Ok(answer) => return Ok((link, answer)),
+            Err(error) => error,
+        };
+        let restarts = self.upstream.config.on_lost_context == LostContext::Restart;
+        if !restarts || !failure::is_lost_context(&error, &link) {
+            return Err(failure::of_sending(error, &link));
+        }
+        tracing::info!("the upstream agent does not know a conversation any more; it goes on as a new one");
+        let link = Link::default();
+        outgoing::place(request, &link);
+        request.message.reference_task_ids.clear();
+        let answer = self.deliver(request).await.map_err(|error| failure::of_sending(error, &link))?;
+        Ok((link, answer))
+    }
+
+    /// Sends the message, again only if it has not left this server.
+    async fn deliver(&self, request: &SendMessageRequest) -> Result<Answer<Reply>, ClientError> {
+        let mut pauses = SEND_PAUSES.into_iter();
+        loop {
+            let delivered = self.deliver_once(request.clone()).await;
+            match (&delivered, pauses.next()) {
+                (Err(ClientError::Unreachable { .. }), Some(pause)) => sleep(pause).await,
+                _ => {
+                    self.judge(delivered.as_ref().err());
+                    return delivered;
+                }
+            }
+        }
+    }
+
+    async fn deliver_once(&self, request: SendMessageRequest) -> Result<Answer<Reply>, ClientError> {
+        let parameters = self.parameters()?;
+        let deliver = async {
+            if self.streams() {
+                let Answer { value, active } = self.agent.send_streaming_message(parameters, request).await?;
+                return Ok(Answer { value: Reply::Stream(value), active });
+            }
+            let Answer { value, active } = self.agent.send_message(parameters, request).await?;
+            Ok(Answer { value: Reply::Whole(Box::new(value.into())), active })
+        };
+        self.in_time(deliver).await
+    }
+
+    async fn follow(&self, reply: Reply, relay: &mut Relay<'a>) -> Result<(), AgentError> {
+        match reply {
+            Reply::Whole(event) => relay.take(*event).await?,
+            Reply::Stream(stream) => {
+                if let Ended::Broken(error) = self.read(stream, relay).await? {
+                    tracing::warn!(%error, "the stream of the upstream agent broke off; its task is asked for");
+                }
+            }
+        }
+        self.recover(relay).await
+    }
+
+    /// Reads a stream to its end, or to the end of the turn.
+    async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
+        while !relay.is_settled() {
+            let next = async { stream.next().await.transpose() };
+            match self.in_time(next).await {
+                Ok(Some(event)) if relay.taken() == 0 => relay.take_first(event).await?,
+                Ok(Some(event)) => relay.take(event).await?,
+                Ok(None) => {
+                    relay.end().await?;
+                    break;
+                }
+                Err(error @ ClientError::Broken { .. }) => return Ok(Ended::Broken(error)),
+                Err(error) => {
+                    self.judge(Some(&error));
+                    return Err(failure::of_transport(error));
+                }
+            }
+        }
+        Ok(Ended::Well)
+    }
+
+    /// Gets back to a task whose stream has ended before the task has, or that is not followed by a stream at all.
+    async fn recover(&self, relay: &mut Relay<'a>) -> Result<(), AgentError> {
+        let (mut attempts, mut pause, mut progress) = (0, FIRST_PAUSE, Instant::now());
+        while !relay.is_settled() {
+            let task = relay.task().cloned().ok_or(Deviation::NoTask)?;
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+            let before = relay.relayed();
+            match self.catch_up(&task, relay).await? {
+                Ended::Well => attempts = 0,
+                Ended::Broken(error) => {
+                    attempts += 1;
+                    if attempts >= ATTEMPTS {
+                        self.judge(Some(&error));
+                        return Err(failure::of_transport(error));
+                    }
+                }
+            }
+            if relay.relayed() > before {
+                (attempts, pause, progress) = (0, FIRST_PAUSE, Instant::now());
+            } else if progress.elapsed() > self.upstream.config.idle {
+                return Err(failure::of_transport(self.timed_out()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the task as it is now, and what follows if the upstream streams.
+    async fn catch_up(&self, task: &TaskId, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
+        let internal = AgentError::internal;
+        let get = GetTaskRequest { id: task.clone(), ..GetTaskRequest::default() };
+        let parameters = self.parameters().map_err(internal)?;
+        match self.in_time(self.agent.get_task(parameters, get)).await {
+            Ok(answer) => relay.take(StreamResponse::Task(answer.value)).await?,
+            Err(error) if error.agent().is_some() => return Err(failure::of_lost_task(error)),
+            Err(error) => return Ok(Ended::Broken(error)),
+        }
+        if relay.is_settled() || !self.streams() {
+            return Ok(Ended::Well);
+        }
+        let subscribe = SubscribeToTaskRequest { id: task.clone(), ..SubscribeToTaskRequest::default() };
+        let parameters = self.parameters().map_err(internal)?;
+        match self.in_time(self.agent.subscribe_to_task(parameters, subscribe)).await {
+            Ok(answer) => self.read(answer.value, relay).await,
+            // It may have ended in between, or not offer this; then it is asked for again.
+            Err(error) if error.agent().is_some() => Ok(Ended::Well),
+            Err(error) => Ok(Ended::Broken(error)),
+        }
+    }
+
+    /// Waits for an answer or an event as long as the upstream may be silent. What keeps the connection alive is no event.
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+        timeout(self.upstream.config.idle, answer).await.unwrap_or_else(|_| Err(self.timed_out()))
+    }
+
+    fn timed_out(&self) -> ClientError {
+        ClientError::TimedOut { url: self.agent.url().to_owned() }
+    }
+
+    fn parameters(&self) -> Result<ServiceParameters, ClientError> {
+        Ok(self.upstream.parameters(self.remote)?)
+    }
+
+    fn streams(&self) -> bool {
+        self.agent.card().capabilities.streaming == Some(true)
+    }
+
+    /// Counts how a call ended.
+    fn judge(&self, error: Option<&ClientError>) {
+        if error.is_some_and(failure::is_fault) {
+            self.upstream.breaker.failed();
+        } else {
+            self.upstream.breaker.succeeded();
+        }
+    }
+}
+
+fn is_closed(wait: Duration) -> AgentError {
+    let seconds = wait.as_secs() + 1;
+    let reason = format!("the agent behind it has failed several times in a row and is tried again in {seconds} s");
+    AgentError::Refused(A2aError::Overloaded { reason })
+}
+
+/// Tells the upstream that nobody waits for the task. It may have ended already.
+pub(crate) async fn cancel(upstream: &Upstream, remote: &RemoteCall, task: &TaskId) {
+    let agent = upstream.agent();
+    let request = CancelTaskRequest { id: task.clone(), ..CancelTaskRequest::default() };
+    let canceled = async { agent.cancel_task(upstream.parameters(remote)?, request).await };
+    match timeout(CANCEL_PATIENCE, canceled).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the upstream agent did not cancel a task"),
+        Err(_) => tracing::debug!("the upstream agent did not answer in time whether a task is canceled"),
+    }
+}
+
+/// How long the upstream may take to cancel a task.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,0 +1,53 @@
+//! Which context and task of the upstream belong to those of this server, as they are noted.
+
+use annex_agent::{NotesError, RemoteCall};
+use annex_protocol::{ContextId, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// The upstream's ids for a task of this server. As JSON it is the note about the task; without the task it is the note
+/// about a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Link {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) context: Option<ContextId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task: Option<TaskId>,
+    /// Whether the task waits for its client at the upstream.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) waits: bool,
+}
+
+impl Link {
+    /// What is known of the conversation and of `task`.
+    pub(crate) async fn load(remote: &RemoteCall, task: &TaskId) -> Result<Self, NotesError> {
+        let of_task = Self::of_task(remote, task).await?.unwrap_or_default();
+        if of_task.context.is_some() {
+            return Ok(of_task);
+        }
+        let of_context = remote.notes.of_context().await?;
+        Ok(of_context.map(|note| serde_json::from_str(&note)).transpose()?.unwrap_or_default())
+    }
+
+    /// The link of one task of the caller.
+    pub(crate) async fn of_task(remote: &RemoteCall, task: &TaskId) -> Result<Option<Self>, NotesError> {
+        let note = remote.notes.of_task(task).await?;
+        Ok(note.map(|note| serde_json::from_str(&note)).transpose()?)
+    }
+
+    /// Notes the ids. `known` is what is noted already.
+    pub(crate) async fn keep(&self, remote: &RemoteCall, known: &Self) -> Result<(), NotesError> {
+        if self.context != known.context {
+            let of_context = Self { context: self.context.clone(), ..Self::default() };
+            remote.notes.note_context(&serde_json::to_string(&of_context)?).await?;
+        }
+        if self.task.is_some() && self != known {
+            remote.notes.note_task(&serde_json::to_string(self)?).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the next message continues the upstream's task.
+    pub(crate) fn waiting_task(&self) -> Option<&TaskId> {
+        self.task.as_ref().filter(|_| self.waits)
+    }
+}

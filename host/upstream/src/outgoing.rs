@@ -1,0 +1,51 @@
+//! The request to the upstream: the caller's message with the upstream's ids and the session's state.
+
+use annex_agent::{AgentError, RemoteCall, TurnContext};
+use annex_protocol::{ExtensionUri, Message, SendMessageConfiguration, SendMessageRequest, TaskId};
+
+use crate::config::StateMapping;
+use crate::links::Link;
+
+/// Makes the request of a turn.
+pub(crate) async fn request(
+    turn: &TurnContext,
+    remote: &RemoteCall,
+    mapping: &StateMapping,
+    link: &Link,
+) -> Result<SendMessageRequest, AgentError> {
+    let mut message = Message::clone(&turn.message);
+    message.extensions.retain(|uri: &ExtensionUri| remote.extensions.contains(uri));
+    let is_own = |key: &str| remote.own_keys.iter().any(|own| own == key);
+    message.metadata.retain_keys(|key| !is_own(key));
+    message.reference_task_ids = references(remote, &message.reference_task_ids).await?;
+    let mut metadata = (*turn.metadata).clone();
+    metadata.retain_keys(|key| !is_own(key));
+    let accepted_output_modes = remote.accepted_output_modes.clone();
+    let configuration = SendMessageConfiguration { accepted_output_modes, ..SendMessageConfiguration::default() };
+    let mut request = SendMessageRequest { tenant: None, message, configuration, metadata };
+    place(&mut request, link);
+    mapping.send(&turn.session, &mut request)?;
+    Ok(request)
+}
+
+/// Puts the upstream's ids in the place of this server's. A task of the upstream that has ended is referred to.
+pub(crate) fn place(request: &mut SendMessageRequest, link: &Link) {
+    let message = &mut request.message;
+    message.context_id.clone_from(&link.context);
+    message.task_id = link.waiting_task().cloned();
+    if let (Some(task), false) = (&link.task, link.waits)
+        && !message.reference_task_ids.contains(task)
+    {
+        message.reference_task_ids.push(task.clone());
+    }
+}
+
+/// The upstream's ids of the tasks that the message refers to. Those that it has not worked on are left out.
+async fn references(remote: &RemoteCall, tasks: &[TaskId]) -> Result<Vec<TaskId>, AgentError> {
+    let mut known = Vec::new();
+    for task in tasks {
+        let link = Link::of_task(remote, task).await.map_err(AgentError::internal)?;
+        known.extend(link.and_then(|link| link.task));
+    }
+    Ok(known)
+}

@@ -1,0 +1,313 @@
+//! What the upstream answers, event by event: checked, noted, taken into the session, and sent on.
+
+use annex_agent::{AgentError, AgentEvent, EventSender, RemoteCall, TurnContext};
+use annex_protocol::{
+    Artifact, ArtifactId, ContextId, Message, Part, PartContent, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId,
+    TaskState, TaskStatusUpdateEvent,
+};
+use annex_session::{Event, StateDelta};
+
+use crate::config::UpstreamConfig;
+use crate::failure::Deviation;
+use crate::links::Link;
+
+/// One turn's answer on its way.
+pub(crate) struct Relay<'a> {
+    turn: &'a TurnContext,
+    remote: &'a RemoteCall,
+    config: &'a UpstreamConfig,
+    events: EventSender,
+    /// The ids as they are noted.
+    noted: Link,
+    /// The ids as they are known.
+    link: Link,
+    /// The task of this turn, once the upstream has named it.
+    task: Option<TaskId>,
+    artifacts: Vec<Relayed>,
+    /// What the agent said last beside its artifacts.
+    said: String,
+    /// The last state that was sent on.
+    state: Option<TaskState>,
+    /// A waiting state that the upstream showed before anything happened: it may be the one that the message ends.
+    stale: Option<TaskStatusUpdateEvent>,
+    /// How many events have come, and how many were sent on.
+    taken: usize,
+    relayed: usize,
+    is_settled: bool,
+}
+
+/// What was sent on of one artifact.
+struct Relayed {
+    id: ArtifactId,
+    parts: usize,
+    text: String,
+}
+
+impl<'a> Relay<'a> {
+    pub(crate) fn new(
+        (turn, remote): (&'a TurnContext, &'a RemoteCall),
+        config: &'a UpstreamConfig,
+        events: EventSender,
+        (noted, sent): (Link, &Link),
+    ) -> Self {
+        let task = sent.waiting_task().cloned();
+        let link = Link { context: sent.context.clone(), task: task.clone(), waits: false };
+        let (artifacts, said) = (Vec::new(), String::new());
+        let (state, stale) = (None, None);
+        Self {
+            turn,
+            remote,
+            config,
+            events,
+            noted,
+            link,
+            task,
+            artifacts,
+            said,
+            state,
+            stale,
+            taken: 0,
+            relayed: 0,
+            is_settled: false,
+        }
+    }
+
+    /// Whether the turn is over.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// The upstream's task, once it is known.
+    pub(crate) fn task(&self) -> Option<&TaskId> {
+        self.task.as_ref()
+    }
+
+    /// How many events have come.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// How many events were sent on.
+    pub(crate) fn relayed(&self) -> usize {
+        self.relayed
+    }
+
+    /// Takes one event.
+    pub(crate) async fn take(&mut self, event: StreamResponse) -> Result<(), AgentError> {
+        let is_first = self.taken == 0;
+        self.taken += 1;
+        match event {
+            StreamResponse::Task(task) => {
+                self.enter(&task.context_id, Some(&task.id)).await?;
+                self.snapshot(task).await
+            }
+            StreamResponse::StatusUpdate(update) => {
+                self.enter(&update.context_id, Some(&update.task_id)).await?;
+                self.status(update).await
+            }
+            StreamResponse::ArtifactUpdate(update) => {
+                self.enter(&update.context_id, Some(&update.task_id)).await?;
+                self.artifact(update).await
+            }
+            StreamResponse::Message(message) => {
+                if !is_first {
+                    return Err(Deviation::LateMessage.into());
+                }
+                if let Some(context) = &message.context_id {
+                    self.enter(&context.clone(), None).await?;
+                }
+                self.message(message).await
+            }
+        }
+    }
+
+    /// Takes the task as it is before the message that continues it has had any effect: what it has so far is known.
+    pub(crate) async fn take_first(&mut self, event: StreamResponse) -> Result<(), AgentError> {
+        match event {
+            StreamResponse::Task(task) if self.task.is_some() => {
+                self.taken += 1;
+                self.enter(&task.context_id, Some(&task.id)).await?;
+                let known = task.artifacts.iter().map(|artifact| Relayed {
+                    id: artifact.artifact_id.clone(),
+                    parts: artifact.parts.len(),
+                    text: String::new(),
+                });
+                self.artifacts.extend(known);
+                let state = task.status.state;
+                let update = as_update(task);
+                if !state.is_interrupted() {
+                    return self.status(update).await;
+                }
+                self.stale = Some(update);
+                Ok(())
+            }
+            other => self.take(other).await,
+        }
+    }
+
+    /// The stream has ended as it should. A waiting state that nothing has followed is what it ended in.
+    pub(crate) async fn end(&mut self) -> Result<(), AgentError> {
+        match self.stale.take().filter(|_| self.taken == 1) {
+            Some(update) => self.status(update).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the ids, and notes them before anybody hears of what belongs to them.
+    async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
+        match &self.link.context {
+            _ if context.is_empty() => {}
+            Some(sent) if sent != context => {
+                return Err(Deviation::OtherContext { sent: sent.to_string(), returned: context.to_string() }.into());
+            }
+            Some(_) => {}
+            None => self.link.context = Some(context.clone()),
+        }
+        match (&self.task, task) {
+            (Some(expected), Some(task)) if expected != task => {
+                return Err(Deviation::OtherTask { expected: expected.to_string(), returned: task.to_string() }.into());
+            }
+            (None, Some(task)) => {
+                self.task = Some(task.clone());
+                self.link.task = Some(task.clone());
+            }
+            _ => {}
+        }
+        self.note().await
+    }
+
+    async fn note(&mut self) -> Result<(), AgentError> {
+        if self.link != self.noted {
+            self.link.keep(self.remote, &self.noted).await.map_err(AgentError::internal)?;
+            self.noted = self.link.clone();
+        }
+        Ok(())
+    }
+
+    /// The whole task: what is new in it becomes events.
+    async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
+        for artifact in std::mem::take(&mut task.artifacts) {
+            let is_known = |known: &Relayed| known.id == artifact.artifact_id && known.parts == artifact.parts.len();
+            if !self.artifacts.iter().any(is_known) {
+                let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..Default::default() };
+                self.artifact(update).await?;
+            }
+        }
+        let update = as_update(task);
+        if self.state == Some(update.status.state) && !ends(update.status.state) {
+            return Ok(());
+        }
+        self.status(update).await
+    }
+
+    async fn status(&mut self, mut update: TaskStatusUpdateEvent) -> Result<(), AgentError> {
+        let state = update.status.state;
+        // The server has said so itself.
+        let says_nothing = matches!(state, TaskState::Submitted | TaskState::Unspecified);
+        if says_nothing && update.status.message.is_none() {
+            return Ok(());
+        }
+        if let Some(message) = &mut update.status.message {
+            self.said = message.text();
+            self.adopt(message);
+        }
+        let event = StreamResponse::StatusUpdate(update);
+        let delta = self.config.state.received(&event);
+        if ends(state) {
+            self.link.waits = state.is_interrupted();
+            self.note().await?;
+            self.remember(delta).await?;
+            self.is_settled = true;
+        } else {
+            self.change(delta).await?;
+        }
+        self.state = Some(state);
+        self.send(event).await
+    }
+
+    async fn artifact(&mut self, mut update: TaskArtifactUpdateEvent) -> Result<(), AgentError> {
+        let remote = self.remote;
+        update.artifact.extensions.retain(|uri| remote.extensions.contains(uri));
+        self.count(&update.artifact, update.append);
+        let event = StreamResponse::ArtifactUpdate(update);
+        self.change(self.config.state.received(&event)).await?;
+        self.send(event).await
+    }
+
+    async fn message(&mut self, mut message: Message) -> Result<(), AgentError> {
+        self.said = message.text();
+        self.adopt(&mut message);
+        message.task_id = None;
+        let event = StreamResponse::Message(message);
+        self.remember(self.config.state.received(&event)).await?;
+        self.is_settled = true;
+        self.send(event).await
+    }
+
+    /// Takes out what means something at the upstream only.
+    fn adopt(&self, message: &mut Message) {
+        message.reference_task_ids.clear();
+        message.extensions.retain(|uri| self.remote.extensions.contains(uri));
+    }
+
+    fn count(&mut self, artifact: &Artifact, append: bool) {
+        let id = &artifact.artifact_id;
+        if !append {
+            self.artifacts.retain(|known| known.id != *id);
+        }
+        let kept: usize = self.artifacts.iter().map(|known| known.text.len()).sum();
+        let text = text_of(&artifact.parts);
+        let text = if kept + text.len() > self.config.max_answer_bytes { String::new() } else { text };
+        match self.artifacts.iter_mut().find(|known| known.id == *id) {
+            Some(known) => {
+                known.parts += artifact.parts.len();
+                known.text.push_str(&text);
+            }
+            None => self.artifacts.push(Relayed { id: id.clone(), parts: artifact.parts.len(), text }),
+        }
+    }
+
+    /// Changes the session's state.
+    async fn change(&self, delta: StateDelta) -> Result<(), AgentError> {
+        if delta.is_empty() { Ok(()) } else { self.append(Vec::new(), delta).await }
+    }
+
+    /// Takes the answer into the session's history, with a last change of its state.
+    async fn remember(&self, delta: StateDelta) -> Result<(), AgentError> {
+        let texts = self.artifacts.iter().map(|artifact| artifact.text.as_str()).filter(|text| !text.is_empty());
+        let answer = texts.collect::<Vec<_>>().join("\n");
+        let answer = if answer.is_empty() { self.said.clone() } else { answer };
+        let parts = if answer.is_empty() { Vec::new() } else { vec![Part::text(answer)] };
+        self.append(parts, delta).await
+    }
+
+    async fn append(&self, parts: Vec<Part>, delta: StateDelta) -> Result<(), AgentError> {
+        let event = Event::new(&self.config.name, self.turn.task_id.as_str(), parts, delta);
+        self.turn.session.append(event).await.map_err(AgentError::internal)
+    }
+
+    async fn send(&mut self, event: StreamResponse) -> Result<(), AgentError> {
+        self.relayed += 1;
+        self.events.send(AgentEvent::Relayed(Box::new(event))).await
+    }
+}
+
+/// Whether the turn is over in this state.
+fn ends(state: TaskState) -> bool {
+    state.is_terminal() || state.is_interrupted()
+}
+
+/// The task's status as an event.
+fn as_update(task: Task) -> TaskStatusUpdateEvent {
+    let Task { id, context_id, status, metadata, .. } = task;
+    TaskStatusUpdateEvent { task_id: id, context_id, status, metadata }
+}
+
+fn text_of(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match &part.content {
+        PartContent::Text(text) => Some(text.as_str()),
+        PartContent::Data(json) => Some(json.get()),
+        PartContent::Raw(_) | PartContent::Url(_) => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,112 @@
+//! The session's state on its way to the upstream, and changes of it on their way back.
+
+use annex_agent::{AgentError, render};
+use annex_protocol::{
+    Artifact, Json, JsonObject, Message, Metadata, Part, PartContent, SendMessageRequest, StreamResponse,
+};
+use annex_session::{Scope, StateDelta, TurnSession};
+
+use crate::config::{Received, Sent, StateMapping};
+
+impl StateMapping {
+    /// Puts the state of the session into the request.
+    ///
+    /// # Errors
+    /// When the template names a key that has no value.
+    pub(crate) fn send(&self, session: &TurnSession, request: &mut SendMessageRequest) -> Result<(), AgentError> {
+        let Some(send) = self.send else { return Ok(()) };
+        if send == Sent::TextPart {
+            let template = self.template.as_deref().unwrap_or_default();
+            let text = render(template, |key| session.value(key)).map_err(|error| AgentError::Failed {
+                message: format!("{error} The agent is told of it with each message."),
+            })?;
+            request.message.parts.insert(0, Part::text(text));
+            return Ok(());
+        }
+        let key = self.key.clone().unwrap_or_default();
+        let state = self.chosen(session).to_json().map_err(AgentError::internal)?;
+        match send {
+            Sent::RequestMetadata => drop(request.metadata.insert(key, state)),
+            Sent::MessageMetadata => drop(request.message.metadata.insert(key, state)),
+            Sent::DataPart | Sent::TextPart => {
+                let data = JsonObject::from_iter([(key, state)]).to_json().map_err(AgentError::internal)?;
+                request.message.parts.insert(0, PartContent::Data(data).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys that are sent. Those without a value are left out.
+    fn chosen(&self, session: &TurnSession) -> JsonObject {
+        let Some(keys) = &self.keys else { return session.snapshot() };
+        keys.iter().filter_map(|key| Some((key.clone(), session.value(key)?))).collect()
+    }
+
+    /// The change of state that an event brings; an empty one when it brings none. Keys that are not the session's own
+    /// are refused.
+    pub(crate) fn received(&self, event: &StreamResponse) -> StateDelta {
+        let mut delta = StateDelta::new();
+        let (Some(receive), Some(key)) = (self.receive, self.received_key()) else { return delta };
+        for object in found(receive, key, event) {
+            for (key, value) in object {
+                if Scope::of(&key).0 == Scope::Session {
+                    delta.insert(key, value);
+                } else {
+                    tracing::warn!(key, "the upstream agent may change the session's own state only");
+                }
+            }
+        }
+        delta
+    }
+}
+
+/// The objects under the key, in order.
+fn found(receive: Received, key: &str, event: &StreamResponse) -> Vec<JsonObject> {
+    let in_metadata = |metadata: &Metadata| metadata.get(key).and_then(object);
+    match receive {
+        Received::TaskMetadata => match event {
+            StreamResponse::Task(task) => in_metadata(&task.metadata).into_iter().collect(),
+            StreamResponse::StatusUpdate(update) => in_metadata(&update.metadata).into_iter().collect(),
+            StreamResponse::ArtifactUpdate(update) => in_metadata(&update.metadata).into_iter().collect(),
+            StreamResponse::Message(_) => Vec::new(),
+        },
+        Received::ArtifactMetadata => {
+            artifacts(event).iter().filter_map(|artifact| in_metadata(&artifact.metadata)).collect()
+        }
+        Received::DataPart => {
+            let in_artifacts = artifacts(event).iter().flat_map(|artifact| &artifact.parts);
+            let in_message = message(event).into_iter().flat_map(|message| &message.parts);
+            in_artifacts.chain(in_message).filter_map(|part| in_part(part, key)).collect()
+        }
+    }
+}
+
+fn in_part(part: &Part, key: &str) -> Option<JsonObject> {
+    match &part.content {
+        PartContent::Data(data) => data.to::<JsonObject>().ok()?.get(key).and_then(object),
+        PartContent::Text(_) | PartContent::Raw(_) | PartContent::Url(_) => None,
+    }
+}
+
+fn object(json: &Json) -> Option<JsonObject> {
+    json.to().ok()
+}
+
+/// The artifacts of an event.
+fn artifacts(event: &StreamResponse) -> &[Artifact] {
+    match event {
+        StreamResponse::Task(task) => &task.artifacts,
+        StreamResponse::ArtifactUpdate(update) => std::slice::from_ref(&update.artifact),
+        StreamResponse::StatusUpdate(_) | StreamResponse::Message(_) => &[],
+    }
+}
+
+/// What the agent says in an event.
+fn message(event: &StreamResponse) -> Option<&Message> {
+    match event {
+        StreamResponse::Task(task) => task.status.message.as_ref(),
+        StreamResponse::StatusUpdate(update) => update.status.message.as_ref(),
+        StreamResponse::Message(message) => Some(message),
+        StreamResponse::ArtifactUpdate(_) => None,
+    }
+}

@@ -1,0 +1,168 @@
+//! The connection to the upstream: its card, kept up to date, and the calls to it.
+
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use annex_agent::RemoteCall;
+use annex_client::{Agent, Client, ClientConfig, ClientError, ParameterError, ServiceParameters};
+use annex_protocol::AgentCard;
+use http::HeaderMap;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::breaker::Breaker;
+use crate::config::{ConfigError, Fields, UpstreamConfig};
+
+/// The first pause between two attempts to get the card; each one after it is twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Why there is no upstream agent to begin with.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The config cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its card cannot be had, or names no interface that may be used.
+    #[error("the upstream agent at {card} cannot be used")]
+    Agent {
+        /// Where its card was asked for.
+        card: String,
+        /// Why.
+        #[source]
+        source: ClientError,
+    },
+}
+
+/// An upstream agent.
+pub(crate) struct Upstream {
+    pub(crate) config: UpstreamConfig,
+    pub(crate) breaker: Breaker,
+    fields: Fields,
+    client: Client,
+    /// By the card as it is now.
+    agent: RwLock<Arc<Agent>>,
+    card: watch::Sender<Arc<AgentCard>>,
+}
+
+impl Upstream {
+    /// Asks for the card until it comes or the time for it is over, and from then on from time to time.
+    pub(crate) async fn connect(config: UpstreamConfig) -> Result<Arc<Self>, ConnectError> {
+        // The process's TLS provider; whoever sends has installed it already or does so here.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let fields = config.fields()?;
+        let failed = |source| ConnectError::Agent { card: config.card.clone(), source };
+        let client = Client::new(client_config(&config)).map_err(failed)?;
+        let agent = first_agent(&client, &config).await.map_err(failed)?;
+        let card = watch::Sender::new(Arc::new(agent.card().clone()));
+        let breaker = Breaker::new(config.pause);
+        tracing::info!(url = agent.url(), binding = %agent.binding(), "the upstream agent was found");
+        let upstream = Arc::new(Self { config, breaker, fields, client, agent: RwLock::new(Arc::new(agent)), card });
+        tokio::spawn(keep_fresh(Arc::downgrade(&upstream), upstream.config.refresh));
+        Ok(upstream)
+    }
+
+    /// The agent by its present card.
+    pub(crate) fn agent(&self) -> Arc<Agent> {
+        Arc::clone(&self.agent.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The card, as it is and whenever it changes.
+    pub(crate) fn card(&self) -> watch::Receiver<Arc<AgentCard>> {
+        self.card.subscribe()
+    }
+
+    /// What travels beside a request: the credentials, the caller's fields that are let through, and the extensions.
+    pub(crate) fn parameters(&self, remote: &RemoteCall) -> Result<ServiceParameters, ParameterError> {
+        let mut parameters = ServiceParameters::default();
+        if let Some((name, value)) = self.fields.own.clone() {
+            parameters.set_field(name, value)?;
+        }
+        let empty = HeaderMap::new();
+        let headers = remote.headers.as_deref().unwrap_or(&empty);
+        for name in &self.fields.forwarded {
+            if let Some(value) = headers.get(name) {
+                parameters.set_field(name.clone(), value.clone())?;
+            }
+        }
+        for uri in &remote.extensions {
+            parameters.activate(uri.clone())?;
+        }
+        Ok(parameters)
+    }
+
+    /// Asks for the card again. What is wrong with a new one leaves the old one in force.
+    async fn refresh(&self) -> Result<(), ClientError> {
+        let document = self.client.card(&self.config.card).await?;
+        if document.text == self.agent().document().text {
+            return Ok(());
+        }
+        let agent = Arc::new(self.client.agent(&self.config.card).await?);
+        let card = Arc::new(agent.card().clone());
+        *self.agent.write().unwrap_or_else(PoisonError::into_inner) = agent;
+        tracing::info!("the card of the upstream agent has changed");
+        self.card.send_replace(card);
+        Ok(())
+    }
+}
+
+fn client_config(config: &UpstreamConfig) -> ClientConfig {
+    ClientConfig {
+        bindings: config.binding.into_iter().collect(),
+        connect_timeout: config.connect,
+        card_timeout: config.idle.min(Duration::from_secs(10)),
+        silence: config.idle,
+        max_bytes: config.max_answer_bytes,
+        allowed_hosts: Some(config.allow_hosts.clone()),
+        follow_redirects: false,
+        ..ClientConfig::default()
+    }
+}
+
+async fn first_agent(client: &Client, config: &UpstreamConfig) -> Result<Agent, ClientError> {
+    let deadline = Instant::now() + config.start;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let error = match client.agent(&config.card).await {
+            Ok(agent) => return Ok(agent),
+            Err(error) => error,
+        };
+        let may_pass = may_pass(&error);
+        if !may_pass || Instant::now() + pause > deadline {
+            return Err(error);
+        }
+        tracing::warn!(%error, "the upstream agent is not there yet; it is tried again");
+        sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+/// Whether waiting may help: the upstream is still starting.
+fn may_pass(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unreachable { .. } | ClientError::TimedOut { .. } | ClientError::Broken { .. } => true,
+        ClientError::NoCard { status, .. } => status.is_server_error(),
+        _ => false,
+    }
+}
+
+/// Ends with the upstream.
+async fn keep_fresh(upstream: Weak<Upstream>, interval: Duration) {
+    let mut was_refreshed = true;
+    loop {
+        sleep(interval).await;
+        let Some(upstream) = upstream.upgrade() else { return };
+        match upstream.refresh().await {
+            Ok(()) => was_refreshed = true,
+            Err(error) if was_refreshed => {
+                was_refreshed = false;
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(
+                    error,
+                    "the card of the upstream agent cannot be refreshed; the last one stays in force"
+                );
+            }
+            Err(_) => {}
+        }
+    }
+}
