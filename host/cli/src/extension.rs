@@ -7,14 +7,11 @@ use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use crate::output;
+use crate::admin::{self, Admin};
 
-mod client;
 mod shown;
 
-use client::Client;
 use shown::{Details, List, Log, Reloaded, Removed};
 
 /// Show and change the extensions of a running server, through its admin API.
@@ -26,18 +23,8 @@ use shown::{Details, List, Log, Reloaded, Removed};
 pub(crate) struct Extension {
     #[command(subcommand)]
     command: Command,
-    /// The base URL of the admin API
-    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:9998")]
-    admin: String,
-    /// A file with the admin token
-    #[arg(long, global = true, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// The tenant whose extensions they are; default: those of the server's config itself
-    #[arg(long, global = true, value_name = "NAME")]
-    tenant: Option<String>,
-    /// Print the API's JSON
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    admin: Admin,
 }
 
 #[derive(Subcommand)]
@@ -102,47 +89,39 @@ struct Rollback {
 
 impl Extension {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let client = Client::new(&self.admin, self.token_file.as_deref(), self.tenant.as_deref())?;
+        let client = self.admin.client()?;
         match &self.command {
             Command::List => {
                 let answer = client.call(Method::GET, &["extensions"], None::<&()>).await?;
-                self.print(&answer, List::text)
+                self.admin.print(&answer, List::text)
             }
             Command::Show { extension } => {
                 let answer = client.call(Method::GET, &["extensions", extension], None::<&()>).await?;
-                self.print(&answer, Details::text)
+                self.admin.print(&answer, Details::text)
             }
             Command::Add { file, settings, name } => {
                 let addition = addition(file, settings.as_deref(), name.as_deref())?;
                 let answer = client.call(Method::POST, &["extensions"], Some(&addition)).await?;
-                self.print(&answer, |details: &Details| details.changed("installed"))
+                self.admin.print(&answer, |details: &Details| details.changed("installed"))
             }
             Command::Remove { extension } => {
                 let answer = client.call(Method::DELETE, &["extensions", extension], None::<&()>).await?;
-                self.print(&answer, Removed::text)
+                self.admin.print(&answer, Removed::text)
             }
             Command::Rollback { extension, to } => {
                 let body = Rollback { to: *to };
                 let answer = client.call(Method::POST, &["extensions", extension, "rollback"], Some(&body)).await?;
-                self.print(&answer, |details: &Details| details.changed("back in force"))
+                self.admin.print(&answer, |details: &Details| details.changed("back in force"))
             }
             Command::Reload => {
                 let answer = client.call(Method::POST, &["reload"], None::<&()>).await?;
-                self.print(&answer, Reloaded::text)
+                self.admin.print(&answer, Reloaded::text)
             }
             Command::Log { extension } => {
                 let answer = client.call(Method::GET, &["extensions", extension, "log"], None::<&()>).await?;
-                self.print(&answer, Log::text)
+                self.admin.print(&answer, Log::text)
             }
         }
-    }
-
-    /// `answer` is the API's JSON.
-    fn print<T: DeserializeOwned>(&self, answer: &str, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
-        if self.json {
-            return output::write(&format!("{}\n", answer.trim_end()));
-        }
-        output::show(&text(&serde_json::from_str(answer).context("the answer is none of the admin API")?))
     }
 }
 
@@ -153,5 +132,5 @@ fn addition(file: &Path, settings: Option<&Path>, name: Option<&str>) -> anyhow:
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let name = name.unwrap_or(&stem).to_owned();
     ensure!(!name.is_empty(), "the file has no name; give one with --name");
-    Ok(Addition { name, component: client::base64(&component), settings })
+    Ok(Addition { name, component: admin::base64(&component), settings })
 }

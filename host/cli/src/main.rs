@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use tokio::runtime::Runtime;
 
+mod admin;
 mod card;
 mod chat;
 mod connect;
@@ -16,6 +17,7 @@ mod output;
 mod pretty;
 mod send;
 mod serve;
+mod session;
 mod state;
 mod template;
 mod turn;
@@ -40,6 +42,7 @@ enum Command {
     Card(card::Card),
     Inspect(inspect::Inspect),
     Extension(extension::Extension),
+    Session(session::Session),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +68,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Card(card) => card.run().await,
             Command::Inspect(inspect) => inspect.run().await,
             Command::Extension(extension) => extension.run().await,
+            Command::Session(session) => Box::pin(session.run()).await,
         }
     });
     // A name that resolves slowly, of a receiver for instance, must not keep the process. All else is over by now.

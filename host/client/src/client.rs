@@ -31,8 +31,8 @@ pub struct ClientConfig {
     pub max_bytes: usize,
     /// How many cards are kept; the one that was not used for longest goes first.
     pub max_cards: NonZeroUsize,
-    /// Hosts, each `name` or `name:port`, whose interfaces may be used besides those at the origin of the card, and which
-    /// then get header fields too. `None`: interfaces anywhere, and header fields go to the origin of the card only.
+    /// Hosts, each `name` or `name:port`, whose interfaces may be used besides those at the origin of the card, by its scheme
+    /// or `https`, and which then get header fields too. `None`: interfaces anywhere, and header fields go to the origin of the card only.
     pub allowed_hosts: Option<Vec<String>>,
     /// Whether redirects to the same origin are followed. All others never are.
     pub follow_redirects: bool,
@@ -44,7 +44,8 @@ impl ClientConfig {
         let host = interface.host_str().unwrap_or_default();
         let with_port = interface.port_or_known_default().map(|port| format!("{host}:{port}"));
         let is_this = |allowed: &String| allowed == host || Some(allowed) == with_port.as_ref();
-        interface.origin() == card.origin() || self.allowed_hosts.iter().flatten().any(is_this)
+        let is_as_safe = interface.scheme() == card.scheme() || interface.scheme() == "https";
+        interface.origin() == card.origin() || (is_as_safe && self.allowed_hosts.iter().flatten().any(is_this))
     }
 }
 

@@ -29,12 +29,14 @@ use crate::handler::RequestHandler;
 use crate::hosts::Hosts;
 use crate::installer::{InstallError, Installer};
 use crate::listener::ConnectionLimits;
+use crate::sessions::Sessions;
 use crate::tenants::Installers;
 
 mod calls;
 mod error;
 mod exposition;
 mod metrics;
+mod sessions;
 mod token;
 mod view;
 
@@ -53,6 +55,7 @@ pub(crate) const CONNECTIONS: ConnectionLimits =
 /// What the API is about, and who may use it.
 pub(crate) struct Admin {
     installers: Arc<Installers>,
+    sessions: Sessions,
     running: TaskTracker,
     counters: Arc<Counters>,
     token: Token,
@@ -65,10 +68,18 @@ impl Admin {
         config: &AdminConfig,
         folder: &std::path::Path,
         installers: Arc<Installers>,
+        sessions: Sessions,
         handler: &RequestHandler,
     ) -> Result<Self, TokenError> {
         let (running, counters) = (handler.running.clone(), Arc::clone(&handler.counters));
-        Ok(Self { installers, running, counters, token: Token::read(config, folder)?, hosts: Hosts::of_admin(config) })
+        Ok(Self {
+            installers,
+            sessions,
+            running,
+            counters,
+            token: Token::read(config, folder)?,
+            hosts: Hosts::of_admin(config),
+        })
     }
 }
 
@@ -98,6 +109,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/extensions/{id}/rollback", post(roll_back))
         .route("/v1/extensions/{id}/log", get(log))
         .route("/v1/reload", post(reload))
+        .merge(sessions::routes())
         .route("/metrics", get(metrics))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {

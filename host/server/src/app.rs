@@ -31,6 +31,7 @@ use crate::push::PushNotifications;
 use crate::scoped_keys::ScopedKeys;
 use crate::services::Services;
 use crate::session_store::{self, SessionStoreError};
+use crate::sessions::Sessions;
 use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
 use crate::tasks::Tasks;
@@ -145,7 +146,8 @@ impl App {
         let own = Served { name: String::new(), config: config.clone(), locations: locations.clone(), agent };
         let served = served(config, locations).await?;
         let apps = served.iter().chain([&own]).map(|served| (served.name.clone(), served.agent.name().to_owned()));
-        let shared = Shared::open(config, locations, base_url, apps.collect()).await?;
+        let apps: HashMap<String, String> = apps.collect();
+        let shared = Shared::open(config, locations, base_url, apps.clone()).await?;
         let (mut tenants, mut installers) = (Tenants::new(), BTreeMap::new());
         for (served, named) in served.into_iter().zip(&config.tenants) {
             let name = served.name.clone();
@@ -156,7 +158,13 @@ impl App {
         }
         let (handler, installer) = Box::pin(shared.serve(own, tenants)).await?;
         let installers = Arc::new(Installers::new(installer, installers));
-        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installers), &handler);
+        let sessions = || Sessions {
+            service: Arc::clone(&shared.sessions),
+            turns: shared.turns.clone(),
+            apps: apps.clone(),
+            redaction: config.sessions.redaction(),
+        };
+        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installers), sessions(), &handler);
         let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
         Ok(Self { handler, installers, admin, base_url: base_url.to_owned() })
     }

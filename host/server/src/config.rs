@@ -304,6 +304,7 @@ impl Config {
             .map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })?;
         config.check(path)?;
         config.check_homes(path)?;
+        config.check_tenants(path)?;
         Ok(config)
     }
 
@@ -319,6 +320,17 @@ impl Config {
             key: key.to_owned(),
             reason: "has data_dir and postgres_env, and there is one place to keep them in; leave one out".to_owned(),
         })
+    }
+
+    /// The tenants as the config names them.
+    fn check_tenants(&self, path: &Path) -> Result<(), ConfigError> {
+        let all = (self.tasks.list_all_anonymous && !self.tenants.is_empty()).then_some((
+            "tasks.list_all_anonymous",
+            "shows tasks of all tenants to everybody; leave it out".to_owned(),
+        ));
+        let wrong =
+            |(key, reason): (&str, String)| ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason };
+        tenant::check(&self.tenants).and(all.map_or(Ok(()), Err)).map_err(wrong)
     }
 
     /// Bounds of zero would make a server that refuses everything.
@@ -375,12 +387,6 @@ impl Config {
         }
         if self.tasks.list_all_anonymous && self.auth.is_some() {
             return wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");
-        }
-        if let Err((key, reason)) = tenant::check(&self.tenants) {
-            return wrong(key, &reason);
-        }
-        if self.tasks.list_all_anonymous && !self.tenants.is_empty() {
-            return wrong("tasks.list_all_anonymous", "shows tasks of all tenants to everybody; leave it out");
         }
         let is_open = self.auth.is_none() && !self.server.allow_anonymous;
         if is_open && !self.server.listen.ip().is_loopback() {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use annex_protocol::A2aError;
+use annex_runtime::Installed;
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use serde::Serialize;
@@ -16,7 +17,6 @@ use crate::config::Config;
 use crate::handler::RequestHandler;
 use crate::hosts::Hosts;
 use crate::installer::Installer;
-use crate::tenants::of_tenant;
 
 /// Where the server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,14 @@ pub(crate) struct Readiness {
     /// URIs of extensions that are quarantined. The server takes messages all the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
+    /// How many tenants have such sources or extensions. Their names are nobody's business.
+    #[serde(skip_serializing_if = "is_zero")]
+    impaired_tenants: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Why there is no card to show.
@@ -118,20 +126,19 @@ impl Front {
     /// The phase, and what is wrong although requests are taken. Anybody may read it, so it gives no reasons.
     pub(crate) fn readiness(&self) -> Readiness {
         let app = self.app.get();
-        let installers: Vec<(&str, &Arc<Installer>)> = app.iter().flat_map(|app| app.installers().all()).collect();
-        let failed = installers.iter().flat_map(|(tenant, installer)| {
-            installer.failures().into_iter().map(|failure| of_tenant(tenant, &failure.source))
-        });
-        let quarantined = installers.iter().flat_map(|(tenant, installer)| {
-            let installed = installer.installed();
-            let quarantined: Vec<String> = installed.quarantined().map(|uri| of_tenant(tenant, uri.as_str())).collect();
-            quarantined
-        });
+        let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
+        let installed = app.map(App::installed);
+        let quarantined = installed.iter().flat_map(Installed::quarantined);
+        let is_impaired = |installer: &Arc<Installer>| {
+            !installer.failures().is_empty() || installer.installed().quarantined().next().is_some()
+        };
+        let tenants = app.iter().flat_map(|app| app.installers().tenants());
         Readiness {
             phase: self.phase().to_string(),
             edition: app.map(|app| app.handler.editions.current().number),
-            failed: failed.collect(),
-            quarantined: quarantined.collect(),
+            failed: failures.into_iter().map(|failure| failure.source).collect(),
+            quarantined: quarantined.map(ToString::to_string).collect(),
+            impaired_tenants: tenants.filter(|(_, installer)| is_impaired(installer)).count(),
         }
     }
 

@@ -45,6 +45,7 @@ mod scoped_keys;
 mod serve;
 mod services;
 mod session_store;
+mod sessions;
 mod signing;
 mod sse;
 mod task_log;
@@ -69,5 +70,9 @@ pub use front::Phase;
 pub use installer::{InstallError, Installer, Origin, Reloaded};
 pub use serve::{ServeError, Server};
 pub use session_store::SessionStoreError;
+pub use sessions::{
+    DeletedSession, MAX_SHOWN, SessionFilter, SessionList, SessionName, Sessions, SessionsError, ShownEvents,
+    ShownSession,
+};
 pub use task_store::TaskStoreError;
 pub use tenants::Installers;

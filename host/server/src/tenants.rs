@@ -124,6 +124,6 @@ impl Reloaded {
 }
 
 /// Says whose something is, where it stands among that of others.
-pub(crate) fn of_tenant(tenant: &str, text: &str) -> String {
-    if tenant.is_empty() { text.to_owned() } else { format!("tenant {tenant}: {text}") }
+fn of_tenant(tenant: &str, text: &str) -> String {
+    format!("tenant {tenant}: {text}")
 }

@@ -7,24 +7,26 @@ use annex_protocol::Timestamp;
 
 use crate::event::Event;
 
-/// Which events to read. Both conditions apply: first the most recent ones, then the time. The default is all.
+/// Which events to read. All conditions apply: first the most recent ones, then the time. The default is all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
     /// At most this many, the latest ones; `Some(0)` reads none.
     pub num_recent: Option<usize>,
     /// Only events at or after this time.
     pub after_timestamp: Option<Timestamp>,
+    /// Only as many of the latest ones as take at most so many bytes together, roughly counted.
+    pub max_bytes: Option<usize>,
 }
 
 impl EventFilter {
     /// Every event.
-    pub const ALL: Self = Self { num_recent: None, after_timestamp: None };
+    pub const ALL: Self = Self { num_recent: None, after_timestamp: None, max_bytes: None };
     /// No event.
     pub const NONE: Self = Self::recent(0);
 
     /// The latest events, at most so many.
     pub const fn recent(count: usize) -> Self {
-        Self { num_recent: Some(count), after_timestamp: None }
+        Self { num_recent: Some(count), after_timestamp: None, max_bytes: None }
     }
 }
 
@@ -65,7 +67,14 @@ impl EventLog {
 
     pub(crate) fn read(&self, filter: EventFilter) -> Vec<Arc<Event>> {
         let recent = filter.num_recent.unwrap_or(usize::MAX);
-        let skipped = self.events.len().saturating_sub(recent);
+        let room = filter.max_bytes.unwrap_or(usize::MAX);
+        let fits = |bytes: &mut usize, event: &Event| {
+            *bytes = bytes.saturating_add(event.size());
+            *bytes <= room
+        };
+        let latest = self.events.iter().rev().take(recent);
+        let fitting = latest.scan(0, |bytes, event| fits(bytes, event).then_some(event)).count();
+        let skipped = self.events.len().saturating_sub(fitting);
         let in_time = |event: &&Arc<Event>| filter.after_timestamp.is_none_or(|after| event.timestamp >= after);
         self.events.iter().skip(skipped).filter(in_time).cloned().collect()
     }

@@ -70,8 +70,9 @@ impl<D: Database> SqlSessionService<D> {
             return Ok(Vec::new());
         }
         let after = filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis);
-        let limit = filter.num_recent.map_or(i64::MAX, |count| i64::try_from(count).unwrap_or(i64::MAX));
-        let values = [Value::Int(id), Value::Int(limit), Value::Int(after)];
+        let bound =
+            |bound: Option<usize>| Value::Int(bound.map_or(i64::MAX, |bound| i64::try_from(bound).unwrap_or(i64::MAX)));
+        let values = [Value::Int(id), bound(filter.num_recent), Value::Int(after), bound(filter.max_bytes)];
         let rows = self.database.read(statements::SELECT_EVENTS, &values).await?;
         let unreadable = |source| SessionError::Unreadable { context: key.context.clone(), source };
         rows.iter().map(|row| decode_event(&row.text(0)?).map_err(unreadable)).collect()

@@ -13,6 +13,9 @@ use crate::session_state::SessionState;
 use crate::state::{Scope, State, StateDelta};
 use crate::turn::TurnGuard;
 
+/// What a turn reads of the conversation, in bytes. Sessions in a database may hold more than fits into memory.
+const HISTORY_BYTES: usize = 8 << 20;
+
 /// The code of the error of a turn that nobody ended.
 const BROKEN_OFF: &str = "BROKEN_OFF";
 
@@ -109,13 +112,14 @@ impl TurnSession {
         self.inner.view().is_unanswered
     }
 
-    /// The latest events, at most `num_recent`, in order of arrival.
+    /// The latest events, at most `num_recent` and at most 8 MiB of them, in order of arrival.
     ///
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
     pub async fn history(&self, num_recent: usize) -> Result<Vec<Arc<Event>>, SessionError> {
         let Hold { service, key } = &self.inner.hold;
-        Ok(service.read(key, EventFilter::recent(num_recent)).await?.events)
+        let filter = EventFilter { max_bytes: Some(HISTORY_BYTES), ..EventFilter::recent(num_recent) };
+        Ok(service.read(key, filter).await?.events)
     }
 
     /// The latest version of an artifact of the session.

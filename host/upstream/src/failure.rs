@@ -125,6 +125,8 @@ pub(crate) enum Deviation {
     OtherTask { expected: String, returned: String },
     #[error("the upstream sent a message after its task had begun")]
     LateMessage,
+    #[error("the upstream sent {bytes} bytes and {artifacts} artifacts in one turn, and went on")]
+    Endless { bytes: usize, artifacts: usize },
     #[error("the upstream named no task that could be asked for, and its answer broke off")]
     NoTask,
 }
@@ -138,6 +140,7 @@ impl From<Deviation> for AgentError {
             Deviation::OtherTask { .. } | Deviation::LateMessage => {
                 "The agent behind this server answered something else than A2A."
             }
+            Deviation::Endless { .. } => "The answer of the agent behind this server is too large.",
             Deviation::NoTask => "The answer of the agent behind this server broke off.",
         };
         broken(message, deviation)

@@ -1,7 +1,7 @@
 //! The request to the upstream: the caller's message with the upstream's ids and the session's state.
 
 use annex_agent::{AgentError, RemoteCall, TurnContext};
-use annex_protocol::{ExtensionUri, Message, SendMessageConfiguration, SendMessageRequest, TaskId};
+use annex_protocol::{ExtensionUri, Message, MessageId, SendMessageConfiguration, SendMessageRequest, TaskId};
 
 use crate::config::StateMapping;
 use crate::links::Link;
@@ -14,6 +14,8 @@ pub(crate) async fn request(
     link: &Link,
 ) -> Result<SendMessageRequest, AgentError> {
     let mut message = Message::clone(&turn.message);
+    // All callers are one there: an id of one must not be taken for that of another, whose answer would be given again.
+    message.message_id = MessageId::generate();
     message.extensions.retain(|uri: &ExtensionUri| remote.extensions.contains(uri));
     let is_own = |key: &str| remote.own_keys.iter().any(|own| own == key);
     message.metadata.retain_keys(|key| !is_own(key));

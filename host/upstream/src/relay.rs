@@ -2,14 +2,19 @@
 
 use annex_agent::{AgentError, AgentEvent, EventSender, RemoteCall, TurnContext};
 use annex_protocol::{
-    Artifact, ArtifactId, ContextId, Message, Part, PartContent, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId,
-    TaskState, TaskStatusUpdateEvent,
+    Artifact, ArtifactId, ContextId, Message, Metadata, Part, PartContent, Role, StreamResponse, Task,
+    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatusUpdateEvent,
 };
 use annex_session::{Event, StateDelta};
 
 use crate::config::UpstreamConfig;
 use crate::failure::Deviation;
 use crate::links::Link;
+
+/// How many events of the largest size one turn may have. Smaller ones may be more.
+const EVENTS_OF_FULL_SIZE: usize = 16;
+/// Artifacts of one turn.
+const MAX_ARTIFACTS: usize = 1_000;
 
 /// One turn's answer on its way.
 pub(crate) struct Relay<'a> {
@@ -30,6 +35,8 @@ pub(crate) struct Relay<'a> {
     state: Option<TaskState>,
     /// A waiting state that the upstream showed before anything happened: it may be the one that the message ends.
     stale: Option<TaskStatusUpdateEvent>,
+    /// Bytes of what has come, roughly.
+    bytes: usize,
     /// How many events have come, and how many were sent on.
     taken: usize,
     relayed: usize,
@@ -66,6 +73,7 @@ impl<'a> Relay<'a> {
             said,
             state,
             stale,
+            bytes: 0,
             taken: 0,
             relayed: 0,
             is_settled: false,
@@ -96,6 +104,11 @@ impl<'a> Relay<'a> {
     pub(crate) async fn take(&mut self, event: StreamResponse) -> Result<(), AgentError> {
         let is_first = self.taken == 0;
         self.taken += 1;
+        self.bytes = self.bytes.saturating_add(size(&event));
+        let room = self.config.max_answer_bytes.saturating_mul(EVENTS_OF_FULL_SIZE);
+        if self.bytes > room || self.artifacts.len() > MAX_ARTIFACTS {
+            return Err(Deviation::Endless { bytes: self.bytes, artifacts: self.artifacts.len() }.into());
+        }
         match event {
             StreamResponse::Task(task) => {
                 self.enter(&task.context_id, Some(&task.id)).await?;
@@ -244,8 +257,9 @@ impl<'a> Relay<'a> {
         self.send(event).await
     }
 
-    /// Takes out what means something at the upstream only.
+    /// Takes out what means something at the upstream only. Whatever it says, it is not the user who speaks.
     fn adopt(&self, message: &mut Message) {
+        message.role = Role::Agent;
         message.reference_task_ids.clear();
         message.extensions.retain(|uri| self.remote.extensions.contains(uri));
     }
@@ -286,10 +300,53 @@ impl<'a> Relay<'a> {
         self.turn.session.append(event).await.map_err(AgentError::internal)
     }
 
-    async fn send(&mut self, event: StreamResponse) -> Result<(), AgentError> {
+    /// Sends it on without metadata under the keys of extensions that run here: those write there, and nobody else.
+    async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         self.relayed += 1;
+        let own = &self.remote.own_keys;
+        for metadata in metadata_of(&mut event) {
+            metadata.retain_keys(|key| !own.iter().any(|own| own == key));
+        }
         self.events.send(AgentEvent::Relayed(Box::new(event))).await
     }
+}
+
+/// All metadata of an event but that of parts, which are content.
+fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
+    match event {
+        StreamResponse::Message(message) => vec![&mut message.metadata],
+        StreamResponse::StatusUpdate(update) => {
+            let of_message = update.status.message.as_mut().map(|message| &mut message.metadata);
+            of_message.into_iter().chain([&mut update.metadata]).collect()
+        }
+        StreamResponse::ArtifactUpdate(update) => vec![&mut update.artifact.metadata, &mut update.metadata],
+        StreamResponse::Task(task) => vec![&mut task.metadata],
+    }
+}
+
+/// What an event takes, in bytes: its content, and a flat charge for what is around it.
+fn size(event: &StreamResponse) -> usize {
+    const OVERHEAD: usize = 256;
+    let part = |part: &Part| match &part.content {
+        PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => OVERHEAD + text.len(),
+        PartContent::Data(json) => OVERHEAD + json.get().len(),
+    };
+    let parts = |parts: &[Part]| parts.iter().map(part).sum::<usize>();
+    let metadata =
+        |metadata: &Metadata| metadata.iter().map(|(key, value)| key.len() + value.get().len()).sum::<usize>();
+    let message = |message: &Message| parts(&message.parts) + metadata(&message.metadata);
+    let artifact = |artifact: &Artifact| parts(&artifact.parts) + metadata(&artifact.metadata);
+    OVERHEAD
+        + match event {
+            StreamResponse::Message(sent) => message(sent),
+            StreamResponse::StatusUpdate(update) => {
+                update.status.message.as_ref().map_or(0, message) + metadata(&update.metadata)
+            }
+            StreamResponse::ArtifactUpdate(update) => artifact(&update.artifact) + metadata(&update.metadata),
+            StreamResponse::Task(task) => {
+                task.artifacts.iter().map(artifact).sum::<usize>() + task.status.message.as_ref().map_or(0, message)
+            }
+        }
 }
 
 /// Whether the turn is over in this state.

@@ -19,6 +19,9 @@ use super::content::Content;
 use crate::model::ToolDeclaration;
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
 
+/// Characters of what a server says of a failed call.
+const MAX_ERROR: usize = 4 << 10;
+
 pub(super) struct OfferedTool {
     declaration: ToolDeclaration,
     origin: String,
@@ -70,7 +73,7 @@ impl OfferedTool {
     /// What the server says of a call is for the model; what went wrong on the way there is for the log.
     fn failed(&self, error: ServiceError) -> ToolError {
         match error {
-            ServiceError::McpError(error) => refused(error.message.to_string()),
+            ServiceError::McpError(error) => refused(error.message.chars().take(MAX_ERROR).collect()),
             ServiceError::Timeout { .. } => refused(format!("the tool gave no result within {:?}", self.timeout)),
             other => {
                 let tool = &self.declaration.name;

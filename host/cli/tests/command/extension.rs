@@ -36,6 +36,13 @@ impl Managed {
         Ok(Run { code: output.status.code(), out, err })
     }
 
+    fn session(&self, arguments: &[&str]) -> Result<Run> {
+        let mut command = annex(["session", "--admin", &self.admin].iter().chain(arguments));
+        let output = command.env("ANNEX_ADMIN_TOKEN", TOKEN).output()?;
+        let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+        Ok(Run { code: output.status.code(), out, err })
+    }
+
     fn json(&self, arguments: &[&str]) -> Result<Value> {
         let run = self.extension(&[arguments, &["--json"]].concat())?;
         ensure!(run.code == Some(0), "{arguments:?}: {}", run.err);
@@ -135,5 +142,25 @@ fn sighup_applies_a_sound_config_and_survives_a_broken_one() -> Result<()> {
         list = managed.json(&["list"])?;
     }
     assert_eq!((&list["extensions"][0]["required"], failed(&list)), (&false.into(), false), "{list}");
+    Ok(())
+}
+
+#[test]
+fn sessions_are_listed_shown_and_deleted_by_command() -> Result<()> {
+    let managed = Managed::start()?;
+    assert_eq!(managed.session(&["list"])?.out, "no sessions\n");
+    let url = &managed.server.url;
+    let sent = run(["send", url, "Who am I?", "--context", "c", "--extension", STATE_URI, "--state", STATE])?;
+    assert_eq!(sent.code, Some(0), "{}", sent.err);
+    let list = managed.session(&["list"])?.out;
+    assert!(list.starts_with("c\n  user A2A_USER_c, revision 2,") && list.contains("user_info"), "{list}");
+    let shown = managed.session(&["show", "c"])?.out;
+    assert!(shown.contains("Context   c\n") && shown.contains("\"name\": \"Ada\""), "{shown}");
+    let events = managed.session(&["events", "c", "--last", "1"])?.out;
+    assert!(!events.contains("Who am I?") && events.contains("(task "), "{events}");
+    let none = managed.session(&["show", "c", "--user", "principal:ada"])?;
+    assert!(none.code == Some(1) && none.err.contains("has no session \"c\""), "{}", none.err);
+    assert_eq!(managed.session(&["delete", "c"])?.out, "c of A2A_USER_c is deleted\n");
+    assert_eq!(managed.session(&["list", "--json"])?.out, "{\"sessions\":[]}\n");
     Ok(())
 }

@@ -26,6 +26,17 @@ pub enum AgentConfig {
     },
 }
 
+impl AgentConfig {
+    /// The agent's name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Template(template) => &template.name,
+            Self::Upstream(upstream) => &upstream.name,
+            Self::Script { name, .. } => name,
+        }
+    }
+}
+
 /// `[agent]` with `kind = "template"`.
 #[derive(Clone, Debug)]
 pub struct TemplateConfig {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use annex_session::Redaction;
 use serde::Deserialize;
 
 /// `[sessions]`
@@ -32,6 +33,15 @@ pub struct SessionsConfig {
     pub max_artifact_bytes: usize,
     /// Events kept per session; older ones are dropped, their state stays. Default 1,000.
     pub max_events: usize,
+    /// Keys whose values operators are not shown, `*` for any characters. Default: names of secrets.
+    pub hide: Option<Vec<String>>,
+}
+
+impl SessionsConfig {
+    /// What operators are not shown.
+    pub(crate) fn redaction(&self) -> Redaction {
+        self.hide.clone().map_or_else(Redaction::default, Redaction::new)
+    }
 }
 
 impl Default for SessionsConfig {
@@ -51,6 +61,7 @@ impl Default for SessionsConfig {
             max_artifacts: limits.artifacts,
             max_artifact_bytes: limits.artifact_bytes,
             max_events: limits.events,
+            hide: None,
         }
     }
 }

@@ -33,6 +33,7 @@ mod repeats;
 mod rest;
 mod scoped_keys;
 mod script_agent;
+mod session_views;
 mod sessions;
 mod sharing;
 mod state;

@@ -177,6 +177,17 @@ async fn no_tenant_finds_the_tasks_of_another() {
 }
 
 #[tokio::test]
+async fn an_anonymous_client_lists_no_tasks_of_a_tenant_without_their_context() {
+    let folder = files("", "", "");
+    let server = serve(&folder).await;
+    say(&server, "acme", "x").await;
+    let all = call(&server, "", "", "ListTasks", json!({"tenant": "acme"})).await;
+    assert_eq!(refused(&all), (&json!(-32_602), &json!("contextId")), "{all}");
+    let one = call(&server, "", "", "ListTasks", json!({"tenant": "acme", "contextId": "c"})).await;
+    assert_eq!(one["result"]["totalSize"], 1, "{one}");
+}
+
+#[tokio::test]
 async fn keys_of_one_extension_are_apart_in_each_tenant() {
     let folder = files("", "", &capable(KEYS, "", ""));
     let server = serve(&folder).await;
@@ -333,7 +344,7 @@ async fn the_files_of_tenants_are_read_again_with_the_config() {
     assert_eq!(status, 422);
     assert!(refused.to_string().contains("agent.toml"), "{refused}");
     let ready: Value = server.get("/readyz").await.expect("a reply").json().await.expect("JSON");
-    assert!(ready["failed"][0].as_str().expect("a source").starts_with("tenant acme: "), "{ready}");
+    assert_eq!((&ready["impaired_tenants"], &ready["failed"]), (&json!(1), &Value::Null), "{ready}");
 }
 
 #[test]

@@ -76,8 +76,10 @@ pub(super) const INSERT_EVENT: &str = "
 /// The latest events that happened at or after a time, in order.
 pub(super) const SELECT_EVENTS: &str = "
     SELECT json FROM (
-        SELECT seq, happened_at, json FROM session_event WHERE session_id = $1 ORDER BY seq DESC LIMIT $2) AS latest
-    WHERE happened_at >= $3 ORDER BY seq";
+        SELECT seq, happened_at, json, SUM(LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (
+            SELECT seq, happened_at, json FROM session_event WHERE session_id = $1 ORDER BY seq DESC LIMIT $2) AS latest
+        ) AS sized
+    WHERE happened_at >= $3 AND bytes <= $4 ORDER BY seq";
 
 pub(super) const DELETE_EVENTS: &str = "DELETE FROM session_event WHERE session_id = $1 AND seq <= $2";
 

@@ -1,6 +1,6 @@
 //! Appending and reading events.
 
-use annex_protocol::Timestamp;
+use annex_protocol::{Part, Timestamp};
 use annex_session::{Appended, Event, EventError, EventFilter, SessionQuery};
 
 use crate::support::{Backend, add, create, delta, event, event_at, events, find, ids, key, query, refusal, state_of};
@@ -21,6 +21,7 @@ on_every_store!(
     a_list_has_the_merged_state_and_the_longest_unchanged_first,
     a_list_goes_on_behind_a_session,
     the_last_update_is_the_time_of_the_last_event,
+    what_is_read_of_a_conversation_is_bounded_in_bytes,
 );
 
 async fn an_event_is_read_as_it_was_stored(backend: Backend) {
@@ -151,7 +152,7 @@ async fn filters_choose_the_most_recent_and_then_by_time(backend: Backend) {
         (Some(2), Some(1_030), &["d"]),
     ];
     for (num_recent, after, expected) in cases {
-        let filter = EventFilter { num_recent, after_timestamp: after.map(Timestamp::from_millis) };
+        let filter = EventFilter { num_recent, after_timestamp: after.map(Timestamp::from_millis), max_bytes: None };
         let session = service.get(&key("s"), filter).await.unwrap().unwrap();
         assert_eq!(ids(&session.events), expected, "{filter:?}");
         assert_eq!(session.state.merged().to_json_string(), r#"{"n":1}"#);
@@ -211,4 +212,21 @@ async fn the_last_update_is_the_time_of_the_last_event(backend: Backend) {
     create(&service, "s", "{}").await;
     add(&service, "s", 1, event_at("e", 5, "{}")).await.unwrap();
     assert_eq!(find(&service, "s").await.unwrap().last_update, Timestamp::from_millis(5));
+}
+
+async fn what_is_read_of_a_conversation_is_bounded_in_bytes(backend: Backend) {
+    let service = backend.service().await;
+    for number in 0..5_u64 {
+        let parts = vec![Part::text("x".repeat(1_000))];
+        let long = Event { parts, ..event(&format!("e{number}"), "{}") };
+        add(&service, "s", number, long).await.unwrap();
+    }
+    let read = async |max_bytes| {
+        let filter = EventFilter { max_bytes: Some(max_bytes), ..EventFilter::ALL };
+        service.read(&key("s"), filter).await.unwrap().events
+    };
+    let latest = read(3_500).await;
+    assert_eq!(ids(&latest).last().copied(), Some("e4"), "the latest ones");
+    assert!((2..=3).contains(&latest.len()));
+    assert!(read(10).await.is_empty());
 }

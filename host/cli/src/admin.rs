@@ -1,0 +1,133 @@
+//! Calls of the admin API, and what all commands that make them take.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use std::{env, fs};
+
+use anyhow::{Context, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Method, Url};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::output;
+
+/// A component may have to be compiled.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Which server, and how it is asked.
+#[derive(Args)]
+pub(crate) struct Admin {
+    /// The base URL of the admin API
+    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:9998")]
+    admin: String,
+    /// A file with the admin token
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The tenant that it is about; default: the agent of the server's config itself
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Print the API's JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+impl Admin {
+    /// The token is in the file, or in the environment.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        let token = match &self.token_file {
+            Some(file) => fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?,
+            None => env::var("ANNEX_ADMIN_TOKEN")
+                .context("no admin token: name its file with --token-file, or set ANNEX_ADMIN_TOKEN")?,
+        };
+        let base = Url::parse(&self.admin).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let base = base.context("--admin is not a URL; write it as http://127.0.0.1:9998")?;
+        let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
+        Ok(Client { http, base, token: token.trim().to_owned(), tenant: self.tenant.clone() })
+    }
+
+    /// Prints the API's JSON, or what `text` makes of it.
+    pub(crate) fn print<T: DeserializeOwned>(
+        &self,
+        answer: &str,
+        text: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        if self.json {
+            return output::write(&format!("{}\n", answer.trim_end()));
+        }
+        output::show(&text(&serde_json::from_str(answer).context("the answer is none of the admin API")?))
+    }
+}
+
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: Url,
+    token: String,
+    tenant: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: Reason,
+}
+
+#[derive(Deserialize)]
+struct Reason {
+    message: String,
+}
+
+impl Client {
+    /// Calls `/v1/` and `path`, whose segments may have any characters, and returns the answer's JSON.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<&impl Serialize>,
+    ) -> anyhow::Result<String> {
+        self.call_with(method, path, &[], body).await
+    }
+
+    /// The same with parameters in the query.
+    pub(crate) async fn call_with(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: Option<&impl Serialize>,
+    ) -> anyhow::Result<String> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("v1").extend(path);
+        }
+        if let Some(tenant) = &self.tenant {
+            url.query_pairs_mut().append_pair("tenant", tenant);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut request = self.http.request(method, url).bearer_auth(&self.token);
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(serde_json::to_string(body)?);
+        }
+        let response = request.send().await.map_err(reqwest::Error::without_url);
+        let unreachable =
+            || format!("cannot reach the admin API at {}; does the server's config have [admin]?", self.base);
+        let response = response.with_context(unreachable)?;
+        let status = response.status();
+        let text = response.text().await.context("the answer broke off")?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        match serde_json::from_str(&text) {
+            Ok(Refusal { error }) => bail!(error.message),
+            Err(_) => bail!("{} answered {status}, which is not the admin API", self.base),
+        }
+    }
+}
+
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}

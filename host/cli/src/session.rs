@@ -1,0 +1,246 @@
+//! `annex session`
+
+use std::path::{Path, PathBuf};
+
+use annex_protocol::{Json, JsonObject};
+use annex_server::{Config, SessionFilter, SessionName, Sessions};
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+
+use crate::admin::Admin;
+use crate::pretty::pretty;
+
+/// Show and delete the sessions of a server, through its admin API or where it keeps them.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  annex session list\n  annex session show 0197f9c2-7c1e-7d8a-b0a5-2f2b3f6c9a11\n  annex \
+                        session events my-context --user principal:ada --last 10\n  annex session list --config \
+                        annex.toml\n\nThe server's config needs [admin]; the token is read from --token-file, or from \
+                        the environment variable ANNEX_ADMIN_TOKEN. With --config no server is asked: the \
+                        sessions are read from the folder or the database that the config names. Delete them that way \
+                        only where no server runs, which would not be told.\n\nValues whose keys look like secrets are hidden; \
+                        sessions.hide in the config says which."
+)]
+pub(crate) struct Session {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    admin: Admin,
+    /// Read the sessions from where this config keeps them
+    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["admin", "token_file"])]
+    config: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List sessions, the longest unchanged first
+    List {
+        /// Only those of this user, as the list shows it
+        #[arg(long)]
+        user: Option<String>,
+        /// Go on behind the list that ended with this `next`
+        #[arg(long, value_name = "NEXT")]
+        after: Option<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Show one session with its state
+    Show(Named),
+    /// Show the last events of one session
+    Events {
+        #[command(flatten)]
+        session: Named,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        last: usize,
+    },
+    /// Delete one session with its events; what it shares with others stays
+    Delete(Named),
+}
+
+#[derive(Args)]
+struct Named {
+    /// The context id
+    context: String,
+    /// The user, as the list shows it; default: the anonymous user of the context
+    #[arg(long)]
+    user: Option<String>,
+}
+
+impl Session {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let answer = match &self.config {
+            Some(config) => self.read(config).await?,
+            None => self.ask().await?,
+        };
+        match &self.command {
+            Command::List { .. } => self.admin.print(&answer, List::text),
+            Command::Show(_) => self.admin.print(&answer, Shown::text),
+            Command::Events { .. } => self.admin.print(&answer, Events::text),
+            Command::Delete(_) => self.admin.print(&answer, Deleted::text),
+        }
+    }
+
+    /// Asks the admin API.
+    async fn ask(&self) -> anyhow::Result<String> {
+        let client = self.admin.client()?;
+        let (method, path, query): (_, Vec<&str>, Vec<(&str, String)>) = match &self.command {
+            Command::List { user, after, limit } => {
+                let query = [("user", user.clone()), ("after", after.clone()), ("limit", Some(limit.to_string()))];
+                (Method::GET, vec!["sessions"], given(query))
+            }
+            Command::Show(Named { context, user }) => {
+                (Method::GET, vec!["sessions", context], given([("user", user.clone())]))
+            }
+            Command::Events { session: Named { context, user }, last } => {
+                let query = [("user", user.clone()), ("last", Some(last.to_string()))];
+                (Method::GET, vec!["sessions", context, "events"], given(query))
+            }
+            Command::Delete(Named { context, user }) => {
+                (Method::DELETE, vec!["sessions", context], given([("user", user.clone())]))
+            }
+        };
+        let query: Vec<(&str, &str)> = query.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        client.call_with(method, &path, &query, None::<&()>).await
+    }
+
+    /// Reads what a server that does not run has kept.
+    async fn read(&self, config: &Path) -> anyhow::Result<String> {
+        let folder = config.parent().unwrap_or(Path::new(""));
+        let config = Config::read(config)?;
+        let sessions = Sessions::open(&config, folder).await?;
+        let tenant = self.admin.tenant.clone();
+        let name = |named: &Named| SessionName {
+            tenant: tenant.clone(),
+            user: named.user.clone(),
+            context: named.context.clone(),
+        };
+        match &self.command {
+            Command::List { user, after, limit } => {
+                let (user, after, limit) = (user.clone(), after.clone(), *limit);
+                json(&sessions.list(SessionFilter { tenant: tenant.clone(), user, after, limit }).await?)
+            }
+            Command::Show(named) => json(&sessions.show(&name(named)).await?),
+            Command::Events { session, last } => json(&sessions.events(&name(session), *last).await?),
+            Command::Delete(named) => json(&sessions.delete(&name(named)).await?),
+        }
+    }
+}
+
+fn given<'a>(query: impl IntoIterator<Item = (&'a str, Option<String>)>) -> Vec<(&'a str, String)> {
+    query.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+fn json(shown: &impl Serialize) -> anyhow::Result<String> {
+    serde_json::to_string(shown).context("the sessions cannot be shown")
+}
+
+#[derive(Deserialize)]
+struct List {
+    sessions: Vec<Listed>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    context: String,
+    user: String,
+    revision: u64,
+    last_update: String,
+    keys: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Shown {
+    context: String,
+    user: String,
+    agent: String,
+    revision: u64,
+    last_update: String,
+    state: Json,
+}
+
+#[derive(Deserialize)]
+struct Events {
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    author: String,
+    task: String,
+    timestamp: String,
+    parts: Vec<Json>,
+    state_delta: Option<JsonObject>,
+    error: Option<EventError>,
+}
+
+#[derive(Deserialize)]
+struct EventError {
+    code: String,
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct Deleted {
+    deleted: String,
+    user: String,
+}
+
+impl List {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for Listed { context, user, revision, last_update, keys } in &self.sessions {
+            let keys = if keys.is_empty() { "no keys".to_owned() } else { keys.join(", ") };
+            text.push_str(&format!("{context}\n  user {user}, revision {revision}, changed {last_update}\n  {keys}\n"));
+        }
+        if self.sessions.is_empty() {
+            text.push_str("no sessions\n");
+        }
+        if let Some(next) = &self.next {
+            text.push_str(&format!("\nThere may be more: --after {next}\n"));
+        }
+        text
+    }
+}
+
+impl Shown {
+    fn text(&self) -> String {
+        let Self { context, user, agent, revision, last_update, state } = self;
+        format!(
+            "Context   {context}\nUser      {user}\nAgent     {agent}\nRevision  {revision}\nChanged   {last_update}\n{}\n",
+            pretty(state)
+        )
+    }
+}
+
+impl Events {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for Event { author, task, timestamp, parts, state_delta, error } in &self.events {
+            text.push_str(&format!("{timestamp}  {author}  (task {task})\n"));
+            for part in parts {
+                text.push_str(&format!("  {}\n", part.get()));
+            }
+            if let Some(delta) = state_delta {
+                text.push_str(&format!("  state: {}\n", delta.to_json_string()));
+            }
+            if let Some(EventError { code, message }) = error {
+                text.push_str(&format!("  error: {code}: {message}\n"));
+            }
+        }
+        if self.events.is_empty() {
+            text.push_str("no events\n");
+        }
+        text
+    }
+}
+
+impl Deleted {
+    fn text(&self) -> String {
+        format!("{} of {} is deleted\n", self.deleted, self.user)
+    }
+}

@@ -1,0 +1,99 @@
+//! The admin API's paths for sessions.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+
+use super::Admin;
+use super::error::AdminError;
+use crate::sessions::{
+    DeletedSession, SessionFilter, SessionList, SessionName, SessionsError, ShownEvents, ShownSession,
+};
+
+/// Sessions or events that are shown unless the query says how many.
+const SHOWN: usize = 100;
+
+pub(super) fn routes() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/v1/sessions", get(list))
+        .route("/v1/sessions/{context}", get(show).delete(delete))
+        .route("/v1/sessions/{context}/events", get(events))
+}
+
+/// The query of a list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listing {
+    tenant: Option<String>,
+    user: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The query that, with the context in the path, names a session; `last` is for its events.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Of {
+    tenant: Option<String>,
+    user: Option<String>,
+    last: Option<usize>,
+}
+
+impl Of {
+    fn name(self, context: String) -> SessionName {
+        SessionName { tenant: self.tenant, user: self.user, context }
+    }
+}
+
+async fn list(
+    State(admin): State<Arc<Admin>>,
+    Query(listing): Query<Listing>,
+) -> Result<Json<SessionList>, AdminError> {
+    let Listing { tenant, user, after, limit } = listing;
+    let filter = SessionFilter { tenant, user, after, limit: limit.unwrap_or(SHOWN) };
+    Ok(Json(admin.sessions.list(filter).await?))
+}
+
+async fn show(
+    State(admin): State<Arc<Admin>>,
+    Path(context): Path<String>,
+    Query(of): Query<Of>,
+) -> Result<Json<ShownSession>, AdminError> {
+    Ok(Json(admin.sessions.show(&of.name(context)).await?))
+}
+
+async fn events(
+    State(admin): State<Arc<Admin>>,
+    Path(context): Path<String>,
+    Query(of): Query<Of>,
+) -> Result<Json<ShownEvents>, AdminError> {
+    let last = of.last.unwrap_or(SHOWN);
+    Ok(Json(admin.sessions.events(&of.name(context), last).await?))
+}
+
+async fn delete(
+    State(admin): State<Arc<Admin>>,
+    Path(context): Path<String>,
+    Query(of): Query<Of>,
+) -> Result<Json<DeletedSession>, AdminError> {
+    Ok(Json(admin.sessions.delete(&of.name(context)).await?))
+}
+
+impl From<SessionsError> for AdminError {
+    fn from(error: SessionsError) -> Self {
+        let (status, code) = match &error {
+            SessionsError::NoTenant { .. } => (StatusCode::NOT_FOUND, "no_tenant"),
+            SessionsError::NotFound { .. } => (StatusCode::NOT_FOUND, "no_session"),
+            SessionsError::Busy { .. } => (StatusCode::CONFLICT, "busy"),
+            SessionsError::NoPlace { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),
+            SessionsError::Store(_) | SessionsError::Open(_) | SessionsError::Tenant(_) => {
+                return Self::internal(&error);
+            }
+        };
+        Self::new(status, code, error.to_string())
+    }
+}

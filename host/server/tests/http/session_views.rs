@@ -1,0 +1,154 @@
+//! Sessions as operators see them: through the admin API and in the place where they are kept.
+
+use std::fs;
+
+use annex_server::{Config, SessionFilter, SessionName, Sessions};
+use annex_test_support::TestServer;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::auth::{ADA, api_keys};
+use crate::installation::{TOKEN, admin};
+
+const CONFIG: &str = r#"
+    [card]
+    name = "n"
+    description = "d"
+    [agent]
+    kind = "template"
+    name = "keeper"
+    instruction = "Be short."
+    output_key = "last"
+    [agent.model.scripted]
+    fallback = "well"
+    [[agent.model.scripted.rules]]
+    when = "^slow$"
+    answer = "a b c d"
+    chunks = 4
+    delay_ms = 300
+    [admin]
+    token_file = "token"
+    [tasks]
+    data_dir = "data"
+    [[extension]]
+    component = "state-injection"
+    [extension.grants]
+    session-state = { read = true }
+"#;
+const URI: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
+const KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
+
+fn files(more: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("token"), TOKEN).expect("a file");
+    fs::write(folder.path().join("annex.toml"), format!("{CONFIG}\n{more}")).expect("a file");
+    folder
+}
+
+fn path(folder: &TempDir) -> std::path::PathBuf {
+    folder.path().join("annex.toml")
+}
+
+async fn serve(folder: &TempDir) -> TestServer {
+    TestServer::from_file(&path(folder), None).await.expect("a server")
+}
+
+/// A message with state, as whoever has the key.
+async fn say(server: &TestServer, key: &str, context: &str, text: &str) {
+    let state = json!({KEY: {"name": "Ada", "n": 1, "api_token": "t-1", "deep": {"Password": "p-1"}}});
+    let message = json!({"messageId": uuid::Uuid::new_v4().to_string(), "contextId": context, "role": "ROLE_USER",
+        "parts": [{"text": text}], "metadata": state});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {
+        "message": message, "configuration": {"returnImmediately": text == "slow"}}});
+    let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).header("a2a-version", "1.0");
+    let request = request.header("a2a-extensions", URI).header("x-api-key", key).json(&body);
+    let answer: Value = request.send().await.expect("an answer").json().await.expect("JSON");
+    assert!(answer["result"]["task"]["id"].is_string(), "{answer}");
+}
+
+#[tokio::test]
+async fn sessions_are_listed_shown_and_deleted_and_secrets_are_hidden() {
+    let folder = files("");
+    let server = serve(&folder).await;
+    say(&server, "", "one", "hi").await;
+    say(&server, "", "two", "hi").await;
+    let (status, list) = admin(&server, "GET", "sessions?limit=1", Value::Null).await;
+    assert_eq!((status, &list["sessions"][0]["context"]), (200, &json!("one")), "{list}");
+    assert_eq!(list["sessions"][0]["keys"], json!(["name", "n", "api_token", "deep", "last"]));
+    let next = list["next"].as_str().expect("a place");
+    let (_, rest) = admin(&server, "GET", &format!("sessions?limit=5&after={next}"), Value::Null).await;
+    assert_eq!((&rest["sessions"][0]["context"], &rest["next"]), (&json!("two"), &Value::Null), "{rest}");
+    assert_eq!(admin(&server, "GET", "sessions?after=nonsense", Value::Null).await.0, 400);
+
+    let (_, shown) = admin(&server, "GET", "sessions/one", Value::Null).await;
+    let expected =
+        json!({"name": "Ada", "n": 1, "api_token": "[hidden]", "deep": {"Password": "[hidden]"}, "last": "well"});
+    assert_eq!((&shown["state"], &shown["agent"]), (&expected, &json!("keeper")), "{shown}");
+    let (_, events) = admin(&server, "GET", "sessions/one/events", Value::Null).await;
+    let authors: Vec<&Value> =
+        events["events"].as_array().expect("events").iter().map(|event| &event["author"]).collect();
+    assert_eq!(authors, ["user", "keeper"]);
+    assert!(!events.to_string().contains("t-1") && !events.to_string().contains("p-1"), "{events}");
+    let (_, last) = admin(&server, "GET", "sessions/one/events?last=1", Value::Null).await;
+    assert_eq!(last["events"][0]["parts"][0]["text"], "well");
+
+    assert_eq!(admin(&server, "DELETE", "sessions/one", Value::Null).await.0, 200);
+    for (method, path) in [("GET", "sessions/one"), ("DELETE", "sessions/one"), ("GET", "sessions/one/events")] {
+        let (status, missing) = admin(&server, method, path, Value::Null).await;
+        assert_eq!((status, &missing["error"]["code"]), (404, &json!("no_session")), "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_a_principal_is_found_by_its_user_alone() {
+    let folder = files(&api_keys());
+    let server = serve(&folder).await;
+    say(&server, ADA, "c", "hi").await;
+    assert_eq!(admin(&server, "GET", "sessions/c", Value::Null).await.0, 404, "nobody anonymous has it");
+    let (_, list) = admin(&server, "GET", "sessions", Value::Null).await;
+    let user = list["sessions"][0]["user"].as_str().expect("a user");
+    let (status, shown) = admin(&server, "GET", &format!("sessions/c?user={user}"), Value::Null).await;
+    assert_eq!((status, &shown["user"]), (200, &json!(user)));
+    let (_, others) = admin(&server, "GET", "sessions?user=principal:bob", Value::Null).await;
+    assert_eq!(others["sessions"], json!([]));
+    let (status, unknown) = admin(&server, "GET", "sessions?tenant=none", Value::Null).await;
+    assert_eq!((status, &unknown["error"]["code"]), (404, &json!("no_tenant")));
+}
+
+#[tokio::test]
+async fn a_session_is_not_deleted_under_a_turn() {
+    let folder = files("");
+    let server = serve(&folder).await;
+    say(&server, "", "c", "slow").await;
+    let (status, busy) = admin(&server, "DELETE", "sessions/c", Value::Null).await;
+    assert_eq!((status, &busy["error"]["code"]), (409, &json!("busy")));
+}
+
+#[tokio::test]
+async fn what_is_hidden_is_the_operators_choice() {
+    let folder = files("[sessions]\nhide = [\"name\"]");
+    let server = serve(&folder).await;
+    say(&server, "", "c", "hi").await;
+    let (_, shown) = admin(&server, "GET", "sessions/c", Value::Null).await;
+    assert_eq!((&shown["state"]["name"], &shown["state"]["api_token"]), (&json!("[hidden]"), &json!("t-1")));
+}
+
+#[tokio::test]
+async fn sessions_are_read_where_a_server_that_has_stopped_kept_them() {
+    let folder = files("");
+    let mut server = serve(&folder).await;
+    say(&server, "", "c", "hi").await;
+    let config = Config::read(&path(&folder)).expect("a config");
+    let here = folder.path().to_owned();
+    server.begin_shutdown();
+    server.ended().await.expect("a clean end");
+    let sessions = Sessions::open(&config, &here).await.expect("the store");
+    let list = sessions.list(SessionFilter { limit: 10, ..SessionFilter::default() }).await.expect("a list");
+    assert_eq!(json!(list)["sessions"][0]["context"], "c");
+    let name = SessionName { context: "c".to_owned(), ..SessionName::default() };
+    let shown = sessions.show(&name).await.expect("a session");
+    assert_eq!(json!(shown)["state"]["api_token"], "[hidden]");
+    assert_eq!(json!(sessions.events(&name, 10).await.expect("events"))["events"][1]["author"], "keeper");
+    sessions.delete(&name).await.expect("deleted");
+    assert!(sessions.show(&name).await.is_err());
+}
