@@ -124,7 +124,7 @@ impl RequestHandler {
         }
         target.check_open()?;
         self.check_room(&request).await?;
-        let place = self.places.take(&call.owner)?;
+        let place = self.places.take(&call.owner).await?;
         let session = self.begin_turn(&call.owner, &target).await?;
         // Whoever waited may find the server leaving.
         if self.running.is_closed() {

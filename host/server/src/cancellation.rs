@@ -49,7 +49,7 @@ impl RequestHandler {
         let key = session_key(self.agent.name(), owner, record.context_id());
         // A conversation that is busy with another task holds up no cancellation, and neither does an extension.
         // So do no more extensions than turns may run.
-        let (guard, place) = (self.turns.try_begin(&key), self.places.take(owner));
+        let (guard, place) = (self.turns.try_begin(&key), self.places.try_take(owner));
         if let (Some(guard), Ok(_place)) = (guard, place)
             && let Ok(session) = TurnSession::open(&self.sessions, key, guard).await
             && let Err(error) = self.show_canceled(owner, record, &session, &mut canceled).await

@@ -57,7 +57,7 @@ impl RequestHandler {
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
-        let place = self.places.take(&call.owner)?;
+        let place = self.places.take(&call.owner).await?;
         let resumptions = Resumptions::new(&call.owner.tenant, &self.tasks, &self.places);
         let resumption = Arc::clone(&resumptions) as Arc<dyn TaskResumption>;
         let (message, metadata) = (Message::default(), Metadata::new());

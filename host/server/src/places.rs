@@ -1,74 +1,111 @@
-//! Room for turns: how many there may be at once, in all and per caller.
+//! Room for turns: how many there may be at once, in all and per caller. Each tenant has a room of its own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use annex_protocol::A2aError;
 use annex_tasks::Owner;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// How long a message waits for a place.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many turns run or wait for their context.
 pub(crate) struct Places {
     in_all: usize,
     per_caller: usize,
-    taken: Mutex<Taken>,
-}
-
-#[derive(Default)]
-struct Taken {
-    in_all: usize,
+    free: Arc<Semaphore>,
+    /// As many messages wait for a place as there are places; more are refused at once.
+    waiting: Semaphore,
     /// Of authenticated callers only.
-    by_caller: HashMap<Owner, usize>,
+    by_caller: Mutex<HashMap<Owner, usize>>,
 }
 
 /// The place of one turn, free again when this is dropped.
 pub(crate) struct Place {
+    _place: OwnedSemaphorePermit,
+    _caller: Caller,
+}
+
+/// One of the turns of a caller.
+struct Caller {
     places: Arc<Places>,
     owner: Owner,
 }
 
 impl Places {
     pub(crate) fn new(in_all: usize, per_caller: usize) -> Arc<Self> {
-        Arc::new(Self { in_all, per_caller, taken: Mutex::default() })
+        let in_all = in_all.min(Semaphore::MAX_PERMITS);
+        let (free, waiting) = (Arc::new(Semaphore::new(in_all)), Semaphore::new(in_all));
+        Arc::new(Self { in_all, per_caller, free, waiting, by_caller: Mutex::default() })
     }
 
-    /// Takes a place for a turn of this caller. Anonymous clients cannot be told apart, so they share what there is.
+    /// Takes a place for a turn of this caller, and waits for one for a second. Anonymous clients cannot be told apart, so
+    /// they share what there is.
+    ///
+    /// # Errors
+    /// [`A2aError::Overloaded`] when none becomes free, or at once when the caller has as many as it may.
+    pub(crate) async fn take(self: &Arc<Self>, owner: &Owner) -> Result<Place, A2aError> {
+        if let Ok(place) = self.try_take(owner) {
+            return Ok(place);
+        }
+        let taken = self.wait(owner).await;
+        taken.inspect_err(|error| tracing::warn!(%error, "a message is refused"))
+    }
+
+    async fn wait(self: &Arc<Self>, owner: &Owner) -> Result<Place, A2aError> {
+        let caller = self.caller(owner)?;
+        let _waiting = self.waiting.try_acquire().map_err(|_| self.full())?;
+        match timeout(PATIENCE, Arc::clone(&self.free).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(Place { _place: place, _caller: caller }),
+            _ => Err(self.full()),
+        }
+    }
+
+    /// The same without waiting.
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] when there is none.
-    pub(crate) fn take(self: &Arc<Self>, owner: &Owner) -> Result<Place, A2aError> {
-        let mut taken = self.lock();
-        if taken.in_all >= self.in_all {
-            return Err(overloaded(format!("{} turns run already", self.in_all)));
-        }
+    pub(crate) fn try_take(self: &Arc<Self>, owner: &Owner) -> Result<Place, A2aError> {
+        let caller = self.caller(owner)?;
+        let place = Arc::clone(&self.free).try_acquire_owned().map_err(|_| self.full())?;
+        Ok(Place { _place: place, _caller: caller })
+    }
+
+    fn caller(self: &Arc<Self>, owner: &Owner) -> Result<Caller, A2aError> {
         if !owner.principal.is_empty() {
-            let own = taken.by_caller.entry(owner.clone()).or_default();
+            let mut by_caller = self.by_caller();
+            let own = by_caller.entry(owner.clone()).or_default();
             if *own >= self.per_caller {
                 return Err(overloaded(format!("{} turns of yours run already", self.per_caller)));
             }
             *own += 1;
         }
-        taken.in_all += 1;
-        Ok(Place { places: Arc::clone(self), owner: owner.clone() })
+        Ok(Caller { places: Arc::clone(self), owner: owner.clone() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn full(&self) -> A2aError {
+        overloaded(format!("{} turns run already", self.in_all))
+    }
+
+    fn by_caller(&self) -> MutexGuard<'_, HashMap<Owner, usize>> {
+        self.by_caller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn overloaded(reason: String) -> A2aError {
-    tracing::warn!(reason, "a message is refused");
     A2aError::Overloaded { reason }
 }
 
-impl Drop for Place {
+impl Drop for Caller {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
-        taken.in_all -= 1;
-        let Some(own) = taken.by_caller.get_mut(&self.owner) else { return };
+        let mut by_caller = self.places.by_caller();
+        let Some(own) = by_caller.get_mut(&self.owner) else { return };
         *own -= 1;
         if *own == 0 {
-            taken.by_caller.remove(&self.owner);
+            by_caller.remove(&self.owner);
         }
     }
 }

@@ -64,7 +64,7 @@ impl TaskResumption for Resumptions {
         let mut wanted = self.lock();
         let Some(wanted) = wanted.as_mut() else { return Err("the call has been answered already".to_owned()) };
         if wanted.iter().all(|other| other.number != number) {
-            let place = self.places.take(&owner).map_err(|error| error.to_string())?;
+            let place = self.places.try_take(&owner).map_err(|error| error.to_string())?;
             wanted.push(Resumption { task, owner, number, place });
         }
         Ok(())

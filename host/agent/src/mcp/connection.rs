@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use process_wrap::tokio::{CommandWrap, ProcessGroup};
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, Tool};
-use rmcp::service::{Peer, RoleClient, RunningService, serve_client};
+use rmcp::service::{ClientInitializeError, Peer, RoleClient, RunningService, serve_client};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -193,7 +193,7 @@ impl Starter {
                 let words = stderr.map(|stderr| tokio::spawn(log_lines(self.config.name.clone(), stderr)));
                 match serve_client(client(), process).await {
                     Ok(service) => service,
-                    Err(error) => return Err(failed(with_last_words(error.into(), words).await)),
+                    Err(error) => return Err(failed(with_last_words(ended(error), words).await)),
                 }
             }
             Place::Url { url, token_env } => {
@@ -233,6 +233,16 @@ impl Starter {
     fn variable(&self, name: &str) -> Result<String, McpError> {
         let missing = || McpError::Variable { server: self.config.name.clone(), variable: name.to_owned() };
         env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(missing)
+    }
+}
+
+/// A program that ends at once is noticed by whoever comes first: the reader of its answer, or the writer of the request.
+fn ended(error: ClientInitializeError) -> Source {
+    match error {
+        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
+            "connection closed: it ended before it answered".into()
+        }
+        other => other.into(),
     }
 }
 
