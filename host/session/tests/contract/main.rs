@@ -53,6 +53,7 @@ mod cluster;
 
 mod artifacts;
 mod bounds;
+mod cases;
 mod concurrency;
 mod databases;
 mod events;
