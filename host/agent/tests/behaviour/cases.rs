@@ -76,7 +76,7 @@ impl Callbacks for Does {
             context.state.set("bm", json("1"));
         }
         if self.0 == "change" {
-            prompt.instruction.push_str(" Be kind.");
+            prompt.instruction.push_str(" Be {kind}.");
         }
         Ok((self.0 == "instead").then(|| "from the callback".to_owned()))
     }
@@ -191,7 +191,7 @@ async fn a_callback_may_take_the_place_of_the_model_or_of_the_answer() {
     let answers: &[&[&str]] = &[&["a ", "b"]];
     let expected: [(&str, &[&str], &str, &str); 3] = [
         ("instead", &["Working", "from the callback (false, true)"], "from the callback", ""),
-        ("change", &["Working", "a  (false, false)", "A B (false, true)"], "A B", "I Be kind."),
+        ("change", &["Working", "a  (false, false)", "A B (false, true)"], "A B", "I Be {kind}."),
         ("replace", &["Working", "a  (false, false)", "instead (false, true)"], "instead", "I"),
     ];
     for (does, events, out, instruction) in expected {

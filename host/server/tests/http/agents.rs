@@ -122,6 +122,8 @@ async fn what_an_agent_does_wrong_fails_its_task_and_tells_nothing_internal() {
         let reply = server.say(text).send().await.expect("a reply");
         assert_eq!(reply.task()["status"]["state"], expected, "{text}: {}", reply.text);
         assert!(!reply.text.contains("1234"), "{}", reply.text);
+        let says_where = reply.text.contains("; the server's log has the details under ");
+        assert!(says_where || text != "fail", "{}", reply.text);
     }
     assert_eq!(server.say("nothing").send().await.expect("a reply").task()["status"]["state"], "TASK_STATE_COMPLETED");
 }

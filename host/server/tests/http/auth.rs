@@ -101,6 +101,12 @@ async fn what_belongs_to_one_principal_does_not_exist_for_another() {
         let (_, _, unknown) = call(&server, Some(BOB), method, nobody.clone()).await;
         assert_eq!((code(&foreign), code(&unknown)), (Some(-32_001), Some(-32_001)), "{method}");
     }
+    let mut go_on = message(None);
+    go_on["message"]["taskId"] = task["id"].clone();
+    let (_, _, foreign) = call(&server, Some(BOB), "SendMessage", go_on.clone()).await;
+    assert_eq!(foreign["error"]["code"], -32_001, "{foreign}");
+    let (_, _, own) = call(&server, Some(ADA), "SendMessage", go_on).await;
+    assert_eq!(own["error"]["code"], -32_004, "it is finished: {own}");
     let (_, _, own) = call(&server, Some(ADA), "GetTask", id).await;
     assert_eq!(own["result"]["id"], task["id"]);
     let (_, _, listed) = call(&server, Some(BOB), "ListTasks", json!({"contextId": "shared"})).await;

@@ -53,9 +53,23 @@ async fn serve(folder: &TempDir) -> TestServer {
     TestServer::from_file(&path(folder), None).await.expect("a server")
 }
 
+fn state(name: &str) -> Value {
+    json!({KEY: {"name": name, "n": 1, "api_token": "t-1", "deep": {"Password": "p-1"}}})
+}
+
+/// A message with metadata, for which `extensions` are asked.
+async fn send(server: &TestServer, context: &str, extensions: &str, metadata: Value) -> Value {
+    let message = json!({"messageId": uuid::Uuid::new_v4().to_string(), "contextId": context, "role": "ROLE_USER",
+        "parts": [{"text": "hi"}], "metadata": metadata});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+    let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).header("a2a-version", "1.0");
+    let request = request.header("a2a-extensions", extensions).json(&body);
+    request.send().await.expect("an answer").json().await.expect("JSON")
+}
+
 /// A message with state, as whoever has the key.
 async fn say(server: &TestServer, key: &str, context: &str, text: &str) {
-    let state = json!({KEY: {"name": "Ada", "n": 1, "api_token": "t-1", "deep": {"Password": "p-1"}}});
+    let state = state("Ada");
     let message = json!({"messageId": uuid::Uuid::new_v4().to_string(), "contextId": context, "role": "ROLE_USER",
         "parts": [{"text": text}], "metadata": state});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {
@@ -151,4 +165,40 @@ async fn sessions_are_read_where_a_server_that_has_stopped_kept_them() {
     assert_eq!(json!(sessions.events(&name, 10).await.expect("events"))["events"][1]["author"], "keeper");
     sessions.delete(&name).await.expect("deleted");
     assert!(sessions.show(&name).await.is_err());
+}
+
+#[tokio::test]
+async fn a_refused_message_makes_no_session() {
+    let folder = files("");
+    let server = serve(&folder).await;
+    let refused = send(&server, "c", URI, json!({})).await;
+    assert_eq!(refused["error"]["code"], -32_602, "{refused}");
+    let (_, list) = admin(&server, "GET", "sessions", Value::Null).await;
+    assert_eq!(list["sessions"], json!([]));
+}
+
+#[tokio::test]
+async fn state_that_comes_without_its_extension_changes_nothing() {
+    let folder = files("");
+    let server = serve(&folder).await;
+    for (extensions, name) in [(URI, "Ada"), ("", "Bob")] {
+        let answer = send(&server, "c", extensions, state(name)).await;
+        assert!(answer["result"]["task"]["id"].is_string(), "{answer}");
+    }
+    let (_, shown) = admin(&server, "GET", "sessions/c", Value::Null).await;
+    assert_eq!((&shown["state"]["name"], &shown["revision"]), (&json!("Ada"), &json!(4)), "{shown}");
+}
+
+#[tokio::test]
+async fn turns_that_come_at_once_leave_a_history_that_alternates() {
+    let folder = files("");
+    let server = serve(&folder).await;
+    futures::future::join_all((0..8).map(|_| send(&server, "c", URI, state("Ada")))).await;
+    let (_, events) = admin(&server, "GET", "sessions/c/events", Value::Null).await;
+    let events = events["events"].as_array().expect("events").clone();
+    assert_eq!(events.len(), 16);
+    for turn in events.chunks(2) {
+        assert_eq!((&turn[0]["author"], &turn[1]["author"]), (&json!("user"), &json!("keeper")));
+        assert_eq!(turn[0]["task"], turn[1]["task"]);
+    }
 }

@@ -202,18 +202,14 @@ async fn a_missing_variable_fails_the_task_by_name_and_a_later_turn_can_supply_i
 #[tokio::test]
 async fn parallel_turns_on_one_context_follow_each_other() {
     let server = agent("seen={last_answer?}", &state_injection(READ)).await;
-    let turn =
-        |text: &'static str| server.say(text).context("c").extensions(STATE_INJECTION).metadata(STATE_KEY, "{}").send();
-    let (slow, prompt) = tokio::join!(turn("slow"), async {
-        tokio::task::yield_now().await;
-        turn("prompt").await
-    });
-    let (slow, prompt) = (slow.expect("a reply"), prompt.expect("a reply"));
-    assert_eq!(slow.task()["status"]["state"], "TASK_STATE_COMPLETED");
-    // Whichever came first, the other one saw its answer.
-    let saw =
-        [prompt.answer() == "seen=one two three four", slow.returned_state()["last_answer"] == "one two three four"];
-    assert!(saw.contains(&true), "{} {}", prompt.text, slow.text);
+    let turn = |text: &'static str| server.say(text).context("c").extensions(STATE_INJECTION).metadata(STATE_KEY, "{}");
+    let mut slow = turn("slow").streaming().open().await.expect("a stream");
+    slow.next().await.expect("an event");
+    // The first turn runs, so the second one waits for it and sees its answer.
+    let (prompt, slow) = tokio::join!(turn("prompt").send(), slow.rest());
+    let (prompt, slow) = (prompt.expect("a reply"), slow.expect("events"));
+    assert_eq!(prompt.answer(), "seen=one two three four", "{}", prompt.text);
+    assert_eq!(slow.last().expect("an end")["result"]["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
     assert_eq!(prompt.task()["status"]["state"], "TASK_STATE_COMPLETED");
 }
 

@@ -98,7 +98,9 @@ async fn a_context_id_with_white_space_around_it_or_without_a_character_is_refus
 async fn a_session_that_was_read_is_a_copy(backend: Backend) {
     let service = backend.service().await;
     let copy = create(&service, "s", r#"{"a":1}"#).await;
-    copy.state.merged().insert("a".to_owned(), Json::string("changed"));
+    let mut changed = copy.clone().state.merged();
+    changed.insert("a".to_owned(), Json::string("changed"));
+    assert_eq!(state_of(&service, "s").await, r#"{"a":1}"#);
     add(&service, "s", 1, event("e", r#"{"a":2}"#)).await.unwrap();
     assert_eq!(copy.state.merged().to_json_string(), r#"{"a":1}"#);
     assert_eq!(state_of(&service, "s").await, r#"{"a":2}"#);

@@ -38,6 +38,15 @@ async fn state_is_sent_where_the_config_says() {
 }
 
 #[tokio::test]
+async fn what_the_upstream_says_of_state_changes_nothing_unless_the_config_says_where_to_look() {
+    let mirror = mirror("").await;
+    let front = front(mirror.url(), "send = \"request-metadata\"\nkey = \"st\"").await;
+    let reply = told(&front).await;
+    assert!(reply.text.contains("mood"), "the mirror did send a change: {}", reply.text);
+    assert_eq!(reply.returned_state(), &json!({"name": "Ada", "n": 1.5}), "{}", reply.text);
+}
+
+#[tokio::test]
 async fn a_template_whose_state_is_missing_fails_the_task_and_names_the_key() {
     let mirror = mirror("").await;
     let front = front(mirror.url(), "send = \"text-part\"\ntemplate = \"The user is {name}.\"").await;
