@@ -40,7 +40,7 @@ impl AgentExecutor for Obedient {
                 std::future::pending().await
             }
             "stay" => std::future::pending().await,
-            "fail" => Err(AgentError::internal("the database password is 1234")),
+            "fail" => Err(AgentError::internal("the database password is hunter2")),
             "panic at once" => panic!("at once"),
             "panic later" => {
                 events.send(status(TaskState::Working)).await?;
@@ -121,7 +121,7 @@ async fn what_an_agent_does_wrong_fails_its_task_and_tells_nothing_internal() {
     {
         let reply = server.say(text).send().await.expect("a reply");
         assert_eq!(reply.task()["status"]["state"], expected, "{text}: {}", reply.text);
-        assert!(!reply.text.contains("1234"), "{}", reply.text);
+        assert!(!reply.text.contains("hunter2"), "{}", reply.text);
         let says_where = reply.text.contains("; the server's log has the details under ");
         assert!(says_where || text != "fail", "{}", reply.text);
     }

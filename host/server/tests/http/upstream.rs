@@ -37,7 +37,7 @@ impl AgentExecutor for Mirror {
             "invalid" => Err(A2aError::invalid_field("message.parts[0]", "is not to my taste")),
             "unsupported" => Err(A2aError::UnsupportedOperation { reason: "not today".to_owned() }),
             "type" => Err(A2aError::ContentTypeNotSupported { content_type: "text/odd".to_owned() }),
-            "fault" => Err(A2aError::Internal { error_id: "1234".to_owned() }),
+            "fault" => Err(A2aError::Internal { error_id: "its-own-id".to_owned() }),
             _ => Ok(()),
         }
     }
@@ -238,7 +238,7 @@ async fn what_the_upstream_says_of_the_request_reaches_the_client_and_nothing_el
         }
         let reply = front.say("fault").send().await.expect("a reply");
         assert_eq!(state(&reply), "TASK_STATE_FAILED", "{binding}: {}", reply.text);
-        assert!(!reply.text.contains("1234") && reply.text.contains("log has the details"), "{}", reply.text);
+        assert!(!reply.text.contains("its-own-id") && reply.text.contains("log has the details"), "{}", reply.text);
     }
 }
 
