@@ -153,7 +153,7 @@ impl Exchange {
 }
 
 /// Text parts as they are and data parts as JSON, a line break between them. Files are not for a text model.
-pub(crate) fn readable<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
+pub fn readable<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
     let text_of = |part: &'a Part| match &part.content {
         PartContent::Text(text) => Some(text.as_str()),
         PartContent::Data(json) => Some(json.get()),

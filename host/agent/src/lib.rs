@@ -26,6 +26,7 @@ mod tool;
 mod toolbox;
 
 pub use callbacks::{CallbackContext, Callbacks, ModelAnswer};
+pub use conversation::readable;
 pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 pub use generative::{Adapter, GenerativeConfig, GenerativeError, GenerativeModel};
 pub use mcp::{McpConfig, McpError, McpScope, McpServers};

@@ -197,15 +197,11 @@ impl RequestHandler {
             return Ok(Target { context_id, task_id, record: None, owner, claim: None, turn_task, steps });
         };
         let record = self.tasks.open(owner, task_id).await?;
-        let context_id = record.context_id().clone();
-        if message.context_id.as_ref().is_some_and(|named| *named != context_id) {
+        if message.context_id.as_ref().is_some_and(|named| named != record.context_id()) {
             let description = format!("is not the context of task {task_id}; leave it out");
             return Err(A2aError::invalid_field("message.contextId", description));
         }
-        let (task_id, owner) = (task_id.clone(), owner.clone());
-        let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
-        turn_task.show(&record.snapshot().status);
-        Ok(Target { context_id, task_id, record: Some(record), owner, claim: None, turn_task, steps })
+        Ok(Target::of_task(owner, record))
     }
 
     /// Waits for its turn in the context and opens the session.
@@ -276,6 +272,14 @@ impl RequestHandler {
 }
 
 impl Target {
+    /// A task that is there already.
+    pub(crate) fn of_task(owner: &Owner, record: Arc<TaskRecord>) -> Self {
+        let (task_id, context_id, owner) = (record.id().clone(), record.context_id().clone(), owner.clone());
+        let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
+        turn_task.show(&record.snapshot().status);
+        Self { context_id, task_id, record: Some(record), owner, claim: None, turn_task, steps }
+    }
+
     /// What the services of a turn are made for.
     pub(crate) fn of_turn<'a>(&'a self, session: &'a TurnSession) -> (&'a TurnSession, &'a TaskId, &'a Steps) {
         (session, &self.task_id, &self.steps)

@@ -81,9 +81,7 @@ impl Admin {
             hosts: Hosts::of_admin(config),
         })
     }
-}
 
-impl Admin {
     /// Who changes what the tenant has installed.
     fn installer(&self, of: &OfTenant) -> Result<&Arc<Installer>, AdminError> {
         let unknown = || {

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{A2aError, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, Entered, TaskResumption, TurnRequest};
+use annex_session::TurnSession;
 use annex_tasks::Owner;
 
-use crate::accept::{TurnResources, hook_request};
+use crate::accept::{Target, TurnResources, hook_request};
 use crate::activation;
 use crate::call::Call;
+use crate::edition::Edition;
 use crate::fault;
 use crate::handler::RequestHandler;
 use crate::places::{Place, Places};
@@ -100,22 +102,35 @@ impl RequestHandler {
         record.refresh().await.map_err(fault::of_store)?;
         target.check_open()?;
         let requested = self.tasks.pins().end_interruption(&task, number).ok_or_else(waits_no_longer)?;
-        let snapshot = record.snapshot();
-        let is_users = |message: &&Message| message.role == Role::User;
-        let message = snapshot.history.iter().rev().find(is_users).cloned();
-        let message = message.ok_or_else(|| unsupported(format!("task {task} has no message")))?;
         let call = Call { requested, owner, headers: None };
         let edition = self.editions.current();
-        let installed = self.installed_for(&call, &message, &edition);
-        let active = activation::negotiate(&installed, &edition.passed_on, &call.requested)?;
-        let services = self.services.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
-        let request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        let (mut chain, request) = self.wake(&call, OPERATION, &edition, &target, &session).await?;
         let remote = self.remote_call(&call, &edition, (&session, &task), &request).await?;
-        let hooks = hook_request(&call, OPERATION, &request, &target, &session);
-        let hooks = TurnRequest { services, resumed: true, ..hooks };
-        let Entered { mut chain, .. } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
         let entry = target.entry(&mut chain, true).await?;
         let resources = TurnResources { chain, entry, session, place, call: call.clone(), remote, resumed: true };
         self.start(request, target, resources).await.map(drop)
+    }
+    /// Lets the active extensions begin with a task that is there already, by the last message that its user sent to it.
+    pub(crate) async fn wake(
+        &self,
+        call: &Call,
+        operation: &str,
+        edition: &Edition,
+        target: &Target,
+        session: &TurnSession,
+    ) -> Result<(Chain, SendMessageRequest), A2aError> {
+        let history = target.record.as_ref().map(|record| record.snapshot());
+        let is_users = |message: &&Message| message.role == Role::User;
+        let message = history.and_then(|task| task.history.iter().rev().find(is_users).cloned());
+        let reason = || format!("task {} has no message", target.task_id);
+        let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
+        let installed = self.installed_for(call, &message, edition);
+        let active = activation::negotiate(&installed, &edition.passed_on, &call.requested)?;
+        let services = self.services.of_turn(&active, &call.owner, target.of_turn(session)).await?;
+        let request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        let hooks = hook_request(call, operation, &request, target, session);
+        let hooks = TurnRequest { services, resumed: true, ..hooks };
+        let Entered { chain, .. } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
+        Ok((chain, request))
     }
 }

@@ -1,6 +1,6 @@
 //! What the upstream answers, event by event: checked, noted, taken into the session, and sent on.
 
-use annex_agent::{AgentError, AgentEvent, EventSender, RemoteCall, TurnContext};
+use annex_agent::{AgentError, AgentEvent, EventSender, RemoteCall, TurnContext, readable};
 use annex_protocol::{
     Artifact, ArtifactId, ContextId, Message, Metadata, Part, PartContent, Role, StreamResponse, Task,
     TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatusUpdateEvent,
@@ -270,7 +270,7 @@ impl<'a> Relay<'a> {
             self.artifacts.retain(|known| known.id != *id);
         }
         let kept: usize = self.artifacts.iter().map(|known| known.text.len()).sum();
-        let text = text_of(&artifact.parts);
+        let text = readable(&artifact.parts);
         let text = if kept + text.len() > self.config.max_answer_bytes { String::new() } else { text };
         match self.artifacts.iter_mut().find(|known| known.id == *id) {
             Some(known) => {
@@ -358,13 +358,4 @@ fn ends(state: TaskState) -> bool {
 fn as_update(task: Task) -> TaskStatusUpdateEvent {
     let Task { id, context_id, status, metadata, .. } = task;
     TaskStatusUpdateEvent { task_id: id, context_id, status, metadata }
-}
-
-fn text_of(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match &part.content {
-        PartContent::Text(text) => Some(text.as_str()),
-        PartContent::Data(json) => Some(json.get()),
-        PartContent::Raw(_) | PartContent::Url(_) => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
 }
