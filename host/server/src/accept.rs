@@ -10,7 +10,6 @@ use annex_runtime::{Chain, Entered, Entry, Installed, TurnRequest, TurnServices}
 use annex_session::{Event, StateDelta, TurnSession, USER_AUTHOR};
 use annex_tasks::{MessageKey, Owner};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::field::{Empty, display};
 use tracing::{Instrument, Span};
@@ -27,7 +26,7 @@ use crate::readers::{TurnState, TurnTask};
 use crate::request_check;
 use crate::scoped_keys::session_key;
 use crate::task_record::TaskRecord;
-use crate::turn::{self, Opened, Opening, Turn};
+use crate::turn::{self, Opened, Opening, Running, Turn};
 
 /// An accepted message.
 pub(crate) enum Accepted {
@@ -44,8 +43,7 @@ pub(crate) struct Started {
     /// What is really active, for the echo.
     pub(crate) active: Vec<ExtensionUri>,
     pub(crate) opening: Opening,
-    /// Resolves when the turn is over, to what was active to the end; an error when that end could not be stored.
-    pub(crate) finished: JoinHandle<Result<Vec<ExtensionUri>, A2aError>>,
+    pub(crate) running: Running,
 }
 
 /// Where a message belongs.
@@ -214,7 +212,7 @@ impl RequestHandler {
         opened.await.map_err(|error| fault::of_session(&error))
     }
 
-    /// Runs the turn in a task of its own and waits for the agent's first event.
+    /// Begins the turn and waits for the agent's first event.
     pub(crate) async fn start(
         &self,
         request: SendMessageRequest,
@@ -258,7 +256,7 @@ impl RequestHandler {
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
         };
-        let finished = self.running.spawn(turn.run().instrument(Span::current()));
+        let running = turn.begin_running();
         let Opened { opening, active } = opening.await.map_err(|gone| fault::internal(&gone))??;
         if let (Opening::Task { snapshot, reader: Some(reader), .. }, Some(push)) = (&opening, &self.push) {
             match push_config {
@@ -267,7 +265,7 @@ impl RequestHandler {
                 None => {}
             }
         }
-        Ok(Started { active, opening, finished })
+        Ok(Started { active, opening, running })
     }
 }
 

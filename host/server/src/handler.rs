@@ -21,7 +21,6 @@ use crate::call::Call;
 use crate::claim::Claims;
 use crate::counters::Counters;
 use crate::edition::Editions;
-use crate::fault;
 use crate::input_modes::InputModes;
 use crate::list;
 use crate::places::Places;
@@ -110,7 +109,7 @@ impl RequestHandler {
         let configuration = &request.configuration;
         let (at_once, history_length) = (configuration.return_immediately, configuration.history_length);
         let shown = |task| Sent::Task(ShownTask::trimmed(task, history_length));
-        let Started { mut active, opening, finished } = match handler.accept(&call, "SendMessage", request).await? {
+        let Started { mut active, opening, running } = match handler.accept(&call, "SendMessage", request).await? {
             Accepted::Started(started) => started,
             Accepted::Answered(message) => return Ok(Answer { value: Sent::Message(message), active: Vec::new() }),
             Accepted::Repeated(record) => {
@@ -124,7 +123,7 @@ impl RequestHandler {
             Opening::Message(message) => Sent::Message(message),
             Opening::Task { snapshot, .. } if at_once => shown(snapshot),
             Opening::Task { record, .. } => {
-                active = finished.await.map_err(|error| fault::internal(&error))??;
+                active = running.ended().await?;
                 shown(record.snapshot())
             }
         };

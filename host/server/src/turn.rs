@@ -1,7 +1,7 @@
 //! One turn of an agent, from the accepted message to the end of its events.
 //!
-//! A turn runs in a task of its own: neither a client that goes away nor a slow reader holds it up. What the agent
-//! sends passes the extensions' response hooks, is stored, and only then reaches the readers. Events that the agent
+//! A turn that waits goes on in a task of its own: neither a client that goes away nor a slow reader holds it up. What the
+//! agent sends passes the extensions' response hooks, is stored, and only then reaches the readers. Events that the agent
 //! sends without waiting in between are stored together, the task itself with the first of them.
 
 use std::mem;
@@ -30,7 +30,10 @@ use crate::task_record::{Subscription, TaskRecord};
 use crate::tasks::Tasks;
 
 mod remote;
+mod running;
 mod states;
+
+pub(crate) use running::Running;
 
 /// Agent events that wait for the hooks and the store; also the most that are stored together.
 const EVENTS_IN_FLIGHT: usize = 16;

@@ -1,0 +1,55 @@
+//! Where a turn runs: at once and here as far as it gets without waiting, the rest in a task of its own.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+
+use annex_protocol::{A2aError, ExtensionUri};
+use futures::FutureExt;
+use tokio::task::JoinHandle;
+use tracing::{Instrument, Span};
+
+use super::Turn;
+use crate::fault;
+
+/// What a turn ends with: the extensions that were active to the end, or an error when that end could not be stored.
+type TurnResult = Result<Vec<ExtensionUri>, A2aError>;
+
+/// A turn that has begun.
+pub(crate) enum Running {
+    /// It never had to wait.
+    Ended(TurnResult),
+    Waiting(JoinHandle<TurnResult>),
+}
+
+/// The agent panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("the turn broke off")]
+struct BrokeOff;
+
+impl Turn {
+    /// Begins the turn, which nothing but its own limits ends. One that never waits costs no task and no thread its
+    /// sleep.
+    pub(crate) fn begin_running(self) -> Running {
+        let tracker = self.running.clone();
+        let turn = AssertUnwindSafe(self.run().instrument(Span::current())).catch_unwind();
+        let turn = turn.map(|ended| ended.unwrap_or_else(|_| Err(fault::internal(&BrokeOff))));
+        let mut turn: Pin<Box<_>> = Box::pin(tracker.track_future(turn));
+        match turn.as_mut().now_or_never() {
+            Some(ended) => Running::Ended(ended),
+            None => Running::Waiting(tokio::spawn(turn)),
+        }
+    }
+}
+
+impl Running {
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When the task's last state could not be stored, or the turn broke off.
+    pub(crate) async fn ended(self) -> TurnResult {
+        match self {
+            Self::Ended(result) => result,
+            Self::Waiting(turn) => turn.await.map_err(|error| fault::internal(&error))?,
+        }
+    }
+}
