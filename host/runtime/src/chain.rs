@@ -45,6 +45,8 @@ pub struct TurnRequest<'a> {
 }
 
 /// The extensions that are active in one turn. Dropping it frees their instances.
+///
+/// What runs them is on the heap: a turn without extensions has no room for it, and is moved about.
 #[derive(Default)]
 pub struct Chain {
     members: Vec<Member>,
@@ -70,10 +72,14 @@ impl Chain {
     /// # Errors
     /// When an extension refuses the request, or fails and may not be skipped. Nothing has happened then.
     pub async fn start(extensions: &[Arc<Extension>], request: &TurnRequest<'_>) -> Result<Entered, HookError> {
-        let mut entered = Entered::default();
-        if extensions.is_empty() {
-            return Ok(entered);
+        match extensions.is_empty() {
+            true => Ok(Entered::default()),
+            false => Box::pin(Self::enter(extensions, request)).await,
         }
+    }
+
+    async fn enter(extensions: &[Arc<Extension>], request: &TurnRequest<'_>) -> Result<Entered, HookError> {
+        let mut entered = Entered::default();
         let seen = request.seen();
         let readers = request.readers();
         for extension in extensions {
@@ -118,9 +124,13 @@ impl Chain {
             waits_in: waits_in.map(|state| state.name().to_owned()),
             resumed,
         };
+        Box::pin(self.ask_to_begin(&seen, &beginning)).await
+    }
+
+    async fn ask_to_begin(&mut self, seen: &types::Request, beginning: &Beginning) -> Result<Entry, Fault> {
         let mut entry = Entry::Proceed;
         for member in &mut self.members {
-            match Self::or_skipped(member.begin(&seen, &beginning).await, member)? {
+            match Self::or_skipped(member.begin(seen, beginning).await, member)? {
                 Opinion::Agrees => {}
                 Opinion::Interrupts(interruption) => {
                     entry = Entry::Interrupted(interruption);
@@ -142,10 +152,18 @@ impl Chain {
     /// # Errors
     /// When an extension fails and may not be skipped; the change must not happen then.
     pub async fn change(&mut self, current: TaskState, update: &mut TaskStatusUpdateEvent) -> Result<Steering, Fault> {
-        let mut steering = Steering::Passed;
-        if !self.steers() {
-            return Ok(steering);
+        match self.steers() {
+            true => Box::pin(self.ask_to_change(current, update)).await,
+            false => Ok(Steering::Passed),
         }
+    }
+
+    async fn ask_to_change(
+        &mut self,
+        current: TaskState,
+        update: &mut TaskStatusUpdateEvent,
+    ) -> Result<Steering, Fault> {
+        let mut steering = Steering::Passed;
         for member in &mut self.members {
             match Self::or_skipped(member.change(current, update).await, member)? {
                 Opinion::Agrees => {}
@@ -210,6 +228,13 @@ impl Chain {
     /// # Errors
     /// When an extension fails or writes what is not its own, and may not be skipped; the event must not be sent then.
     pub async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
+        match self.members.is_empty() {
+            true => Ok(()),
+            false => Box::pin(self.ask_to_respond(event)).await,
+        }
+    }
+
+    async fn ask_to_respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         let mut skips = false;
         for member in self.members.iter_mut().rev() {
             match member.respond(event).await {

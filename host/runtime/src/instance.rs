@@ -4,7 +4,7 @@
 //! turn. Instantiating costs microseconds and keeps tenants apart.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -43,7 +43,8 @@ impl Instance {
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
         store::rearm(&mut store);
         let wall_left = profile.limits.turn_wall;
-        let component = bounded(profile, hook, wall_left, program.component.instantiate_async(&mut store)).await?;
+        let starting = program.component.instantiate_async(&mut store);
+        let component = bounded(profile, hook, wall_left, pin!(starting)).await?;
         Ok(Self { store, component, profile: Arc::clone(profile), wall_left, _slot: slot })
     }
 
@@ -64,7 +65,8 @@ impl Instance {
         }
         store::rearm(&mut self.store);
         let started = Instant::now();
-        let ended = bounded(&self.profile, hook, self.wall_left, body(&mut self.store, &self.component)).await;
+        let running = body(&mut self.store, &self.component);
+        let ended = bounded(&self.profile, hook, self.wall_left, pin!(running)).await;
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
         ended
     }
@@ -76,10 +78,9 @@ async fn bounded<T>(
     profile: &Profile,
     hook: Hook,
     wall_left: Duration,
-    running: impl Future<Output = wasmtime::Result<T>>,
+    mut running: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
 ) -> Result<T, Fault> {
     let wall = profile.limits.wall;
-    let mut running = pin!(running);
     let ended = match poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
         Poll::Ready(ended) => ended,
         Poll::Pending => match timeout(wall.min(wall_left), running).await {

@@ -1,6 +1,7 @@
 //! One extension's part of a turn: whether it may run, its instance, its hooks, and what they may leave behind.
 
 use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, FieldViolation, Json};
@@ -102,7 +103,7 @@ impl Member {
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
         let mut watch = Watch::new(&self.extension, hook);
-        let called = watch.run(self.run(hook, body)).await;
+        let called = watch.run(pin!(self.run(hook, body))).await;
         self.watch = Some(watch);
         called
     }

@@ -1,7 +1,7 @@
 //! Measures one call of a hook and traces it.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -61,8 +61,7 @@ impl Watch {
     }
 
     /// Runs the call in its span. The clock is read twice per poll, and most calls are polled once.
-    pub(crate) async fn run<T>(&mut self, call: impl Future<Output = T>) -> T {
-        let mut call = pin!(call);
+    pub(crate) async fn run<T>(&mut self, mut call: Pin<&mut impl Future<Output = T>>) -> T {
         poll_fn(|context| {
             let began = Instant::now();
             let _entered = self.span.enter();
