@@ -49,8 +49,8 @@ pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> 
         .find_map(|(location, key)| metadata.iter().find(|entry| entry.location == *location && entry.key == **key))
 }
 
-/// The state delta of a request, exactly as it was sent. `None` when nothing was sent and the session has what the
-/// schema wants from an earlier turn.
+/// The state delta of a request, exactly as it was sent. `None` when nothing was sent and nothing is missing: the session
+/// has what the schema wants from an earlier turn, or there is no schema.
 pub fn get_state(
     parameters: &Parameters,
     metadata: &[MetadataEntry],
@@ -188,16 +188,15 @@ fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) 
         .collect()
 }
 
-/// Whether the session has from earlier turns what a request without state needs.
+/// Whether the session has from earlier turns what a request without state needs. Without a schema it needs nothing.
 fn is_stored(parameters: &Parameters, host: &impl Host) -> bool {
+    let Some(schema) = &parameters.state_schema else { return true };
     let snapshot = host.snapshot();
-    let named = parameters.state_schema.as_ref().filter(|schema| !schema.outline().names.is_empty());
-    let Some(schema) = named else {
-        return Members::of(&snapshot).is_some_and(|state| !state.is_empty());
-    };
     let stored = stored_members(schema, &snapshot, |_| true);
-    let instance = || object(stored.iter().copied());
-    !stored.is_empty() && host.violations(&schema.text, &instance()).is_ok_and(|violations| violations.is_empty())
+    let is_stored = |name: &String| stored.iter().any(|(stored, _)| stored == name);
+    // Of most sessions there is nothing, and that is told without the host.
+    schema.outline().required.iter().all(is_stored)
+        && host.violations(&schema.text, &object(stored.iter().copied())).is_ok_and(|violations| violations.is_empty())
 }
 
 /// Says what is missing, and where to put it.

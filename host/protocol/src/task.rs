@@ -88,6 +88,12 @@ message! {
 }
 
 impl Task {
+    /// Applies a message with which the client goes on: what the agent said before it moves into the history first.
+    pub fn apply_message(&mut self, message: Message) {
+        self.history.extend(self.status.message.take());
+        self.history.push(message);
+    }
+
     /// Applies a status update: the message of the previous status moves into the history, and the metadata of the event
     /// is added to the task.
     pub fn apply_status(&mut self, event: &TaskStatusUpdateEvent) {

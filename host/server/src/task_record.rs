@@ -288,7 +288,7 @@ pub(crate) fn applied(task: &Task, events: &[TaskEvent]) -> Arc<Task> {
 
 fn apply(task: &mut Task, event: &TaskEvent) {
     match event {
-        TaskEvent::Message(message) => task.history.push(Message::clone(message)),
+        TaskEvent::Message(message) => task.apply_message(Message::clone(message)),
         TaskEvent::Stream(event) => match event.as_ref() {
             StreamResponse::StatusUpdate(update) => task.apply_status(update),
             StreamResponse::ArtifactUpdate(update) => task.apply_artifact(update),

@@ -124,9 +124,19 @@ fn a_missing_state_is_a_violation_that_names_the_key_and_what_the_schema_require
     let message = "is required: session state as a JSON object with user_info";
     assert_eq!(violations(result), [(POINTER.to_owned(), message.to_owned())]);
 
-    let result = get_state(&parameters(None), &[], &FakeHost::default());
+    let host = FakeHost { found: vec![Violation::new("", "has less than one property")], ..FakeHost::default() };
+    let result = get_state(&parameters(Some(r#"{"minProperties":1}"#)), &[], &host);
     let message = "is required: session state as a JSON object";
     assert_eq!(violations(result), [(POINTER.to_owned(), message.to_owned())]);
+}
+
+#[test]
+fn a_missing_state_is_none_where_nothing_is_required_of_it() {
+    let host = FakeHost::default();
+    assert_eq!(get_state(&parameters(None), &[], &host), Ok(None));
+    assert!(host.validated.borrow().is_empty());
+    assert_eq!(get_state(&parameters(Some(r#"{"properties":{"tone":{}}}"#)), &[], &host), Ok(None));
+    assert_eq!(*host.validated.borrow(), ["{}"]);
 }
 
 #[test]

@@ -36,6 +36,19 @@ fn the_message_of_a_status_moves_into_the_history_when_the_next_status_comes() {
 }
 
 #[test]
+fn what_the_agent_asked_stands_in_the_history_before_what_the_client_answers() {
+    let mut task = Task::default();
+    task.apply_message(Message::user_text("book it"));
+    task.apply_status(&status_event(TaskState::InputRequired, Some("which day?")));
+    task.apply_message(Message::user_text("monday"));
+    task.apply_status(&status_event(TaskState::Completed, Some("booked")));
+
+    let history: Vec<_> = task.history.iter().map(Message::text).collect();
+    assert_eq!(history, ["book it", "which day?", "monday"]);
+    assert_eq!(task.status.message.unwrap().text(), "booked");
+}
+
+#[test]
 fn metadata_of_a_status_event_is_added_to_the_task() {
     let mut task = Task { metadata: from_json(r#"{"a":1,"b":1}"#), ..Task::default() };
     let mut event = status_event(TaskState::Working, None);

@@ -8,6 +8,7 @@ mod auth;
 mod bad_input;
 mod bindings;
 mod card;
+mod cases;
 mod catalogue;
 mod config;
 mod connections;

@@ -171,7 +171,7 @@ async fn sessions_are_read_where_a_server_that_has_stopped_kept_them() {
 async fn a_refused_message_makes_no_session() {
     let folder = files("");
     let server = serve(&folder).await;
-    let refused = send(&server, "c", URI, json!({})).await;
+    let refused = send(&server, "c", URI, json!({KEY: "no object"})).await;
     assert_eq!(refused["error"]["code"], -32_602, "{refused}");
     let (_, list) = admin(&server, "GET", "sessions", Value::Null).await;
     assert_eq!(list["sessions"], json!([]));

@@ -264,13 +264,17 @@ fn compact(value: &Json) -> String {
 }
 
 fn check_error(error: Option<&SessionError>, expected: &Outcome, at: &str) {
-    let kind = error.map(|error| match error {
+    assert_eq!(error.map(name_in_adk), expected.error_type.as_deref(), "{at}: {error:?}");
+    assert_eq!(error.is_none(), expected.ok, "{at}");
+}
+
+/// What ADK calls it.
+pub(crate) fn name_in_adk(error: &SessionError) -> &'static str {
+    match error {
         SessionError::AlreadyExists { .. } => "AlreadyExistsError",
         SessionError::NotFound { .. } => "SessionNotFoundError",
         SessionError::Stale { .. } => "StaleSessionError",
         SessionError::EventConflict { .. } => "IntegrityError",
         _ => "another error",
-    });
-    assert_eq!(kind, expected.error_type.as_deref(), "{at}: {error:?}");
-    assert_eq!(error.is_none(), expected.ok, "{at}");
+    }
 }

@@ -21,7 +21,16 @@ where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    (0..10).map(work).collect::<JoinSet<T>>().join_all().await
+    at_once(10, work).await
+}
+
+/// The same in so many tasks.
+pub(crate) async fn at_once<T, F>(tasks: usize, work: impl Fn(usize) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    (0..tasks).map(work).collect::<JoinSet<T>>().join_all().await
 }
 
 async fn of_ten_creates_of_one_session_one_succeeds(backend: Backend) {

@@ -58,6 +58,7 @@ mod concurrency;
 mod databases;
 mod events;
 mod limits;
+mod races;
 mod scopes;
 mod support;
 mod turns;
