@@ -1,7 +1,7 @@
 //! What real systems answered to the same messages (`tests/data/*.json`, observed in November 2026), and where Annex
 //! does something else.
 //!
-//! Each case is played over JSON-RPC against a template agent. What is seen of it is one JSON value: the answers, what
+//! Each case is played over JSON-RPC against a template agent, or a server in front of an agent elsewhere. What is seen of it is one JSON value: the answers, what
 //! the model was told, the sessions. It equals what was recorded, or the case is a deviation and its value is another.
 //! Left out of all comparisons are names that the server chooses, times, metadata of ADK's own (`adk_*`) and messages
 //! without parts, which the specification does not allow.
@@ -21,6 +21,7 @@ use crate::installation::{TOKEN, admin};
 mod article;
 mod auth;
 mod reference;
+mod remote;
 mod wire;
 
 /// The name of the agent in all recordings.

@@ -19,11 +19,20 @@ use serde_json::{Value, json};
 use crate::auth::{ADA, BOB, api_keys};
 use crate::test_extension;
 
-const URI: &str = "https://annex.example/session-sharing/v1";
+pub(crate) const URI: &str = "https://annex.example/session-sharing/v1";
 const SHARED: &str = "annex.example/session-sharing/v1/shared";
 const RECEIVED: &str = "annex.example/session-sharing/v1/received";
 /// What the client knows the agent by, whichever server plays it.
-const AGENT: &str = "https://remote.example/.well-known/agent-card.json";
+pub(crate) const AGENT: &str = "https://remote.example/.well-known/agent-card.json";
+
+/// The server's half in a config.
+pub(crate) const SERVER_HALF: &str = r#"
+    [[extension]]
+    component = "session-sharing"
+    [extension.grants]
+    keyvalue = {}
+    rewrite-message = true
+"#;
 
 /// Answers with all texts of its conversation, and does what the last one says.
 struct Echo;
@@ -80,20 +89,17 @@ async fn server(more: &str) -> TestServer {
         [agent.model.scripted]
         fallback = "unused"
         {more}
-        [[extension]]
-        component = "session-sharing"
-        [extension.grants]
-        keyvalue = {{}}
-        rewrite-message = true
+        {SERVER_HALF}
         "#
     );
     TestServer::with_agent(&config, Arc::new(Echo)).await.expect("a server")
 }
 
 /// A program that calls agents with the client's half.
-struct Program {
+pub(crate) struct Program {
     extension: Arc<Extension>,
-    context: Option<String>,
+    /// The conversation at the agent, once it has named it.
+    pub(crate) context: Option<String>,
 }
 
 /// What came back of a call.
@@ -104,7 +110,7 @@ struct Heard {
 }
 
 impl Program {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let component = Path::new(annex_components::SESSION_SHARING);
         let cache = component.parent().map(|folder| folder.join("compile-cache"));
         let runtime = Runtime::new(&RuntimeConfig { instances: 4, cache, ..RuntimeConfig::default() });
@@ -121,7 +127,13 @@ impl Program {
         Self { extension: Arc::new(extension), context: None }
     }
 
-    async fn begin(&self, server: &TestServer, input: &Value, text: &str) -> Result<(ClientCall, Value), HookError> {
+    /// Makes the parameters of a call that says `text` and shares the conversation of `input`.
+    pub(crate) async fn begin(
+        &self,
+        server: &TestServer,
+        input: &Value,
+        text: &str,
+    ) -> Result<(ClientCall, Value), HookError> {
         let declaration = declaration(server).await;
         let context_id = self.context.as_deref().map(ContextId::from);
         let mut message = Message { context_id, ..Message::user_text(text) };

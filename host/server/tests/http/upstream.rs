@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 mod cards;
-mod foreign;
+pub(crate) mod foreign;
 mod hostile;
 mod states;
 
@@ -94,7 +94,7 @@ async fn mirror(more: &str) -> TestServer {
 }
 
 /// The config of a server in front of the agent at `url`; `agent` are further keys of `[agent]`.
-fn config(url: &str, agent: &str) -> String {
+pub(crate) fn config(url: &str, agent: &str) -> String {
     format!("[agent]\nkind = \"upstream\"\nname = \"front\"\ncard = {url:?}\n{agent}\n")
 }
 

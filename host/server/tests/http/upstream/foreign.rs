@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 /// Serves on a free port until the test ends; where.
-pub(super) async fn serve(router: Router) -> String {
+pub(crate) async fn serve(router: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -29,7 +29,7 @@ pub(super) fn card(url: &str, streaming: bool, extensions: &Value) -> Value {
 }
 
 /// A card for the server at `url` that says less of it than its own; where it is.
-pub(super) async fn card_of(url: &str, streaming: bool, version: &str) -> String {
+pub(crate) async fn card_of(url: &str, streaming: bool, version: &str) -> String {
     let rpc = format!("{url}/a2a/jsonrpc");
     let mut card = card(&rpc, streaming, &json!([]));
     if version == "0.3" {
@@ -102,7 +102,7 @@ pub(super) fn task(context: &str, state: &str) -> Value {
     json!({"id": "its-task", "contextId": context, "status": {"state": state}})
 }
 
-pub(super) fn result(result: &Value) -> Response {
+pub(crate) fn result(result: &Value) -> Response {
     json_answer(&json!({"jsonrpc": "2.0", "id": 1, "result": result}))
 }
 
