@@ -3,6 +3,7 @@
 
 mod bindings;
 mod cards;
+mod cases;
 mod components;
 mod foreign;
 mod interceptors;

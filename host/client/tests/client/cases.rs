@@ -1,0 +1,136 @@
+//! What other systems' sessions were seen to do, and where a session of Annex does something else: those of Microsoft's
+//! agent framework (`data/ms_session.json`), whose rules are ours, and google-adk's RemoteA2aAgent (`remote_delta.json`,
+//! observed in November 2026, as the rest).
+//!
+//! A session knows context and task. What is recorded of texts that are shown is not its affair, nor what a message is
+//! made of: the server's tests have that (`host/server/tests/http/cases/remote.rs`).
+
+use annex_client::ClientSession;
+use annex_protocol::StreamResponse;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::sessions::next;
+
+const OF_MICROSOFT: &str = include_str!("../data/ms_session.json");
+const OF_ADK: &str = include_str!("../../../server/tests/data/remote_delta.json");
+
+/// Cases of Microsoft's that are not about what a session of Annex is.
+const NOT_OF_A_SESSION: &[(&str, &str)] = &[
+    ("ms/forwarded_kwargs_allowlisted", "the request's metadata is written by the program that calls"),
+    ("ms/forwarded_kwargs_nan", "JSON has no such number, so the request's metadata cannot have it"),
+    ("ms/serialize_legacy_A2AAgentSession", "a class that is kept there for older programs"),
+];
+
+/// Cases of google-adk's in which a session does something else on purpose, and what it decides of the message instead.
+const DEVIATIONS: &[(&str, &str, &str)] = &[
+    ("remote/forward_session_id_namespaced", "a program that wants a context of its own begins with it", "{}"),
+    ("remote/delta_with_other_agents_between", REFERS, REFERENCE),
+    ("remote/forward_session_id_but_context_known", REFERS, REFERENCE),
+];
+const REFERS: &str = "a task that is over is referred to, as in Microsoft's framework";
+const REFERENCE: &str = r#"{"contextId": "ctx-1", "referenceTaskIds": ["t1"]}"#;
+
+#[derive(Deserialize)]
+struct Case {
+    case: String,
+    input: Value,
+    expected: Value,
+}
+
+fn cases(text: &str, count: usize) -> Vec<Case> {
+    let cases: Vec<Case> = serde_json::from_str(text).expect("cases");
+    assert_eq!(cases.len(), count);
+    cases
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
+
+#[test]
+fn a_session_places_messages_and_follows_answers_as_microsofts_does() {
+    let mut played = 0;
+    let is_listed = |case: &Case| NOT_OF_A_SESSION.iter().any(|(name, _)| *name == case.case);
+    let cases = cases(OF_MICROSOFT, 21);
+    for case in cases.iter().filter(|case| !is_listed(case)) {
+        match case.input.get("server_turns") {
+            Some(turns) => play(case, list(turns)),
+            None => keep(case),
+        }
+        played += 1;
+    }
+    assert_eq!(played + NOT_OF_A_SESSION.len(), cases.len(), "each listed case is one");
+}
+
+/// Asks turn by turn what the session decides of a message, and lets it follow the answer.
+fn play(Case { case, input, expected }: &Case, turns: &[Value]) {
+    let mut session = restored(&input["initial_service_session_id"]);
+    for (turn, (events, expected_of)) in turns.iter().zip(list(&expected["turns"])).enumerate() {
+        assert_eq!(next(&session), expected["sent_messages"][turn], "{case}, turn {turn}");
+        let followed: Result<Vec<()>, _> = list(events).iter().map(|event| session.follow(&answer(event))).collect();
+        assert_eq!(followed.is_err(), expected_of.get("error").is_some(), "{case}, turn {turn}");
+        assert_eq!(session, restored(&expected_of["session_after"]), "{case}, turn {turn}");
+    }
+}
+
+/// Writes the session and reads it again. The text is that of A2A's JSON, with the state by its name, not its number.
+fn keep(Case { case, input, expected }: &Case) {
+    let session = restored(&input["service_session_id"]);
+    let kept = serde_json::to_string(&session).expect("JSON");
+    let again: ClientSession = serde_json::from_str(&kept).expect("a session");
+    assert_eq!(again, restored(&expected["roundtrip"]), "{case}");
+    assert_ne!(again, ClientSession::new(), "{case}");
+}
+
+/// A session as recorded: nothing, the name of its context, or an object.
+fn restored(recorded: &Value) -> ClientSession {
+    if let Some(context) = recorded.as_str() {
+        return ClientSession::in_context(context.into()).expect("a session");
+    }
+    let own_names = [("context_id", "contextId"), ("task_id", "taskId"), ("task_state", "taskState")];
+    let known = own_names.into_iter().filter(|(name, _)| recorded.get(name).is_some_and(|value| !value.is_null()));
+    let stored: Map<String, Value> = known.map(|(name, own)| (own.to_owned(), recorded[name].clone())).collect();
+    serde_json::from_str(&Value::from(stored).to_string()).expect("a session")
+}
+
+fn answer(event: &Value) -> StreamResponse {
+    serde_json::from_str(&event.to_string()).expect("an event")
+}
+
+#[test]
+fn a_session_knows_context_and_task_as_adk_does_but_for_the_deviations() {
+    let cases = cases(OF_ADK, 14);
+    for (name, ..) in DEVIATIONS {
+        assert!(cases.iter().any(|case| case.case == *name), "{name} is no case");
+    }
+    for Case { case, input, expected } in cases {
+        let mut session = ClientSession::new();
+        for event in list(&input["events"]).iter().filter_map(answered) {
+            session.follow(&event).expect("the same context");
+        }
+        let ids = [("contextId", &expected["context_id"]), ("taskId", &expected["task_id"])];
+        let known = ids.into_iter().filter(|(_, id)| !id.is_null());
+        let recorded: Value = known.map(|(name, id)| (name.to_owned(), id.clone())).collect();
+        let Some((_, reason, instead)) = DEVIATIONS.iter().find(|(name, ..)| *name == case) else {
+            assert_eq!(next(&session), recorded, "{case}");
+            continue;
+        };
+        assert_ne!(next(&session), recorded, "{case} does not differ: {reason}");
+        assert_eq!(next(&session), serde_json::from_str::<Value>(instead).expect("JSON"), "{case}: {reason}");
+    }
+}
+
+/// The task with which the remote agent answered, if an answer of it is recorded.
+fn answered(event: &Value) -> Option<StreamResponse> {
+    let response = event["custom_metadata"].get("a2a:response")?;
+    let state = match response["status"]["state"].as_str() {
+        None => "TASK_STATE_COMPLETED",
+        // How 0.3 writes it, which the transport has translated before a session sees it.
+        Some("input-required") => "TASK_STATE_INPUT_REQUIRED",
+        Some(state) => state,
+    };
+    let status = json!({"state": state});
+    let (id, context) = (&response["id"], &response["contextId"]);
+    Some(answer(&json!({"task": {"id": id, "contextId": context, "status": status}})))
+}
