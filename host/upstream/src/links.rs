@@ -18,10 +18,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// What is known of the conversation and of `task`.
+    /// What is known of the conversation and of `task`. A task that waits is continued as it was left: an upstream that
+    /// has no contexts names none with it.
     pub(crate) async fn load(remote: &RemoteCall, task: &TaskId) -> Result<Self, NotesError> {
         let of_task = Self::of_task(remote, task).await?.unwrap_or_default();
-        if of_task.context.is_some() {
+        if of_task.context.is_some() || of_task.waits {
             return Ok(of_task);
         }
         let of_context = remote.notes.of_context().await?;

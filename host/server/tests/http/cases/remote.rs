@@ -70,6 +70,13 @@ async fn after_a_request_that_failed_a_task_that_waited_is_not_continued() {
     assert_eq!(seen, wanted);
 }
 
+#[tokio::test]
+async fn a_task_that_waits_is_continued_also_when_the_agent_names_no_context() {
+    let seen = play(&[said("u1"), asked(&Value::Null), said("u2")], "delta").await;
+    let wanted = json!({"parts": [{"text": "u2"}], "context_id": null, "task_id": "t1", "sent": true});
+    assert_eq!(seen, wanted);
+}
+
 /// An event of the user, as recordings have it.
 fn said(text: &str) -> Value {
     json!({"author": "user", "parts": [{"text": text}]})
