@@ -68,7 +68,7 @@ fn message(turn: &TurnContext, parts: Vec<Part>) -> Message {
 
 fn artifact_event(step: &ArtifactStep) -> AgentEvent {
     let artifact = Artifact {
-        artifact_id: ArtifactId::new(&step.id),
+        artifact_id: ArtifactId::new(step.id.as_str()),
         name: step.name.clone(),
         description: None,
         parts: parts(&step.parts),

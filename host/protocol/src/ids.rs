@@ -1,22 +1,24 @@
-//! Identifiers as types of their own, so that a context id cannot be passed where a task id is wanted.
+//! Identifiers as types of their own, so that a context id cannot be passed where a task id is wanted. Clones share the
+//! text: the ids of a task are in all that belongs to it.
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::proto_json::FieldValue;
 
 macro_rules! string_ids {
     ($($(#[$attribute:meta])* $name:ident;)+) => {$(
         $(#[$attribute])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(String);
+        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Takes any text as it is: ids are opaque and compared exactly.
-            pub fn new(text: impl Into<String>) -> Self {
+            pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
@@ -39,19 +41,31 @@ macro_rules! string_ids {
 
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
-                Self(text.to_owned())
+                Self(text.into())
             }
         }
 
         impl From<String> for $name {
             fn from(text: String) -> Self {
-                Self(text)
+                Self(text.into())
             }
         }
 
         impl From<$name> for String {
             fn from(id: $name) -> Self {
-                id.0
+                id.as_str().to_owned()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(TextVisitor).map(Self)
             }
         }
 
@@ -81,6 +95,21 @@ macro_rules! string_ids {
     )+};
 }
 
+/// Reads a text into the one place where its clones find it.
+struct TextVisitor;
+
+impl Visitor<'_> for TextVisitor {
+    type Value = Arc<str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Arc<str>, E> {
+        Ok(text.into())
+    }
+}
+
 macro_rules! generated_ids {
     ($($name:ident),+) => {$(
         impl $name {
@@ -93,11 +122,12 @@ macro_rules! generated_ids {
     )+};
 }
 
-fn generated() -> String {
+fn generated() -> Arc<str> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     // Without a counter, which would take the place of random bits.
     let time = uuid::Timestamp::from_unix(uuid::NoContext, now.as_secs(), now.subsec_nanos());
-    uuid::Uuid::new_v7(time).to_string()
+    let mut text = uuid::Uuid::encode_buffer();
+    Arc::from(&*uuid::Uuid::new_v7(time).hyphenated().encode_lower(&mut text))
 }
 
 string_ids! {

@@ -33,6 +33,8 @@ pub struct MemoryBounds {
 
 /// Tasks in memory: gone with the process.
 ///
+/// Of a task that is finished the events are not kept, only the task.
+///
 /// A full store makes room by dropping finished tasks of the owner that has most, oldest first. When none are left, or
 /// only those of owners that have less than the one that wants room, it refuses new tasks and further events, except for
 /// an event that finishes its task.
@@ -58,7 +60,8 @@ impl TaskStore for MemoryTaskStore {
         owner.check()?;
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
-        self.lock().insert(Entry::new(owner.clone(), events, task))
+        let entry = Entry::new(owner.clone(), events, task)?;
+        self.lock().insert(entry)
     }
 
     async fn append(

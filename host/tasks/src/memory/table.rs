@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use annex_protocol::{Task, TaskId, Timestamp};
+use annex_protocol::{ContextId, Task, TaskId, Timestamp};
 
 use super::messages::SeenMessages;
 use super::shares::{Measure, Shares, Wanted};
@@ -15,9 +15,13 @@ use crate::{
 
 pub(super) struct Entry {
     pub(super) owner: Owner,
-    task: Arc<Task>,
+    id: TaskId,
+    context_id: ContextId,
+    content: TaskContent,
     pub(super) standing: Standing,
-    /// Never empty; the number of an event is its index and one.
+    /// The number of the last event.
+    seq: u64,
+    /// All events of a task that is not finished; the number of one is its index and one.
     events: Vec<TaskEvent>,
     /// Configs as JSON, by their ids.
     pub(super) configs: BTreeMap<String, String>,
@@ -26,24 +30,40 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(owner: Owner, events: &[TaskEvent], task: &Arc<Task>) -> Self {
+    pub(super) fn new(owner: Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<Self, StoreError> {
+        let (id, context_id) = (task.id.clone(), task.context_id.clone());
+        let (content, standing) = (TaskContent::Value(Arc::clone(task)), Standing::of(task));
+        let (kept, configs) = (Vec::new(), BTreeMap::new());
+        let mut entry = Self { owner, id, context_id, content, standing, seq: 0, events: kept, configs, bytes: 0 };
+        entry.add_events(events, task)?;
+        Ok(entry)
+    }
+
+    /// A task that is finished is kept as JSON, which takes a fraction of the memory, and without its events, which
+    /// nobody follows any more.
+    fn add_events(&mut self, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError> {
         let standing = Standing::of(task);
-        let (task, events, bytes) = (Arc::clone(task), events.to_vec(), size::of_events(events));
-        Self { owner, task, standing, events, configs: BTreeMap::new(), bytes }
+        if standing.finished_at.is_some() {
+            let json = serde_json::to_string(task.as_ref())?;
+            self.bytes = json.len() + self.configs.values().map(String::len).sum::<usize>();
+            (self.content, self.events) = (TaskContent::Json(json), Vec::new());
+        } else {
+            self.bytes += size::of_events(events);
+            self.events.extend_from_slice(events);
+            self.content = TaskContent::Value(Arc::clone(task));
+        }
+        self.seq += events.len() as u64;
+        self.standing = standing;
+        Ok(())
     }
 
     pub(super) fn stored(&self) -> StoredTask {
-        let content = TaskContent::Value(Arc::clone(&self.task));
-        StoredTask { id: self.task.id.clone(), seq: self.last_seq(), content }
+        StoredTask { id: self.id.clone(), seq: self.seq, content: self.content.clone() }
     }
 
     pub(super) fn events_after(&self, seen: usize) -> impl Iterator<Item = StoredEvent> {
         let unseen = self.events.iter().zip(1..).skip(seen);
         unseen.map(|(event, seq)| StoredEvent { seq, content: EventContent::Value(event.clone()) })
-    }
-
-    fn last_seq(&self) -> u64 {
-        self.events.len() as u64
     }
 
     pub(super) fn finished_at(&self) -> Option<i64> {
@@ -57,12 +77,15 @@ impl Entry {
 
     /// Bytes of the task as it is now.
     pub(super) fn task_bytes(&self) -> usize {
-        size::of_task(&self.task)
+        match &self.content {
+            TaskContent::Json(json) => json.len(),
+            TaskContent::Value(task) => size::of_task(task),
+        }
     }
 
     fn matches(&self, owner: &Owner, query: &TaskQuery) -> bool {
         self.owner == *owner
-            && query.context.as_ref().is_none_or(|context| self.task.context_id == *context)
+            && query.context.as_ref().is_none_or(|context| self.context_id == *context)
             && query.state.is_none_or(|state| self.standing.state == state)
             && query.status_after.map(Timestamp::as_millis).is_none_or(|after| self.standing.status_at >= after)
     }
@@ -90,7 +113,7 @@ impl Table {
     }
 
     pub(super) fn insert(&mut self, entry: Entry) -> Result<(), StoreError> {
-        let id = entry.task.id.clone();
+        let id = entry.id.clone();
         if self.tasks.contains_key(&id) {
             return Err(StoreError::AlreadyExists { task: id });
         }
@@ -108,7 +131,7 @@ impl Table {
         task: &Arc<Task>,
     ) -> Result<u64, StoreError> {
         let entry = self.tasks.get(id).ok_or_else(|| StoreError::NotFound { task: id.clone() })?;
-        let found = entry.last_seq();
+        let found = entry.seq;
         if expected != found {
             return Err(StoreError::Stale { expected, found });
         }
@@ -120,11 +143,9 @@ impl Table {
         }
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
         self.shares.remove(id, entry);
-        entry.events.extend_from_slice(events);
-        (entry.task, entry.standing) = (Arc::clone(task), standing);
-        entry.bytes += added;
+        let kept = entry.add_events(events, task);
         self.shares.add(id, entry);
-        Ok(entry.last_seq())
+        kept.map(|()| entry.seq)
     }
 
     pub(super) fn put_config(&mut self, id: &TaskId, config: &str, json: String) -> Result<(), StoreError> {
