@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-use annex_client::Agent;
+use annex_client::{Agent, ClientError};
 use annex_protocol::{CancelTaskRequest, Message, StreamResponse, TaskId};
 use clap::Args;
 use tokio::signal;
@@ -128,6 +128,9 @@ impl Talk {
         }
         let (mut outcome, mut transcript) = (Outcome::default(), Transcript::default());
         let said = self.exchange(message, &mut outcome, &mut transcript).await;
+        if let Some(error) = said.as_ref().err().and_then(|error| error.downcast_ref()) {
+            self.note_failure(error);
+        }
         transcript.finish()?;
         self.conversation.take_note(text, transcript.into_words());
         self.conversation.returned(outcome.returned_states(&self.calling.extensions));
@@ -137,6 +140,17 @@ impl Talk {
             output::note(&format!("The task waits for {wanted}."));
         }
         outcome.verdict()
+    }
+
+    /// After a request that failed, the task that waited for it is not the next message's any more. Says whose it is.
+    fn note_failure(&mut self, error: &ClientError) {
+        let session = &mut self.conversation.session;
+        let waited = session.awaits_input();
+        session.note_failure(error);
+        if let Some(task) = session.task_id().filter(|_| waited && !session.awaits_input()) {
+            let how = format!("annex send URL TEXT --task {task}");
+            output::note(&format!("The next message begins a new task; `{how}` answers the one that waited."));
+        }
     }
 
     /// Sends the message and follows the answer, or cancels the task at Ctrl-C.

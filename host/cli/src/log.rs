@@ -12,7 +12,10 @@ use tracing_subscriber::EnvFilter;
 /// # Errors
 /// When `ANNEX_LOG` is not a filter.
 pub(crate) fn start() -> anyhow::Result<()> {
-    let lines = tracing_subscriber::fmt().with_env_filter(filter()?).with_writer(io::stderr);
+    // A line that cannot be written, because the disk that it goes to is full, is lost. It would be reported on standard
+    // error otherwise, where it cannot be written either, and end whatever logged it.
+    let lines = tracing_subscriber::fmt().log_internal_errors(false);
+    let lines = lines.with_env_filter(filter()?).with_writer(io::stderr);
     if io::stderr().is_terminal() {
         lines.with_target(false).compact().init();
     } else {

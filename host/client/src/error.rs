@@ -161,6 +161,11 @@ impl ClientError {
         }
     }
 
+    /// Whether this side refused the request, before anything of it was sent.
+    pub(crate) fn is_own_refusal(&self) -> bool {
+        matches!(self, Self::InvalidRequest(_) | Self::NotCarried { .. } | Self::Parameter(_) | Self::Refused(_))
+    }
+
     /// `body` is shortened.
     pub(crate) fn protocol(url: &str, body: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Protocol { url: url.to_owned(), body: quoted(body), source: source.into() }

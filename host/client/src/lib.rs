@@ -5,7 +5,8 @@
 //! [`Interceptor`]s see each call before it is sent and all that comes back; a [`ComponentInterceptor`] is an extension's
 //! component that takes the client's side. [`ClientSession`] keeps track of the
 //! conversation and of the task that waits for an answer. What users put into messages comes out as it went in: numbers
-//! such as `1.0` and `9007199254740993` keep their text, except over gRPC, which has doubles only.
+//! such as `1.0` and `9007199254740993` keep their text. gRPC has doubles only: there `1.0` becomes `1`, and the other is
+//! refused.
 //!
 //! ```no_run
 //! use annex_client::{Client, ClientConfig, ServiceParameters};

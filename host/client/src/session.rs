@@ -1,11 +1,14 @@
 //! The conversation with an agent, as a client keeps track of it.
 //!
 //! The rules are those of Microsoft's agent framework: a task that asks for input is continued, any other is referred to;
-//! an agent that answers in another context than it was asked in is not followed there.
+//! an agent that answers in another context than it was asked in is not followed there. That says nothing about requests
+//! that fail; there the rule is ADK's: the task is not continued after one.
 
 use annex_protocol::{ContextId, JsonObject, Message, StreamResponse, TaskId, TaskState};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::ClientError;
 
 /// Where a conversation stands: its context, its latest task, and that task's state.
 ///
@@ -136,6 +139,16 @@ impl ClientSession {
                 Some(context_id) => self.enter(context_id, None),
                 None => Ok(()),
             },
+        }
+    }
+
+    /// Takes note that a request failed. Nobody knows then whether the agent got it, or still takes it: a task that asked
+    /// for input is referred to by the next message instead of continued. A request that was refused on this side, before
+    /// it was sent, changes nothing.
+    pub fn note_failure(&mut self, error: &ClientError) {
+        let awaited_input = self.awaits_input();
+        if let Some((_, state)) = self.task.as_mut().filter(|_| awaited_input && !error.is_own_refusal()) {
+            *state = TaskState::Unspecified;
         }
     }
 

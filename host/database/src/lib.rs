@@ -20,8 +20,11 @@ use std::path::PathBuf;
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The database file cannot be created.
-    #[error("the database file {} cannot be created", path.display())]
+    /// The database file cannot be created, or not written.
+    #[error(
+        "the database file {} cannot be written; it and its folder must be writable for the user who runs the server",
+        path.display()
+    )]
     File {
         /// The file.
         path: PathBuf,

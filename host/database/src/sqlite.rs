@@ -41,8 +41,9 @@ impl SqliteDatabase {
     /// Opens the file, creates it if needed, readable for its owner only, and brings its tables up to date.
     ///
     /// # Errors
-    /// [`OpenError::File`] when the file cannot be created, [`OpenError::Database`] when it is not a database or cannot be
-    /// opened, [`OpenError::Migration`] when a later version of the software wrote it.
+    /// [`OpenError::File`] when the file cannot be created or written, or no other file in its folder,
+    /// [`OpenError::Database`] when it is not a database, [`OpenError::Migration`] when a later version of the software
+    /// wrote it.
     pub async fn open(path: &Path, migrations: Migrations) -> Result<Self, OpenError> {
         create_private(path).map_err(|source| OpenError::File { path: path.to_owned(), source })?;
         let options = SqliteConnectOptions::new()
@@ -53,7 +54,7 @@ impl SqliteDatabase {
             .pragma("cache_size", CACHE)
             .pragma("wal_autocheckpoint", CHECKPOINT)
             .busy_timeout(BUSY_TIMEOUT);
-        let writer = pool(1).connect_with(options.clone()).await?;
+        let writer = open_writer(options.clone()).await.map_err(|error| not_opened(path, error))?;
         migrations.migrator().run(&writer).await?;
         let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
         Ok(Self { writer, readers })
@@ -76,6 +77,13 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .before_acquire(|connection, _| Box::pin(async { Ok(!connection.is_in_transaction()) }))
 }
 
+/// A connection that can write, which SQLite itself tells at the first change only.
+async fn open_writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
+    let writer = pool(1).connect_with(options).await?;
+    writer.begin_with("BEGIN IMMEDIATE").await?.rollback().await?;
+    Ok(writer)
+}
+
 /// What clients sent is in the file, credentials among it. SQLite gives its companions the same permissions.
 fn create_private(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
@@ -83,6 +91,25 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map(drop)
+}
+
+const READONLY: i32 = 8;
+const CANTOPEN: i32 = 14;
+
+/// SQLite's own code of an error: the low byte of the extended one.
+fn code_of(error: &sqlx::Error) -> Option<i32> {
+    let code = error.as_database_error()?.code()?;
+    code.parse::<i32>().ok().map(|code| code & 0xff)
+}
+
+/// What SQLite is not let write, the file or its companions, is told as the file's fault: its own words name neither.
+fn not_opened(path: &Path, error: sqlx::Error) -> OpenError {
+    match (code_of(&error), error.as_database_error()) {
+        (Some(READONLY | CANTOPEN), Some(refused)) => {
+            OpenError::File { path: path.to_owned(), source: std::io::Error::other(refused.message().to_owned()) }
+        }
+        _ => error.into(),
+    }
 }
 
 impl Database for SqliteDatabase {
@@ -93,7 +120,14 @@ impl Database for SqliteDatabase {
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
         // Takes the lock at once: a transaction that begins with reading cannot wait for it later.
-        self.writer.begin_with("BEGIN IMMEDIATE").await
+        let begun = self.writer.begin_with("BEGIN IMMEDIATE").await;
+        if begun.as_ref().err().and_then(code_of) == Some(READONLY) {
+            // SQLite opens a file that it may not write for reading, and keeps to that. The next connection may do better.
+            if let Ok(connection) = self.writer.acquire().await {
+                let _ = connection.close().await;
+            }
+        }
+        begun
     }
 
     async fn commit(transaction: Self::Transaction) -> sqlx::Result<()> {

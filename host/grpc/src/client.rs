@@ -38,7 +38,7 @@ pub struct Client<S> {
 /// Why a call has no answer.
 #[derive(Debug)]
 pub enum CallError {
-    /// The request has something that gRPC does not, such as a number beyond the range of a double. Nothing was sent.
+    /// The request has something that gRPC does not, such as an integer that no double is equal to. Nothing was sent.
     Request(String),
     /// The agent's error.
     Agent {

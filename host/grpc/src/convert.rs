@@ -5,7 +5,7 @@
 
 mod card;
 mod event;
-pub(crate) mod json;
+mod json;
 mod message;
 mod push;
 mod request;
@@ -25,11 +25,19 @@ pub(crate) struct FieldError {
     /// The path of the field by its JSON names, such as `message.parts[2].raw`.
     pub(crate) field: String,
     pub(crate) description: String,
+    /// Whether the value is nothing wrong, and only protobuf does not have it.
+    pub(crate) is_not_carried: bool,
 }
 
 impl FieldError {
     fn new(field: &str, description: impl Into<String>) -> Self {
-        Self { field: field.to_owned(), description: description.into() }
+        Self { field: field.to_owned(), description: description.into(), is_not_carried: false }
+    }
+
+    /// About a value that JSON has and protobuf does not.
+    fn not_carried(problem: impl fmt::Display) -> Self {
+        let description = format!("{problem}; gRPC cannot carry it, use JSON-RPC or HTTP+JSON");
+        Self { is_not_carried: true, ..Self::new("", description) }
     }
 
     /// The same error as seen from the message around it.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tonic::{Code, Status};
 use tonic_types::pb;
 
-use crate::convert::{self, FromProto};
+use crate::convert::{FromProto, IntoProto};
 
 /// Of the message; every byte of it may become three in the header.
 const MAX_MESSAGE_BYTES: usize = 1024;
@@ -37,8 +37,6 @@ enum Detail {
     },
     #[serde(rename = "type.googleapis.com/google.rpc.BadRequest", rename_all = "camelCase")]
     BadRequest { field_violations: Vec<Violation> },
-    #[serde(rename = "type.googleapis.com/google.protobuf.Value")]
-    Value { value: serde_json::Value },
 }
 
 #[derive(Deserialize, Serialize)]
@@ -47,6 +45,17 @@ struct Violation {
     field: String,
     description: String,
 }
+
+/// ProtoJSON of a `Value`.
+#[derive(Deserialize, Serialize)]
+struct Wrapped {
+    #[serde(rename = "@type")]
+    type_url: String,
+    value: Json,
+}
+
+const VALUE: &str = "google.protobuf.Value";
+const TYPE_URLS: &str = "type.googleapis.com/";
 
 pub(crate) fn of(error: &A2aError) -> Status {
     let code = error.grpc_status().number();
@@ -66,11 +75,17 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
     let any = match detail.to() {
         Ok(Detail::ErrorInfo { reason, domain, metadata }) => error_info(reason, domain, metadata),
         Ok(Detail::BadRequest { field_violations }) => bad_request(field_violations, room),
-        Ok(Detail::Value { value }) => any_of("google.protobuf.Value", &convert::json::write(value)),
-        // Of a type that an extension defines and that has no descriptor here. Its JSON form says which.
-        Err(_) => any_of("google.protobuf.Value", &convert::json::write(detail.to().ok()?)),
+        Err(_) => value(detail)?,
     };
     (any.value.len() <= room).then_some(any)
+}
+
+/// What an extension adds: a value, or a message of a type that has no descriptor here and whose JSON form says which.
+/// `None` for what protobuf cannot carry.
+fn value(detail: &Json) -> Option<Any> {
+    let wrapped = detail.to::<Wrapped>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
+    let value = wrapped.map_or_else(|| detail.clone(), |wrapped| wrapped.value);
+    Some(any_of(VALUE, &value.into_proto().ok()?))
 }
 
 fn error_info(reason: String, domain: String, metadata: HashMap<String, String>) -> Any {
@@ -90,7 +105,7 @@ fn bad_request(violations: Vec<Violation>, room: usize) -> Any {
 }
 
 fn any_of(name: &str, message: &impl Message) -> Any {
-    Any { type_url: format!("type.googleapis.com/{name}"), value: message.encode_to_vec() }
+    Any { type_url: format!("{TYPE_URLS}{name}"), value: message.encode_to_vec() }
 }
 
 /// The details of a status that came from an agent, as ProtoJSON. Those of types that are not known here are left out.
@@ -115,9 +130,9 @@ fn unpacked(any: &Any) -> Option<Json> {
             };
             Detail::BadRequest { field_violations: violations.map(violation).collect() }
         }
-        "google.protobuf.Value" => {
+        VALUE => {
             let value = Json::from_proto(prost_types::Value::decode(bytes).ok()?).ok()?;
-            Detail::Value { value: value.to().ok()? }
+            return Json::from_serialize(&Wrapped { type_url: format!("{TYPE_URLS}{VALUE}"), value }).ok();
         }
         _ => return None,
     };

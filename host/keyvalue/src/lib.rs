@@ -28,8 +28,11 @@ const CONNECTIONS: u32 = 4;
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It cannot be created.
-    #[error("the database file {} cannot be created", path.display())]
+    /// It cannot be created, or not written.
+    #[error(
+        "the database file {} cannot be written; it and its folder must be writable for the user who runs the server",
+        path.display()
+    )]
     File {
         /// The file.
         path: PathBuf,
@@ -67,7 +70,7 @@ impl SqliteKeyValueStore {
     /// Opens the file; creates it if needed, readable for its owner only.
     ///
     /// # Errors
-    /// When the file cannot be created, is no database, or was written by a later version of the software.
+    /// When the file cannot be created or written, is no database, or was written by a later version of the software.
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
         create_private(path).map_err(|source| OpenError::File { path: path.to_owned(), source })?;
         let options = SqliteConnectOptions::new()

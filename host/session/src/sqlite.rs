@@ -19,8 +19,8 @@ impl SqlSessionService<SqliteDatabase> {
     /// Opens the file, creates it if needed, readable for its owner only, and brings its tables up to date.
     ///
     /// # Errors
-    /// [`OpenError::File`] when the file cannot be created, [`OpenError::Database`] when it is not a database or cannot be
-    /// opened, [`OpenError::Migration`] when a later version of the software wrote it.
+    /// [`OpenError::File`] when the file cannot be created or written, [`OpenError::Database`] when it is not a database,
+    /// [`OpenError::Migration`] when a later version of the software wrote it.
     pub async fn open(path: &Path, limits: Limits) -> Result<Self, OpenError> {
         Ok(Self::on(SqliteDatabase::open(path, MIGRATIONS).await?, limits))
     }

@@ -55,8 +55,11 @@ pub enum StoreError {
     /// A value could not be encoded as JSON.
     #[error("a value cannot be encoded")]
     Encoding(#[from] serde_json::Error),
-    /// The database file cannot be created.
-    #[error("the database file {} cannot be created", path.display())]
+    /// The database file cannot be created, or not written.
+    #[error(
+        "the database file {} cannot be written; it and its folder must be writable for the user who runs the server",
+        path.display()
+    )]
     File {
         /// The file.
         path: PathBuf,

@@ -22,8 +22,8 @@ impl SqlTaskStore<SqliteDatabase> {
     /// Opens the file, creates it if needed, readable for its owner only, and brings its tables up to date.
     ///
     /// # Errors
-    /// [`StoreError::File`] when the file cannot be created, [`StoreError::Database`] when it is not a database or
-    /// cannot be opened, [`StoreError::Migration`] when a later version of the software wrote it.
+    /// [`StoreError::File`] when the file cannot be created or written, [`StoreError::Database`] when it is not a
+    /// database, [`StoreError::Migration`] when a later version of the software wrote it.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         Ok(Self::on(SqliteDatabase::open(path, MIGRATIONS).await?))
     }

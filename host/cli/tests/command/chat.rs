@@ -163,6 +163,22 @@ fn commands_are_not_sent_and_quit_leaves_the_rest_unread() -> Result<()> {
 }
 
 #[test]
+fn a_task_that_the_agent_does_not_know_is_asked_for_once() -> Result<()> {
+    let server = Server::start(SCRIPT)?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("session.json");
+    let path = file.display().to_string();
+    fs::write(&file, r#"{"contextId":"c","taskId":"gone","taskState":"TASK_STATE_INPUT_REQUIRED"}"#)?;
+    let refused = chat(&server, &["--session", &path], &["Monday"])?;
+    assert!(refused.code == Some(1) && refused.err.contains("task gone was not found"), "{}", refused.err);
+    assert!(refused.err.contains("--task gone` answers the one that waited"), "{}", refused.err);
+    assert_eq!(fs::read_to_string(&file)?, "{\"contextId\":\"c\",\"taskId\":\"gone\"}\n");
+    let booked = chat(&server, &["--session", &path], &["Monday"])?;
+    assert_eq!((booked.code, booked.out.as_str()), (Some(0), "Booked.\n"), "{}", booked.err);
+    Ok(())
+}
+
+#[test]
 fn a_file_that_holds_no_conversation_is_not_overwritten() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("session.json");

@@ -11,7 +11,7 @@ use crate::cluster::Scratch;
 use crate::support::Server;
 
 /// An agent without extensions, with a place for its tasks.
-fn config(tasks: &str) -> String {
+pub(crate) fn config(tasks: &str) -> String {
     format!(
         r#"
         [server]
@@ -31,14 +31,14 @@ fn config(tasks: &str) -> String {
     )
 }
 
-async fn call(client: &reqwest::Client, url: &str, method: &str, params: Value) -> Result<Value> {
+pub(crate) async fn call(client: &reqwest::Client, url: &str, method: &str, params: Value) -> Result<Value> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let request = client.post(format!("{url}/a2a/jsonrpc")).header("A2A-Version", "1.0");
     let reply = request.header("content-type", "application/json").body(body.to_string()).send().await?;
     Ok(serde_json::from_str(&reply.text().await?)?)
 }
 
-fn message(context: &str, id: &str) -> Value {
+pub(crate) fn message(context: &str, id: &str) -> Value {
     json!({"message": {"messageId": id, "contextId": context, "role": "ROLE_USER", "parts": [{"text": "hello"}]}})
 }
 
@@ -101,7 +101,7 @@ async fn a_killed_server_keeps_every_task_that_it_acknowledged_once() -> Result<
     Ok(())
 }
 
-async fn list(client: &reqwest::Client, url: &str, context: &str) -> Result<Vec<Value>> {
+pub(crate) async fn list(client: &reqwest::Client, url: &str, context: &str) -> Result<Vec<Value>> {
     let mut tasks = Vec::new();
     let mut token = String::new();
     loop {

@@ -9,6 +9,8 @@ mod extension;
 mod foreign;
 mod help;
 mod inspect;
+#[cfg(target_os = "linux")]
+mod read_only;
 mod send;
 mod serve;
 mod sessions;

@@ -24,7 +24,12 @@ pub(crate) struct Run {
 /// The command with a cache of its own, shared by the tests.
 pub(crate) fn annex<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_annex"));
-    command.args(arguments).env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).env("NO_PROXY", "127.0.0.1");
+    command.args(arguments);
+    in_test(command)
+}
+
+fn in_test(mut command: Command) -> Command {
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).env("NO_PROXY", "127.0.0.1");
     command
 }
 
@@ -78,8 +83,23 @@ impl Server {
     pub(crate) fn start_with(config: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let config = ConfigFile::new(config)?;
         let mut command = annex([OsStr::new("serve"), config.path.as_os_str()]);
-        let mut process =
-            command.envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        command.envs(environment.iter().copied());
+        Self::start_by(command, config)
+    }
+
+    /// The same by a shell script, whose arguments are the command.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub(crate) fn start_in(script: &str, config: &str) -> Result<Self> {
+        let config = ConfigFile::new(config)?;
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_annex"), "serve"]).arg(&config.path);
+        Self::start_by(in_test(command), config)
+    }
+
+    fn start_by(mut command: Command, config: ConfigFile) -> Result<Self> {
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let mut stdout = BufReader::new(process.stdout.take().context("no standard output")?);
         let mut line = String::new();
         stdout.read_line(&mut line)?;

@@ -3,8 +3,8 @@
 use annex_client::{Agent, Binding, ClientConfig, ClientError, ExtensionMethod, ServiceParameters};
 use annex_protocol::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
-    Json, JsonObject, ListTaskPushNotificationConfigsRequest, ListTasksRequest, SendMessageResponse, StreamResponse,
-    SubscribeToTaskRequest, Task, TaskPushNotificationConfig, TaskState,
+    Json, JsonObject, ListTaskPushNotificationConfigsRequest, ListTasksRequest, PartContent, SendMessageResponse,
+    StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig, TaskState,
 };
 use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION, TestServer};
 use futures::TryStreamExt;
@@ -36,6 +36,9 @@ const SCRIPT: &str = r#"
     [[agent.rule]]
     text = "answer"
     steps = [{ message = { parts = [{ text = "At once." }, { data = '{"count":42}' }, { raw = "AAEC" }] } }]
+    [[agent.rule]]
+    text = "count"
+    steps = [{ message = { parts = [{ data = '{"count":9007199254740993}' }] } }]
     [[agent.rule]]
     text = "wait"
     steps = [{ status = { state = "working" } }, { wait_ms = 3_600_000 }]
@@ -229,13 +232,28 @@ async fn the_extended_card_is_the_same_on_each_binding() {
 }
 
 #[tokio::test]
-async fn a_number_that_grpc_does_not_have_is_refused_before_anything_is_sent() {
+async fn an_integer_that_no_double_is_equal_to_is_exact_or_refused() {
     let server = script().await;
-    let agent = agent(server.url(), Binding::Grpc).await;
-    let mut request = text("done");
-    request.message.metadata.insert("n".to_owned(), Json::parse("1e999".to_owned()).expect("JSON"));
-    let error = agent.send_message(ada(), request).await.expect_err("refused");
-    assert!(matches!(error, ClientError::NotCarried { .. }), "{error}");
+    for binding in Binding::ALL {
+        let agent = agent(server.url(), binding).await;
+        let answered = agent.send_message(ada(), text("count")).await;
+        let mut request = text("done");
+        request.message.metadata.insert("n".to_owned(), Json::parse("9007199254740993".to_owned()).expect("JSON"));
+        let sent = agent.send_message(ada(), request).await;
+        if binding == Binding::Grpc {
+            let error = answered.expect_err("refused").agent().expect("an error of the agent").clone();
+            assert_eq!(error.code, Some(-32004));
+            assert!(error.message.contains("message.parts[0].data.count: 9007199254740993 is"), "{}", error.message);
+            assert!(matches!(sent, Err(ClientError::NotCarried { .. })), "{sent:?}");
+            continue;
+        }
+        let SendMessageResponse::Message(message) = answered.expect("an answer").value else { panic!("no message") };
+        let PartContent::Data(data) = &message.parts[0].content else { panic!("no data") };
+        assert_eq!(data.get(), r#"{"count":9007199254740993}"#, "{binding}");
+        let SendMessageResponse::Task(task) = sent.expect("an answer").value else { panic!("no task") };
+        let kept = task.history.iter().find_map(|message| message.metadata.get("n"));
+        assert_eq!(kept.map(Json::get), Some("9007199254740993"), "{binding}");
+    }
 }
 
 #[tokio::test]

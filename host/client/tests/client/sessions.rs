@@ -1,8 +1,10 @@
 //! Sessions of the client, beside what other systems' were seen to do (`cases.rs`).
 
-use annex_client::ClientSession;
-use annex_protocol::{Message, StreamResponse};
+use annex_client::{Binding, ClientSession};
+use annex_protocol::{Json, Message, StreamResponse};
 use serde_json::{Value, json};
+
+use crate::support::{Foreign, agent, card, no_parameters, ok, text};
 
 /// The fields of the next message that the session decides.
 pub(crate) fn next(session: &ClientSession) -> Value {
@@ -68,6 +70,62 @@ fn an_artifact_of_another_task_does_not_inherit_its_state() {
     assert!(session.awaits_input());
     session.follow(&artifact("t2")).expect("followed");
     assert_eq!(next(&session), json!({"contextId": "c", "referenceTaskIds": ["t2"]}));
+}
+
+/// A session whose task asks for input.
+fn asked() -> ClientSession {
+    let asked = r#"{"contextId":"c","taskId":"t1","taskState":"TASK_STATE_INPUT_REQUIRED"}"#;
+    serde_json::from_str(asked).expect("a session")
+}
+
+#[tokio::test]
+async fn a_task_is_not_continued_after_a_request_that_failed() {
+    let refusal = ok("application/json", r#"{"id":1,"error":{"code":-32001,"message":"no such task"}}"#);
+    let task = r#"{"id":1,"result":{"task":{"id":"t2","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"}}}}"#;
+    for failure in [refusal.as_str(), "HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\n\r\n", ""] {
+        let server = Foreign::start(&[&card(""), failure, &ok("application/json", task)]).await;
+        let agent = agent(&server.url, Binding::JsonRpc).await;
+        let mut session = asked();
+        let mut first = text("seven");
+        session.place(&mut first.message);
+        assert_eq!(first.message.task_id, Some("t1".into()));
+        session.note_failure(&agent.send_message(no_parameters(), first).await.expect_err("it fails"));
+        let expected = json!({"contextId": "c", "referenceTaskIds": ["t1"]});
+        assert_eq!((session.awaits_input(), next(&session)), (false, expected.clone()), "{failure}");
+        let kept = serde_json::to_string(&session).expect("JSON");
+        assert_eq!(next(&serde_json::from_str(&kept).expect("a session")), expected);
+
+        let mut second = text("seven");
+        session.place(&mut second.message);
+        let answer = agent.send_message(no_parameters(), second).await.expect("an answer").value;
+        session.follow(&answer.into()).expect("followed");
+        assert_eq!(next(&session), json!({"contextId": "c", "referenceTaskIds": ["t2"]}));
+        let sent: Vec<bool> = server.requests().iter().map(|request| request.contains(r#""taskId":"t1""#)).collect();
+        assert_eq!(sent, [false, true, false], "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_asks_again_after_a_failed_request_is_continued() {
+    let server = Foreign::start(&[&card(""), "HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\n\r\n"]).await;
+    let agent = agent(&server.url, Binding::JsonRpc).await;
+    let mut session = asked();
+    session.note_failure(&agent.send_message(no_parameters(), text("seven")).await.expect_err("it fails"));
+    let asks = json!({"task": {"id": "t1", "contextId": "c", "status": {"state": "TASK_STATE_INPUT_REQUIRED"}}});
+    session.follow(&event(asks)).expect("followed");
+    assert_eq!(next(&session), json!({"contextId": "c", "taskId": "t1"}));
+}
+
+#[tokio::test]
+async fn a_request_that_was_never_sent_does_not_end_the_wait_of_a_task() {
+    let grpc = card("").replace("JSONRPC", "GRPC");
+    let server = Foreign::start(&[&grpc]).await;
+    let agent = agent(&server.url, Binding::Grpc).await;
+    let mut session = asked();
+    let mut request = text("seven");
+    request.message.metadata.insert("n".to_owned(), Json::parse("9007199254740993".to_owned()).expect("JSON"));
+    session.note_failure(&agent.send_message(no_parameters(), request).await.expect_err("it is not carried"));
+    assert_eq!(session, asked());
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! Free-form JSON as `google.protobuf.Struct` and `Value`.
 //!
-//! Numbers are doubles there: an integer beyond 2^53 becomes the nearest double, and a double that is a whole number is
-//! read as an integer, without `.0`.
+//! Numbers are doubles there: an integer that no double is equal to is refused, and a double that is a whole number is read
+//! as an integer, without `.0`.
+
+mod double;
+mod reader;
 
 use annex_protocol::{Json, JsonObject};
 use prost_types::value::Kind;
-use prost_types::{ListValue, Struct, Value};
+use prost_types::{Struct, Value};
 use serde_json::Number;
 
-use super::{FieldError, FromProto, IntoProto, read, write as write_field};
+use self::reader::Reader;
+use super::{FieldError, FromProto, IntoProto, read, write};
 
 impl FromProto<Value> for Json {
     fn from_proto(proto: Value) -> Result<Self, FieldError> {
@@ -58,15 +62,14 @@ fn number(double: f64) -> Result<Number, FieldError> {
 
 impl IntoProto<Value> for Json {
     fn into_proto(self) -> Result<Value, FieldError> {
-        // A number beyond the range of a double and half a surrogate pair are JSON, but nothing that protobuf has.
-        self.to().map(write).map_err(|error| FieldError::new("", error.to_string()))
+        Reader::new(self.get()).value()
     }
 }
 
 impl IntoProto<Struct> for JsonObject {
     fn into_proto(self) -> Result<Struct, FieldError> {
         let entry = |(key, value): (String, Json)| {
-            let value = write_field(&key, value)?;
+            let value = write(&key, value)?;
             Ok((key, value))
         };
         Ok(Struct { fields: self.into_iter().map(entry).collect::<Result<_, FieldError>>()? })
@@ -75,23 +78,5 @@ impl IntoProto<Struct> for JsonObject {
 
 /// An empty object is left out.
 pub(super) fn write_metadata(field: &str, metadata: JsonObject) -> Result<Option<Struct>, FieldError> {
-    if metadata.is_empty() { Ok(None) } else { write_field(field, metadata).map(Some) }
-}
-
-/// Recursion is bounded: serde_json reads values at most 128 deep.
-pub(crate) fn write(json: serde_json::Value) -> Value {
-    let kind = match json {
-        serde_json::Value::Null => Kind::NullValue(0),
-        serde_json::Value::Bool(flag) => Kind::BoolValue(flag),
-        // serde_json has a double for all of its numbers.
-        serde_json::Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
-        serde_json::Value::String(text) => Kind::StringValue(text),
-        serde_json::Value::Array(values) => {
-            Kind::ListValue(ListValue { values: values.into_iter().map(write).collect() })
-        }
-        serde_json::Value::Object(entries) => {
-            Kind::StructValue(Struct { fields: entries.into_iter().map(|(key, value)| (key, write(value))).collect() })
-        }
-    };
-    Value { kind: Some(kind) }
+    if metadata.is_empty() { Ok(None) } else { write(field, metadata).map(Some) }
 }

@@ -12,6 +12,7 @@ use annex_grpc::pb::{
     SecurityScheme, StringList,
 };
 use prost_types::value::Kind;
+use tonic::Code;
 
 use crate::support::{Script, object, start, string, value};
 
@@ -150,4 +151,14 @@ async fn the_extended_card_carries_every_field() {
     let request = GetExtendedAgentCardRequest { tenant: "acme".into() };
     assert_eq!(client.get_extended_agent_card(request).await.unwrap().into_inner(), card());
     script.check("GetExtendedAgentCard", r#"{"tenant":"acme"}"#);
+}
+
+#[tokio::test]
+async fn a_card_with_a_number_that_no_double_is_equal_to_is_refused() {
+    let card = CARD_JSON.replace(r#""params":{"n":1}"#, r#""params":{"n":9007199254740993}"#);
+    let (mut client, _script) = start(Script::answering(&card)).await;
+    let status = client.get_extended_agent_card(GetExtendedAgentCardRequest::default()).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    let place = "capabilities.extensions[0].params.n: 9007199254740993 is";
+    assert!(status.message().contains(place), "{}", status.message());
 }

@@ -146,8 +146,12 @@ async fn what_cannot_be_sent_or_read_is_not_the_agents_error() {
         "x".repeat(MAX_MESSAGE_BYTES)
     );
     let (client, script) = client(Script::answering(&long)).await;
-    let refused =
-        [("NoSuchRpc", "{}"), ("GetTask", r#"{"id":7}"#), ("CancelTask", r#"{"id":"t","metadata":{"n":1e999}}"#)];
+    let refused = [
+        ("NoSuchRpc", "{}"),
+        ("GetTask", r#"{"id":7}"#),
+        ("CancelTask", r#"{"id":"t","metadata":{"n":1e999}}"#),
+        ("CancelTask", r#"{"id":"t","metadata":{"n":9007199254740993}}"#),
+    ];
     for (rpc, params) in refused {
         let error = client.call(rpc, &object(params), HeaderMap::new()).await.unwrap_err();
         assert!(matches!(error, CallError::Request(_)), "{rpc}: {error:?}");

@@ -84,6 +84,17 @@ async fn a_detail_of_a_type_of_its_own_is_a_value_with_the_type_in_it() {
 }
 
 #[tokio::test]
+async fn what_an_extension_adds_is_left_out_when_protobuf_cannot_carry_it() {
+    for data in [r#"{"left":9007199254740993}"#, r#"{"@type":"example.com/Quota","left":9007199254740993}"#] {
+        let data = Some(Json::parse(data.to_owned()).unwrap());
+        let error = A2aError::Extension { uri: "urn:x".into(), code: -32050, message: "no".into(), data };
+        let status = status_of(error).await;
+        assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "no"));
+        assert_eq!(pb::Status::decode(status.details()).unwrap().details.len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_status_fits_into_headers_whatever_it_repeats() {
     let long = "ü".repeat(20_000);
     let violation = FieldViolation { field: long.clone(), description: long.clone() };

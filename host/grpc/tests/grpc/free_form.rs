@@ -4,8 +4,9 @@ use annex_grpc::pb::{GetTaskRequest, Part, part};
 use prost_types::value::Kind;
 use prost_types::{ListValue, Value};
 use tonic::Code;
+use tonic_types::StatusExt;
 
-use crate::support::{Script, object, sending, start, value};
+use crate::support::{Script, object, sending, start, string, value};
 
 /// What the operations get as the data of a part.
 async fn read(data: Value) -> String {
@@ -53,25 +54,99 @@ async fn every_kind_of_value_is_read() {
 }
 
 #[tokio::test]
-async fn numbers_are_written_as_the_nearest_double() {
+async fn numbers_are_written_as_the_double_that_is_meant() {
     let cases = [
+        ("-0", -0.0),
         ("1.0", 1.0),
-        ("9007199254740993", 9_007_199_254_740_992.0),
-        ("18446744073709551615", 18_446_744_073_709_551_615.0),
-        ("123456789012345678901234567890", 1.234_567_890_123_456_8e29),
+        ("0.1", 0.1),
         ("0.30000000000000004", 0.300_000_000_000_000_04),
+        ("0.1000000000000000055511151231257827", 0.1),
         ("2.2250738585072011e-308", 2.225_073_858_507_201e-308),
+        ("1e-400", 0.0),
+        ("9007199254740991", 9_007_199_254_740_991.0),
+        ("-9007199254740992", -9_007_199_254_740_992.0),
+        ("9007199254740994", 9_007_199_254_740_994.0),
+        ("9007199254740993.5", 9_007_199_254_740_994.0),
+        ("1152921504606846976", 1_152_921_504_606_846_976.0),
+        ("18446744073709551616", 18_446_744_073_709_551_616.0),
+        ("10000000000000000000000", 1e22),
+        // As doubles are written elsewhere.
+        ("1.152921504606847e18", 1_152_921_504_606_846_976.0),
+        ("1152921504606846976.0", 1_152_921_504_606_846_976.0),
+        ("1.2345678901234568E+29", 1.234_567_890_123_456_8e29),
+        ("1e23", 1e23),
+        ("1000000000000000000000000e-1", 1e23),
+        ("-1.7976931348623157e308", f64::MIN),
     ];
     for (json, double) in cases {
         assert_eq!(written(json).await.unwrap(), value(Kind::NumberValue(double)), "{json}");
     }
 }
 
+/// GetTask with this metadata of the task is refused for this reason, and the client is told what to do.
+async fn check_not_carried(json: &str, reason: &str) {
+    let status = written(json).await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition, "{json}");
+    assert_eq!(status.get_details_error_info().unwrap().reason, "UNSUPPORTED_OPERATION");
+    let expected = format!("unsupported operation: metadata.k{reason}");
+    assert!(status.message().starts_with(&expected), "{}", status.message());
+    assert!(status.message().ends_with("use JSON-RPC or HTTP+JSON"), "{}", status.message());
+}
+
 #[tokio::test]
-async fn what_protobuf_cannot_hold_is_a_fault_of_the_server_that_names_the_field() {
-    for json in ["1e999", r#""\ud800""#] {
-        let status = written(json).await.unwrap_err();
-        assert_eq!(status.code(), Code::Internal, "{json}");
-        assert!(status.message().contains("metadata.k: "), "{}", status.message());
+async fn an_integer_that_no_double_is_equal_to_is_refused() {
+    for integer in [
+        "9007199254740993",
+        "-9007199254740993",
+        "9007199254740993.0",
+        "9.007199254740993e15",
+        "18446744073709551615",
+        "18446744073709551617",
+        "100000000000000000000000",
+        "123456789012345678901234567890",
+        "1.23456789012345678901234567890e29",
+    ] {
+        check_not_carried(integer, &format!(": {integer} is an integer that no double is equal to;")).await;
     }
+}
+
+#[tokio::test]
+async fn the_place_of_what_is_refused_is_named() {
+    let json = r#"{"a":[1.5,{"id":9007199254740993}],"b":null}"#;
+    check_not_carried(json, ".a[1].id: 9007199254740993 is an integer").await;
+    check_not_carried("[[],9007199254740993]", "[1]: 9007199254740993 is an integer").await;
+}
+
+#[tokio::test]
+async fn a_number_beyond_the_range_of_doubles_is_refused() {
+    check_not_carried("1e999", ": 1e999 is beyond the range of doubles").await;
+    let digits = "9".repeat(20_000);
+    let shown = format!(": -{}… is beyond the range of doubles", "9".repeat(39));
+    check_not_carried(&format!("-{digits}"), &shown).await;
+}
+
+#[tokio::test]
+async fn half_a_surrogate_pair_is_refused() {
+    check_not_carried(r#""\ud800""#, ": ").await;
+}
+
+#[tokio::test]
+async fn every_kind_of_value_is_written() {
+    let json = r#"[ { "a" : [ ] , "\u00e9\"}":{ },"b":[{"c":null}] } ,"\"]}\n", null,true , false, -1.5e1 ]"#;
+    let c = object([("c", value(Kind::NullValue(0)))]);
+    let list = |values| value(Kind::ListValue(ListValue { values }));
+    let first = object([
+        ("a", list(Vec::new())),
+        ("é\"}", value(Kind::StructValue(object([])))),
+        ("b", list(vec![value(Kind::StructValue(c))])),
+    ]);
+    let expected = vec![
+        value(Kind::StructValue(first)),
+        string("\"]}\n"),
+        value(Kind::NullValue(0)),
+        value(Kind::BoolValue(true)),
+        value(Kind::BoolValue(false)),
+        value(Kind::NumberValue(-15.0)),
+    ];
+    assert_eq!(written(json).await.unwrap(), list(expected));
 }

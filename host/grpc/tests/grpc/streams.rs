@@ -87,6 +87,18 @@ async fn an_error_after_the_first_event_ends_the_stream_with_its_status() {
 }
 
 #[tokio::test]
+async fn an_event_with_a_number_that_no_double_is_equal_to_ends_the_stream() {
+    let exact = STATUS_JSON.replace(r#""v""#, "9007199254740993");
+    let (mut client, _script) = start(Script::streaming(vec![event(ARTIFACT_JSON), event(&exact)])).await;
+    let mut stream = client.send_streaming_message(sending(text_part("go"))).await.unwrap().into_inner();
+    assert_eq!(next(&mut stream).await, Some(artifact_update()));
+    let status = stream.message().await.unwrap_err();
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    assert!(status.message().contains("statusUpdate.metadata.k: 9007199254740993 is"), "{}", status.message());
+    assert_eq!(stream.message().await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn an_error_before_the_first_event_is_the_answer() {
     let error = A2aError::TaskNotFound { task_id: "t-9".into() };
     let (mut client, _script) = start(Script::failing(error)).await;

@@ -1,0 +1,155 @@
+//! `annex serve` where it cannot write: from the start, and from some moment on.
+
+use std::fs::{self, Permissions};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use annex_session::{EventFilter, Limits, SessionKey, SessionService, SqliteSessionService};
+use anyhow::{Context, Result, ensure};
+use rustix::process::geteuid;
+use serde_json::{Value, json};
+
+use crate::durable::{call, config, list, message};
+use crate::support::Server;
+
+const WHAT_TO_DO: &str = "it and its folder must be writable for the user who runs the server";
+
+/// Keeps tasks, and sessions with them, or sessions only.
+fn kept_in(section: &str, folder: &Path) -> String {
+    let data_dir = format!("data_dir = {folder:?}");
+    config(&if section == "tasks" { data_dir } else { format!("[{section}]\n{data_dir}") })
+}
+
+/// A server for which modes of files hold. Root gives up the right to pass them. A file beyond a limit is an error instead
+/// of a signal.
+fn start(config: &str) -> Result<Server> {
+    let script = match geteuid().is_root() {
+        true => "trap '' XFSZ; exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"",
+        false => "trap '' XFSZ; exec \"$@\"",
+    };
+    Server::start_in(script, config)
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode)).with_context(|| path.display().to_string())
+}
+
+/// Sets the mode of the folder's files.
+fn set_modes(folder: &Path, mode: u32) -> Result<()> {
+    fs::read_dir(folder)?.try_for_each(|file| set_mode(&file?.path(), mode))
+}
+
+fn check_refused(config: &str, reasons: &[&str]) -> Result<()> {
+    let refusal = start(config).err().context("the server started")?.to_string();
+    for reason in reasons {
+        ensure!(refusal.contains(reason), "{reason}: {refusal}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_ends_the_start_with_what_to_do() -> Result<()> {
+    for section in ["tasks", "sessions"] {
+        let home = tempfile::tempdir()?;
+        let data = home.path().join("data");
+        let (folder, file) = (data.display().to_string(), data.join(format!("{section}.sqlite")));
+        let (config, name) = (kept_in(section, &data), file.display().to_string());
+
+        set_mode(home.path(), 0o500)?;
+        check_refused(&config, &[&format!("{section}.data_dir: cannot create {folder}"), "Permission denied"])?;
+        set_mode(home.path(), 0o700)?;
+        fs::create_dir(&data)?;
+        set_mode(&data, 0o500)?;
+        check_refused(&config, &[&name, WHAT_TO_DO, "Permission denied"])?;
+        set_mode(&data, 0o700)?;
+        drop(start(&config)?);
+        set_mode(&file, 0o400)?;
+        check_refused(&config, &[&name, WHAT_TO_DO, "Permission denied"])?;
+        // Only the files that SQLite keeps beside it.
+        set_modes(&data, 0o400)?;
+        set_mode(&file, 0o600)?;
+        set_mode(&data, 0o500)?;
+        check_refused(&config, &[&name, WHAT_TO_DO, "readonly database"])?;
+
+        set_mode(&data, 0o700)?;
+        set_modes(&data, 0o600)?;
+        drop(start(&config)?);
+    }
+    Ok(())
+}
+
+/// Whether the server can write: what is open takes no more bytes, and nothing is opened for writing.
+fn set_writable(server: &Server, data: &Path, writable: bool) -> Result<()> {
+    let (size, folder, file) = if writable { ("unlimited", 0o700, 0o600) } else { ("0", 0o500, 0o400) };
+    set_mode(data, folder)?;
+    set_modes(data, file)?;
+    let pid = server.process.id().to_string();
+    let limited = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={size}:")]).status()?;
+    ensure!(limited.success(), "prlimit: {limited}");
+    Ok(())
+}
+
+/// The id of the error that the answer is.
+fn error_id(answer: &Value) -> String {
+    let error = &answer["error"];
+    assert_eq!(error["code"], -32603, "{answer}");
+    let id = error["data"][0]["metadata"]["errorId"].as_str().expect("an error id").to_owned();
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.contains("the log has the details") && message.contains(&id), "{message}");
+    id
+}
+
+async fn events(file: &Path) -> Result<usize> {
+    let (app, user) = ("test_agent".to_owned(), "A2A_USER_c".to_owned());
+    let key = SessionKey { tenant: String::new(), app, user, context: "c".into() };
+    let sessions = SqliteSessionService::open(file, Limits::default()).await?;
+    Ok(sessions.read(&key, EventFilter::ALL).await?.events.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_becomes_read_only_fails_messages_until_it_is_writable_again() -> Result<()> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::new();
+    for section in ["tasks", "sessions"] {
+        let folder = tempfile::tempdir()?;
+        let data = folder.path().join("data");
+        let mut server = start(&kept_in(section, &data))?;
+        let send = async |id| call(&client, &server.url, "SendMessage", message("c", id)).await;
+        let first = send("m-1").await?["result"]["task"].clone();
+        assert_eq!(first["status"]["state"], "TASK_STATE_COMPLETED", "{first}");
+
+        set_writable(&server, &data, false)?;
+        let mut failed = Vec::new();
+        for _ in 0..3 {
+            failed.push(error_id(&send("m-2").await?));
+        }
+        assert_eq!(call(&client, &server.url, "GetTask", json!({"id": first["id"]})).await?["result"], first);
+        assert_eq!(list(&client, &server.url, "c").await?.len(), 1, "{section}: something is half-written");
+
+        set_writable(&server, &data, true)?;
+        let second = send("m-2").await?["result"]["task"].clone();
+        assert_eq!(second["status"]["state"], "TASK_STATE_COMPLETED", "{section}: {second}");
+        assert_eq!(list(&client, &server.url, "c").await?.len(), 2, "{section}");
+
+        server.process.kill()?;
+        let mut log = String::new();
+        server.process.stderr.take().context("a log")?.read_to_string(&mut log)?;
+        for id in failed {
+            let line = log.lines().find(|line| line.contains(&id)).with_context(|| format!("{id} is not in: {log}"))?;
+            assert!(line.contains("the database failed"), "{line}");
+        }
+        assert_eq!(events(&data.join("sessions.sqlite")).await?, 4, "{section}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_costs_its_lines_and_no_answer() -> Result<()> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let server = Server::start_in("export ANNEX_LOG=debug; exec \"$@\" 2>/dev/full", &config(""))?;
+    let answer = call(&reqwest::Client::new(), &server.url, "SendMessage", message("c", "m")).await?;
+    assert_eq!(answer["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{answer}");
+    Ok(())
+}

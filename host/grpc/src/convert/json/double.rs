@@ -1,0 +1,59 @@
+//! The numbers of JSON that doubles stand for.
+
+use crate::convert::FieldError;
+
+/// 2^53: from here on some integers have no double of their own.
+const FIRST_GAP: f64 = 9_007_199_254_740_992.0;
+
+/// The double that a JSON number becomes. Fractions become the one that is nearest.
+///
+/// # Errors
+/// An integer that no double is equal to, such as `9007199254740993`, and a number beyond the range of doubles.
+pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
+    let double: f64 = number.parse().map_err(FieldError::not_carried)?;
+    if double.is_infinite() {
+        return Err(FieldError::not_carried(format_args!("{} is beyond the range of doubles", shortened(number))));
+    }
+    if double.abs() < FIRST_GAP || stands_for(double, number) {
+        return Ok(double);
+    }
+    Err(FieldError::not_carried(format_args!("{} is an integer that no double is equal to", shortened(number))))
+}
+
+/// Whether a double of at least 2^53 is what the author of the number meant. Whoever writes digits only means that integer.
+/// Whoever writes an exponent or a point had a double as likely as not, and wrote as few digits as tell it from others.
+fn stands_for(double: f64, number: &str) -> bool {
+    let value = Decimal::of(number);
+    let is_written_as_integer = !number.contains(['.', 'e', 'E']);
+    value.exponent < 0
+        || value == Decimal::of(&format!("{double:.0}"))
+        || (!is_written_as_integer && value == Decimal::of(&format!("{double:e}")))
+}
+
+/// The size of a number, whatever its notation: the integer `digits`, which begins and ends with no zero, times ten to the
+/// power of `exponent`.
+#[derive(PartialEq)]
+struct Decimal {
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    fn of(number: &str) -> Self {
+        let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{}{fraction}", whole.trim_start_matches('-'));
+        let significant = digits.trim_end_matches('0');
+        let zeros = digits.len() - significant.len();
+        // An exponent that is out of range here belongs to no double of at least 2^53.
+        let exponent: i64 = exponent.parse().unwrap_or(i64::MIN / 2);
+        let exponent = exponent + zeros as i64 - fraction.len() as i64;
+        Self { digits: significant.trim_start_matches('0').to_owned(), exponent }
+    }
+}
+
+/// For a message: a number may have as many digits as the document has room for.
+fn shortened(number: &str) -> String {
+    const SHOWN: usize = 40;
+    if number.len() <= SHOWN { number.to_owned() } else { number.chars().take(SHOWN).chain(['…']).collect() }
+}

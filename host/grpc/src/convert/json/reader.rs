@@ -1,0 +1,90 @@
+//! JSON text to protobuf values in one pass, which sees the digits of numbers; serde_json's own values do not keep them.
+
+use std::collections::BTreeMap;
+
+use prost_types::value::Kind;
+use prost_types::{ListValue, Struct, Value};
+use serde::Deserialize;
+use serde_json::Deserializer;
+use serde_json::value::RawValue;
+
+use super::double::double_of;
+use crate::convert::{FieldError, at};
+
+/// Reads the text of a [`Json`](annex_protocol::Json): it is valid, and nests at most `Json::MAX_DEPTH` deep, which bounds
+/// the recursion.
+pub(super) struct Reader<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { rest: text }
+    }
+
+    /// The next value.
+    ///
+    /// # Errors
+    /// A number that no double stands for, and half a surrogate pair, which is JSON but nothing that protobuf has.
+    pub(super) fn value(&mut self) -> Result<Value, FieldError> {
+        self.rest = self.rest.trim_ascii_start();
+        let kind = match self.rest.as_bytes() {
+            [b'{', ..] => Kind::StructValue(Struct { fields: self.entries()? }),
+            [b'[', ..] => Kind::ListValue(ListValue { values: self.items()? }),
+            [b'"', ..] => Kind::StringValue(self.scalar()?),
+            [b't' | b'f', ..] => Kind::BoolValue(self.scalar()?),
+            [b'n', ..] => self.scalar().map(|()| Kind::NullValue(0))?,
+            _ => Kind::NumberValue(double_of(self.scalar::<&RawValue>()?.get())?),
+        };
+        Ok(Value { kind: Some(kind) })
+    }
+
+    fn entries(&mut self) -> Result<BTreeMap<String, Value>, FieldError> {
+        let mut entries = BTreeMap::new();
+        while self.has_next() {
+            let key: String = self.scalar()?;
+            self.step(); // over the colon
+            let value = self.value().map_err(|error| error.within(&key))?;
+            entries.insert(key, value);
+        }
+        Ok(entries)
+    }
+
+    fn items(&mut self) -> Result<Vec<Value>, FieldError> {
+        let mut items = Vec::new();
+        while self.has_next() {
+            items.push(self.value().map_err(|error| error.within(at("", items.len())))?);
+        }
+        Ok(items)
+    }
+
+    /// Steps over what stands before an entry or an item, or behind the last one.
+    fn has_next(&mut self) -> bool {
+        match self.step() {
+            Some('{' | '[') if self.rest.trim_ascii_start().starts_with(['}', ']']) => {
+                self.step();
+                false
+            }
+            Some('{' | '[' | ',') => true,
+            _ => false,
+        }
+    }
+
+    /// Steps over one character and the white space before it.
+    fn step(&mut self) -> Option<char> {
+        let mut rest = self.rest.trim_ascii_start().chars();
+        let stepped_over = rest.next();
+        self.rest = rest.as_str();
+        stepped_over
+    }
+
+    fn scalar<T: Deserialize<'a>>(&mut self) -> Result<T, FieldError> {
+        let mut values = Deserializer::from_str(self.rest).into_iter::<T>();
+        let value = values.next();
+        self.rest = self.rest.get(values.byte_offset()..).unwrap_or_default();
+        match value {
+            Some(value) => value.map_err(FieldError::not_carried),
+            None => Err(FieldError::new("", "the JSON text ends too early")),
+        }
+    }
+}
