@@ -30,10 +30,14 @@ impl EventFilter {
     }
 }
 
+/// Up to so many events one is found by looking at each; most conversations have no more.
+const FEW: usize = 16;
+
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     events: VecDeque<Arc<Event>>,
-    /// The running number of an event, by its id. Numbers go on when old events are dropped from the front.
+    /// The running number of an event, by its id, once there are more than a few. Numbers go on when old events are
+    /// dropped from the front.
     numbers: HashMap<String, u64>,
     dropped: u64,
     bytes: usize,
@@ -46,16 +50,18 @@ impl EventLog {
     }
 
     pub(crate) fn by_id(&self, id: &str) -> Option<&Arc<Event>> {
+        if self.numbers.is_empty() {
+            return self.events.iter().find(|event| event.id == id);
+        }
         let number = self.numbers.get(id)?;
         self.events.get(usize::try_from(number - self.dropped).ok()?)
     }
 
     /// Adds an event whose id is new and drops the oldest ones beyond `keep`.
     pub(crate) fn push(&mut self, event: Event, keep: usize) {
-        let number = self.dropped + self.events.len() as u64;
         self.bytes += event.size();
-        self.numbers.insert(event.id.clone(), number);
         self.events.push_back(Arc::new(event));
+        self.number();
         while self.events.len() > keep
             && let Some(oldest) = self.events.pop_front()
         {
@@ -63,6 +69,18 @@ impl EventLog {
             self.numbers.remove(&oldest.id);
             self.dropped += 1;
         }
+    }
+
+    /// Numbers the last event, and the others when they are no longer few.
+    fn number(&mut self) {
+        let count = self.events.len();
+        let first = match self.numbers.is_empty() {
+            true if count <= FEW => return,
+            true => 0,
+            false => count.saturating_sub(1),
+        };
+        let numbered = (self.dropped + first as u64..).zip(self.events.range(first..));
+        self.numbers.extend(numbered.map(|(number, event)| (event.id.clone(), number)));
     }
 
     pub(crate) fn read(&self, filter: EventFilter) -> Vec<Arc<Event>> {

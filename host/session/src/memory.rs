@@ -45,6 +45,16 @@ impl InMemorySessionService {
         Self { table: Mutex::new(Table::new(bounds)) }
     }
 
+    /// Changes the table, which others do not wait for while what had to go is dropped.
+    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table();
+        let changed = change(&mut table);
+        let evicted = table.evict();
+        drop(table);
+        drop(evicted);
+        changed
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         // A panic while the lock was held is a bug in this crate; the other sessions are still worth serving.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -55,12 +65,11 @@ impl InMemorySessionService {
 impl SessionService for InMemorySessionService {
     async fn create(&self, key: &SessionKey, mut initial: StateDelta) -> Result<Session, SessionError> {
         initial.take_temp();
-        let mut table = self.table();
-        table.create(key, &initial)?;
-        // Before room is made: the answer must be right even if this session is the one that has to go.
-        let session = table.session(key, EventFilter::NONE);
-        table.evict();
-        Ok(session)
+        self.change(|table| {
+            table.create(key, &initial)?;
+            // Before room is made: the answer must be right even if this session is the one that has to go.
+            Ok(table.session(key, EventFilter::NONE))
+        })
     }
 
     async fn read(&self, key: &SessionKey, filter: EventFilter) -> Result<Session, SessionError> {
@@ -87,10 +96,7 @@ impl SessionService for InMemorySessionService {
         expected_revision: u64,
         events: Vec<Event>,
     ) -> Result<Appended, SessionError> {
-        let mut table = self.table();
-        let appended = table.append(key, expected_revision, events)?;
-        table.evict();
-        Ok(appended)
+        self.change(|table| table.append(key, expected_revision, events))
     }
 
     async fn artifact(&self, key: &SessionKey, name: &str) -> Result<Option<StoredArtifact>, SessionError> {
@@ -106,8 +112,6 @@ impl SessionService for InMemorySessionService {
     }
 
     fn end_turn(&self, key: &SessionKey) {
-        let mut table = self.table();
-        table.end_turn(key);
-        table.evict();
+        self.change(|table| table.end_turn(key));
     }
 }

@@ -61,7 +61,7 @@ impl SlotKey {
 }
 
 /// One session, or one shared map, which has no events.
-struct Slot {
+pub(crate) struct Slot {
     key_bytes: usize,
     /// Shared with whoever has read it.
     state: Arc<State>,
@@ -268,9 +268,10 @@ impl Table {
         }
     }
 
-    /// Drops the least recently used slots until the bounds hold or only running turns are left.
-    pub(crate) fn evict(&mut self) {
-        let mut spared = 0;
+    /// Takes out the least recently used slots until the bounds hold or only running turns are left. They are dropped
+    /// when nobody waits for the table.
+    pub(crate) fn evict(&mut self) -> Vec<Slot> {
+        let (mut spared, mut evicted) = (0, Vec::new());
         while (self.sessions > self.bounds.max_sessions || self.bytes > self.bounds.max_bytes)
             && spared < self.slots.len()
             && let Some((oldest, slot)) = self.slots.peek_lru()
@@ -286,8 +287,9 @@ impl Table {
                 self.sessions -= 1;
             }
             self.bytes -= bytes;
-            self.slots.pop_lru();
+            evicted.extend(self.slots.pop_lru().map(|(_, slot)| slot));
         }
+        evicted
     }
 
     fn slot(&self, key: &SessionKey, scope: Scope) -> Option<&Slot> {

@@ -84,7 +84,7 @@ async fn events_that_come_together_are_stored_together(store: Store) {
     first.push(change(&mut task, TaskState::Working, at(2_000)));
     store.create(&owner("ada"), &first, &Arc::new(task.clone())).await.unwrap();
     let before = task.clone();
-    let events = [TaskState::Working, TaskState::Completed].map(|state| change(&mut task, state, at(3_000)));
+    let events = [TaskState::Working, TaskState::InputRequired].map(|state| change(&mut task, state, at(3_000)));
     let refused = store.append(&task.id, 1, &events, &Arc::new(task.clone())).await.unwrap_err();
     assert!(matches!(refused, StoreError::Stale { expected: 1, found: 2 }), "{refused}");
     let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();

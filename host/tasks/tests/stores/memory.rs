@@ -52,9 +52,26 @@ async fn a_store_without_room_lets_tasks_end_but_not_grow() {
     assert!(matches!(refused, StoreError::Full), "more than the end found room: {refused}");
     let event = change(&mut growing, TaskState::Completed, at(4_000));
     assert_eq!(store.add(&growing.id, seq, &event, &growing).await.unwrap(), seq + 1);
-    // And then it makes room.
+    // And then it takes little, and goes when its place is wanted.
     store.begin(&owner("ada"), &working("t-2")).await.unwrap();
+    assert!(has(&store, "t-1").await && has(&store, "t-2").await);
+    for number in 0..9 {
+        store.begin(&owner("ada"), &task(&format!("f-{number}"), TaskState::Completed, at(5_000))).await.unwrap();
+    }
     assert!(!has(&store, "t-1").await && has(&store, "t-2").await);
+}
+
+#[tokio::test]
+async fn a_finished_task_is_kept_without_its_events() {
+    let store = store(10, 4_000);
+    let mut finished = working("t-1");
+    store.begin(&owner("ada"), &finished).await.unwrap();
+    assert_eq!(store.events_after(&finished.id, 0, 10).await.unwrap().len(), 1);
+    let event = change(&mut finished, TaskState::Completed, at(2_000));
+    assert_eq!(store.add(&finished.id, 1, &event, &finished).await.unwrap(), 2);
+    assert!(store.events_after(&finished.id, 0, 10).await.unwrap().is_empty());
+    let stored = store.load(&owner("ada"), &finished.id).await.unwrap().unwrap();
+    assert_eq!((stored.seq, (*stored.decode().unwrap()).clone()), (2, finished));
 }
 
 #[tokio::test]
@@ -172,7 +189,7 @@ async fn room_is_made_by_the_owner_that_has_most() {
 
 #[tokio::test]
 async fn the_owner_with_most_bytes_loses_tasks_when_bytes_are_short() {
-    let store = store(100, 200_000);
+    let store = store(100, 80_000);
     let mut large = task("large", TaskState::Completed, at(50));
     large.history = vec![Message::user_text(&"x".repeat(60_000))];
     store.begin(&owner("ada"), &large).await.unwrap();

@@ -33,13 +33,29 @@ async fn tasks_that_nobody_works_on_fail(store: Store) {
         let message = task.status.message.clone().unwrap();
         assert_eq!(message.text(), "the server was restarted");
         assert_eq!((message.task_id.as_ref(), message.context_id.as_ref()), (Some(&task.id), Some(&task.context_id)));
-        let events = store.events_after(&stored.id, 0, 10).await.unwrap();
-        assert_eq!(numbers(&events), [1, 2]);
-        let TaskEvent::Stream(event) = events[1].decode().unwrap() else { panic!("not shown to readers") };
-        let StreamResponse::StatusUpdate(update) = &*event else { panic!("{event:?}") };
-        assert_eq!(update.status, task.status);
     }
     assert!(store.recover("again").await.unwrap().is_empty());
+}
+
+async fn the_log_of_a_recovered_task_says_that_it_failed(store: Store) {
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
+    store.recover("the server was restarted").await.unwrap();
+    let stored = store.load(&owner("ada"), &"t-1".into()).await.unwrap().unwrap();
+    let events = store.events_after(&stored.id, 0, 10).await.unwrap();
+    assert_eq!(numbers(&events), [1, 2]);
+    let TaskEvent::Stream(event) = events[1].decode().unwrap() else { panic!("not shown to readers") };
+    let StreamResponse::StatusUpdate(update) = &*event else { panic!("{event:?}") };
+    assert_eq!(update.status, stored.decode().unwrap().status);
+}
+
+#[tokio::test]
+async fn the_log_of_a_recovered_task_says_so_in_sqlite() {
+    crate::fixture::on_sqlite(the_log_of_a_recovered_task_says_that_it_failed).await;
+}
+
+#[tokio::test]
+async fn the_log_of_a_recovered_task_says_so_in_postgres() {
+    crate::fixture::on_postgres(the_log_of_a_recovered_task_says_that_it_failed).await;
 }
 
 async fn many_abandoned_tasks_are_all_recovered(store: Store) {
