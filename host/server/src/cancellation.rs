@@ -69,7 +69,7 @@ impl RequestHandler {
         let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
         let call = Call { requested, owner: owner.clone(), headers: None };
         let target = Target::of_task(owner, Arc::clone(record));
-        let (mut chain, _) = self.wake(&call, OPERATION, &self.editions.current(), &target, &session).await?;
+        let (mut chain, _) = self.wake(&call, OPERATION, (&self.editions.current(), &[]), &target, &session).await?;
         chain.change(record.task_state(), update).await.map_err(|fault| fault::internal(&fault))?;
         chain.respond(canceled).await.map_err(|fault| fault::internal(&fault))
     }

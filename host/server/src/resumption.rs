@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{A2aError, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
+use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, Entered, TaskResumption, TurnRequest};
 use annex_session::TurnSession;
 use annex_tasks::Owner;
@@ -104,18 +104,20 @@ impl RequestHandler {
         let requested = self.tasks.pins().end_interruption(&task, number).ok_or_else(waits_no_longer)?;
         let call = Call { requested, owner, headers: None };
         let edition = self.editions.current();
-        let (mut chain, request) = self.wake(&call, OPERATION, &edition, &target, &session).await?;
+        let (mut chain, request) =
+            self.wake(&call, OPERATION, (&edition, &edition.passed_on), &target, &session).await?;
         let remote = self.remote_call(&call, &edition, (&session, &task), &request).await?;
         let entry = target.entry(&mut chain, true).await?;
         let resources = TurnResources { chain, entry, session, place, call: call.clone(), remote, resumed: true };
         self.start(request, target, resources).await.map(drop)
     }
     /// Lets the active extensions begin with a task that is there already, by the last message that its user sent to it.
+    /// `passed_on` are extensions of an agent that lives elsewhere and is told of the call.
     pub(crate) async fn wake(
         &self,
         call: &Call,
         operation: &str,
-        edition: &Edition,
+        (edition, passed_on): (&Edition, &[AgentExtension]),
         target: &Target,
         session: &TurnSession,
     ) -> Result<(Chain, SendMessageRequest), A2aError> {
@@ -125,7 +127,7 @@ impl RequestHandler {
         let reason = || format!("task {} has no message", target.task_id);
         let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
         let installed = self.installed_for(call, &message, edition);
-        let active = activation::negotiate(&installed, &edition.passed_on, &call.requested)?;
+        let active = activation::negotiate(&installed, passed_on, &call.requested)?;
         let services = self.services.of_turn(&active, &call.owner, target.of_turn(session)).await?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
         let hooks = hook_request(call, operation, &request, target, session);

@@ -126,7 +126,7 @@ pub struct StoredTask {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TaskContent {
-    Json(String),
+    Json(Arc<str>),
     Value(Arc<Task>),
 }
 

@@ -231,7 +231,7 @@ impl<D: Database> SqlTaskStore<D> {
 
 /// From a row that begins with id, number of the last event and JSON.
 fn stored_task<R: Row>(row: &R) -> Result<StoredTask, sqlx::Error> {
-    let content = TaskContent::Json(row.text(2)?);
+    let content = TaskContent::Json(row.text(2)?.into());
     Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), content })
 }
 

@@ -129,8 +129,9 @@ async fn a_disk_that_becomes_read_only_fails_messages_until_it_is_writable_again
         assert_eq!(list(&client, &server.url, "c").await?.len(), 1, "{section}: something is half-written");
 
         set_writable(&server, &data, true)?;
-        let second = send("m-2").await?["result"]["task"].clone();
-        assert_eq!(second["status"]["state"], "TASK_STATE_COMPLETED", "{section}: {second}");
+        let answer = send("m-2").await?;
+        let second = answer["result"]["task"].clone();
+        assert_eq!(second["status"]["state"], "TASK_STATE_COMPLETED", "{section}: {answer}");
         assert_eq!(list(&client, &server.url, "c").await?.len(), 2, "{section}");
 
         server.process.kill()?;

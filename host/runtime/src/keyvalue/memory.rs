@@ -46,8 +46,9 @@ impl Table {
 
     /// Nothing is made before it is settled that there is room, so that what is refused leaves nothing behind.
     fn set(&mut self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
-        let used = self.bucket(space).map_or_else(Usage::default, |bucket| bucket.used);
-        let replaced = self.value(space, key).map(Vec::len);
+        let bucket = self.bucket(space);
+        let used = bucket.map_or_else(Usage::default, |bucket| bucket.used);
+        let replaced = bucket.and_then(|bucket| bucket.values.get(key)).map(Vec::len);
         quota.check(used, key, &value, replaced)?;
         if space.scope.kind.ends() {
             let scoped = self.scoped.get(&sum_of(space)).copied().unwrap_or_default();

@@ -46,7 +46,7 @@ impl Entry {
         if standing.finished_at.is_some() {
             let json = serde_json::to_string(task.as_ref())?;
             self.bytes = json.len() + self.configs.values().map(String::len).sum::<usize>();
-            (self.content, self.events) = (TaskContent::Json(json), Vec::new());
+            (self.content, self.events) = (TaskContent::Json(json.into()), Vec::new());
         } else {
             self.bytes += size::of_events(events);
             self.events.extend_from_slice(events);
