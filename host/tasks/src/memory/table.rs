@@ -32,29 +32,28 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn new(owner: Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<Self, StoreError> {
         let (id, context_id) = (task.id.clone(), task.context_id.clone());
-        let (content, standing) = (TaskContent::Value(Arc::clone(task)), Standing::of(task));
+        let (content, standing) = (content(task)?, Standing::of(task));
         let (kept, configs) = (Vec::new(), BTreeMap::new());
         let mut entry = Self { owner, id, context_id, content, standing, seq: 0, events: kept, configs, bytes: 0 };
-        entry.add_events(events, task)?;
+        entry.bytes = entry.bytes_with(events, &entry.content);
+        entry.log(events);
         Ok(entry)
     }
 
-    /// A task that is finished is kept as JSON, which takes a fraction of the memory, and without its events, which
-    /// nobody follows any more.
-    fn add_events(&mut self, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError> {
-        let standing = Standing::of(task);
-        if standing.finished_at.is_some() {
-            let json = serde_json::to_string(task.as_ref())?;
-            self.bytes = json.len() + self.configs.values().map(String::len).sum::<usize>();
-            (self.content, self.events) = (TaskContent::Json(json.into()), Vec::new());
-        } else {
-            self.bytes += size::of_events(events);
-            self.events.extend_from_slice(events);
-            self.content = TaskContent::Value(Arc::clone(task));
+    /// Bytes of it with further events, which make `content` of the task.
+    fn bytes_with(&self, events: &[TaskEvent], content: &TaskContent) -> usize {
+        match content {
+            TaskContent::Json(json) => json.len() + self.configs.values().map(String::len).sum::<usize>(),
+            TaskContent::Value(_) => self.bytes + size::of_events(events),
         }
+    }
+
+    fn log(&mut self, events: &[TaskEvent]) {
         self.seq += events.len() as u64;
-        self.standing = standing;
-        Ok(())
+        match self.content {
+            TaskContent::Json(_) => self.events = Vec::new(),
+            TaskContent::Value(_) => self.events.extend_from_slice(events),
+        }
     }
 
     pub(super) fn stored(&self) -> StoredTask {
@@ -88,6 +87,15 @@ impl Entry {
             && query.context.as_ref().is_none_or(|context| self.context_id == *context)
             && query.state.is_none_or(|state| self.standing.state == state)
             && query.status_after.map(Timestamp::as_millis).is_none_or(|after| self.standing.status_at >= after)
+    }
+}
+
+/// A task that is finished is kept as JSON, which takes a fraction of the memory, and without its events, which nobody
+/// follows any more.
+fn content(task: &Arc<Task>) -> Result<TaskContent, StoreError> {
+    match task.status.state.is_terminal() {
+        true => Ok(TaskContent::Json(serde_json::to_string(task.as_ref())?.into())),
+        false => Ok(TaskContent::Value(Arc::clone(task))),
     }
 }
 
@@ -135,17 +143,20 @@ impl Table {
         if expected != found {
             return Err(StoreError::Stale { expected, found });
         }
-        let (owner, standing, added) = (entry.owner.clone(), Standing::of(task), size::of_events(events));
-        match self.make_room(Wanted { owner: &owner, tasks: 0, bytes: added, kept: Some(id) }) {
+        let (owner, standing, content) = (entry.owner.clone(), Standing::of(task), content(task)?);
+        let bytes = entry.bytes_with(events, &content);
+        let grown = bytes.saturating_sub(entry.bytes);
+        match self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) }) {
             // A task must be able to end, and then it can go.
             Err(StoreError::Full) if standing.finished_at.is_some() && events.len() == 1 => {}
             other => other?,
         }
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
         self.shares.remove(id, entry);
-        let kept = entry.add_events(events, task);
+        (entry.content, entry.standing, entry.bytes) = (content, standing, bytes);
+        entry.log(events);
         self.shares.add(id, entry);
-        kept.map(|()| entry.seq)
+        Ok(entry.seq)
     }
 
     pub(super) fn put_config(&mut self, id: &TaskId, config: &str, json: String) -> Result<(), StoreError> {
