@@ -77,9 +77,10 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .before_acquire(|connection, _| Box::pin(async { Ok(!connection.is_in_transaction()) }))
 }
 
-/// A connection that can write, which SQLite itself tells at the first change only.
+/// A connection that can write. SQLite opens a file that it may not write for reading, and may tell so at the first change
+/// only; a connection that was opened at such a time is replaced after a minute.
 async fn open_writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
-    let writer = pool(1).connect_with(options).await?;
+    let writer = pool(1).max_lifetime(WRITER_LIFETIME).connect_with(options).await?;
     writer.begin_with("BEGIN IMMEDIATE").await?.rollback().await?;
     Ok(writer)
 }
@@ -93,6 +94,8 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     options.open(path).map(drop)
 }
 
+/// How long one connection writes.
+const WRITER_LIFETIME: Duration = Duration::from_secs(60);
 const READONLY: i32 = 8;
 const CANTOPEN: i32 = 14;
 
