@@ -12,7 +12,7 @@ mod writer;
 pub use database::{Database, Row, Value};
 pub use migrations::Migrations;
 pub use postgres::PostgresDatabase;
-pub use sqlite::SqliteDatabase;
+pub use sqlite::{SqliteDatabase, SqliteTransaction};
 pub use writer::{Change, Writer};
 
 use std::path::PathBuf;

@@ -1,6 +1,8 @@
 //! One SQLite file.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::sqlite::{
@@ -23,7 +25,26 @@ use crate::{Migrations, OpenError};
 pub struct SqliteDatabase {
     /// One connection: SQLite has one writer at a time, and here the others queue without polling for the lock.
     writer: SqlitePool,
+    /// Whether the writer's connection was refused a change, because it was opened when the file was read-only.
+    is_read_only: Arc<AtomicBool>,
     readers: SqlitePool,
+}
+
+/// A transaction of the writer.
+#[derive(Debug)]
+pub struct SqliteTransaction {
+    inner: Transaction<'static, Sqlite>,
+    is_read_only: Arc<AtomicBool>,
+}
+
+impl SqliteTransaction {
+    /// Notes what a statement came to.
+    fn noted<T>(&self, result: sqlx::Result<T>) -> sqlx::Result<T> {
+        if result.as_ref().err().and_then(code_of) == Some(READONLY) {
+            self.is_read_only.store(true, Ordering::Relaxed);
+        }
+        result
+    }
 }
 
 const READERS: u32 = 4;
@@ -57,7 +78,7 @@ impl SqliteDatabase {
         let writer = open_writer(options.clone()).await.map_err(|error| not_opened(path, error))?;
         migrations.migrator().run(&writer).await?;
         let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
-        Ok(Self { writer, readers })
+        Ok(Self { writer, is_read_only: Arc::default(), readers })
     }
 
     /// Waits for what is under way, empties the write-ahead log and closes the file. Later calls fail.
@@ -77,10 +98,9 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .before_acquire(|connection, _| Box::pin(async { Ok(!connection.is_in_transaction()) }))
 }
 
-/// A connection that can write. SQLite opens a file that it may not write for reading, and may tell so at the first change
-/// only; a connection that was opened at such a time is replaced after a minute.
+/// A connection that can write, as far as SQLite tells before the first change.
 async fn open_writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
-    let writer = pool(1).max_lifetime(WRITER_LIFETIME).connect_with(options).await?;
+    let writer = pool(1).connect_with(options).await?;
     writer.begin_with("BEGIN IMMEDIATE").await?.rollback().await?;
     Ok(writer)
 }
@@ -94,8 +114,6 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     options.open(path).map(drop)
 }
 
-/// How long one connection writes.
-const WRITER_LIFETIME: Duration = Duration::from_secs(60);
 const READONLY: i32 = 8;
 const CANTOPEN: i32 = 14;
 
@@ -117,24 +135,26 @@ fn not_opened(path: &Path, error: sqlx::Error) -> OpenError {
 
 impl Database for SqliteDatabase {
     type Row = SqliteRow;
-    type Transaction = Transaction<'static, Sqlite>;
+    type Transaction = SqliteTransaction;
     const LOCK_SWEEP: Option<&'static str> = None;
     const HAS_ONE_WRITER: bool = true;
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
+        if self.is_read_only.load(Ordering::Relaxed) {
+            // SQLite opens a file that it may not write for reading, and keeps to that. The next connection may do better.
+            let _ = self.writer.acquire().await?.close().await;
+            self.is_read_only.store(false, Ordering::Relaxed);
+        }
         // Takes the lock at once: a transaction that begins with reading cannot wait for it later.
         let begun = self.writer.begin_with("BEGIN IMMEDIATE").await;
         if begun.as_ref().err().and_then(code_of) == Some(READONLY) {
-            // SQLite opens a file that it may not write for reading, and keeps to that. The next connection may do better.
-            if let Ok(connection) = self.writer.acquire().await {
-                let _ = connection.close().await;
-            }
+            self.is_read_only.store(true, Ordering::Relaxed);
         }
-        begun
+        Ok(SqliteTransaction { inner: begun?, is_read_only: Arc::clone(&self.is_read_only) })
     }
 
     async fn commit(transaction: Self::Transaction) -> sqlx::Result<()> {
-        transaction.commit().await
+        transaction.inner.commit().await
     }
 
     async fn execute(
@@ -142,7 +162,8 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
-        Ok(bind::<Sqlite>(sql, values).execute(&mut **transaction).await?.rows_affected())
+        let done = bind::<Sqlite>(sql, values).execute(&mut *transaction.inner).await;
+        Ok(transaction.noted(done)?.rows_affected())
     }
 
     async fn query(
@@ -150,7 +171,8 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<SqliteRow>> {
-        bind::<Sqlite>(sql, values).fetch_all(&mut **transaction).await
+        let found = bind::<Sqlite>(sql, values).fetch_all(&mut *transaction.inner).await;
+        transaction.noted(found)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
