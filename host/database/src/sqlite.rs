@@ -37,14 +37,12 @@ pub struct SqliteTransaction {
     is_read_only: Arc<AtomicBool>,
 }
 
-impl SqliteTransaction {
-    /// Notes what a statement came to.
-    fn noted<T>(&self, result: sqlx::Result<T>) -> sqlx::Result<T> {
-        if result.as_ref().err().and_then(code_of) == Some(READONLY) {
-            self.is_read_only.store(true, Ordering::Relaxed);
-        }
-        result
+/// Notes what a statement of the writer came to.
+fn noted<T>(is_read_only: &AtomicBool, result: sqlx::Result<T>) -> sqlx::Result<T> {
+    if result.as_ref().err().and_then(code_of) == Some(READONLY) {
+        is_read_only.store(true, Ordering::Relaxed);
     }
+    result
 }
 
 const READERS: u32 = 4;
@@ -146,11 +144,8 @@ impl Database for SqliteDatabase {
             self.is_read_only.store(false, Ordering::Relaxed);
         }
         // Takes the lock at once: a transaction that begins with reading cannot wait for it later.
-        let begun = self.writer.begin_with("BEGIN IMMEDIATE").await;
-        if begun.as_ref().err().and_then(code_of) == Some(READONLY) {
-            self.is_read_only.store(true, Ordering::Relaxed);
-        }
-        Ok(SqliteTransaction { inner: begun?, is_read_only: Arc::clone(&self.is_read_only) })
+        let inner = noted(&self.is_read_only, self.writer.begin_with("BEGIN IMMEDIATE").await)?;
+        Ok(SqliteTransaction { inner, is_read_only: Arc::clone(&self.is_read_only) })
     }
 
     async fn commit(transaction: Self::Transaction) -> sqlx::Result<()> {
@@ -163,7 +158,7 @@ impl Database for SqliteDatabase {
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
         let done = bind::<Sqlite>(sql, values).execute(&mut *transaction.inner).await;
-        Ok(transaction.noted(done)?.rows_affected())
+        Ok(noted(&transaction.is_read_only, done)?.rows_affected())
     }
 
     async fn query(
@@ -172,7 +167,7 @@ impl Database for SqliteDatabase {
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<SqliteRow>> {
         let found = bind::<Sqlite>(sql, values).fetch_all(&mut *transaction.inner).await;
-        transaction.noted(found)
+        noted(&transaction.is_read_only, found)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {

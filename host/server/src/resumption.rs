@@ -111,6 +111,7 @@ impl RequestHandler {
         let resources = TurnResources { chain, entry, session, place, call: call.clone(), remote, resumed: true };
         self.start(request, target, resources).await.map(drop)
     }
+
     /// Lets the active extensions begin with a task that is there already, by the last message that its user sent to it.
     /// `passed_on` are extensions of an agent that lives elsewhere and is told of the call.
     pub(crate) async fn wake(
