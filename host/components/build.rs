@@ -61,7 +61,9 @@ const GUESTS: [Guest; 14] = [
 ];
 
 fn main() -> Result<()> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    // Where it is now: a checkout that was moved keeps the build script of its former place.
+    let manifest_dir = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("CARGO_MANIFEST_DIR is not set")?);
+    let workspace = manifest_dir.join("../..").canonicalize().context("find the workspace")?;
     let out_dir = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
     // OUT_DIR is `<target>/<profile>/build/annex-components-<hash>/out`.
     let profile_dir = out_dir.ancestors().nth(3).context("OUT_DIR is too short")?;
