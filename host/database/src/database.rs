@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 
 use sqlx::query::Query;
-use sqlx::{Encode, Type};
+use sqlx::{Encode, SqlSafeStr, Type};
 
 /// A database that a store can be on. Implemented by this crate only.
 pub trait Database: fmt::Debug + Send + Sync + 'static {
@@ -32,6 +32,13 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> impl Future<Output = sqlx::Result<u64>> + Send;
+
+    /// Executes statements that do not depend on each other's results, in their order, in one trip to the database where
+    /// that can be had. Returns how many rows each has changed.
+    fn execute_all(
+        transaction: &mut Self::Transaction,
+        steps: &[Step<'_>],
+    ) -> impl Future<Output = sqlx::Result<Vec<u64>>> + Send;
 
     /// Returns the rows of a statement in a transaction.
     fn query(
@@ -71,8 +78,29 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
+/// One statement of several.
+#[derive(Clone, Debug)]
+pub struct Step<'a> {
+    /// The statement. Its parameters are `$1`, `$2` and so on.
+    pub sql: &'static str,
+    /// The values of its parameters.
+    pub values: Vec<Value<'a>>,
+    /// How many rows it is to change.
+    pub changes: u64,
+}
+
+impl<'a> Step<'a> {
+    /// A statement that is to change one row.
+    pub fn new(sql: &'static str, values: impl Into<Vec<Value<'a>>>) -> Self {
+        Self { sql, values: values.into(), changes: 1 }
+    }
+}
+
 /// A statement with its parameters.
-pub(crate) fn bind<DB>(sql: &'static str, values: &[Value<'_>]) -> Query<'static, DB, DB::Arguments>
+pub(crate) fn bind<'s, DB>(
+    sql: impl SqlSafeStr,
+    values: impl IntoIterator<Item = &'s Value<'s>>,
+) -> Query<'static, DB, DB::Arguments>
 where
     DB: sqlx::Database,
     for<'v> &'v str: Encode<'v, DB> + Type<DB>,
@@ -80,7 +108,7 @@ where
     for<'v> Option<i64>: Encode<'v, DB> + Type<DB>,
     for<'v> i64: Encode<'v, DB> + Type<DB>,
 {
-    values.iter().fold(sqlx::query::<DB>(sql), |query, value| match *value {
+    values.into_iter().fold(sqlx::query::<DB>(sql), |query, value| match *value {
         Value::Text(text) => query.bind(text),
         Value::Int(number) => query.bind(number),
         Value::MaybeInt(number) => query.bind(number),

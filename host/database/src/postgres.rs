@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{Connection, Postgres, Transaction};
 
-use crate::database::{Database, Row, Value, bind};
+use crate::database::{Database, Row, Step, Value, bind};
 use crate::{Migrations, OpenError};
 
 /// Connections to one PostgreSQL database, version 12 or later.
@@ -69,6 +69,14 @@ impl Database for PostgresDatabase {
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
         Ok(bind::<Postgres>(sql, values).execute(&mut **transaction).await?.rows_affected())
+    }
+
+    async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
+        let mut changed = Vec::with_capacity(steps.len());
+        for step in steps {
+            changed.push(Self::execute(transaction, step.sql, &step.values).await?);
+        }
+        Ok(changed)
     }
 
     async fn query(

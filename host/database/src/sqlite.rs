@@ -1,16 +1,19 @@
 //! One SQLite file.
 
+use std::fmt::Write as _;
+use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{Connection, Sqlite, Transaction};
+use sqlx::{AssertSqlSafe, Connection, Executor, Sqlite, Transaction};
 
-use crate::database::{Database, Row, Value, bind};
+use crate::database::{Database, Row, Step, Value, bind};
 use crate::{Migrations, OpenError};
 
 /// A writer and some readers of one SQLite file, in write-ahead mode with `synchronous = NORMAL`.
@@ -161,6 +164,13 @@ impl Database for SqliteDatabase {
         Ok(noted(&transaction.is_read_only, done)?.rows_affected())
     }
 
+    async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
+        let query = bind::<Sqlite>(AssertSqlSafe(joined(steps)), steps.iter().flat_map(|step| &step.values));
+        let results = transaction.inner.fetch_many(query).try_filter_map(|result| ready(Ok(result.left())));
+        let changed = results.map_ok(|result| result.rows_affected()).try_collect().await;
+        noted(&transaction.is_read_only, changed)
+    }
+
     async fn query(
         transaction: &mut Self::Transaction,
         sql: &'static str,
@@ -175,6 +185,26 @@ impl Database for SqliteDatabase {
     }
 }
 
+/// The statements as one text, whose parameters count on from statement to statement.
+fn joined(steps: &[Step<'_>]) -> String {
+    let mut text = String::with_capacity(steps.iter().map(|step| step.sql.len() + 16).sum());
+    let mut before = 0;
+    for step in steps {
+        let mut pieces = step.sql.split('$');
+        text.push_str(pieces.next().unwrap_or_default());
+        for piece in pieces {
+            let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let (number, rest) = piece.split_at(digits);
+            let number = before + number.parse::<usize>().unwrap_or_default();
+            // Writing to a text does not fail.
+            let _ = write!(text, "${number}{rest}");
+        }
+        text.push(';');
+        before += step.values.len();
+    }
+    text
+}
+
 impl Row for SqliteRow {
     fn text(&self, column: usize) -> sqlx::Result<String> {
         sqlx::Row::try_get(self, column)
@@ -186,5 +216,22 @@ impl Row for SqliteRow {
 
     fn bytes(&self, column: usize) -> sqlx::Result<Vec<u8>> {
         sqlx::Row::try_get(self, column)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_count_on_from_statement_to_statement() {
+        let [one, two, ten] = [1, 2, 10].map(|count| vec![Value::Int(0); count]);
+        let steps = [
+            Step::new("INSERT INTO a VALUES ($1, $2)", two),
+            Step::new("UPDATE b SET c = '' WHERE d = $1 OR e = $1", one),
+            Step::new("SELECT $10,$9", ten),
+        ];
+        let text = "INSERT INTO a VALUES ($1, $2);UPDATE b SET c = '' WHERE d = $3 OR e = $3;SELECT $13,$12;";
+        assert_eq!(joined(&steps), text);
     }
 }

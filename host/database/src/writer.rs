@@ -1,5 +1,9 @@
 //! Changes of a store. Where a database has one writer, those that come while it is busy wait together and go in one
 //! transaction, which costs little more than one of them alone.
+//!
+//! Most changes are made of statements that need no decision in between. Those of many changes go to the database in one
+//! trip, in the hope that each changes the rows that it is to change. Where one does not, all is rolled back, and every
+//! change is made for itself, step by step.
 
 use std::fmt;
 use std::future::Future;
@@ -8,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::Database;
+use crate::{Database, Step};
 
 /// A change of a store, ready to be stored.
 pub trait Change: Send + Sync + 'static {
@@ -17,7 +21,11 @@ pub trait Change: Send + Sync + 'static {
     /// Why it cannot be stored.
     type Error: From<sqlx::Error> + Send + 'static;
 
-    /// Makes the change in a transaction. A change that is refused must have changed nothing.
+    /// The change as statements that need no decision in between, and what whoever wants it is told once each of them
+    /// has changed as many rows as it is to. `None` for a change that is less common.
+    fn steps(&self) -> Option<(Vec<Step<'_>>, Self::Answer)>;
+
+    /// Makes the change in a transaction, step by step. A change that is refused must have changed nothing.
     fn apply<D: Database>(
         &self,
         transaction: &mut D::Transaction,
@@ -97,6 +105,8 @@ impl<C: Change> Queue<C> {
 
 async fn serve<D: Database, C: Change>(database: Arc<D>, queue: Arc<Queue<C>>) {
     loop {
+        // Whoever else is about to change something does so first, and comes along.
+        tokio::task::yield_now().await;
         let taken = queue.take();
         if taken.is_empty() {
             return;
@@ -118,36 +128,81 @@ async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> 
             return changes.iter().map(same).collect();
         }
     };
-    match in_one_transaction::<D, C>(transaction, changes).await {
-        Ok(results) => results,
-        Err(error) if changes.len() == 1 => vec![Err(error)],
-        // One of them is what cannot be stored: each for itself.
-        Err(_) => {
-            let mut results = Vec::with_capacity(changes.len());
-            for change in changes {
-                results.push(store_alone(database, change).await);
-            }
-            results
-        }
+    if let Ok(Some(results)) = in_one_transaction::<D, C>(transaction, changes).await {
+        return results;
     }
+    // One of them is what cannot be stored, or not at once: each for itself.
+    let mut results = Vec::with_capacity(changes.len());
+    for change in changes {
+        results.push(store_alone(database, change).await);
+    }
+    results
 }
 
+/// `None` when a change has to be made step by step. Nothing is stored then.
 async fn in_one_transaction<D: Database, C: Change>(
     mut transaction: D::Transaction,
     changes: &[C],
-) -> Result<Vec<Stored<C>>, C::Error> {
-    let mut results = Vec::with_capacity(changes.len());
-    for change in changes {
-        results.push(match change.apply::<D>(&mut transaction).await {
-            Err(error) if !C::is_refusal(&error) => return Err(error),
-            result => result,
+) -> Result<Option<Vec<Stored<C>>>, C::Error> {
+    let mut results: Vec<Option<Stored<C>>> = changes.iter().map(|_| None).collect();
+    let mut common = Vec::with_capacity(changes.len());
+    for (result, change) in results.iter_mut().zip(changes) {
+        if let Some((steps, answer)) = change.steps() {
+            common.push(steps);
+            *result = Some(Ok(answer));
+        }
+    }
+    if !in_trips::<D>(&mut transaction, common).await? {
+        return Ok(None);
+    }
+    let mut all = Vec::with_capacity(changes.len());
+    for (result, change) in results.into_iter().zip(changes) {
+        all.push(match result {
+            Some(stored) => stored,
+            None => match change.apply::<D>(&mut transaction).await {
+                Err(error) if !C::is_refusal(&error) => return Err(error),
+                result => result,
+            },
         });
     }
     D::commit(transaction).await?;
-    Ok(results)
+    Ok(Some(all))
+}
+
+/// The most changes that go in one trip: a database keeps the statements of a trip by their text, one for each number.
+const TRIP: usize = 8;
+
+/// Whether each of the statements has changed as many rows as it was to.
+async fn in_trips<D: Database>(
+    transaction: &mut D::Transaction,
+    mut changes: Vec<Vec<Step<'_>>>,
+) -> sqlx::Result<bool> {
+    // Those of a kind together.
+    changes.sort_by_cached_key(|steps| steps.iter().map(|step| step.sql.as_ptr().addr()).collect::<Vec<_>>());
+    for kind in changes.chunk_by(|one, other| is_same_kind(one, other)) {
+        for together in kind.chunks(TRIP) {
+            let steps = together.concat();
+            let changed = D::execute_all(transaction, &steps).await?;
+            if !steps.iter().map(|step| step.changes).eq(changed) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn is_same_kind(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
+    one.iter().map(|step| step.sql.as_ptr()).eq(other.iter().map(|step| step.sql.as_ptr()))
 }
 
 async fn store_alone<D: Database, C: Change>(database: &D, change: &C) -> Stored<C> {
+    if let Some((steps, answer)) = change.steps() {
+        let mut transaction = database.begin().await?;
+        if let Ok(true) = in_trips::<D>(&mut transaction, vec![steps]).await {
+            D::commit(transaction).await?;
+            return Ok(answer);
+        }
+    }
     let mut transaction = database.begin().await?;
     let answer = change.apply::<D>(&mut transaction).await?;
     D::commit(transaction).await?;

@@ -1,4 +1,6 @@
 //! The statements. Their first parameters are those of the scope, or of the bucket.
+//!
+//! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
 
 macro_rules! in_scope {
     () => {
@@ -21,8 +23,11 @@ macro_rules! size {
 
 pub(crate) const SELECT_VALUE: &str = concat!("SELECT value FROM entry WHERE ", in_bucket!(), " AND key = ?6");
 
-pub(crate) const SELECT_KEYS: &str =
-    concat!("SELECT key FROM entry WHERE ", in_bucket!(), " ORDER BY key LIMIT ?6 OFFSET ?7");
+pub(crate) const SELECT_KEYS: &str = concat!(
+    "SELECT key FROM entry WHERE ",
+    in_bucket!(),
+    " ORDER BY key LIMIT CAST(?6 AS BIGINT) OFFSET CAST(?7 AS BIGINT)"
+);
 
 /// What the bucket holds, and the bytes of the key's value if it is there.
 pub(crate) const SELECT_USAGE: &str = concat!(
@@ -47,7 +52,7 @@ pub(crate) const COUNT_SCOPED: &str = "
 pub(crate) const SELECT_SCOPES: &str = "
     SELECT DISTINCT kind, tenant, principal, id FROM entry
     WHERE kind <> '' AND (kind, tenant, principal, id) > (?1, ?2, ?3, ?4)
-    ORDER BY kind, tenant, principal, id LIMIT ?5";
+    ORDER BY kind, tenant, principal, id LIMIT CAST(?5 AS BIGINT)";
 
 pub(crate) const HAS_KEYS: &str = concat!("SELECT EXISTS (SELECT 1 FROM entry WHERE ", in_scope!(), ")");
 

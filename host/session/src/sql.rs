@@ -21,7 +21,7 @@ use crate::limits::Limits;
 use crate::service::{Appended, Retention, SessionQuery, SessionService, StoredArtifact};
 use crate::session::{Session, SessionKey};
 use crate::session_state::SessionState;
-use crate::state::{STORED, State, StateDelta};
+use crate::state::{State, StateDelta};
 
 /// The id of a session that does not exist.
 const NO_SESSION: i64 = -1;
@@ -43,46 +43,6 @@ impl<D: Database> SqlSessionService<D> {
     pub(crate) fn database(&self) -> &D {
         &self.database
     }
-
-    async fn state(&self, key: &SessionKey, id: i64) -> Result<SessionState, SessionError> {
-        let [tenant, app, user, _] = named(key);
-        let rows = self.database.read(statements::SELECT_STATE, &[Value::Int(id), tenant, app, user]).await?;
-        let mut states: [State; 3] = Default::default();
-        for row in &rows {
-            let unreadable = |source| SessionError::Unreadable { context: key.context.clone(), source };
-            let name = decode_name(&row.text(1)?).map_err(unreadable)?;
-            let value = Json::parse(row.text(2)?).map_err(unreadable)?;
-            if let Some(state) = states.get_mut(usize::try_from(row.int(0)?).unwrap_or(usize::MAX)) {
-                state.insert(name, value);
-            }
-        }
-        let mut state = SessionState::default();
-        for (scope, keys) in STORED.into_iter().zip(states) {
-            if let Some(kept) = state.of_mut(scope) {
-                *kept = Arc::new(keys);
-            }
-        }
-        Ok(state)
-    }
-
-    async fn events(&self, key: &SessionKey, id: i64, filter: EventFilter) -> Result<Vec<Arc<Event>>, SessionError> {
-        if id == NO_SESSION || filter.num_recent == Some(0) {
-            return Ok(Vec::new());
-        }
-        let after = filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis);
-        let bound =
-            |bound: Option<usize>| Value::Int(bound.map_or(i64::MAX, |bound| i64::try_from(bound).unwrap_or(i64::MAX)));
-        let values = [Value::Int(id), bound(filter.num_recent), Value::Int(after), bound(filter.max_bytes)];
-        let rows = self.database.read(statements::SELECT_EVENTS, &values).await?;
-        let unreadable = |source| SessionError::Unreadable { context: key.context.clone(), source };
-        rows.iter().map(|row| decode_event(&row.text(0)?).map_err(unreadable)).collect()
-    }
-
-    async fn session_of_row(&self, key: SessionKey, row: &D::Row) -> Result<Session, SessionError> {
-        let state = self.state(&key, row.int(0)?).await?;
-        let last_update = Timestamp::from_millis(row.int(2)?);
-        Ok(Session { key, revision: from_sql(row.int(1)?), state, last_update, events: Vec::new() })
-    }
 }
 
 #[async_trait]
@@ -102,21 +62,20 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             let (state, last_update) = (SessionState::default(), Timestamp::now());
             return Ok(Session { key, revision: 0, state, last_update, events: Vec::new() });
         }
-        // The revision first: a change that comes in between makes whoever appends to what is read here stale.
-        let found = self.database.read(statements::SELECT_SESSION, &named(&key)).await?;
-        let Some(row) = found.first() else {
-            let state = self.state(&key, NO_SESSION).await?;
-            return Ok(Session { key, revision: 0, state, last_update: Timestamp::now(), events: Vec::new() });
-        };
-        let events = self.events(&key, row.int(0)?, filter).await?;
-        Ok(Session { events, ..self.session_of_row(key, row).await? })
+        let bound =
+            |bound: Option<usize>| Value::Int(bound.map_or(i64::MAX, |bound| i64::try_from(bound).unwrap_or(i64::MAX)));
+        let after = Value::Int(filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis));
+        let [tenant, app, user, context] = named(&key);
+        let values = [tenant, app, user, context, bound(filter.num_recent), after, bound(filter.max_bytes)];
+        let rows = self.database.read(statements::SELECT_SESSION, &values).await?;
+        session(key, &rows)
     }
 
     async fn exists(&self, key: &SessionKey) -> Result<bool, SessionError> {
         if key.check().is_err() {
             return Ok(false);
         }
-        Ok(!self.database.read(statements::SELECT_SESSION, &named(key)).await?.is_empty())
+        Ok(!self.database.read(statements::SELECT_REVISION, &named(key)).await?.is_empty())
     }
 
     async fn list(&self, query: &SessionQuery) -> Result<Vec<Session>, SessionError> {
@@ -137,8 +96,9 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         let mut sessions = Vec::new();
         for row in self.database.read(sql, values).await? {
             let (tenant, app) = (query.tenant.clone(), query.app.clone());
-            let key = SessionKey { tenant, app, user: row.text(3)?, context: ContextId::from(row.text(4)?) };
-            sessions.push(self.session_of_row(key, &row).await?);
+            let key = SessionKey { tenant, app, user: row.text(0)?, context: ContextId::from(row.text(1)?) };
+            // It may have gone since.
+            sessions.extend(self.get(&key, EventFilter::NONE).await?);
         }
         Ok(sessions)
     }
@@ -188,6 +148,33 @@ impl<D: Database> SessionService for SqlSessionService<D> {
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError> {
         retention::sweep(self.database.as_ref(), retention).await
     }
+}
+
+/// A session from what [`statements::SELECT_SESSION`] finds.
+fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError> {
+    let context = key.context.clone();
+    let unreadable = |source| SessionError::Unreadable { context: context.clone(), source };
+    let (mut revision, mut last_update) = (0, None);
+    let mut states: [State; 3] = Default::default();
+    let mut events = Vec::new();
+    for row in rows {
+        match row.int(0)? {
+            statements::SESSION_ROW => {
+                (revision, last_update) = (from_sql(row.int(3)?), Some(Timestamp::from_millis(row.int(4)?)));
+            }
+            statements::EVENT_ROW => events.push(decode_event(&row.text(2)?).map_err(unreadable)?),
+            scope => {
+                let name = decode_name(&row.text(1)?).map_err(unreadable)?;
+                let value = Json::parse(row.text(2)?).map_err(unreadable)?;
+                if let Some(state) = states.get_mut(usize::try_from(scope).unwrap_or(usize::MAX)) {
+                    state.insert(name, value);
+                }
+            }
+        }
+    }
+    let [session, user, app] = states.map(Arc::new);
+    let state = SessionState { session, user, app };
+    Ok(Session { key, revision, state, last_update: last_update.unwrap_or_else(Timestamp::now), events })
 }
 
 /// What a session is found by.

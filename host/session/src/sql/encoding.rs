@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use annex_database::Value;
 use annex_protocol::{Json, Part, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::SessionError;
 use crate::event::{Event, EventError, parts_size};
-use crate::state::StateDelta;
+use crate::state::{Scope, StateDelta};
 
 /// The JSON of an event. What is empty is left out.
 #[derive(Serialize, Deserialize)]
@@ -39,6 +40,8 @@ pub(super) struct EncodedEvent {
     pub(super) timestamp: Timestamp,
     pub(super) json: String,
     pub(super) state_delta: StateDelta,
+    /// The names of the session's own keys in the delta, in its order, as [`encoded_name`] has them.
+    pub(super) keys: Vec<String>,
     pub(super) artifacts: Vec<EncodedArtifact>,
 }
 
@@ -62,7 +65,12 @@ impl EncodedEvent {
         let stored =
             StoredEvent { id, author, invocation_id, timestamp: timestamp.as_millis(), parts, state_delta, error };
         let json = serde_json::to_string(&stored)?;
-        Ok(Self { id: stored.id, timestamp, json, state_delta: stored.state_delta, artifacts })
+        let keys = stored.state_delta.within(Scope::Session).map(|(name, _)| encoded_name(name)).collect();
+        Ok(Self { id: stored.id, timestamp, json, state_delta: stored.state_delta, keys, artifacts })
+    }
+
+    pub(super) fn happened_at(&self) -> Value<'static> {
+        Value::Int(self.timestamp.as_millis())
     }
 }
 

@@ -1,4 +1,6 @@
 //! The statements, in the SQL that SQLite and PostgreSQL share.
+//!
+//! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
 
 /// Keeps other writers off the session until the end of the transaction.
 pub(super) const LOCK_SESSION: &str = "
@@ -15,20 +17,52 @@ pub(super) const INSERT_SESSION: &str = "
 pub(super) const UPDATE_SESSION: &str = "
     UPDATE session SET revision = $2, updated_at = $3, changed_at = $4 WHERE id = $1";
 
+/// The next revision of a session that has the one before.
+pub(super) const ADVANCE_SESSION: &str = "
+    UPDATE session SET revision = $5, updated_at = $6, changed_at = $7
+    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND revision = $8";
+
+pub(super) const SELECT_REVISION: &str = "
+    SELECT revision FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
+
+/// What kind of row a row of [`SELECT_SESSION`] is, unless it is a key in the scope that has this place in `STORED`.
+pub(super) const SESSION_ROW: i64 = 3;
+pub(super) const EVENT_ROW: i64 = 4;
+
+/// A session as it is at one moment: its own row, all keys that it sees, and the latest events that happened at or after
+/// a time, in their orders. The numbers of the scopes are their places in `STORED`.
 pub(super) const SELECT_SESSION: &str = "
-    SELECT id, revision, updated_at FROM session
-    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
+    WITH found AS (
+        SELECT id, revision, updated_at FROM session
+        WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4)
+    SELECT CAST(3 AS BIGINT), '', '', revision, updated_at FROM found
+    UNION ALL
+    SELECT CAST(0 AS BIGINT), name, value, place, CAST(0 AS BIGINT) FROM session_state
+    WHERE session_id = (SELECT id FROM found)
+    UNION ALL
+    SELECT CAST(1 AS BIGINT), name, value, place, CAST(0 AS BIGINT) FROM user_state
+    WHERE tenant = $1 AND app = $2 AND user_id = $3
+    UNION ALL
+    SELECT CAST(2 AS BIGINT), name, value, place, CAST(0 AS BIGINT) FROM app_state WHERE tenant = $1 AND app = $2
+    UNION ALL
+    SELECT CAST(4 AS BIGINT), '', json, seq, happened_at FROM (
+        SELECT seq, happened_at, json, SUM(LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (
+            SELECT seq, happened_at, json FROM session_event
+            WHERE session_id = (SELECT id FROM found) ORDER BY seq DESC LIMIT CAST($5 AS BIGINT)) AS latest
+        ) AS sized
+    WHERE happened_at >= $6 AND bytes <= $7
+    ORDER BY 1, 4, 2";
 
 /// A page of sessions; no time is less than the least number.
 pub(super) const SELECT_SESSIONS: &str = "
-    SELECT id, revision, updated_at, user_id, context_id FROM session
+    SELECT user_id, context_id FROM session
     WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5)
-    ORDER BY updated_at, user_id, context_id LIMIT $6";
+    ORDER BY updated_at, user_id, context_id LIMIT CAST($6 AS BIGINT)";
 
 pub(super) const SELECT_SESSIONS_OF_USER: &str = "
-    SELECT id, revision, updated_at, user_id, context_id FROM session
+    SELECT user_id, context_id FROM session
     WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5) AND user_id = $7
-    ORDER BY updated_at, user_id, context_id LIMIT $6";
+    ORDER BY updated_at, user_id, context_id LIMIT CAST($6 AS BIGINT)";
 
 pub(super) const DELETE_SESSION: &str = "
     DELETE FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
@@ -38,16 +72,7 @@ pub(super) const COUNT_SESSIONS: &str = "SELECT count(*) FROM session";
 /// The sessions that were changed last before a time, the longest unchanged first, with all that belongs to them.
 pub(super) const DELETE_OLDEST: &str = "
     DELETE FROM session WHERE id IN (
-        SELECT id FROM session WHERE changed_at < $1 ORDER BY changed_at, id LIMIT $2)";
-
-/// All that a session sees. The numbers of the scopes are their places in `STORED`.
-pub(super) const SELECT_STATE: &str = "
-    SELECT CAST(0 AS BIGINT), name, value, place FROM session_state WHERE session_id = $1
-    UNION ALL
-    SELECT CAST(1 AS BIGINT), name, value, place FROM user_state WHERE tenant = $2 AND app = $3 AND user_id = $4
-    UNION ALL
-    SELECT CAST(2 AS BIGINT), name, value, place FROM app_state WHERE tenant = $2 AND app = $3
-    ORDER BY 1, 4, 2";
+        SELECT id FROM session WHERE changed_at < $1 ORDER BY changed_at, id LIMIT CAST($2 AS BIGINT))";
 
 pub(super) const SELECT_KEYS_OF_SESSION: &str = "SELECT name, size, place FROM session_state WHERE session_id = $1";
 
@@ -73,13 +98,15 @@ pub(super) const SELECT_EVENT: &str = "SELECT json FROM session_event WHERE sess
 pub(super) const INSERT_EVENT: &str = "
     INSERT INTO session_event (session_id, seq, id, happened_at, json) VALUES ($1, $2, $3, $4, $5)";
 
-/// The latest events that happened at or after a time, in order.
-pub(super) const SELECT_EVENTS: &str = "
-    SELECT json FROM (
-        SELECT seq, happened_at, json, SUM(LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (
-            SELECT seq, happened_at, json FROM session_event WHERE session_id = $1 ORDER BY seq DESC LIMIT $2) AS latest
-        ) AS sized
-    WHERE happened_at >= $3 AND bytes <= $4 ORDER BY seq";
+/// An event of a session whose id has not been read.
+pub(super) const INSERT_EVENT_OF_NAMED: &str = "
+    INSERT INTO session_event (session_id, seq, id, happened_at, json)
+    SELECT id, $5, $6, $7, $8 FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
+
+/// A key that is not there, of a session whose id has not been read.
+pub(super) const INSERT_KEY_OF_NAMED: &str = "
+    INSERT INTO session_state (name, value, size, place, session_id)
+    SELECT $5, $6, $7, $8, id FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
 
 pub(super) const DELETE_EVENTS: &str = "DELETE FROM session_event WHERE session_id = $1 AND seq <= $2";
 

@@ -1,6 +1,6 @@
 //! A change of one session: events, state, artifacts, time and revision in one transaction.
 
-use annex_database::{Change, Database, Row, Value};
+use annex_database::{Change, Database, Row, Step, Value};
 use annex_protocol::Timestamp;
 
 use super::encoding::{EncodedArtifact, EncodedEvent};
@@ -11,7 +11,10 @@ use crate::event::{Event, combined};
 use crate::limits::Limits;
 use crate::service::Appended;
 use crate::session::SessionKey;
-use crate::state::{STORED, StateDelta};
+use crate::state::{STORED, Scope, StateDelta};
+
+/// The most keys of a session that begins in one trip.
+const FEW: usize = 4;
 
 /// A change that is ready to be stored.
 pub(super) struct Write {
@@ -53,6 +56,29 @@ impl Change for Write {
     type Answer = Appended;
     type Error = SessionError;
 
+    /// One event that sets nothing, or that begins a session and sets a few of its keys.
+    fn steps(&self) -> Option<(Vec<Step<'_>>, Appended)> {
+        let Content::Append { expected, events } = &self.content else { return None };
+        let [event] = events.as_slice() else { return None };
+        let revision = expected.saturating_add(1);
+        if !event.artifacts.is_empty() || revision > self.limits.events as u64 {
+            return None;
+        }
+        let seq = Value::Int(to_sql(revision));
+        let mut steps = match expected {
+            0 => self.first_steps(event)?,
+            _ if event.state_delta.is_empty() => {
+                let now = Value::Int(Timestamp::now().as_millis());
+                let values = [seq, event.happened_at(), now, Value::Int(to_sql(*expected))];
+                vec![self.step(statements::ADVANCE_SESSION, values)]
+            }
+            _ => return None,
+        };
+        let values = [seq, Value::Text(&event.id), event.happened_at(), Value::Text(&event.json)];
+        steps.push(self.step(statements::INSERT_EVENT_OF_NAMED, values));
+        Some((steps, Appended { revision, repeated: false }))
+    }
+
     async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Appended, SessionError> {
         let found = self.lock::<D>(transaction).await?;
         match &self.content {
@@ -82,6 +108,29 @@ impl Change for Write {
 }
 
 impl Write {
+    /// A new session with the few keys that its first event sets.
+    fn first_steps<'a>(&'a self, event: &'a EncodedEvent) -> Option<Vec<Step<'a>>> {
+        let delta = &event.state_delta;
+        if event.keys.len() > FEW || delta.touches(Scope::User) || delta.touches(Scope::App) {
+            return None;
+        }
+        let now = Value::Int(Timestamp::now().as_millis());
+        let mut steps = vec![self.step(statements::INSERT_SESSION, [Value::Int(1), event.happened_at(), now])];
+        let mut bytes = 0;
+        for ((name, (key, value)), place) in event.keys.iter().zip(delta.within(Scope::Session)).zip(1..) {
+            let size = key.len() + value.get().len();
+            bytes += size;
+            let values = [Value::Text(name), Value::Text(value.get()), size_to_sql(size), Value::Int(place)];
+            steps.push(self.step(statements::INSERT_KEY_OF_NAMED, values));
+        }
+        self.limits.check_scope(Scope::Session, bytes, event.keys.len()).is_ok().then_some(steps)
+    }
+
+    /// A statement that begins with what the session is found by.
+    fn step<'a>(&'a self, sql: &'static str, values: impl IntoIterator<Item = Value<'a>>) -> Step<'a> {
+        Step::new(sql, named(&self.key).into_iter().chain(values).collect::<Vec<_>>())
+    }
+
     /// Keeps others off the session until the end of the transaction.
     async fn lock<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Option<Locked>, SessionError> {
         let rows = D::query(transaction, statements::LOCK_SESSION, &named(&self.key)).await?;

@@ -1,4 +1,6 @@
 //! The statements, in the SQL that SQLite and PostgreSQL share.
+//!
+//! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
 
 pub(super) const INSERT_TASK: &str = "
     INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json)
@@ -28,7 +30,7 @@ pub(super) const INSERT_FOUR_EVENTS: &str = "
     VALUES ($1, $2, $3, $4), ($1, $5, $6, $7), ($1, $8, $9, $10), ($1, $11, $12, $13)";
 
 pub(super) const SELECT_EVENTS: &str = "
-    SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+    SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT CAST($3 AS BIGINT)";
 
 // Two pairs, so that each is answered by its index. The owner's pair takes a context, too, and finds it to be empty, so
 // that all pages have the same parameters.
@@ -44,7 +46,7 @@ macro_rules! page {
         WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND ",
             $context,
             " AND (status_at, id) < ($6, $7)
-        ORDER BY status_at DESC, id DESC LIMIT $8),
+        ORDER BY status_at DESC, id DESC LIMIT CAST($8 AS BIGINT)),
     sized AS (
         SELECT id, sum(size) OVER (ORDER BY status_at DESC, id DESC) AS up_to, size, count(*) OVER () AS found
         FROM page)
@@ -76,7 +78,7 @@ pub(super) const PUT_CONFIG: &str = "
 pub(super) const SELECT_CONFIG: &str = "SELECT json FROM push_config WHERE task_id = $1 AND id = $2";
 
 pub(super) const SELECT_CONFIGS: &str = "
-    SELECT json FROM push_config WHERE task_id = $1 AND id > $2 ORDER BY id LIMIT $3";
+    SELECT json FROM push_config WHERE task_id = $1 AND id > $2 ORDER BY id LIMIT CAST($3 AS BIGINT)";
 
 pub(super) const DELETE_CONFIG: &str = "DELETE FROM push_config WHERE task_id = $1 AND id = $2";
 
@@ -100,14 +102,14 @@ pub(super) const FORGET_UNCLAIMED: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
         SELECT tenant, principal, context_id, message_id FROM message_seen
         WHERE seen_at < $1 AND answer IS NULL AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id)
-        LIMIT $2)";
+        LIMIT CAST($2 AS BIGINT))";
 
 /// Messages that were answered with a message, remembered before a time.
 pub(super) const FORGET_OLD_ANSWERS: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
         SELECT tenant, principal, context_id, message_id FROM message_seen
         WHERE seen_at < $1 AND answer IS NOT NULL
-        LIMIT $2)";
+        LIMIT CAST($2 AS BIGINT))";
 
 /// The oldest of those beyond a count.
 pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
@@ -115,21 +117,21 @@ pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
         SELECT tenant, principal, context_id, message_id FROM message_seen
         WHERE answer IS NOT NULL
         ORDER BY seen_at DESC, tenant, principal, context_id, message_id
-        LIMIT $2 OFFSET $1)";
+        LIMIT CAST($2 AS BIGINT) OFFSET CAST($1 AS BIGINT))";
 
 pub(super) const SELECT_ABANDONED: &str = "
     SELECT id, seq, json FROM task
     WHERE finished_at IS NULL AND state NOT IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED') AND id > $1
-    ORDER BY id LIMIT $2";
+    ORDER BY id LIMIT CAST($2 AS BIGINT)";
 
 pub(super) const COUNT_FINISHED: &str = "SELECT count(*) FROM task WHERE finished_at IS NOT NULL";
 
 /// Messages of what [`DELETE_OLDEST`] deletes with the same parameters.
 pub(super) const FORGET_OLDEST: &str = "
     DELETE FROM message_seen WHERE task_id IN (
-        SELECT id FROM task WHERE finished_at < $1 ORDER BY finished_at, id LIMIT $2)";
+        SELECT id FROM task WHERE finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";
 
 /// The oldest tasks that finished before a time; events and configs go with them.
 pub(super) const DELETE_OLDEST: &str = "
     DELETE FROM task WHERE id IN (
-        SELECT id FROM task WHERE finished_at < $1 ORDER BY finished_at, id LIMIT $2)";
+        SELECT id FROM task WHERE finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";

@@ -2,12 +2,15 @@
 
 use std::iter;
 
-use annex_database::{Change, Database, Row, Value};
+use annex_database::{Change, Database, Row, Step, Value};
 use annex_protocol::{ContextId, Task, TaskId};
 
 use super::{from_sql, statements, to_sql};
 use crate::record::{Kind, Standing};
 use crate::{Owner, StoreError, TaskEvent};
+
+/// The most events of a change that is made in one trip; most turns have no more.
+const FEW: usize = 8;
 
 /// A change of one task, encoded.
 pub(super) struct Write {
@@ -29,22 +32,20 @@ impl Change for Write {
     type Answer = u64;
     type Error = StoreError;
 
+    fn steps(&self) -> Option<(Vec<Step<'_>>, u64)> {
+        (self.events.len() <= FEW).then(|| (self.all_steps(), self.last()))
+    }
+
     async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<u64, StoreError> {
-        let before = match &self.place {
-            Place::New { .. } => 0,
-            Place::After(expected) => *expected,
-        };
-        let last = before.saturating_add(self.events.len() as u64);
-        let changed = match &self.place {
-            Place::New { owner, context } => self.insert_task::<D>(transaction, owner, context, last).await?,
-            // The row stays locked until the end, so that a second writer waits here and then finds another number.
-            Place::After(expected) => self.update_task::<D>(transaction, *expected, last).await?,
-        };
-        if changed == 0 {
-            return Err(self.refusal::<D>(transaction).await?);
+        for step in self.all_steps() {
+            let changed = D::execute(transaction, step.sql, &step.values).await?;
+            if changed != step.changes {
+                // The first one: its row stays locked until the end, so that a second writer waits there and then finds
+                // another number.
+                return Err(self.refusal::<D>(transaction).await?);
+            }
         }
-        self.insert_events::<D>(transaction, before).await?;
-        Ok(last)
+        Ok(self.last())
     }
 
     fn is_refusal(error: &StoreError) -> bool {
@@ -71,65 +72,53 @@ impl Write {
         Ok(Self { id, place, standing, json, events })
     }
 
-    async fn insert_task<D: Database>(
-        &self,
-        transaction: &mut D::Transaction,
-        owner: &Owner,
-        context: &ContextId,
-        last: u64,
-    ) -> sqlx::Result<u64> {
-        let row = [
-            Value::Text(self.id.as_str()),
-            Value::Text(&owner.tenant),
-            Value::Text(&owner.principal),
-            Value::Text(context.as_str()),
-            Value::Text(self.standing.state.name()),
-            Value::Int(self.standing.status_at),
-            Value::MaybeInt(self.standing.finished_at),
-            Value::Int(to_sql(last)),
-            Value::Text(&self.json),
-        ];
-        D::execute(transaction, statements::INSERT_TASK, &row).await
+    /// The number of the last event before the change.
+    fn before(&self) -> u64 {
+        match &self.place {
+            Place::New { .. } => 0,
+            Place::After(expected) => *expected,
+        }
     }
 
-    async fn update_task<D: Database>(
-        &self,
-        transaction: &mut D::Transaction,
-        expected: u64,
-        last: u64,
-    ) -> sqlx::Result<u64> {
-        let change = [
-            Value::Text(self.id.as_str()),
-            Value::Int(to_sql(expected)),
-            Value::Int(to_sql(last)),
-            Value::Text(self.standing.state.name()),
-            Value::Int(self.standing.status_at),
-            Value::MaybeInt(self.standing.finished_at),
-            Value::Text(&self.json),
-        ];
-        D::execute(transaction, statements::UPDATE_TASK, &change).await
+    /// The number of the last event with it.
+    fn last(&self) -> u64 {
+        self.before().saturating_add(self.events.len() as u64)
     }
 
-    /// Inserts the events after number `before`.
-    async fn insert_events<D: Database>(&self, transaction: &mut D::Transaction, before: u64) -> sqlx::Result<()> {
+    /// The task's row, then its events.
+    fn all_steps(&self) -> Vec<Step<'_>> {
+        let mut steps = vec![self.task_step()];
         let mut numbered = self.events.iter().zip(1..);
         let (fours, _) = self.events.as_chunks::<4>();
         for _ in fours {
-            let values = self.event_values(before, numbered.by_ref().take(4));
-            D::execute(transaction, statements::INSERT_FOUR_EVENTS, &values).await?;
+            let values = self.event_values(numbered.by_ref().take(4));
+            steps.push(Step { changes: 4, ..Step::new(statements::INSERT_FOUR_EVENTS, values) });
         }
-        for event in numbered {
-            D::execute(transaction, statements::INSERT_EVENT, &self.event_values(before, [event])).await?;
+        steps.extend(numbered.map(|event| Step::new(statements::INSERT_EVENT, self.event_values([event]))));
+        steps
+    }
+
+    fn task_step(&self) -> Step<'_> {
+        let (id, last) = (Value::Text(self.id.as_str()), Value::Int(to_sql(self.last())));
+        let (state, status_at) = (Value::Text(self.standing.state.name()), Value::Int(self.standing.status_at));
+        let (finished_at, json) = (Value::MaybeInt(self.standing.finished_at), Value::Text(&self.json));
+        match &self.place {
+            Place::New { owner, context } => {
+                let (tenant, principal) = (Value::Text(&owner.tenant), Value::Text(&owner.principal));
+                let context = Value::Text(context.as_str());
+                let row = [id, tenant, principal, context, state, status_at, finished_at, last, json];
+                Step::new(statements::INSERT_TASK, row)
+            }
+            Place::After(expected) => {
+                let change = [id, Value::Int(to_sql(*expected)), last, state, status_at, finished_at, json];
+                Step::new(statements::UPDATE_TASK, change)
+            }
         }
-        Ok(())
     }
 
     /// The task's id, and number, kind and JSON of each event.
-    fn event_values<'a>(
-        &'a self,
-        before: u64,
-        events: impl IntoIterator<Item = (&'a (Kind, String), u64)>,
-    ) -> Vec<Value<'a>> {
+    fn event_values<'a>(&'a self, events: impl IntoIterator<Item = (&'a (Kind, String), u64)>) -> Vec<Value<'a>> {
+        let before = self.before();
         let events = events.into_iter().flat_map(|((kind, json), number)| {
             [Value::Int(to_sql(before.saturating_add(number))), Value::Text(kind.name()), Value::Text(json)]
         });
