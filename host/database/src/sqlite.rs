@@ -2,16 +2,19 @@
 
 use std::fmt::Write as _;
 use std::future::ready;
+use std::mem;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, Connection, Executor, Sqlite, Transaction};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::database::{Database, Row, Step, Value, bind};
 use crate::{Migrations, OpenError};
@@ -26,27 +29,43 @@ use crate::{Migrations, OpenError};
 /// Several processes can open one file on one machine. It must not be on a network file system.
 #[derive(Debug)]
 pub struct SqliteDatabase {
-    /// One connection: SQLite has one writer at a time, and here the others queue without polling for the lock.
-    writer: SqlitePool,
-    /// Whether the writer's connection was refused a change, because it was opened when the file was read-only.
-    is_read_only: Arc<AtomicBool>,
+    options: SqliteConnectOptions,
+    /// SQLite has one writer at a time, and here the others queue without polling for the lock.
+    writer: Arc<Mutex<Writer>>,
     readers: SqlitePool,
+}
+
+/// The connection that writes.
+#[derive(Debug)]
+struct Writer {
+    /// `None` once the database is closed, and while there is no other for one that is of no use.
+    connection: Option<SqliteConnection>,
+    left: Left,
+    is_closed: bool,
+}
+
+/// How the last transaction has left the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Ready for the next one.
+    Ready,
+    /// With a transaction that may be open.
+    Open,
+    /// It was refused a change, because it was opened when the file was read-only. SQLite keeps to that.
+    ReadOnly,
 }
 
 /// A transaction of the writer.
 #[derive(Debug)]
 pub struct SqliteTransaction {
-    inner: Transaction<'static, Sqlite>,
-    is_read_only: Arc<AtomicBool>,
+    /// `None` once it is over.
+    writer: Option<OwnedMutexGuard<Writer>>,
 }
 
-/// Notes what a statement of the writer came to.
-fn noted<T>(is_read_only: &AtomicBool, result: sqlx::Result<T>) -> sqlx::Result<T> {
-    if result.as_ref().err().and_then(code_of) == Some(READONLY) {
-        is_read_only.store(true, Ordering::Relaxed);
-    }
-    result
-}
+// Takes the lock at once: a transaction that begins with reading cannot wait for it later.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+const COMMIT: &str = "COMMIT";
+const ROLLBACK: &str = "ROLLBACK";
 
 const READERS: u32 = 4;
 /// What a connection may keep of the file: less than no pages is KiB.
@@ -76,34 +95,92 @@ impl SqliteDatabase {
             .pragma("cache_size", CACHE)
             .pragma("wal_autocheckpoint", CHECKPOINT)
             .busy_timeout(BUSY_TIMEOUT);
-        let writer = open_writer(options.clone()).await.map_err(|error| not_opened(path, error))?;
-        migrations.migrator().run(&writer).await?;
-        let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
-        Ok(Self { writer, is_read_only: Arc::default(), readers })
+        let mut connection = open_writer(&options).await.map_err(|error| not_opened(path, error))?;
+        migrations.migrator().run(&mut connection).await?;
+        let writer = Writer { connection: Some(connection), left: Left::Ready, is_closed: false };
+        let readers = readers().connect_lazy_with(options.clone().pragma("query_only", "ON"));
+        Ok(Self { options, writer: Arc::new(Mutex::new(writer)), readers })
     }
 
     /// Waits for what is under way, empties the write-ahead log and closes the file. Later calls fail.
     pub async fn close(&self) {
         self.readers.close().await;
-        self.writer.close().await;
+        let mut writer = self.writer.lock().await;
+        writer.is_closed = true;
+        if let Some(connection) = writer.connection.take() {
+            // What is committed is in the file or its log.
+            let _ = connection.close().await;
+        }
     }
 }
 
-fn pool(connections: u32) -> SqlitePoolOptions {
-    // A connection of a file does not go stale. But where a full disk has ended a transaction, the connection takes it for
-    // still open, and would never begin another.
-    SqlitePoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
-        .test_before_acquire(false)
-        .before_acquire(|connection, _| Box::pin(async { Ok(!connection.is_in_transaction()) }))
+fn readers() -> SqlitePoolOptions {
+    // A connection of a file does not go stale.
+    SqlitePoolOptions::new().max_connections(READERS).acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false)
 }
 
 /// A connection that can write, as far as SQLite tells before the first change.
-async fn open_writer(options: SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
-    let writer = pool(1).connect_with(options).await?;
-    writer.begin_with("BEGIN IMMEDIATE").await?.rollback().await?;
-    Ok(writer)
+async fn open_writer(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
+    let mut connection = options.connect().await?;
+    connection.execute(BEGIN).await?;
+    connection.execute(ROLLBACK).await?;
+    Ok(connection)
+}
+
+impl Writer {
+    /// Makes it ready for another transaction.
+    async fn prepare(&mut self, options: &SqliteConnectOptions) -> sqlx::Result<()> {
+        if self.is_closed {
+            return Err(sqlx::Error::PoolClosed);
+        }
+        self.roll_back().await;
+        if self.connection.is_none() {
+            self.connection = Some(options.connect().await?);
+        }
+        Ok(())
+    }
+
+    /// Ends what the last transaction has left.
+    async fn roll_back(&mut self) {
+        let left = mem::replace(&mut self.left, Left::Ready);
+        let Some(mut connection) = self.connection.take_if(|_| left != Left::Ready) else { return };
+        // Where a full disk has ended a transaction there is none to roll back, and the connection is not trusted.
+        if left == Left::Open && connection.execute(sqlx::query(ROLLBACK)).await.is_ok() {
+            self.connection = Some(connection);
+        } else {
+            // It is of no use, whatever it says to that.
+            let _ = connection.close().await;
+        }
+    }
+}
+
+impl SqliteTransaction {
+    fn writer(&mut self) -> sqlx::Result<&mut Writer> {
+        self.writer.as_deref_mut().ok_or(sqlx::Error::PoolClosed)
+    }
+
+    fn connection(&mut self) -> sqlx::Result<&mut SqliteConnection> {
+        self.writer()?.connection.as_mut().ok_or(sqlx::Error::PoolClosed)
+    }
+
+    /// Notes what a statement came to.
+    fn noted<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
+        if result.as_ref().err().and_then(code_of) == Some(READONLY) {
+            self.writer()?.left = Left::ReadOnly;
+        }
+        result
+    }
+}
+
+/// Other processes need not wait until the next transaction ends this one.
+impl Drop for SqliteTransaction {
+    fn drop(&mut self) {
+        if let Some(mut writer) = self.writer.take_if(|writer| writer.left != Left::Ready)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(async move { writer.roll_back().await });
+        }
+    }
 }
 
 /// What clients sent is in the file, credentials among it. SQLite gives its companions the same permissions.
@@ -141,18 +218,21 @@ impl Database for SqliteDatabase {
     const HAS_ONE_WRITER: bool = true;
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        if self.is_read_only.load(Ordering::Relaxed) {
-            // SQLite opens a file that it may not write for reading, and keeps to that. The next connection may do better.
-            let _ = self.writer.acquire().await?.close().await;
-            self.is_read_only.store(false, Ordering::Relaxed);
-        }
-        // Takes the lock at once: a transaction that begins with reading cannot wait for it later.
-        let inner = noted(&self.is_read_only, self.writer.begin_with("BEGIN IMMEDIATE").await)?;
-        Ok(SqliteTransaction { inner, is_read_only: Arc::clone(&self.is_read_only) })
+        let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());
+        let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        writer.prepare(&self.options).await?;
+        writer.left = Left::Open;
+        let mut transaction = SqliteTransaction { writer: Some(writer) };
+        let begun = transaction.connection()?.execute(sqlx::query(BEGIN)).await;
+        transaction.noted(begun)?;
+        Ok(transaction)
     }
 
-    async fn commit(transaction: Self::Transaction) -> sqlx::Result<()> {
-        transaction.inner.commit().await
+    async fn commit(mut transaction: Self::Transaction) -> sqlx::Result<()> {
+        let committed = transaction.connection()?.execute(sqlx::query(COMMIT)).await;
+        transaction.noted(committed)?;
+        transaction.writer()?.left = Left::Ready;
+        Ok(())
     }
 
     async fn execute(
@@ -160,15 +240,15 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
-        let done = bind::<Sqlite>(sql, values).execute(&mut *transaction.inner).await;
-        Ok(noted(&transaction.is_read_only, done)?.rows_affected())
+        let done = bind::<Sqlite>(sql, values).execute(transaction.connection()?).await;
+        Ok(transaction.noted(done)?.rows_affected())
     }
 
     async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
         let query = bind::<Sqlite>(AssertSqlSafe(joined(steps)), steps.iter().flat_map(|step| &step.values));
-        let results = transaction.inner.fetch_many(query).try_filter_map(|result| ready(Ok(result.left())));
+        let results = transaction.connection()?.fetch_many(query).try_filter_map(|result| ready(Ok(result.left())));
         let changed = results.map_ok(|result| result.rows_affected()).try_collect().await;
-        noted(&transaction.is_read_only, changed)
+        transaction.noted(changed)
     }
 
     async fn query(
@@ -176,8 +256,8 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<SqliteRow>> {
-        let found = bind::<Sqlite>(sql, values).fetch_all(&mut *transaction.inner).await;
-        noted(&transaction.is_read_only, found)
+        let found = bind::<Sqlite>(sql, values).fetch_all(transaction.connection()?).await;
+        transaction.noted(found)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
