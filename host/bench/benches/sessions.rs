@@ -62,7 +62,7 @@ async fn stores(folder: &TempDir) -> anyhow::Result<Vec<(&'static str, Store)>> 
 /// A session that no other run has used.
 fn key() -> SessionKey {
     let context = uuid::Uuid::now_v7().to_string().into();
-    SessionKey { tenant: String::new(), app: "bench".to_owned(), user: "principal:ada".to_owned(), context }
+    SessionKey { tenant: "".into(), app: "bench".into(), user: "principal:ada".into(), context }
 }
 
 fn event(delta: StateDelta) -> Event {

@@ -5,16 +5,14 @@ use std::future::ready;
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
-    SqliteSynchronous,
-};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 
 use crate::database::{Database, Row, Step, Value, bind};
 use crate::{Migrations, OpenError};
@@ -32,7 +30,19 @@ pub struct SqliteDatabase {
     options: SqliteConnectOptions,
     /// SQLite has one writer at a time, and here the others queue without polling for the lock.
     writer: Arc<Mutex<Writer>>,
-    readers: SqlitePool,
+    readers: Readers,
+}
+
+/// The connections that read. Not a pool of sqlx, which asks a connection whether it is well each time it comes back:
+/// that costs as much as reading.
+#[derive(Debug)]
+struct Readers {
+    options: SqliteConnectOptions,
+    /// Each is opened when it is first needed.
+    connections: [Mutex<Option<SqliteConnection>>; READERS],
+    /// Which one to wait for when all are in use.
+    next: AtomicUsize,
+    is_closed: AtomicBool,
 }
 
 /// The connection that writes.
@@ -67,7 +77,7 @@ const BEGIN: &str = "BEGIN IMMEDIATE";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
-const READERS: u32 = 4;
+const READERS: usize = 4;
 /// What a connection may keep of the file: less than no pages is KiB.
 const CACHE: &str = "-16384";
 /// Pages of log after which it is brought into the file. Pages that many tasks share are in the log again and again, and
@@ -98,7 +108,7 @@ impl SqliteDatabase {
         let mut connection = open_writer(&options).await.map_err(|error| not_opened(path, error))?;
         migrations.migrator().run(&mut connection).await?;
         let writer = Writer { connection: Some(connection), left: Left::Ready, is_closed: false };
-        let readers = readers().connect_lazy_with(options.clone().pragma("query_only", "ON"));
+        let readers = Readers::new(options.clone().pragma("query_only", "ON"));
         Ok(Self { options, writer: Arc::new(Mutex::new(writer)), readers })
     }
 
@@ -114,9 +124,48 @@ impl SqliteDatabase {
     }
 }
 
-fn readers() -> SqlitePoolOptions {
-    // A connection of a file does not go stale.
-    SqlitePoolOptions::new().max_connections(READERS).acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false)
+impl Readers {
+    fn new(options: SqliteConnectOptions) -> Self {
+        let connections = std::array::from_fn(|_| Mutex::default());
+        Self { options, connections, next: AtomicUsize::new(0), is_closed: AtomicBool::new(false) }
+    }
+
+    /// One that nobody uses, or the next one that is free.
+    async fn acquire(&self) -> sqlx::Result<MutexGuard<'_, Option<SqliteConnection>>> {
+        if let Some(free) = self.connections.iter().find_map(|connection| connection.try_lock().ok()) {
+            return Ok(free);
+        }
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % READERS;
+        #[expect(clippy::indexing_slicing, reason = "there are as many connections as numbers")]
+        let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, self.connections[next].lock());
+        waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)
+    }
+
+    async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
+        let mut place = self.acquire().await?;
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(sqlx::Error::PoolClosed);
+        }
+        let connection = match &mut *place {
+            Some(connection) => connection,
+            closed => closed.insert(self.options.connect().await?),
+        };
+        let rows = bind::<Sqlite>(sql, values).fetch_all(connection).await;
+        if rows.is_err() {
+            *place = None;
+        }
+        rows
+    }
+
+    async fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        for place in &self.connections {
+            if let Some(connection) = place.lock().await.take() {
+                // It has nothing to lose.
+                let _ = connection.close().await;
+            }
+        }
+    }
 }
 
 /// A connection that can write, as far as SQLite tells before the first change.
@@ -261,7 +310,7 @@ impl Database for SqliteDatabase {
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
-        bind::<Sqlite>(sql, values).fetch_all(&self.readers).await
+        self.readers.read(sql, values).await
     }
 }
 

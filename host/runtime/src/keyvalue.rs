@@ -261,7 +261,8 @@ pub trait KeyValueStore: fmt::Debug + Send + Sync {
     /// Adds to a counter, which begins at 0 and is kept as decimal text, within the quota. Returns what it is then.
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError>;
 
-    /// The tasks and conversations that have keys, in order and after `after`; at most [`SCOPES_PER_PAGE`].
+    /// The tasks and conversations that have keys, in an order of the store's own and after `after`, as many as
+    /// [`SCOPES_PER_PAGE`] or a few more where there are so many.
     async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError>;
 
     /// Removes what all extensions keep with a task or a conversation.

@@ -63,7 +63,7 @@ pub(crate) fn session_key(app: &str, owner: &Owner, context: &ContextId) -> Sess
         // No principal can be named like an anonymous user.
         principal => format!("principal:{principal}"),
     };
-    SessionKey { tenant: owner.tenant.clone(), app: app.to_owned(), user, context: context.clone() }
+    SessionKey { tenant: owner.tenant.as_str().into(), app: app.into(), user: user.into(), context: context.clone() }
 }
 
 impl ScopedKeys {

@@ -203,9 +203,9 @@ impl Sessions {
         let SessionKey { tenant, app, user, context } = session.key;
         Ok(ShownSession {
             context: context.to_string(),
-            user,
-            agent: app,
-            tenant,
+            user: user.to_string(),
+            agent: app.to_string(),
+            tenant: tenant.to_string(),
             revision: session.revision,
             last_update: session.last_update,
             state: self.redaction.state(&session.state.merged()),
@@ -231,7 +231,7 @@ impl Sessions {
         let busy = || SessionsError::Busy { context: name.context.clone() };
         let _turn = self.turns.try_begin(&key).ok_or_else(busy)?;
         match self.service.delete(&key).await? {
-            true => Ok(DeletedSession { deleted: name.context.clone(), user: key.user }),
+            true => Ok(DeletedSession { deleted: name.context.clone(), user: key.user.to_string() }),
             false => Err(not_found(&key)),
         }
     }
@@ -246,7 +246,7 @@ impl Sessions {
         let context = ContextId::from(name.context.as_str());
         let anonymous = session_key(&app, &Owner { tenant, principal: String::new() }, &context);
         Ok(match &name.user {
-            Some(user) => SessionKey { user: user.clone(), ..anonymous },
+            Some(user) => SessionKey { user: user.as_str().into(), ..anonymous },
             None => anonymous,
         })
     }
@@ -286,17 +286,17 @@ impl From<Session> for Listed {
     fn from(session: Session) -> Self {
         let keys = session.state.own().keys().map(str::to_owned).collect();
         let Session { key, revision, last_update, .. } = session;
-        Self { context: key.context.to_string(), user: key.user, revision, last_update, keys }
+        Self { context: key.context.to_string(), user: key.user.to_string(), revision, last_update, keys }
     }
 }
 
 fn not_found(key: &SessionKey) -> SessionsError {
-    SessionsError::NotFound { user: key.user.clone(), context: key.context.to_string() }
+    SessionsError::NotFound { user: key.user.to_string(), context: key.context.to_string() }
 }
 
 /// A place in a list as text that nobody has to understand.
 fn token(cursor: &SessionCursor) -> String {
-    let place = (cursor.last_update.as_millis(), &cursor.user, cursor.context.as_str());
+    let place = (cursor.last_update.as_millis(), &*cursor.user, cursor.context.as_str());
     BASE64.encode(serde_json::to_vec(&place).unwrap_or_default())
 }
 
@@ -304,5 +304,9 @@ fn place(token: &str) -> Result<SessionCursor, SessionsError> {
     let decoded = BASE64.decode(token).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let (millis, user, context): (i64, String, String) =
         decoded.ok_or_else(|| SessionsError::NoPlace { token: token.to_owned() })?;
-    Ok(SessionCursor { last_update: Timestamp::from_millis(millis), user, context: ContextId::from(context) })
+    Ok(SessionCursor {
+        last_update: Timestamp::from_millis(millis),
+        user: user.into(),
+        context: ContextId::from(context),
+    })
 }

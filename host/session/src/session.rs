@@ -13,11 +13,11 @@ use crate::session_state::SessionState;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
     /// The tenant that the request was authorised for.
-    pub tenant: String,
+    pub tenant: Arc<str>,
     /// The agent's name.
-    pub app: String,
+    pub app: Arc<str>,
     /// The authenticated principal, never a name that the client chose.
-    pub user: String,
+    pub user: Arc<str>,
     /// The A2A context.
     pub context: ContextId,
 }
@@ -62,7 +62,7 @@ pub struct SessionCursor {
     /// The last update of the session at this place.
     pub last_update: Timestamp,
     /// Its user.
-    pub user: String,
+    pub user: Arc<str>,
     /// Its context.
     pub context: ContextId,
 }

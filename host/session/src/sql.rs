@@ -62,12 +62,16 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             let (state, last_update) = (SessionState::default(), Timestamp::now());
             return Ok(Session { key, revision: 0, state, last_update, events: Vec::new() });
         }
-        let bound =
-            |bound: Option<usize>| Value::Int(bound.map_or(i64::MAX, |bound| i64::try_from(bound).unwrap_or(i64::MAX)));
+        let number = |bound: usize| Value::Int(i64::try_from(bound).unwrap_or(i64::MAX));
         let after = Value::Int(filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis));
-        let [tenant, app, user, context] = named(&key);
-        let values = [tenant, app, user, context, bound(filter.num_recent), after, bound(filter.max_bytes)];
-        let rows = self.database.read(statements::SELECT_SESSION, &values).await?;
+        let mut values = named(&key).to_vec();
+        values.extend([number(filter.num_recent.unwrap_or(usize::MAX)), after]);
+        values.extend(filter.max_bytes.map(number));
+        let select = match filter.max_bytes {
+            Some(_) => statements::SELECT_SESSION_WITHIN,
+            None => statements::SELECT_SESSION,
+        };
+        let rows = self.database.read(select, &values).await?;
         session(key, &rows)
     }
 
@@ -95,8 +99,8 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         };
         let mut sessions = Vec::new();
         for row in self.database.read(sql, values).await? {
-            let (tenant, app) = (query.tenant.clone(), query.app.clone());
-            let key = SessionKey { tenant, app, user: row.text(0)?, context: ContextId::from(row.text(1)?) };
+            let (tenant, app) = (query.tenant.as_str().into(), query.app.as_str().into());
+            let key = SessionKey { tenant, app, user: row.text(0)?.into(), context: ContextId::from(row.text(1)?) };
             // It may have gone since.
             sessions.extend(self.get(&key, EventFilter::NONE).await?);
         }
@@ -155,23 +159,29 @@ fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError>
     let context = key.context.clone();
     let unreadable = |source| SessionError::Unreadable { context: context.clone(), source };
     let (mut revision, mut last_update) = (0, None);
-    let mut states: [State; 3] = Default::default();
+    let mut places: [Vec<(i64, String, Json)>; 3] = Default::default();
     let mut events = Vec::new();
     for row in rows {
         match row.int(0)? {
             statements::SESSION_ROW => {
                 (revision, last_update) = (from_sql(row.int(3)?), Some(Timestamp::from_millis(row.int(4)?)));
             }
-            statements::EVENT_ROW => events.push(decode_event(&row.text(2)?).map_err(unreadable)?),
+            statements::EVENT_ROW => events.push((row.int(3)?, decode_event(&row.text(2)?).map_err(unreadable)?)),
             scope => {
                 let name = decode_name(&row.text(1)?).map_err(unreadable)?;
                 let value = Json::parse(row.text(2)?).map_err(unreadable)?;
-                if let Some(state) = states.get_mut(usize::try_from(scope).unwrap_or(usize::MAX)) {
-                    state.insert(name, value);
+                if let Some(keys) = places.get_mut(usize::try_from(scope).unwrap_or(usize::MAX)) {
+                    keys.push((row.int(3)?, name, value));
                 }
             }
         }
     }
+    events.sort_unstable_by_key(|(seq, _)| *seq);
+    let events = events.into_iter().map(|(_, event)| event).collect();
+    let states = places.map(|mut keys| {
+        keys.sort_unstable_by(|(place, name, _), other| (place, name).cmp(&(&other.0, &other.1)));
+        keys.into_iter().map(|(_, name, value)| (name, value)).collect::<State>()
+    });
     let [session, user, app] = states.map(Arc::new);
     let state = SessionState { session, user, app };
     Ok(Session { key, revision, state, last_update: last_update.unwrap_or_else(Timestamp::now), events })

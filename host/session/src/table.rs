@@ -33,8 +33,8 @@ pub(crate) struct Table {
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum SlotKey {
     Session(SessionKey),
-    User { tenant: String, app: String, user: String },
-    App { tenant: String, app: String },
+    User { tenant: Arc<str>, app: Arc<str>, user: Arc<str> },
+    App { tenant: Arc<str>, app: Arc<str> },
 }
 
 impl SlotKey {
@@ -205,8 +205,8 @@ impl Table {
     /// A page of sessions, the longest unchanged first.
     pub(crate) fn list(&self, query: &SessionQuery) -> Vec<Session> {
         let matches = |key: &SessionKey| {
-            let is_users = query.user.as_ref().is_none_or(|user| key.user == *user);
-            key.tenant == query.tenant && key.app == query.app && is_users
+            let is_users = query.user.as_ref().is_none_or(|user| *key.user == **user);
+            *key.tenant == *query.tenant && *key.app == *query.app && is_users
         };
         let mut sessions: Vec<Session> = self
             .slots

@@ -102,8 +102,8 @@ fn error_id(answer: &Value) -> String {
 }
 
 async fn events(file: &Path) -> Result<usize> {
-    let (app, user) = ("test_agent".to_owned(), "A2A_USER_c".to_owned());
-    let key = SessionKey { tenant: String::new(), app, user, context: "c".into() };
+    let key =
+        SessionKey { tenant: "".into(), app: "test_agent".into(), user: "A2A_USER_c".into(), context: "c".into() };
     let sessions = SqliteSessionService::open(file, Limits::default()).await?;
     Ok(sessions.read(&key, EventFilter::ALL).await?.events.len())
 }

@@ -1,6 +1,8 @@
 //! Keys in memory, which end with the process.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,11 +19,15 @@ pub struct MemoryKeyValueStore {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// No bucket is empty.
-    scopes: BTreeMap<Scope, HashMap<ExtensionUri, Bucket>>,
+    /// By a hash of the scope, which is quicker to find than a scope among many that begin alike. No bucket is empty.
+    scopes: BTreeMap<u64, Vec<(Scope, Buckets)>>,
+    hasher: RandomState,
     /// What all buckets of an extension that end hold together, by tenant.
     scoped: HashMap<(String, ExtensionUri), Usage>,
 }
+
+/// What is kept with a scope.
+type Buckets = HashMap<ExtensionUri, Bucket>;
 
 #[derive(Debug, Default)]
 struct Bucket {
@@ -37,7 +43,23 @@ impl MemoryKeyValueStore {
 
 impl Table {
     fn bucket(&self, space: &Space) -> Option<&Bucket> {
-        self.scopes.get(&space.scope)?.get(&space.extension)
+        let mut alike = self.scopes.get(&self.hasher.hash_one(&space.scope))?.iter();
+        alike.find(|(scope, _)| *scope == space.scope)?.1.get(&space.extension)
+    }
+
+    /// Changes what is kept with a scope.
+    fn change<T>(&mut self, scope: &Scope, change: impl FnOnce(&mut Buckets) -> T) -> T {
+        let hash = self.hasher.hash_one(scope);
+        let alike = self.scopes.entry(hash).or_default();
+        let index = alike.iter().position(|(found, _)| found == scope);
+        let mut entry = index.map_or_else(|| (scope.clone(), Buckets::new()), |index| alike.swap_remove(index));
+        let changed = change(&mut entry.1);
+        if !entry.1.is_empty() {
+            alike.push(entry);
+        } else if alike.is_empty() {
+            self.scopes.remove(&hash);
+        }
+        changed
     }
 
     fn value(&self, space: &Space, key: &str) -> Option<&Vec<u8>> {
@@ -55,29 +77,31 @@ impl Table {
             quota.check_scoped(scoped, key, &value, replaced)?;
             self.scoped.insert(sum_of(space), scoped.with(key, &value, replaced));
         }
-        let bucket = self.scopes.entry(space.scope.clone()).or_default().entry(space.extension.clone()).or_default();
-        bucket.used = used.with(key, &value, replaced);
-        bucket.values.insert(key.to_owned(), value);
+        self.change(&space.scope, |buckets| {
+            let bucket = buckets.entry(space.extension.clone()).or_default();
+            bucket.used = used.with(key, &value, replaced);
+            bucket.values.insert(key.to_owned(), value);
+        });
         Ok(())
     }
 
     fn delete(&mut self, space: &Space, key: &str) {
-        let Some(buckets) = self.scopes.get_mut(&space.scope) else { return };
-        let Some(bucket) = buckets.get_mut(&space.extension) else { return };
-        let Some(value) = bucket.values.remove(key) else { return };
-        let freed = Usage { keys: 1, bytes: key.len() + value.len() };
-        bucket.used.subtract(freed);
-        if bucket.values.is_empty() {
-            buckets.remove(&space.extension);
+        let freed = self.change(&space.scope, |buckets| {
+            let bucket = buckets.get_mut(&space.extension)?;
+            let freed = Usage { keys: 1, bytes: key.len() + bucket.values.remove(key)?.len() };
+            bucket.used.subtract(freed);
+            if bucket.values.is_empty() {
+                buckets.remove(&space.extension);
+            }
+            Some(freed)
+        });
+        if let Some(freed) = freed {
+            self.free(&space.scope, &space.extension, freed);
         }
-        if buckets.is_empty() {
-            self.scopes.remove(&space.scope);
-        }
-        self.free(&space.scope, &space.extension, freed);
     }
 
     fn remove(&mut self, scope: &Scope) {
-        for (extension, bucket) in self.scopes.remove(scope).into_iter().flatten() {
+        for (extension, bucket) in self.change(scope, mem::take) {
             self.free(scope, &extension, bucket.used);
         }
     }
@@ -128,9 +152,16 @@ impl KeyValueStore for MemoryKeyValueStore {
 
     async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError> {
         let table = self.lock();
-        let rest = table.scopes.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
-        let scopes = rest.map(|(scope, _)| scope).filter(|scope| scope.kind.ends());
-        Ok(scopes.take(SCOPES_PER_PAGE).cloned().collect())
+        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(table.hasher.hash_one(after)));
+        let mut scopes = Vec::new();
+        for alike in table.scopes.range((after, Bound::Unbounded)).map(|(_, alike)| alike) {
+            // Those that are alike go together, because the next page begins behind them.
+            scopes.extend(alike.iter().map(|(scope, _)| scope).filter(|scope| scope.kind.ends()).cloned());
+            if scopes.len() >= SCOPES_PER_PAGE {
+                break;
+            }
+        }
+        Ok(scopes)
     }
 
     async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError> {

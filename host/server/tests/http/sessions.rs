@@ -79,12 +79,7 @@ fn text(reply: &Reply) -> &str {
 async fn events(folder: &Path) -> Vec<Arc<Event>> {
     let file = folder.join("data/sessions.sqlite");
     let service = SqliteSessionService::open(&file, Limits::default()).await.expect("a store");
-    let key = SessionKey {
-        tenant: String::new(),
-        app: "diary".to_owned(),
-        user: "A2A_USER_c".to_owned(),
-        context: "c".into(),
-    };
+    let key = SessionKey { tenant: "".into(), app: "diary".into(), user: "A2A_USER_c".into(), context: "c".into() };
     service.read(&key, EventFilter::ALL).await.expect("a session").events
 }
 

@@ -29,9 +29,10 @@ pub(super) const SELECT_REVISION: &str = "
 pub(super) const SESSION_ROW: i64 = 3;
 pub(super) const EVENT_ROW: i64 = 4;
 
-/// A session as it is at one moment: its own row, all keys that it sees, and the latest events that happened at or after
-/// a time, in their orders. The numbers of the scopes are their places in `STORED`.
-pub(super) const SELECT_SESSION: &str = "
+macro_rules! select_session {
+    ($events:literal) => {
+        concat!(
+            "
     WITH found AS (
         SELECT id, revision, updated_at FROM session
         WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4)
@@ -45,13 +46,31 @@ pub(super) const SELECT_SESSION: &str = "
     UNION ALL
     SELECT CAST(2 AS BIGINT), name, value, place, CAST(0 AS BIGINT) FROM app_state WHERE tenant = $1 AND app = $2
     UNION ALL
-    SELECT CAST(4 AS BIGINT), '', json, seq, happened_at FROM (
-        SELECT seq, happened_at, json, SUM(LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (
-            SELECT seq, happened_at, json FROM session_event
-            WHERE session_id = (SELECT id FROM found) ORDER BY seq DESC LIMIT CAST($5 AS BIGINT)) AS latest
-        ) AS sized
-    WHERE happened_at >= $6 AND bytes <= $7
-    ORDER BY 1, 4, 2";
+    SELECT CAST(4 AS BIGINT), '', json, seq, happened_at FROM (",
+            $events,
+            ") AS latest WHERE happened_at >= $6"
+        )
+    };
+}
+
+/// A session as it is at one moment: its own row, all keys that it sees, and so many of the latest events, of which those
+/// that happened at or after a time. The numbers of the scopes are their places in `STORED`.
+pub(super) const SELECT_SESSION: &str = select_session!(
+    "
+        SELECT seq, happened_at, json FROM session_event
+        WHERE session_id = (SELECT id FROM found) ORDER BY seq DESC LIMIT CAST($5 AS BIGINT)"
+);
+
+/// The same with only as many events as take at most so many bytes.
+pub(super) const SELECT_SESSION_WITHIN: &str = select_session!(
+    "
+        SELECT seq, happened_at, json FROM (
+            SELECT seq, happened_at, json, SUM(LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (
+                SELECT seq, happened_at, json FROM session_event
+                WHERE session_id = (SELECT id FROM found) ORDER BY seq DESC LIMIT CAST($5 AS BIGINT)) AS recent
+            ) AS sized
+        WHERE bytes <= $7"
+);
 
 /// A page of sessions; no time is less than the least number.
 pub(super) const SELECT_SESSIONS: &str = "

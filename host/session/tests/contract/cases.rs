@@ -136,8 +136,8 @@ impl Run<'_> {
     /// Each case is a tenant of its own.
     fn key(&self, operation: &Operation) -> SessionKey {
         let context = ContextId::from(operation.session_id.as_deref().unwrap_or("none"));
-        let (tenant, app) = (self.case.to_owned(), operation.app.clone());
-        SessionKey { tenant, app, user: operation.user.clone().unwrap_or_default(), context }
+        let (tenant, app) = (self.case.into(), operation.app.as_str().into());
+        SessionKey { tenant, app, user: operation.user.as_deref().unwrap_or_default().into(), context }
     }
 
     async fn step(&mut self, operation: &Operation, expected: &Outcome, at: &str) {
@@ -177,7 +177,7 @@ impl Run<'_> {
     }
 
     async fn list(&self, key: SessionKey, user: Option<String>, expected: &Outcome, at: &str) {
-        let SessionKey { tenant, app, .. } = key;
+        let (tenant, app) = (key.tenant.to_string(), key.app.to_string());
         let listed = self.service.list(&SessionQuery { tenant, app, user, after: None, limit: 100 }).await.unwrap();
         let expected = expected.sessions.as_ref().expect("sessions");
         let ids: Vec<&str> = listed.iter().map(|session| session.key.context.as_str()).collect();

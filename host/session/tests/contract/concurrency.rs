@@ -5,7 +5,7 @@ use std::future::Future;
 use annex_session::EventFilter;
 use tokio::task::JoinSet;
 
-use crate::support::{Backend, add, create, delta, event, events, find, key, open};
+use crate::support::{Backend, add, create, delta, event, events, find, ids, key, open};
 
 on_every_store!(
     of_ten_creates_of_one_session_one_succeeds,
@@ -13,6 +13,7 @@ on_every_store!(
     ten_sessions_that_set_keys_of_one_user_lose_none,
     sessions_that_set_the_same_shared_keys_do_not_hinder_each_other,
     parallel_appends_within_one_turn_all_succeed,
+    what_is_refused_keeps_nobody_else_back,
 );
 
 /// Runs `work` in ten tasks and gives what each returned.
@@ -117,4 +118,36 @@ async fn parallel_appends_within_one_turn_all_succeed(backend: Backend) {
     assert_eq!(session.snapshot().len(), 20);
     assert_eq!(session.state().len(), 40);
     assert_eq!(find(&service, "s").await.unwrap().revision, 20);
+}
+
+/// Of forty writers, each of a conversation of its own, every second is stale, repeats itself or contradicts itself.
+async fn what_is_refused_keeps_nobody_else_back(backend: Backend) {
+    let service = backend.service().await;
+    for index in 0..40 {
+        add(&service, &format!("s{index}"), 0, event("first", r#"{"a":1}"#)).await.unwrap();
+    }
+    let results = at_once(40, |index| {
+        let service = service.clone();
+        async move {
+            let path = format!("s{index}");
+            let appended = match index % 6 {
+                0 => add(&service, &path, 7, event("second", "{}")).await,
+                2 => add(&service, &path, 0, event("first", r#"{"a":1}"#)).await,
+                4 => add(&service, &path, 1, event("first", r#"{"a":2}"#)).await,
+                _ => add(&service, &path, 1, event("second", "{}")).await,
+            };
+            let appended = appended.map(|appended| (appended.revision, appended.repeated));
+            (index, appended.map_err(|error| error.to_string()))
+        }
+    });
+    for (index, result) in results.await {
+        let (expected, kept): (_, &[&str]) = match index % 6 {
+            0 => (Err("stale session: expected revision 7, found 1".to_owned()), &["first"]),
+            2 => (Ok((1, true)), &["first"]),
+            4 => (Err("event first is stored already with other content".to_owned()), &["first"]),
+            _ => (Ok((2, false)), &["first", "second"]),
+        };
+        assert_eq!(result, expected, "{index}");
+        assert_eq!(ids(&events(&service, &format!("s{index}")).await), kept, "{index}");
+    }
 }
