@@ -34,7 +34,8 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
     /// Executes statements that do not depend on each other's results, in their order, in one trip to the database where
-    /// that can be had. Returns how many rows each has changed.
+    /// that can be had. Returns how many rows each has changed, at least up to one that has not changed as many as it was
+    /// to.
     fn execute_all(
         transaction: &mut Self::Transaction,
         steps: &[Step<'_>],

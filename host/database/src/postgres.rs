@@ -75,6 +75,9 @@ impl Database for PostgresDatabase {
         let mut changed = Vec::with_capacity(steps.len());
         for step in steps {
             changed.push(Self::execute(transaction, step.sql, &step.values).await?);
+            if changed.last() != Some(&step.changes) {
+                break;
+            }
         }
         Ok(changed)
     }

@@ -5,14 +5,13 @@ use std::future::ready;
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 
 use crate::database::{Database, Row, Step, Value, bind};
 use crate::{Migrations, OpenError};
@@ -40,9 +39,8 @@ struct Readers {
     options: SqliteConnectOptions,
     /// Each is opened when it is first needed.
     connections: [Mutex<Option<SqliteConnection>>; READERS],
-    /// Which one to wait for when all are in use.
-    next: AtomicUsize,
-    is_closed: AtomicBool,
+    /// As many permits as connections, until the database is closed.
+    free: Semaphore,
 }
 
 /// The connection that writes.
@@ -68,7 +66,7 @@ enum Left {
 /// A transaction of the writer.
 #[derive(Debug)]
 pub struct SqliteTransaction {
-    /// `None` once it is over.
+    /// `None` only while it is dropped.
     writer: Option<OwnedMutexGuard<Writer>>,
 }
 
@@ -127,25 +125,16 @@ impl SqliteDatabase {
 impl Readers {
     fn new(options: SqliteConnectOptions) -> Self {
         let connections = std::array::from_fn(|_| Mutex::default());
-        Self { options, connections, next: AtomicUsize::new(0), is_closed: AtomicBool::new(false) }
-    }
-
-    /// One that nobody uses, or the next one that is free.
-    async fn acquire(&self) -> sqlx::Result<MutexGuard<'_, Option<SqliteConnection>>> {
-        if let Some(free) = self.connections.iter().find_map(|connection| connection.try_lock().ok()) {
-            return Ok(free);
-        }
-        let next = self.next.fetch_add(1, Ordering::Relaxed) % READERS;
-        #[expect(clippy::indexing_slicing, reason = "there are as many connections as numbers")]
-        let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, self.connections[next].lock());
-        waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)
+        Self { options, connections, free: Semaphore::new(READERS) }
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
-        let mut place = self.acquire().await?;
-        if self.is_closed.load(Ordering::Relaxed) {
-            return Err(sqlx::Error::PoolClosed);
-        }
+        let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, self.free.acquire());
+        // Given back after the connection.
+        let _permit = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
+        let free = self.connections.iter().find_map(|connection| connection.try_lock().ok());
+        // Where there is none, the database is closed meanwhile.
+        let mut place = free.ok_or(sqlx::Error::PoolClosed)?;
         let connection = match &mut *place {
             Some(connection) => connection,
             closed => closed.insert(self.options.connect().await?),
@@ -158,7 +147,7 @@ impl Readers {
     }
 
     async fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.free.close();
         for place in &self.connections {
             if let Some(connection) = place.lock().await.take() {
                 // It has nothing to lose.
@@ -241,6 +230,7 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     options.open(path).map(drop)
 }
 
+const BUSY: i32 = 5;
 const READONLY: i32 = 8;
 const CANTOPEN: i32 = 14;
 
@@ -273,13 +263,17 @@ impl Database for SqliteDatabase {
         writer.left = Left::Open;
         let mut transaction = SqliteTransaction { writer: Some(writer) };
         let begun = transaction.connection()?.execute(sqlx::query(BEGIN)).await;
+        if begun.as_ref().err().and_then(code_of) == Some(BUSY) {
+            transaction.writer()?.left = Left::Ready;
+        }
         transaction.noted(begun)?;
         Ok(transaction)
     }
 
     async fn commit(mut transaction: Self::Transaction) -> sqlx::Result<()> {
-        let committed = transaction.connection()?.execute(sqlx::query(COMMIT)).await;
-        transaction.noted(committed)?;
+        // Not `execute`, which takes it for done when the connection's thread has come to an end.
+        let committed = transaction.connection()?.fetch_many(sqlx::query(COMMIT)).try_next().await;
+        transaction.noted(committed)?.ok_or(sqlx::Error::WorkerCrashed)?;
         transaction.writer()?.left = Left::Ready;
         Ok(())
     }

@@ -2,8 +2,8 @@
 //! transaction, which costs little more than one of them alone.
 //!
 //! Most changes are made of statements that need no decision in between. Those of many changes go to the database in one
-//! trip, in the hope that each changes the rows that it is to change. Where one does not, all is rolled back, and every
-//! change is made for itself, step by step.
+//! trip, in the hope that each changes the rows that it is to change. Where one does not, all is rolled back, and all
+//! changes are made step by step; where that fails, each for itself.
 
 use std::fmt;
 use std::future::Future;
@@ -72,7 +72,7 @@ impl<D: Database, C: Change> Writer<D, C> {
     /// When the change is refused or the database fails.
     pub async fn store(&self, change: C) -> Result<C::Answer, C::Error> {
         if !D::HAS_ONE_WRITER {
-            return store_alone(self.database.as_ref(), &change).await;
+            return store_alone(self.database.as_ref(), &change, Way::Trips).await;
         }
         let (answer, answered) = oneshot::channel();
         if self.queue.add(change, answer) {
@@ -120,37 +120,52 @@ async fn serve<D: Database, C: Change>(database: Arc<D>, queue: Arc<Queue<C>>) {
 }
 
 async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> Vec<Stored<C>> {
-    let transaction = match database.begin().await {
-        Ok(transaction) => transaction,
-        // The writer is not to be had, for none of them.
-        Err(error) => {
-            let same = |_| Err(sqlx::Error::Protocol(error.to_string()).into());
-            return changes.iter().map(same).collect();
+    for way in [Way::Trips, Way::Steps] {
+        let transaction = match database.begin().await {
+            Ok(transaction) => transaction,
+            // The writer is not to be had, for none of them.
+            Err(error) => return changes.iter().map(|_| Err(repeated(&error).into())).collect(),
+        };
+        if let Ok(Some(results)) = in_one_transaction::<D, C>(transaction, changes, way).await {
+            return results;
         }
-    };
-    if let Ok(Some(results)) = in_one_transaction::<D, C>(transaction, changes).await {
-        return results;
     }
-    // One of them is what cannot be stored, or not at once: each for itself.
+    // One of them is what cannot be stored: each for itself.
     let mut results = Vec::with_capacity(changes.len());
     for change in changes {
-        results.push(store_alone(database, change).await);
+        results.push(store_alone(database, change, Way::Steps).await);
     }
     results
+}
+
+/// The error for another change that it keeps from being stored.
+fn repeated(error: &sqlx::Error) -> sqlx::Error {
+    sqlx::Error::Protocol(error.to_string())
+}
+
+/// How a change is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Together with others of its kind, if it is a common one.
+    Trips,
+    /// Step by step.
+    Steps,
 }
 
 /// `None` when a change has to be made step by step. Nothing is stored then.
 async fn in_one_transaction<D: Database, C: Change>(
     mut transaction: D::Transaction,
     changes: &[C],
+    way: Way,
 ) -> Result<Option<Vec<Stored<C>>>, C::Error> {
-    let mut results: Vec<Option<Stored<C>>> = changes.iter().map(|_| None).collect();
-    let mut common = Vec::with_capacity(changes.len());
-    for (result, change) in results.iter_mut().zip(changes) {
-        if let Some((steps, answer)) = change.steps() {
+    let mut results: Vec<Option<Stored<C>>> = Vec::with_capacity(changes.len());
+    let mut common = Vec::new();
+    for change in changes {
+        let steps = if way == Way::Trips { change.steps() } else { None };
+        results.push(steps.map(|(steps, answer)| {
             common.push(steps);
-            *result = Some(Ok(answer));
-        }
+            Ok(answer)
+        }));
     }
     if !in_trips::<D>(&mut transaction, common).await? {
         return Ok(None);
@@ -195,8 +210,8 @@ fn is_same_kind(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
     one.iter().map(|step| step.sql.as_ptr()).eq(other.iter().map(|step| step.sql.as_ptr()))
 }
 
-async fn store_alone<D: Database, C: Change>(database: &D, change: &C) -> Stored<C> {
-    if let Some((steps, answer)) = change.steps() {
+async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way) -> Stored<C> {
+    if let Some((steps, answer)) = change.steps().filter(|_| way == Way::Trips) {
         let mut transaction = database.begin().await?;
         if let Ok(true) = in_trips::<D>(&mut transaction, vec![steps]).await {
             D::commit(transaction).await?;

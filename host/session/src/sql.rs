@@ -101,8 +101,9 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         for row in self.database.read(sql, values).await? {
             let (tenant, app) = (query.tenant.as_str().into(), query.app.as_str().into());
             let key = SessionKey { tenant, app, user: row.text(0)?.into(), context: ContextId::from(row.text(1)?) };
-            // It may have gone since.
-            sessions.extend(self.get(&key, EventFilter::NONE).await?);
+            // Revision and time are those of the list, whose order is by them, whatever has become of the session since.
+            let (revision, last_update) = (from_sql(row.int(2)?), Timestamp::from_millis(row.int(3)?));
+            sessions.push(Session { revision, last_update, ..self.read(&key, EventFilter::NONE).await? });
         }
         Ok(sessions)
     }

@@ -65,7 +65,7 @@ pub(super) const SELECT_SESSION: &str = select_session!(
 pub(super) const SELECT_SESSION_WITHIN: &str = select_session!(
     "
         SELECT seq, happened_at, json FROM (
-            SELECT seq, happened_at, json, SUM(LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (
+            SELECT seq, happened_at, json, SUM(OCTET_LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (
                 SELECT seq, happened_at, json FROM session_event
                 WHERE session_id = (SELECT id FROM found) ORDER BY seq DESC LIMIT CAST($5 AS BIGINT)) AS recent
             ) AS sized
@@ -74,12 +74,12 @@ pub(super) const SELECT_SESSION_WITHIN: &str = select_session!(
 
 /// A page of sessions; no time is less than the least number.
 pub(super) const SELECT_SESSIONS: &str = "
-    SELECT user_id, context_id FROM session
+    SELECT user_id, context_id, revision, updated_at FROM session
     WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5)
     ORDER BY updated_at, user_id, context_id LIMIT CAST($6 AS BIGINT)";
 
 pub(super) const SELECT_SESSIONS_OF_USER: &str = "
-    SELECT user_id, context_id FROM session
+    SELECT user_id, context_id, revision, updated_at FROM session
     WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5) AND user_id = $7
     ORDER BY updated_at, user_id, context_id LIMIT CAST($6 AS BIGINT)";
 
