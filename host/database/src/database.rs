@@ -80,7 +80,7 @@ pub enum Value<'a> {
 }
 
 /// One statement of several.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Step<'a> {
     /// The statement. Its parameters are `$1`, `$2` and so on.
     pub sql: &'static str,

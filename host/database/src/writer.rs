@@ -5,6 +5,7 @@
 //! trip, in the hope that each changes the rows that it is to change. Where one does not, all is rolled back, and all
 //! changes are made step by step; where that fails, each for itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -126,8 +127,10 @@ async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> 
             // The writer is not to be had, for none of them.
             Err(error) => return changes.iter().map(|_| Err(repeated(&error).into())).collect(),
         };
-        if let Ok(Some(results)) = in_one_transaction::<D, C>(transaction, changes, way).await {
-            return results;
+        match in_one_transaction::<D, C>(transaction, changes, way).await {
+            Ok(Some(results)) => return results,
+            Err(error) if way == Way::Steps && changes.len() == 1 => return vec![Err(error)],
+            Ok(None) | Err(_) => {}
         }
     }
     // One of them is what cannot be stored: each for itself.
@@ -188,15 +191,14 @@ async fn in_one_transaction<D: Database, C: Change>(
 const TRIP: usize = 8;
 
 /// Whether each of the statements has changed as many rows as it was to.
-async fn in_trips<D: Database>(
-    transaction: &mut D::Transaction,
-    mut changes: Vec<Vec<Step<'_>>>,
-) -> sqlx::Result<bool> {
-    // Those of a kind together.
-    changes.sort_by_cached_key(|steps| steps.iter().map(|step| step.sql.as_ptr().addr()).collect::<Vec<_>>());
-    for kind in changes.chunk_by(|one, other| is_same_kind(one, other)) {
-        for together in kind.chunks(TRIP) {
-            let steps = together.concat();
+async fn in_trips<D: Database>(transaction: &mut D::Transaction, changes: Vec<Vec<Step<'_>>>) -> sqlx::Result<bool> {
+    let mut kinds: BTreeMap<Vec<usize>, Vec<Vec<Step<'_>>>> = BTreeMap::new();
+    for steps in changes {
+        kinds.entry(steps.iter().map(|step| step.sql.as_ptr().addr()).collect()).or_default().push(steps);
+    }
+    for mut kind in kinds.into_values() {
+        while !kind.is_empty() {
+            let steps: Vec<Step<'_>> = kind.drain(..TRIP.min(kind.len())).flatten().collect();
             let changed = D::execute_all(transaction, &steps).await?;
             if !steps.iter().map(|step| step.changes).eq(changed) {
                 return Ok(false);
@@ -204,10 +206,6 @@ async fn in_trips<D: Database>(
         }
     }
     Ok(true)
-}
-
-fn is_same_kind(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
-    one.iter().map(|step| step.sql.as_ptr()).eq(other.iter().map(|step| step.sql.as_ptr()))
 }
 
 async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way) -> Stored<C> {

@@ -62,11 +62,10 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             let (state, last_update) = (SessionState::default(), Timestamp::now());
             return Ok(Session { key, revision: 0, state, last_update, events: Vec::new() });
         }
-        let number = |bound: usize| Value::Int(i64::try_from(bound).unwrap_or(i64::MAX));
         let after = Value::Int(filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis));
         let mut values = named(&key).to_vec();
-        values.extend([number(filter.num_recent.unwrap_or(usize::MAX)), after]);
-        values.extend(filter.max_bytes.map(number));
+        values.extend([size_to_sql(filter.num_recent.unwrap_or(usize::MAX)), after]);
+        values.extend(filter.max_bytes.map(size_to_sql));
         let select = match filter.max_bytes {
             Some(_) => statements::SELECT_SESSION_WITHIN,
             None => statements::SELECT_SESSION,
@@ -90,7 +89,7 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             Value::Int(after.map_or(i64::MIN, |after| after.last_update.as_millis())),
             Value::Text(after.map_or("", |after| &after.user)),
             Value::Text(after.map_or("", |after| after.context.as_str())),
-            Value::Int(i64::try_from(query.limit).unwrap_or(i64::MAX)),
+            size_to_sql(query.limit),
             Value::Text(query.user.as_deref().unwrap_or_default()),
         ];
         let (sql, values) = match query.user {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::SessionError;
 use crate::event::{Event, EventError, parts_size};
-use crate::state::{Scope, StateDelta};
+use crate::state::StateDelta;
 
 /// The JSON of an event. What is empty is left out.
 #[derive(Serialize, Deserialize)]
@@ -40,8 +40,6 @@ pub(super) struct EncodedEvent {
     pub(super) timestamp: Timestamp,
     pub(super) json: String,
     pub(super) state_delta: StateDelta,
-    /// The names of the session's own keys in the delta, in its order, as [`encoded_name`] has them.
-    pub(super) keys: Vec<String>,
     pub(super) artifacts: Vec<EncodedArtifact>,
 }
 
@@ -65,8 +63,7 @@ impl EncodedEvent {
         let stored =
             StoredEvent { id, author, invocation_id, timestamp: timestamp.as_millis(), parts, state_delta, error };
         let json = serde_json::to_string(&stored)?;
-        let keys = stored.state_delta.within(Scope::Session).map(|(name, _)| encoded_name(name)).collect();
-        Ok(Self { id: stored.id, timestamp, json, state_delta: stored.state_delta, keys, artifacts })
+        Ok(Self { id: stored.id, timestamp, json, state_delta: stored.state_delta, artifacts })
     }
 
     pub(super) fn happened_at(&self) -> Value<'static> {

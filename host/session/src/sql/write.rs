@@ -3,7 +3,7 @@
 use annex_database::{Change, Database, Row, Step, Value};
 use annex_protocol::Timestamp;
 
-use super::encoding::{EncodedArtifact, EncodedEvent};
+use super::encoding::{EncodedArtifact, EncodedEvent, encoded_name};
 use super::scopes::ScopeChange;
 use super::{NO_SESSION, from_sql, named, size_to_sql, statements, to_sql};
 use crate::SessionError;
@@ -26,8 +26,9 @@ pub(super) struct Write {
 enum Content {
     /// A new session with its initial state.
     Create(StateDelta),
-    /// Events after a revision; 0 when there was no session.
-    Append { expected: u64, events: Vec<EncodedEvent> },
+    /// Events after a revision; 0 when there was no session. Then `keys` are the names of the session's own keys that the
+    /// first event sets, in its order, as [`encoded_name`] has them.
+    Append { expected: u64, events: Vec<EncodedEvent>, keys: Vec<String> },
 }
 
 /// A session whose row is locked.
@@ -47,8 +48,11 @@ impl Write {
         events: Vec<Event>,
         limits: Limits,
     ) -> Result<Self, SessionError> {
-        let events = events.into_iter().map(EncodedEvent::new).collect::<Result<_, _>>()?;
-        Ok(Self { key, limits, content: Content::Append { expected, events } })
+        let events = events.into_iter().map(EncodedEvent::new).collect::<Result<Vec<_>, _>>()?;
+        let first = events.first().filter(|_| expected == 0);
+        let own = first.into_iter().flat_map(|event| event.state_delta.within(Scope::Session));
+        let keys = own.map(|(name, _)| encoded_name(name)).collect();
+        Ok(Self { key, limits, content: Content::Append { expected, events, keys } })
     }
 }
 
@@ -58,7 +62,7 @@ impl Change for Write {
 
     /// One event that sets nothing, or that begins a session and sets a few of its keys.
     fn steps(&self) -> Option<(Vec<Step<'_>>, Appended)> {
-        let Content::Append { expected, events } = &self.content else { return None };
+        let Content::Append { expected, events, keys } = &self.content else { return None };
         let [event] = events.as_slice() else { return None };
         let revision = expected.saturating_add(1);
         if !event.artifacts.is_empty() || revision > self.limits.events as u64 {
@@ -66,7 +70,7 @@ impl Change for Write {
         }
         let seq = Value::Int(to_sql(revision));
         let mut steps = match expected {
-            0 => self.first_steps(event)?,
+            0 => self.first_steps(event, keys)?,
             _ if event.state_delta.is_empty() => {
                 let now = Value::Int(Timestamp::now().as_millis());
                 let values = [seq, event.happened_at(), now, Value::Int(to_sql(*expected))];
@@ -84,7 +88,7 @@ impl Change for Write {
         match &self.content {
             Content::Create(_) if found.is_some() => Err(self.already_exists()),
             Content::Create(initial) => self.store::<D>(transaction, None, (initial, &[])).await,
-            Content::Append { expected, events } => {
+            Content::Append { expected, events, keys: _ } => {
                 let new = self.new_events::<D>(transaction, found.as_ref(), events).await?;
                 let revision = found.as_ref().map_or(0, |found| found.revision);
                 if new.is_empty() {
@@ -109,21 +113,21 @@ impl Change for Write {
 
 impl Write {
     /// A new session with the few keys that its first event sets.
-    fn first_steps<'a>(&'a self, event: &'a EncodedEvent) -> Option<Vec<Step<'a>>> {
+    fn first_steps<'a>(&'a self, event: &'a EncodedEvent, keys: &'a [String]) -> Option<Vec<Step<'a>>> {
         let delta = &event.state_delta;
-        if event.keys.len() > FEW || delta.touches(Scope::User) || delta.touches(Scope::App) {
+        if keys.len() > FEW || delta.touches(Scope::User) || delta.touches(Scope::App) {
             return None;
         }
         let now = Value::Int(Timestamp::now().as_millis());
         let mut steps = vec![self.step(statements::INSERT_SESSION, [Value::Int(1), event.happened_at(), now])];
         let mut bytes = 0;
-        for ((name, (key, value)), place) in event.keys.iter().zip(delta.within(Scope::Session)).zip(1..) {
+        for ((name, (key, value)), place) in keys.iter().zip(delta.within(Scope::Session)).zip(1..) {
             let size = key.len() + value.get().len();
             bytes += size;
             let values = [Value::Text(name), Value::Text(value.get()), size_to_sql(size), Value::Int(place)];
             steps.push(self.step(statements::INSERT_KEY_OF_NAMED, values));
         }
-        self.limits.check_scope(Scope::Session, bytes, event.keys.len()).is_ok().then_some(steps)
+        self.limits.check_scope(Scope::Session, bytes, keys.len()).is_ok().then_some(steps)
     }
 
     /// A statement that begins with what the session is found by.
@@ -260,7 +264,7 @@ async fn insert_event<D: Database>(
         Value::Int(session),
         Value::Int(to_sql(seq)),
         Value::Text(&event.id),
-        Value::Int(event.timestamp.as_millis()),
+        event.happened_at(),
         Value::Text(&event.json),
     ];
     D::execute(transaction, statements::INSERT_EVENT, &values).await?;
