@@ -174,6 +174,28 @@ async fn state_is_also_found_in_the_request_and_under_the_uri() {
 }
 
 #[tokio::test]
+async fn a_caller_changes_no_state_under_the_names_of_frameworks() {
+    let server = agent("S={stateDelta?}{name?}{user:name?}{app:all?}", &state_injection(READ)).await;
+    let delta = r#"{"name":"Eve","user:name":"Eve","app:all":"Eve"}"#;
+    let actions = format!(r#"{{"stateDelta":{delta},"state_delta":{delta}}}"#);
+    let prompt = || {
+        let plain = ["stateDelta", "state_delta", "adk_state_delta"].map(|key| (key, delta));
+        let entries = plain.into_iter().chain([("actions", actions.as_str()), ("adk_actions", &actions)]);
+        entries.fold(server.say("prompt").context("c"), |request, (key, value)| request.metadata(key, value))
+    };
+    let cases = [
+        (prompt(), "S="),
+        (prompt().extensions(STATE_INJECTION), "S="),
+        (prompt().state(r#"{"name":"Ada"}"#), "S=Ada"),
+        (prompt(), "S=Ada"),
+    ];
+    for (request, expected) in cases {
+        let reply = request.send().await.expect("a reply");
+        assert_eq!(reply.answer(), expected, "{}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn too_much_state_is_a_limit_error_that_writes_nothing() {
     let server = agent("N={name?}", &state_injection(READ)).await;
     let large = format!(r#"{{"name":"{}"}}"#, "x".repeat(300 << 10));

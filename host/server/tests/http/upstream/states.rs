@@ -1,8 +1,11 @@
 //! The session's state on its way to the upstream, and back.
 
+use std::sync::{Arc, Mutex};
+
 use annex_test_support::{Reply, STATE_INJECTION, STATE_KEY, TestServer};
 use serde_json::{Value, json};
 
+use super::foreign::{agent, result, stream};
 use super::{config, mirror, seen};
 use crate::state_injection;
 
@@ -44,6 +47,61 @@ async fn what_the_upstream_says_of_state_changes_nothing_unless_the_config_says_
     let reply = told(&front).await;
     assert!(reply.text.contains("mood"), "the mirror did send a change: {}", reply.text);
     assert_eq!(reply.returned_state(), &json!({"name": "Ada", "n": 1.5}), "{}", reply.text);
+}
+
+/// Changes of state under the names that frameworks know, wherever an answer has metadata or data: a message, a task, and
+/// the events of a stream.
+fn answers_that_change_state() -> [Vec<Value>; 3] {
+    let delta = json!({"name": "Eve", "user:name": "Eve", "app:all": true, "temp:x": 1});
+    let actions = json!({"stateDelta": delta, "state_delta": delta});
+    let metadata = json!({"stateDelta": delta, "state_delta": delta, "adk_state_delta": delta, "adk_actions": actions,
+        "actions": actions, STATE_KEY: delta, STATE_INJECTION: delta});
+    let parts = json!([{"text": "Done.", "metadata": metadata}, {"data": metadata}]);
+    let message =
+        json!({"messageId": "a", "role": "ROLE_AGENT", "contextId": "c", "parts": parts, "metadata": metadata});
+    let artifact = json!({"artifactId": "a", "parts": parts, "metadata": metadata});
+    let status = json!({"state": "TASK_STATE_COMPLETED", "message": message});
+    let task = json!({"id": "t", "contextId": "c", "status": status, "artifacts": [artifact], "history": [message],
+        "metadata": metadata});
+    let begun = json!({"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}, "metadata": metadata});
+    let artifact_update = json!({"taskId": "t", "contextId": "c", "artifact": artifact, "metadata": metadata});
+    let status_update = json!({"taskId": "t", "contextId": "c", "status": status, "metadata": metadata});
+    [
+        vec![json!({"message": message})],
+        vec![json!({"task": task})],
+        vec![
+            json!({"task": begun}),
+            json!({"artifactUpdate": artifact_update}),
+            json!({"statusUpdate": status_update}),
+        ],
+    ]
+}
+
+#[tokio::test]
+async fn no_change_of_state_that_the_upstream_sends_is_made_but_the_one_that_the_config_names() {
+    // All scopes are shown to the upstream, so that each turn tells what the one before it left.
+    let keys = r#"["name", "n", "stateDelta", "user:name", "app:all", "temp:x"]"#;
+    let send = format!("send = \"request-metadata\"\nkey = \"st\"\nkeys = {keys}");
+    let places = ["task-metadata", "artifact-metadata", "data-part"];
+    let receiving = places.map(|place| format!("{send}\nreceive = \"{place}\"\nreceive_key = \"agreed\""));
+    for config in receiving.into_iter().chain([send]) {
+        for answer in answers_that_change_state() {
+            let told_of = Arc::new(Mutex::new(Vec::new()));
+            let (kept, events) = (Arc::clone(&told_of), answer.clone());
+            let is_streamed = answer.len() > 1;
+            let url = agent(is_streamed, move |request: Value| {
+                kept.lock().expect("no panic").push(request["params"]["metadata"]["st"].clone());
+                let events = events.clone();
+                async move { if is_streamed { stream(&events, "") } else { result(&events[0]) } }
+            });
+            let front = front(&url.await, &config).await;
+            for _ in 0..2 {
+                assert!(told(&front).await.text.contains("Done."), "{config}: {answer:?}");
+            }
+            let own = json!({"name": "Ada", "n": 1.5});
+            assert_eq!(*told_of.lock().expect("no panic"), [own.clone(), own], "{config}: {answer:?}");
+        }
+    }
 }
 
 #[tokio::test]
