@@ -3,8 +3,9 @@
 //! One list of slots holds both. A session is used before the maps that it shares, so the oldest slot is never a map
 //! whose sessions are younger: shared state goes after the last session that could see it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::mem;
 use std::sync::Arc;
 
@@ -23,32 +24,82 @@ use crate::state::{STORED, Scope, State, StateDelta};
 
 pub(crate) struct Table {
     bounds: Bounds,
-    slots: LruCache<SlotKey, Slot, RandomState>,
+    /// Clients choose names, so nobody else may know how they are hashed.
+    hasher: RandomState,
+    slots: LruCache<SlotKey, Slot, BuildHasherDefault<Prehashed>>,
     sessions: usize,
     bytes: usize,
     /// How many turns are running, by session. The session need not exist yet.
-    turns: HashMap<SessionKey, usize>,
+    turns: HashMap<SlotKey, usize, BuildHasherDefault<Prehashed>>,
+}
+
+/// The name of a slot with its hash, because names are long and one change looks its session up many times.
+#[derive(Clone, PartialEq, Eq)]
+struct SlotKey {
+    hash: u64,
+    name: SlotName,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum SlotKey {
+enum SlotName {
     Session(SessionKey),
     User { tenant: Arc<str>, app: Arc<str>, user: Arc<str> },
     App { tenant: Arc<str>, app: Arc<str> },
 }
 
 impl SlotKey {
-    /// The slot in which a session keeps its keys of `scope`; `None` for `temp:`, which is kept nowhere.
-    fn of(key: &SessionKey, scope: Scope) -> Option<Self> {
-        let (tenant, app) = (key.tenant.clone(), key.app.clone());
-        match scope {
-            Scope::Session => Some(Self::Session(key.clone())),
-            Scope::User => Some(Self::User { tenant, app, user: key.user.clone() }),
-            Scope::App => Some(Self::App { tenant, app }),
-            Scope::Temp => None,
-        }
+    fn new(hasher: &RandomState, name: SlotName) -> Self {
+        Self { hash: hasher.hash_one(&name), name }
+    }
+}
+
+impl Hash for SlotKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Takes over what is a hash already.
+#[derive(Default)]
+struct Prehashed(u64);
+
+impl Hasher for Prehashed {
+    fn finish(&self) -> u64 {
+        self.0
     }
 
+    /// Of the trait; a [`SlotKey`] writes its hash as a whole.
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// The slots of one session: its own, and those that it shares.
+struct SlotKeys<'a> {
+    key: &'a SessionKey,
+    session: SlotKey,
+    hasher: RandomState,
+}
+
+impl SlotKeys<'_> {
+    /// The slot in which the session keeps its keys of `scope`; `None` for `temp:`, which is kept nowhere.
+    fn of(&self, scope: Scope) -> Option<Cow<'_, SlotKey>> {
+        let (tenant, app) = (&self.key.tenant, &self.key.app);
+        let shared = match scope {
+            Scope::Session => return Some(Cow::Borrowed(&self.session)),
+            Scope::User => SlotName::User { tenant: tenant.clone(), app: app.clone(), user: self.key.user.clone() },
+            Scope::App => SlotName::App { tenant: tenant.clone(), app: app.clone() },
+            Scope::Temp => return None,
+        };
+        Some(Cow::Owned(SlotKey::new(&self.hasher, shared)))
+    }
+}
+
+impl SlotName {
     fn bytes(&self) -> usize {
         match self {
             Self::Session(SessionKey { tenant, app, user, context }) => {
@@ -80,7 +131,7 @@ impl Slot {
 
     fn new(key: &SlotKey) -> Self {
         Self {
-            key_bytes: key.bytes(),
+            key_bytes: key.name.bytes(),
             state: Arc::default(),
             state_bytes: 0,
             revision: 0,
@@ -111,20 +162,26 @@ impl Slot {
 
 impl Table {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        let slots = LruCache::unbounded_with_hasher(RandomState::new());
-        Self { bounds, slots, sessions: 0, bytes: 0, turns: HashMap::new() }
+        let slots = LruCache::unbounded_with_hasher(BuildHasherDefault::default());
+        Self { bounds, hasher: RandomState::new(), slots, sessions: 0, bytes: 0, turns: HashMap::default() }
+    }
+
+    fn keys<'a>(&self, key: &'a SessionKey) -> SlotKeys<'a> {
+        let (hasher, name) = (self.hasher.clone(), SlotName::Session(key.clone()));
+        SlotKeys { key, session: SlotKey::new(&hasher, name), hasher }
     }
 
     /// Creates a session with its initial state, at revision 1.
     pub(crate) fn create(&mut self, key: &SessionKey, initial: &StateDelta) -> Result<(), SessionError> {
         key.check()?;
-        if self.revision(key) != 0 {
+        let keys = self.keys(key);
+        if self.revision_of(&keys) != 0 {
             return Err(SessionError::AlreadyExists { context: key.context.clone() });
         }
         self.bounds.limits.check_delta(initial)?;
-        self.check_state(key, initial)?;
-        self.change(key, initial, Timestamp::now());
-        self.touch(key);
+        self.check_state(&keys, initial)?;
+        self.change(&keys, initial, Timestamp::now());
+        self.promote(&keys);
         Ok(())
     }
 
@@ -142,8 +199,9 @@ impl Table {
         for event in &mut events {
             event.state_delta.take_temp();
         }
-        let found = self.revision(key);
-        let new = self.new_events(key, events)?;
+        let keys = self.keys(key);
+        let found = self.revision_of(&keys);
+        let new = self.new_events(&keys, events)?;
         if new.is_empty() {
             return Ok(Appended { revision: found, repeated: true });
         }
@@ -154,17 +212,17 @@ impl Table {
             _ => {}
         }
         new.iter().try_for_each(|event| self.bounds.limits.check_event(event))?;
-        self.check_state(key, &combined(new.iter().map(|event| &event.state_delta)))?;
+        self.check_state(&keys, &combined(new.iter().map(|event| &event.state_delta)))?;
         for event in new {
-            self.store(key, event);
+            self.store(&keys, event);
         }
-        self.touch(key);
-        Ok(Appended { revision: self.revision(key), repeated: false })
+        self.promote(&keys);
+        Ok(Appended { revision: self.revision_of(&keys), repeated: false })
     }
 
     /// Those that are not stored.
-    fn new_events(&self, key: &SessionKey, events: Vec<Event>) -> Result<Vec<Event>, SessionError> {
-        let Some(slot) = self.slot(key, Scope::Session) else { return Ok(events) };
+    fn new_events(&self, keys: &SlotKeys<'_>, events: Vec<Event>) -> Result<Vec<Event>, SessionError> {
+        let Some(slot) = self.slot(keys, Scope::Session) else { return Ok(events) };
         let mut new = Vec::with_capacity(events.len());
         for event in events {
             match slot.events.by_id(&event.id) {
@@ -178,7 +236,7 @@ impl Table {
 
     /// Removes a session with its events, and says whether there was one. What it shares with others stays.
     pub(crate) fn delete(&mut self, key: &SessionKey) -> bool {
-        let Some(slot) = self.slots.pop(&SlotKey::Session(key.clone())) else { return false };
+        let Some(slot) = self.slots.pop(&self.keys(key).session) else { return false };
         self.sessions -= 1;
         self.bytes -= slot.bytes();
         true
@@ -186,13 +244,18 @@ impl Table {
 
     /// The revision of a session, 0 if there is none.
     pub(crate) fn revision(&self, key: &SessionKey) -> u64 {
-        self.slot(key, Scope::Session).map_or(0, |slot| slot.revision)
+        self.revision_of(&self.keys(key))
+    }
+
+    fn revision_of(&self, keys: &SlotKeys<'_>) -> u64 {
+        self.slot(keys, Scope::Session).map_or(0, |slot| slot.revision)
     }
 
     /// What a session of this key sees, whether it exists or not: another one may have set what they share.
     pub(crate) fn session(&self, key: &SessionKey, filter: EventFilter) -> Session {
-        let slot = self.slot(key, Scope::Session);
-        let state = |scope| self.slot(key, scope).map(|slot| Arc::clone(&slot.state)).unwrap_or_default();
+        let keys = self.keys(key);
+        let slot = self.slot(&keys, Scope::Session);
+        let state = |scope| self.slot(&keys, scope).map(|slot| Arc::clone(&slot.state)).unwrap_or_default();
         Session {
             key: key.clone(),
             revision: slot.map_or(0, |slot| slot.revision),
@@ -211,9 +274,9 @@ impl Table {
         let mut sessions: Vec<Session> = self
             .slots
             .iter()
-            .filter_map(|(key, _)| match key {
-                SlotKey::Session(key) if matches(key) => Some(self.session(key, EventFilter::NONE)),
-                SlotKey::Session(_) | SlotKey::User { .. } | SlotKey::App { .. } => None,
+            .filter_map(|(key, _)| match &key.name {
+                SlotName::Session(key) if matches(key) => Some(self.session(key, EventFilter::NONE)),
+                SlotName::Session(_) | SlotName::User { .. } | SlotName::App { .. } => None,
             })
             .filter(|session| query.after.as_ref().is_none_or(|after| session.cursor() > *after))
             .collect();
@@ -224,7 +287,7 @@ impl Table {
 
     /// The latest version of an artifact.
     pub(crate) fn artifact(&self, key: &SessionKey, name: &str) -> Option<StoredArtifact> {
-        self.slot(key, Scope::Session)?.artifacts.get(name).cloned()
+        self.slot(&self.keys(key), Scope::Session)?.artifacts.get(name).cloned()
     }
 
     /// Drops sessions that are too old or too many, besides those with a turn running, and says how many.
@@ -232,16 +295,16 @@ impl Table {
         let mut changed: Vec<(Timestamp, SessionKey)> = self
             .slots
             .iter()
-            .filter_map(|(key, slot)| match key {
-                SlotKey::Session(key) => Some((slot.changed_at, key.clone())),
-                SlotKey::User { .. } | SlotKey::App { .. } => None,
+            .filter_map(|(key, slot)| match &key.name {
+                SlotName::Session(key) => Some((slot.changed_at, key.clone())),
+                SlotName::User { .. } | SlotName::App { .. } => None,
             })
             .collect();
         changed.sort();
         let surplus = changed.len().saturating_sub(usize::try_from(retention.count).unwrap_or(usize::MAX));
         let before = retention.changed_before(Timestamp::now());
         let is_old = |(index, (changed_at, key)): &(usize, (Timestamp, SessionKey))| {
-            (*index < surplus || changed_at.as_millis() < before) && !self.turns.contains_key(key)
+            (*index < surplus || changed_at.as_millis() < before) && !self.turns.contains_key(&self.keys(key).session)
         };
         let old: Vec<SessionKey> = changed.into_iter().enumerate().filter(is_old).map(|(_, (_, key))| key).collect();
         old.iter().filter(|key| self.delete(key)).count() as u64
@@ -249,21 +312,35 @@ impl Table {
 
     /// Marks a session and then what it shares as used now. Nothing else may change the order.
     pub(crate) fn touch(&mut self, key: &SessionKey) {
-        for slot in STORED.into_iter().filter_map(|scope| SlotKey::of(key, scope)) {
-            self.slots.promote(&slot);
+        self.promote(&self.keys(key));
+    }
+
+    fn promote(&mut self, keys: &SlotKeys<'_>) {
+        for scope in STORED {
+            if self.has(scope)
+                && let Some(slot) = keys.of(scope)
+            {
+                self.slots.promote(slot.as_ref());
+            }
         }
+    }
+
+    /// Whether there may be slots of this scope. Where nothing is shared, nothing shared is looked for.
+    fn has(&self, scope: Scope) -> bool {
+        scope == Scope::Session || self.slots.len() > self.sessions
     }
 
     /// Keeps a session from eviction until as many calls of [`Table::end_turn`].
     pub(crate) fn begin_turn(&mut self, key: &SessionKey) {
-        *self.turns.entry(key.clone()).or_insert(0) += 1;
+        *self.turns.entry(self.keys(key).session).or_insert(0) += 1;
     }
 
     pub(crate) fn end_turn(&mut self, key: &SessionKey) {
-        if let Some(running) = self.turns.get_mut(key) {
+        let slot = self.keys(key).session;
+        if let Some(running) = self.turns.get_mut(&slot) {
             *running -= 1;
             if *running == 0 {
-                self.turns.remove(key);
+                self.turns.remove(&slot);
             }
         }
     }
@@ -277,8 +354,8 @@ impl Table {
             && let Some((oldest, slot)) = self.slots.peek_lru()
         {
             let bytes = slot.bytes();
-            if let SlotKey::Session(key) = oldest {
-                if self.turns.contains_key(key) {
+            if let SlotName::Session(key) = &oldest.name {
+                if self.turns.contains_key(oldest) {
                     let key = key.clone();
                     self.touch(&key);
                     spared += 1;
@@ -292,14 +369,17 @@ impl Table {
         evicted
     }
 
-    fn slot(&self, key: &SessionKey, scope: Scope) -> Option<&Slot> {
-        self.slots.peek(&SlotKey::of(key, scope)?)
+    fn slot(&self, keys: &SlotKeys<'_>, scope: Scope) -> Option<&Slot> {
+        if !self.has(scope) {
+            return None;
+        }
+        self.slots.peek(keys.of(scope)?.as_ref())
     }
 
-    fn store(&mut self, key: &SessionKey, mut event: Event) {
-        self.change(key, &event.state_delta, event.timestamp);
+    fn store(&mut self, keys: &SlotKeys<'_>, mut event: Event) {
+        self.change(keys, &event.state_delta, event.timestamp);
         let limits = self.bounds.limits;
-        self.update(key, Scope::Session, |slot| {
+        self.update(keys, Scope::Session, |slot| {
             for (name, parts) in mem::take(&mut event.artifacts) {
                 slot.artifacts.put(name, parts, &limits);
             }
@@ -307,12 +387,12 @@ impl Table {
         });
     }
 
-    fn check_state(&self, key: &SessionKey, delta: &StateDelta) -> Result<(), SessionError> {
+    fn check_state(&self, keys: &SlotKeys<'_>, delta: &StateDelta) -> Result<(), SessionError> {
         for scope in STORED {
             if !delta.touches(scope) {
                 continue;
             }
-            let slot = self.slot(key, scope);
+            let slot = self.slot(keys, scope);
             let mut bytes = slot.map_or(0, |slot| slot.state_bytes);
             let mut keys = slot.map_or(0, |slot| slot.state.len());
             for (name, value) in delta.within(scope) {
@@ -327,24 +407,24 @@ impl Table {
     }
 
     /// Applies a delta to all scopes. The session counts a revision and the time even if none of its keys change.
-    fn change(&mut self, key: &SessionKey, delta: &StateDelta, timestamp: Timestamp) {
+    fn change(&mut self, keys: &SlotKeys<'_>, delta: &StateDelta, timestamp: Timestamp) {
         for scope in STORED {
             if scope == Scope::Session || delta.touches(scope) {
-                self.update(key, scope, |slot| slot.change(delta.within(scope), timestamp));
+                self.update(keys, scope, |slot| slot.change(delta.within(scope), timestamp));
             }
         }
     }
 
     /// Changes one slot, which is made if it is missing, and keeps the sums right.
-    fn update(&mut self, key: &SessionKey, scope: Scope, change: impl FnOnce(&mut Slot)) {
-        let Some(slot_key) = SlotKey::of(key, scope) else { return };
-        if !self.slots.contains(&slot_key) {
-            let slot = Slot::new(&slot_key);
+    fn update(&mut self, keys: &SlotKeys<'_>, scope: Scope, change: impl FnOnce(&mut Slot)) {
+        let Some(key) = keys.of(scope) else { return };
+        if !self.slots.contains(key.as_ref()) {
+            let slot = Slot::new(&key);
             self.sessions += usize::from(scope == Scope::Session);
             self.bytes += slot.bytes();
-            self.slots.put(slot_key.clone(), slot);
+            self.slots.put(SlotKey::clone(&key), slot);
         }
-        if let Some(slot) = self.slots.peek_mut(&slot_key) {
+        if let Some(slot) = self.slots.peek_mut(key.as_ref()) {
             self.bytes -= slot.bytes();
             change(slot);
             self.bytes += slot.bytes();
