@@ -1,5 +1,7 @@
 //! Reads an event stream (WHATWG HTML section 9.2). Only `data` matters here: A2A uses no event names, ids or retries.
 
+use memchr::memchr2;
+
 /// Turns chunks of bytes, cut anywhere, into the data of events.
 #[derive(Default)]
 pub(crate) struct Decoder {
@@ -7,7 +9,7 @@ pub(crate) struct Decoder {
     line: Vec<u8>,
     /// The `data` lines of the current event, each with a line break at its end.
     data: String,
-    /// The last byte was CR, so that an LF right after it belongs to the same line end.
+    /// The last byte so far is a CR: an LF right after it belongs to the same line end.
     after_cr: bool,
     /// The first line is over; only there a byte order mark is skipped.
     begun: bool,
@@ -16,17 +18,19 @@ pub(crate) struct Decoder {
 impl Decoder {
     /// Takes the next bytes and returns the events that they complete. An event is complete at its blank line: one that
     /// the end of the stream cuts off is dropped.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Vec<String> {
         let mut events = Vec::new();
-        for &byte in bytes {
-            let continues_cr = self.after_cr && byte == b'\n';
-            self.after_cr = byte == b'\r';
-            match byte {
-                b'\n' if continues_cr => {}
-                b'\n' | b'\r' => events.extend(self.end_line()),
-                _ => self.line.push(byte),
-            }
+        if !bytes.is_empty() && std::mem::take(&mut self.after_cr) {
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
+        while let Some(end) = memchr2(b'\r', b'\n', bytes) {
+            let (line, rest) = bytes.split_at(end);
+            self.line.extend_from_slice(line);
+            events.extend(self.end_line());
+            self.after_cr = rest == b"\r";
+            bytes = rest.strip_prefix(b"\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
+        }
+        self.line.extend_from_slice(bytes);
         events
     }
 
