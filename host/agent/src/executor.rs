@@ -6,7 +6,7 @@ use std::sync::Arc;
 use annex_protocol::{
     A2aError, AgentCard, Artifact, ContextId, Message, Metadata, SendMessageRequest, StreamResponse, TaskId, TaskState,
 };
-use annex_session::{StateDelta, TurnSession};
+use annex_session::{SessionError, StateDelta, TurnSession};
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -163,6 +163,27 @@ pub enum AgentError {
     /// Nobody reads the events any more.
     #[error("the receiver of events is closed")]
     Closed,
+}
+
+/// What the session does not take of a turn is lost. The user hears why where something can be done about it.
+impl From<SessionError> for AgentError {
+    fn from(error: SessionError) -> Self {
+        let message = match error {
+            SessionError::StateTooLarge { .. }
+            | SessionError::TooManyStateKeys { .. }
+            | SessionError::StateTooDeep { .. }
+            | SessionError::InvalidKey { .. }
+            | SessionError::ArtifactTooLarge { .. } => format!("The answer was lost: {error}."),
+            SessionError::Stale { .. } => "The answer was lost, because another process has changed the conversation \
+                                           meanwhile; send the message again."
+                .to_owned(),
+            SessionError::NotFound { .. } => {
+                "The answer was lost, because the conversation was deleted meanwhile.".to_owned()
+            }
+            other => return Self::internal(other),
+        };
+        Self::Failed { message }
+    }
 }
 
 impl AgentError {

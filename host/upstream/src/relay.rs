@@ -297,7 +297,7 @@ impl<'a> Relay<'a> {
 
     async fn append(&self, parts: Vec<Part>, delta: StateDelta) -> Result<(), AgentError> {
         let event = Event::new(&self.config.name, self.turn.task_id.as_str(), parts, delta);
-        self.turn.session.append(event).await.map_err(AgentError::internal)
+        Ok(self.turn.session.append(event).await?)
     }
 
     /// Sends it on without metadata under the keys of extensions that run here: those write there, and nobody else.

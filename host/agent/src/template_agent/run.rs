@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use annex_protocol::{Json, Message, Part, TaskState};
-use annex_session::{Event, SessionError, StateDelta};
+use annex_session::{Event, StateDelta};
 use futures::StreamExt;
 
 use super::pieces::Pieces;
@@ -273,14 +273,7 @@ impl<'a> Run<'a> {
     }
 
     async fn store(&self, event: Event) -> Result<(), AgentError> {
-        self.turn.session.append(event).await.map_err(|error| match error {
-            SessionError::StateTooLarge { .. }
-            | SessionError::TooManyStateKeys { .. }
-            | SessionError::StateTooDeep { .. }
-            | SessionError::InvalidKey { .. }
-            | SessionError::ArtifactTooLarge { .. } => failed(&format!("The answer was lost: {error}.")),
-            other => AgentError::internal(other),
-        })
+        Ok(self.turn.session.append(event).await?)
     }
 }
 

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, StepKind, Steps, Turn, TurnContext};
+use annex_agent::{
+    AgentError, AgentEvent, AgentExecutor, CallbackContext, Callbacks, EventSender, Prompt, StepKind, Steps, Turn,
+    TurnContext,
+};
 use annex_protocol::{ContextId, Json, Message, Part, PartContent, TaskId, TaskState};
-use annex_session::{Event, StateDelta, USER_AUTHOR};
+use annex_session::{Event, SessionKey, SessionService, StateDelta, USER_AUTHOR};
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -127,6 +131,39 @@ async fn an_answer_that_breaks_off_is_not_stored() {
     assert_eq!(events, ["Working", "a (false, false)"]);
     assert!(matches!(result, Err(AgentError::Internal { .. })));
     assert_eq!(bench.state().await, "{}");
+}
+
+/// Another process, which changes the conversation while the agent runs.
+struct Other {
+    service: Arc<dyn SessionService>,
+    key: SessionKey,
+    deletes: bool,
+}
+
+#[async_trait]
+impl Callbacks for Other {
+    async fn before_model(&self, _: &mut CallbackContext, _: &mut Prompt) -> Result<Option<String>, AgentError> {
+        if self.deletes {
+            assert!(self.service.delete(&self.key).await?);
+        } else {
+            let event = Event::new(USER_AUTHOR, "another", vec![Part::text("in between")], StateDelta::new());
+            self.service.append(&self.key, 1, vec![event]).await?;
+        }
+        Ok(None)
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_the_session_does_not_take_fails_the_turn_and_says_why() {
+    for (deletes, reason) in [(false, "another process has changed"), (true, "the conversation was deleted")] {
+        let mut bench = Bench::new("I", Some("out"), &["a"]);
+        let (service, key) = (bench.service.clone(), bench.open().await.key().clone());
+        bench.agent.callbacks = Some(Arc::new(Other { service, key, deletes }));
+        let (_, result) = bench.turn("hi", "{}").await;
+        let Err(AgentError::Failed { message }) = result else { panic!("{reason}: {result:?}") };
+        assert!(message.contains(reason) && !message.contains("revision"), "{message}");
+        assert_eq!(bench.state().await, "{}");
+    }
 }
 
 #[tokio::test]
