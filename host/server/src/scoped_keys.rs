@@ -55,15 +55,14 @@ pub(crate) enum SweepError {
     Sessions(#[from] SessionError),
 }
 
-/// The session of an owner's conversation. An anonymous user is as many users as contexts, so that `user:` state of one
-/// never reaches another.
+/// The session of an owner's conversation.
 pub(crate) fn session_key(app: &str, owner: &Owner, context: &ContextId) -> SessionKey {
-    let user = match owner.principal.as_str() {
-        "" => format!("A2A_USER_{context}"),
+    let (tenant, app, context) = (owner.tenant.as_str().into(), app.into(), context.clone());
+    match owner.principal.as_str() {
+        "" => SessionKey::anonymous(tenant, app, context),
         // No principal can be named like an anonymous user.
-        principal => format!("principal:{principal}"),
-    };
-    SessionKey { tenant: owner.tenant.as_str().into(), app: app.into(), user: user.into(), context: context.clone() }
+        principal => SessionKey { tenant, app, user: format!("principal:{principal}").into(), context },
+    }
 }
 
 impl ScopedKeys {

@@ -54,7 +54,8 @@ pub trait SessionService: Send + Sync + 'static {
     /// [`SessionError::Unreadable`].
     async fn list(&self, query: &SessionQuery) -> Result<Vec<Session>, SessionError>;
 
-    /// Deletes a session with its events and artifacts; `user:` and `app:` state stays. Says whether there was one.
+    /// Deletes a session with its events and artifacts, and the `user:` state of an anonymous user with the one session
+    /// that can see it; other `user:` state and `app:` state stay. Says whether there was a session.
     ///
     /// # Errors
     /// None but those of the database.
@@ -84,8 +85,8 @@ pub trait SessionService: Send + Sync + 'static {
     /// [`SessionError::Unreadable`].
     async fn artifact(&self, key: &SessionKey, name: &str) -> Result<Option<StoredArtifact>, SessionError>;
 
-    /// Deletes sessions that need not stay, the longest unchanged first, and says how many. `user:` and `app:` state
-    /// stays.
+    /// Deletes sessions that need not stay as [`delete`](Self::delete) does, the longest unchanged first, and says how
+    /// many.
     ///
     /// # Errors
     /// None but those of the database. What was deleted until then stays deleted.

@@ -22,7 +22,21 @@ pub struct SessionKey {
     pub context: ContextId,
 }
 
+/// What the user ids of anonymous clients begin with; the context follows.
+const ANONYMOUS: &str = "A2A_USER_";
+
 impl SessionKey {
+    /// The session of an anonymous client, who is as many users as conversations, so that `user:` state of one never
+    /// reaches another.
+    pub fn anonymous(tenant: Arc<str>, app: Arc<str>, context: ContextId) -> Self {
+        Self { tenant, app, user: format!("{ANONYMOUS}{context}").into(), context }
+    }
+
+    /// Whether its user is anonymous, and so has no other session.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.user.strip_prefix(ANONYMOUS) == Some(self.context.as_str())
+    }
+
     /// Checks what every stored key must satisfy. A key that fails is never found, because it is never stored.
     pub(crate) fn check(&self) -> Result<(), SessionError> {
         let id = self.context.as_str();

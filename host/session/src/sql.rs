@@ -113,6 +113,9 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         }
         let mut transaction = self.database.begin().await?;
         let deleted = D::execute(&mut transaction, statements::DELETE_SESSION, &named(key)).await?;
+        if deleted > 0 {
+            retention::forget_anonymous::<D>(&mut transaction, key).await?;
+        }
         D::commit(transaction).await?;
         Ok(deleted > 0)
     }

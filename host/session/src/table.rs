@@ -236,9 +236,16 @@ impl Table {
 
     /// Removes a session with its events, and says whether there was one. What it shares with others stays.
     pub(crate) fn delete(&mut self, key: &SessionKey) -> bool {
-        let Some(slot) = self.slots.pop(&self.keys(key).session) else { return false };
+        let keys = self.keys(key);
+        let Some(slot) = self.slots.pop(&keys.session) else { return false };
         self.sessions -= 1;
         self.bytes -= slot.bytes();
+        if key.is_anonymous()
+            && let Some(user) = keys.of(Scope::User)
+            && let Some(slot) = self.slots.pop(user.as_ref())
+        {
+            self.bytes -= slot.bytes();
+        }
         true
     }
 

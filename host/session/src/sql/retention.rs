@@ -1,11 +1,12 @@
 //! Deleting what need not stay.
 
 use annex_database::{Database, Row, Value};
-use annex_protocol::Timestamp;
+use annex_protocol::{ContextId, Timestamp};
 
-use super::{from_sql, statements, to_sql};
+use super::{from_sql, named, statements, to_sql};
 use crate::SessionError;
 use crate::service::Retention;
+use crate::session::SessionKey;
 
 /// Sessions that go in one transaction, so that no writer waits long.
 const BATCH: u64 = 100;
@@ -36,7 +37,24 @@ async fn delete_batch<D: Database>(database: &D, retention: &Retention, before: 
         0 => [Value::Int(before), Value::Int(to_sql(BATCH))],
         _ => [Value::Int(i64::MAX), Value::Int(to_sql(surplus.min(BATCH)))],
     };
-    let deleted = D::execute(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;
+    let deleted = D::query(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;
+    for row in &deleted {
+        let (tenant, app, user) = (row.text(0)?.into(), row.text(1)?.into(), row.text(2)?.into());
+        let key = SessionKey { tenant, app, user, context: ContextId::from(row.text(3)?) };
+        forget_anonymous::<D>(&mut transaction, &key).await?;
+    }
     D::commit(transaction).await?;
-    Ok(deleted)
+    Ok(deleted.len() as u64)
+}
+
+/// Deletes what only a session that is deleted could see of its user.
+pub(super) async fn forget_anonymous<D: Database>(
+    transaction: &mut D::Transaction,
+    deleted: &SessionKey,
+) -> Result<(), SessionError> {
+    if deleted.is_anonymous() {
+        let [tenant, app, user, _] = named(deleted);
+        D::execute(transaction, statements::DELETE_KEYS_OF_USER, &[tenant, app, user]).await?;
+    }
+    Ok(())
 }

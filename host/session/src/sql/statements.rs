@@ -91,7 +91,11 @@ pub(super) const COUNT_SESSIONS: &str = "SELECT count(*) FROM session";
 /// The sessions that were changed last before a time, the longest unchanged first, with all that belongs to them.
 pub(super) const DELETE_OLDEST: &str = "
     DELETE FROM session WHERE id IN (
-        SELECT id FROM session WHERE changed_at < $1 ORDER BY changed_at, id LIMIT CAST($2 AS BIGINT))";
+        SELECT id FROM session WHERE changed_at < $1 ORDER BY changed_at, id LIMIT CAST($2 AS BIGINT))
+    RETURNING tenant, app, user_id, context_id";
+
+pub(super) const DELETE_KEYS_OF_USER: &str = "
+    DELETE FROM user_state WHERE tenant = $1 AND app = $2 AND user_id = $3";
 
 pub(super) const SELECT_KEYS_OF_SESSION: &str = "SELECT name, size, place FROM session_state WHERE session_id = $1";
 

@@ -1,7 +1,9 @@
 //! Who sees which key, and what a change does to it.
 
+use std::time::Duration;
+
 use annex_protocol::Json;
-use annex_session::Scope;
+use annex_session::{EventFilter, Retention, Scope, SessionKey};
 
 use crate::support::{Backend, add, create, delta, event, events, find, key, refusal, state_of};
 
@@ -19,6 +21,7 @@ on_every_store!(
     values_and_keys_keep_their_text_and_order,
     keys_that_differ_in_case_or_normalisation_are_different_keys,
     deleting_a_session_leaves_what_it_shared,
+    what_an_anonymous_user_keeps_goes_with_the_conversation,
     deleting_what_is_missing_or_foreign_does_nothing,
 );
 
@@ -153,6 +156,32 @@ async fn deleting_a_session_leaves_what_it_shared(backend: Backend) {
     assert_eq!(again.state.merged().to_json_string(), r#"{"app:c":3,"user:b":2}"#);
     assert_eq!(again.revision, 1);
     assert!(events(&service, "s").await.is_empty());
+}
+
+async fn what_an_anonymous_user_keeps_goes_with_the_conversation(backend: Backend) {
+    let service = backend.service().await;
+    let all = Retention { age: Duration::ZERO, count: 100 };
+    for is_swept in [false, true] {
+        let keys = ["c", "c_2"].map(|context| SessionKey::anonymous("t".into(), "a".into(), context.into()));
+        for key in keys.iter().chain([&key("t/a/ann/c")]) {
+            service.create(key, delta(r#"{"a":1,"user:b":2,"app:c":3}"#)).await.unwrap();
+        }
+        if is_swept {
+            // What was changed in this very millisecond is not old yet.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert_eq!(service.sweep(&all).await.unwrap(), 3);
+        } else {
+            assert!(service.delete(&keys[0]).await.unwrap());
+        }
+        let left = async |key: &SessionKey| service.read(key, EventFilter::NONE).await.unwrap().state.merged();
+        assert_eq!(left(&keys[0]).await.to_json_string(), r#"{"app:c":3}"#);
+        let others = if is_swept { r#"{"app:c":3}"# } else { r#"{"a":1,"app:c":3,"user:b":2}"# };
+        assert_eq!(left(&keys[1]).await.to_json_string(), others);
+        assert_eq!(left(&key("t/a/ann/new")).await.to_json_string(), r#"{"app:c":3,"user:b":2}"#);
+        for key in keys.iter().chain([&key("t/a/ann/c")]) {
+            service.delete(key).await.unwrap();
+        }
+    }
 }
 
 async fn deleting_what_is_missing_or_foreign_does_nothing(backend: Backend) {
