@@ -165,28 +165,34 @@ pub enum AgentError {
     Closed,
 }
 
-/// What the session does not take of a turn is lost. The user hears why where something can be done about it.
-impl From<SessionError> for AgentError {
-    fn from(error: SessionError) -> Self {
-        let message = match error {
+impl AgentError {
+    /// What a turn ends with when its session does not take an event. The user hears why as far as it is not internal.
+    pub fn unstored(error: SessionError) -> Self {
+        let message = match &error {
             SessionError::StateTooLarge { .. }
             | SessionError::TooManyStateKeys { .. }
             | SessionError::StateTooDeep { .. }
             | SessionError::InvalidKey { .. }
-            | SessionError::ArtifactTooLarge { .. } => format!("The answer was lost: {error}."),
-            SessionError::Stale { .. } => "The answer was lost, because another process has changed the conversation \
-                                           meanwhile; send the message again."
-                .to_owned(),
-            SessionError::NotFound { .. } => {
-                "The answer was lost, because the conversation was deleted meanwhile.".to_owned()
+            | SessionError::ArtifactTooLarge { .. } => {
+                tracing::warn!(%error, "a conversation cannot keep what an agent came to");
+                return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };
             }
-            other => return Self::internal(other),
+            SessionError::Stale { .. } => {
+                "Another process has changed the conversation meanwhile, so the answer is not part of it; send a new \
+                 message to go on."
+            }
+            SessionError::NotFound { .. } => "The conversation was deleted meanwhile, so the answer is not part of it.",
+            SessionError::AlreadyExists { .. }
+            | SessionError::TooManyTurns { .. }
+            | SessionError::InvalidContextId { .. }
+            | SessionError::EventConflict { .. }
+            | SessionError::Unreadable { .. }
+            | SessionError::Encoding(_)
+            | SessionError::Database(_) => return Self::internal(error),
         };
-        Self::Failed { message }
+        Self::Broken { message: message.to_owned(), source: error.into() }
     }
-}
 
-impl AgentError {
     /// Wraps a cause that is no business of the user.
     pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Internal { source: source.into() }

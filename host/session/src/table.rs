@@ -401,14 +401,14 @@ impl Table {
             }
             let slot = self.slot(keys, scope);
             let mut bytes = slot.map_or(0, |slot| slot.state_bytes);
-            let mut keys = slot.map_or(0, |slot| slot.state.len());
+            let mut count = slot.map_or(0, |slot| slot.state.len());
             for (name, value) in delta.within(scope) {
                 let previous = slot.and_then(|slot| slot.state.get(name));
                 bytes += name.len() + value.get().len();
                 bytes -= previous.map_or(0, |previous| name.len() + previous.get().len());
-                keys += usize::from(previous.is_none());
+                count += usize::from(previous.is_none());
             }
-            self.bounds.limits.check_scope(scope, bytes, keys)?;
+            self.bounds.limits.check_scope(scope, bytes, count)?;
         }
         Ok(())
     }

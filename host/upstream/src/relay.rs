@@ -297,7 +297,7 @@ impl<'a> Relay<'a> {
 
     async fn append(&self, parts: Vec<Part>, delta: StateDelta) -> Result<(), AgentError> {
         let event = Event::new(&self.config.name, self.turn.task_id.as_str(), parts, delta);
-        Ok(self.turn.session.append(event).await?)
+        self.turn.session.append(event).await.map_err(AgentError::unstored)
     }
 
     /// Sends it on without metadata under the keys of extensions that run here: those write there, and nobody else.

@@ -273,7 +273,7 @@ impl<'a> Run<'a> {
     }
 
     async fn store(&self, event: Event) -> Result<(), AgentError> {
-        Ok(self.turn.session.append(event).await?)
+        self.turn.session.append(event).await.map_err(AgentError::unstored)
     }
 }
 

@@ -6,7 +6,7 @@ fn check(stream: &str, expected: &[&str]) {
     for cut in 0..=bytes.len() {
         let mut decoder = Decoder::default();
         let (head, tail) = bytes.split_at(cut);
-        let events = [decoder.push(head), decoder.push(tail)].concat();
+        let events = [decoder.push(head), decoder.push(b""), decoder.push(tail)].concat();
         assert_eq!(events, expected, "cut at byte {cut}");
     }
     let mut decoder = Decoder::default();

@@ -52,10 +52,11 @@ async fn what_the_upstream_says_of_state_changes_nothing_unless_the_config_says_
 /// Changes of state under the names that frameworks know, wherever an answer has metadata or data: a message, a task, and
 /// the events of a stream.
 fn answers_that_change_state() -> [Vec<Value>; 3] {
-    let delta = json!({"name": "Eve", "user:name": "Eve", "app:all": true, "temp:x": 1});
+    let delta = json!({"name": "Eve", "eve": true, "user:name": "Eve", "app:all": true, "temp:x": 1});
     let actions = json!({"stateDelta": delta, "state_delta": delta});
     let metadata = json!({"stateDelta": delta, "state_delta": delta, "adk_state_delta": delta, "adk_actions": actions,
-        "actions": actions, STATE_KEY: delta, STATE_INJECTION: delta});
+        "actions": actions, STATE_KEY: delta, STATE_INJECTION: delta,
+        "agreed": {"ok": true}});
     let parts = json!([{"text": "Done.", "metadata": metadata}, {"data": metadata}]);
     let message =
         json!({"messageId": "a", "role": "ROLE_AGENT", "contextId": "c", "parts": parts, "metadata": metadata});
@@ -79,12 +80,12 @@ fn answers_that_change_state() -> [Vec<Value>; 3] {
 
 #[tokio::test]
 async fn no_change_of_state_that_the_upstream_sends_is_made_but_the_one_that_the_config_names() {
-    // All scopes are shown to the upstream, so that each turn tells what the one before it left.
-    let keys = r#"["name", "n", "stateDelta", "user:name", "app:all", "temp:x"]"#;
+    // All that the answers would set is shown to the upstream, so that a turn tells what the one before it left.
+    let keys = r#"["name", "n", "ok", "eve", "stateDelta", "user:name", "app:all", "temp:x"]"#;
     let send = format!("send = \"request-metadata\"\nkey = \"st\"\nkeys = {keys}");
-    let places = ["task-metadata", "artifact-metadata", "data-part"];
-    let receiving = places.map(|place| format!("{send}\nreceive = \"{place}\"\nreceive_key = \"agreed\""));
-    for config in receiving.into_iter().chain([send]) {
+    for place in ["", "task-metadata", "artifact-metadata", "data-part"] {
+        let receive = format!("\nreceive = \"{place}\"\nreceive_key = \"agreed\"");
+        let config = if place.is_empty() { send.clone() } else { format!("{send}{receive}") };
         for answer in answers_that_change_state() {
             let told_of = Arc::new(Mutex::new(Vec::new()));
             let (kept, events) = (Arc::clone(&told_of), answer.clone());
@@ -95,11 +96,15 @@ async fn no_change_of_state_that_the_upstream_sends_is_made_but_the_one_that_the
                 async move { if is_streamed { stream(&events, "") } else { result(&events[0]) } }
             });
             let front = front(&url.await, &config).await;
-            for _ in 0..2 {
-                assert!(told(&front).await.text.contains("Done."), "{config}: {answer:?}");
+            let second = front.say("hello").context("c");
+            for reply in [told(&front).await, second.send().await.expect("a reply")] {
+                assert!(reply.text.contains("Done."), "{config}: {}", reply.text);
             }
+            // A message has parts only.
+            let has_place = if answer[0].get("message").is_some() { place == "data-part" } else { !place.is_empty() };
             let own = json!({"name": "Ada", "n": 1.5});
-            assert_eq!(*told_of.lock().expect("no panic"), [own.clone(), own], "{config}: {answer:?}");
+            let changed = if has_place { json!({"name": "Ada", "n": 1.5, "ok": true}) } else { own.clone() };
+            assert_eq!(*told_of.lock().expect("no panic"), [own, changed], "{config}: {answer:?}");
         }
     }
 }
