@@ -1,12 +1,14 @@
 //! One JSON value as the text it arrived in.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// One valid JSON value, kept byte for byte.
+/// One valid JSON value, kept byte for byte. Clones share the text: one value is in the message, the event, the session and
+/// the task.
 ///
 /// Numbers such as `1.0` or `9007199254740993`, the order of keys and the spacing inside one line survive decoding and
 /// encoding. The one exception: a value that spans several lines loses the whitespace between its tokens, so that any
@@ -23,7 +25,7 @@ use serde_json::value::{RawValue, to_raw_value};
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Json(Box<RawValue>);
+pub struct Json(Arc<RawValue>);
 
 impl Json {
     /// How deep arrays and objects may nest in one value: as deep as common JSON readers go.
@@ -48,7 +50,7 @@ impl Json {
     /// A JSON string with the content `text`.
     pub fn string(text: &str) -> Self {
         // Encoding a `str` into memory has no way to fail.
-        Self(to_raw_value(text).unwrap_or_default())
+        Self(to_raw_value(text).unwrap_or_default().into())
     }
 
     /// The JSON text: no surrounding whitespace, no line breaks.
@@ -90,9 +92,10 @@ impl Json {
         }
         // JSON strings cannot hold raw line breaks, so any that is found stands between tokens.
         if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
-            return Ok(Self(raw));
+            return Ok(Self(raw.into()));
         }
-        RawValue::from_string(without_insignificant_whitespace(text)).map(Self)
+        let raw = RawValue::from_string(without_insignificant_whitespace(text))?;
+        Ok(Self(raw.into()))
     }
 }
 

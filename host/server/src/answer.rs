@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, ExtensionUri, Message, Task};
-use annex_tasks::StoredTask;
+use annex_tasks::{StoredTask, TaskSnapshot};
 use futures::stream::{self, Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ impl Sent {
 pub(crate) enum ShownTask {
     /// Shown in full, as it is stored.
     Stored(StoredTask),
-    Snapshot(Arc<Task>),
+    Snapshot(TaskSnapshot),
 }
 
 impl ShownTask {
@@ -52,25 +52,27 @@ impl ShownTask {
         Ok(Self::trimmed(task, history_length))
     }
 
-    pub(crate) fn trimmed(mut task: Arc<Task>, history_length: Option<i32>) -> Self {
-        if history_length.is_some() {
-            list::trim_history(Arc::make_mut(&mut task), history_length);
+    pub(crate) fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Self {
+        if history_length.is_none() {
+            return Self::Snapshot(snapshot);
         }
-        Self::Snapshot(task)
+        let mut task = snapshot.into_task();
+        list::trim_history(&mut task, history_length);
+        Self::Snapshot(task.into())
     }
 
     /// The task as JSON.
     pub(crate) fn json(&self) -> Result<Cow<'_, str>, A2aError> {
         match self {
             Self::Stored(stored) => stored.json().map_err(fault::of_store),
-            Self::Snapshot(task) => encode(task.as_ref()).map(Cow::Owned),
+            Self::Snapshot(task) => task.json().map_err(|error| fault::internal(&error)),
         }
     }
 
     pub(crate) fn into_task(self) -> Result<Task, A2aError> {
         match self {
-            Self::Stored(stored) => stored.decode().map(Arc::unwrap_or_clone).map_err(fault::of_store),
-            Self::Snapshot(task) => Ok(Arc::unwrap_or_clone(task)),
+            Self::Stored(stored) => stored.decode().map(TaskSnapshot::into_task).map_err(fault::of_store),
+            Self::Snapshot(task) => Ok(task.into_task()),
         }
     }
 }

@@ -31,7 +31,7 @@ impl RequestHandler {
         handler.cancel(&call, &record).await?;
         handler.tasks.leave_if_finished(&record);
         match record.is_finished() {
-            true => Ok(Arc::unwrap_or_clone(record.snapshot())),
+            true => Ok(record.snapshot().into_task()),
             false => Err(turn::finished(&record)),
         }
     }

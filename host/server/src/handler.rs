@@ -10,7 +10,7 @@ use annex_protocol::{
     SendMessageRequest, StreamResponse, SubscribeToTaskRequest,
 };
 use annex_session::{SessionService, Turns};
-use annex_tasks::Owner;
+use annex_tasks::{Owner, TaskSnapshot};
 use axum::http::HeaderMap;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -137,7 +137,7 @@ impl RequestHandler {
         request: SendMessageRequest,
     ) -> Result<Answer<EventStream>, A2aError> {
         let (handler, call) = self.serving(call, request.tenant.as_deref())?;
-        let task = |task| StreamResponse::Task(Arc::unwrap_or_clone(task));
+        let task = |task: TaskSnapshot| StreamResponse::Task(task.into_task());
         let (first, reader, active) = match handler.accept(&call, "SendStreamingMessage", request).await? {
             Accepted::Started(Started { active, opening, .. }) => match opening {
                 Opening::Message(message) => (StreamResponse::Message(*message), None, active),
@@ -214,7 +214,7 @@ impl RequestHandler {
                 reason: format!("task {} is finished; use GetTask to read it", request.id),
             });
         };
-        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(Arc::unwrap_or_clone(snapshot))));
+        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(snapshot.into_task())));
         Ok(answer::events(first, Some(reader), self.closing.clone(), until))
     }
 }

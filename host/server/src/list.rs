@@ -64,7 +64,7 @@ fn check_context(owner: &Owner, request: &ListTasksRequest) -> Result<(), A2aErr
 }
 
 fn shown(stored: &StoredTask, request: &ListTasksRequest) -> Result<Task, StoreError> {
-    let mut task = Arc::unwrap_or_clone(stored.decode()?);
+    let mut task = stored.decode()?.into_task();
     trim_history(&mut task, request.history_length);
     if !request.include_artifacts.unwrap_or(false) {
         task.artifacts.clear();

@@ -3,10 +3,10 @@
 //! Append-only: a reader is an index, so that every reader sees the same events, none twice and none left out, however
 //! slow it is. Each event is encoded at most once.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use annex_protocol::StreamResponse;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// One event as it was stored.
 pub(crate) struct LoggedEvent {
@@ -36,46 +36,43 @@ impl LoggedEvent {
 }
 
 /// The log of one live task.
+#[derive(Default)]
 pub(crate) struct TaskLog {
-    events: Mutex<Vec<Arc<LoggedEvent>>>,
-    progress: watch::Sender<Progress>,
+    written: Mutex<Written>,
+    /// Wakes readers when more is written, or nothing more will be.
+    progress: Notify,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    written: usize,
+#[derive(Default)]
+struct Written {
+    events: Vec<Arc<LoggedEvent>>,
     closed: bool,
 }
 
 impl TaskLog {
-    pub(crate) fn new() -> Self {
-        Self { events: Mutex::default(), progress: watch::Sender::default() }
-    }
-
     pub(crate) fn append(&self, added: impl IntoIterator<Item = Arc<StreamResponse>>) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.extend(added.into_iter().map(|event| Arc::new(LoggedEvent::new(event))));
-        self.progress.send_modify(|progress| progress.written = events.len());
+        self.written().events.extend(added.into_iter().map(|event| Arc::new(LoggedEvent::new(event))));
+        self.progress.notify_waiters();
     }
 
     /// Nothing more will come: the task has reached a final state, or cannot be stored.
     pub(crate) fn close(&self) {
-        self.progress.send_modify(|progress| progress.closed = true);
+        self.written().closed = true;
+        self.progress.notify_waiters();
     }
 
     /// A reader of what is appended from now on.
     pub(crate) fn tail(self: &Arc<Self>) -> LogReader {
-        let progress = self.progress.subscribe();
-        let next = progress.borrow().written;
-        LogReader { log: Arc::clone(self), progress, next }
+        LogReader { log: Arc::clone(self), next: self.written().events.len() }
     }
 
-    pub(crate) fn has_readers(&self) -> bool {
-        self.progress.receiver_count() > 0
+    /// Whether somebody reads, who is asked for by the one that writes.
+    pub(crate) fn has_readers(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1
     }
 
-    fn get(&self, index: usize) -> Option<Arc<LoggedEvent>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).get(index).cloned()
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,22 +80,27 @@ impl TaskLog {
 #[derive(Clone)]
 pub(crate) struct LogReader {
     log: Arc<TaskLog>,
-    progress: watch::Receiver<Progress>,
     next: usize,
 }
 
 impl LogReader {
     /// The next event; `None` once the log is closed and read.
     pub(crate) async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
-        let next = self.next;
-        let progress = self.progress.wait_for(|progress| progress.written > next || progress.closed).await.ok()?;
-        let written = progress.written;
-        drop(progress);
-        if written <= self.next {
-            return None;
+        loop {
+            // Made before looking, so that no progress is missed.
+            let progress = self.log.progress.notified();
+            {
+                let written = self.log.written();
+                if let Some(event) = written.events.get(self.next) {
+                    self.next += 1;
+                    return Some(Arc::clone(event));
+                }
+                if written.closed {
+                    return None;
+                }
+            }
+            progress.await;
         }
-        self.next += 1;
-        self.log.get(self.next - 1)
     }
 }
 
@@ -112,7 +114,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_gets_what_came_after_it_started_and_then_the_end() {
-        let log = Arc::new(TaskLog::new());
+        let log = Arc::new(TaskLog::default());
         let event = |text| Arc::new(StreamResponse::Message(Message::user_text(text)));
         log.append([event("before")]);
         let mut reader = log.tail();

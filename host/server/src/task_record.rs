@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annex_protocol::{
     ContextId, Message, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
-use annex_tasks::{Owner, StoreError, TaskEvent, TaskStore};
+use annex_tasks::{Owner, StoreError, TaskEvent, TaskSnapshot, TaskStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::task_log::{LogReader, TaskLog};
 
 /// The task as it is, and a reader of what follows without gap; no reader when nothing will.
-pub(crate) type Subscription = (Arc<Task>, Option<LogReader>);
+pub(crate) type Subscription = (TaskSnapshot, Option<LogReader>);
 
 /// Events that are read at once when a record catches up.
 const CATCH_UP: usize = 100;
@@ -32,7 +32,7 @@ pub(crate) struct TaskRecord {
 }
 
 struct RecordState {
-    task: Arc<Task>,
+    task: TaskSnapshot,
     /// `None` once the task is finished, or cannot be stored.
     log: Option<Arc<TaskLog>>,
     /// `None` while no turn runs.
@@ -55,16 +55,16 @@ impl RunningTurn {
 
 impl TaskRecord {
     /// A new task, stored as its event 1, whose first turn is stopped by `turn`.
-    pub(crate) fn new(owner: Owner, task: Arc<Task>, turn: CancellationToken, store: Arc<dyn TaskStore>) -> Self {
+    pub(crate) fn new(owner: Owner, task: TaskSnapshot, turn: CancellationToken, store: Arc<dyn TaskStore>) -> Self {
         let record = Self::stored(owner, task, 1, store);
         record.lock().turn = Some(RunningTurn::new(turn));
         record
     }
 
     /// A task as it is stored, `last` being its last event. Nobody works on it here.
-    pub(crate) fn stored(owner: Owner, task: Arc<Task>, last: u64, store: Arc<dyn TaskStore>) -> Self {
+    pub(crate) fn stored(owner: Owner, task: TaskSnapshot, last: u64, store: Arc<dyn TaskStore>) -> Self {
         let (id, context_id) = (task.id.clone(), task.context_id.clone());
-        let log = (!task.status.state.is_terminal()).then(|| Arc::new(TaskLog::new()));
+        let log = (!task.status.state.is_terminal()).then(|| Arc::new(TaskLog::default()));
         let state = RecordState { task, log, turn: None };
         Self { id, context_id, owner, store, last: last.into(), state: Mutex::new(state) }
     }
@@ -82,8 +82,8 @@ impl TaskRecord {
     }
 
     /// The task as it is now.
-    pub(crate) fn snapshot(&self) -> Arc<Task> {
-        Arc::clone(&self.lock().task)
+    pub(crate) fn snapshot(&self) -> TaskSnapshot {
+        self.lock().task.clone()
     }
 
     pub(crate) fn task_state(&self) -> TaskState {
@@ -114,14 +114,14 @@ impl TaskRecord {
     /// The task as it is now and a reader of everything after; no reader when nothing more will come.
     pub(crate) fn subscribe(&self) -> Subscription {
         let state = self.lock();
-        (Arc::clone(&state.task), state.log.as_ref().map(TaskLog::tail))
+        (state.task.clone(), state.log.as_ref().map(TaskLog::tail))
     }
 
     /// The same, but without a reader when no turn runs.
     pub(crate) fn subscribe_to_turn(&self) -> Subscription {
         let state = self.lock();
         let log = state.log.as_ref().filter(|_| state.turn.is_some());
-        (Arc::clone(&state.task), log.map(TaskLog::tail))
+        (state.task.clone(), log.map(TaskLog::tail))
     }
 
     /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none.
@@ -166,7 +166,7 @@ impl TaskRecord {
     }
 
     /// Shows what was stored together with the task itself.
-    pub(crate) async fn show_first(&self, events: &[TaskEvent], task: Arc<Task>) {
+    pub(crate) async fn show_first(&self, events: &[TaskEvent], task: TaskSnapshot) {
         let mut last = self.last.lock().await;
         *last += events.len() as u64;
         self.show(events, task);
@@ -196,13 +196,13 @@ impl TaskRecord {
     }
 
     /// The last event's number and the task with all of them; `None` when the task takes no more events.
-    async fn try_store(&self, last: u64, events: &[TaskEvent]) -> Result<Option<(u64, Arc<Task>)>, StoreError> {
+    async fn try_store(&self, last: u64, events: &[TaskEvent]) -> Result<Option<(u64, TaskSnapshot)>, StoreError> {
         let task = {
             let state = self.lock();
             if state.log.is_none() {
                 return Ok(None);
             }
-            Arc::clone(&state.task)
+            state.task.clone()
         };
         let task = applied(&task, events);
         let number = self.store.append(&self.id, last, events, &task).await?;
@@ -224,7 +224,7 @@ impl TaskRecord {
     }
 
     /// Lets everybody see events that are stored, and the task as it is with them.
-    fn show(&self, events: &[TaskEvent], task: Arc<Task>) {
+    fn show(&self, events: &[TaskEvent], task: TaskSnapshot) {
         let mut state = self.lock();
         let is_final = task.status.state.is_terminal();
         state.task = task;
@@ -280,10 +280,10 @@ impl TaskRecord {
 }
 
 /// The task with the events.
-pub(crate) fn applied(task: &Task, events: &[TaskEvent]) -> Arc<Task> {
+pub(crate) fn applied(task: &Task, events: &[TaskEvent]) -> TaskSnapshot {
     let mut task = task.clone();
     events.iter().for_each(|event| apply(&mut task, event));
-    Arc::new(task)
+    task.into()
 }
 
 fn apply(task: &mut Task, event: &TaskEvent) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
-use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskEvent, TaskStore};
+use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskEvent, TaskSnapshot, TaskStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::doors::Doors;
@@ -64,8 +64,8 @@ impl Tasks {
         events: Vec<StreamResponse>,
         turn: CancellationToken,
     ) -> Result<(Arc<TaskRecord>, Subscription), StoreError> {
-        let made = Arc::new(made);
-        let first = StreamResponse::Task(Task::clone(&made));
+        let first = StreamResponse::Task(made.clone());
+        let made = TaskSnapshot::from(made);
         let events: Vec<TaskEvent> = iter::once(first).chain(events).map(TaskEvent::from).collect();
         let task = applied(&made, &events);
         let _door = self.doors.enter(&task.id).await;

@@ -4,8 +4,10 @@
 //! agent sends passes the extensions' response hooks, is stored, and only then reaches the readers. Events that the agent
 //! sends without waiting in between are stored together, the task itself with the first of them.
 
+use std::future::poll_fn;
 use std::mem;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
@@ -14,7 +16,7 @@ use annex_protocol::{
     Timestamp,
 };
 use annex_runtime::{Chain, Entry};
-use annex_tasks::{Owner, StoreError};
+use annex_tasks::{Owner, StoreError, TaskSnapshot};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +45,7 @@ pub(crate) enum Opening {
     /// It answered with a message; there is no task.
     Message(Box<Message>),
     /// It works on a task. The snapshot and the reader fit together without gap.
-    Task { record: Arc<TaskRecord>, snapshot: Arc<Task>, reader: Option<LogReader> },
+    Task { record: Arc<TaskRecord>, snapshot: TaskSnapshot, reader: Option<LogReader> },
 }
 
 /// An opening, and the extensions that were active up to it.
@@ -119,27 +121,40 @@ impl Turn {
         }
         let agent = Arc::clone(&self.agent);
         let mut execution = agent.execute(self.context.clone(), sender);
-        let (cancel, stop) = (self.context.cancel.clone(), self.stop.clone());
-        let mut deadline = std::pin::pin!(tokio::time::sleep(self.patience));
-        let ending = loop {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => break Ending::Canceled,
-                () = stop.cancelled() => break Ending::Stopped,
-                () = &mut deadline => break Ending::TookTooLong,
-                // Before its events are read, so that all that it sends without waiting is there.
-                result = &mut execution => break Ending::Returned(result),
-                Some(event) = events.recv() => match self.deliver(event, &mut events).await {
-                    // What an agent does after a final state is nobody's business.
-                    Ok(()) if self.is_settled() || self.was_finished() => break Ending::Returned(Ok(())),
-                    Ok(()) => {}
-                    Err(error) => break Ending::Broken(error),
-                },
-            }
+        // One that never waits needs no clock, and nobody can stop it.
+        let ending = match poll_fn(|context| Poll::Ready(execution.as_mut().poll(context))).await {
+            Poll::Ready(result) => Ending::Returned(result),
+            Poll::Pending => self.follow(&mut execution, &mut events).await,
         };
         // Whatever the agent is still doing stops here.
         drop(execution);
         self.end(ending, events).await
+    }
+
+    /// Stores what the agent sends until the turn ends, one way or another.
+    async fn follow(
+        &mut self,
+        execution: &mut (impl Future<Output = Result<(), AgentError>> + Unpin),
+        events: &mut mpsc::Receiver<AgentEvent>,
+    ) -> Ending {
+        let (cancel, stop) = (self.context.cancel.clone(), self.stop.clone());
+        let mut deadline = std::pin::pin!(tokio::time::sleep(self.patience));
+        loop {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Ending::Canceled,
+                () = stop.cancelled() => return Ending::Stopped,
+                () = &mut deadline => return Ending::TookTooLong,
+                // Before its events are read, so that all that it sends without waiting is there.
+                result = &mut *execution => return Ending::Returned(result),
+                Some(event) = events.recv() => match self.deliver(event, events).await {
+                    // What an agent does after a final state is nobody's business.
+                    Ok(()) if self.is_settled() || self.was_finished() => return Ending::Returned(Ok(())),
+                    Ok(()) => {}
+                    Err(error) => return Ending::Broken(error),
+                },
+            }
+        }
     }
 
     /// The message joins the task that it continues.

@@ -7,9 +7,9 @@ mod shares;
 mod size;
 mod table;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 use crate::key;
@@ -17,7 +17,7 @@ use crate::page::{cut, fitting};
 use crate::record::{fail, is_abandoned_by_crash};
 use crate::{
     ConfigPage, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage,
-    TaskQuery, TaskStore,
+    TaskQuery, TaskSnapshot, TaskStore,
 };
 use table::{Entry, Table};
 
@@ -56,7 +56,7 @@ impl MemoryTaskStore {
 
 #[async_trait]
 impl TaskStore for MemoryTaskStore {
-    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError> {
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<(), StoreError> {
         owner.check()?;
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
@@ -69,7 +69,7 @@ impl TaskStore for MemoryTaskStore {
         id: &TaskId,
         expected: u64,
         events: &[TaskEvent],
-        task: &Arc<Task>,
+        task: &TaskSnapshot,
     ) -> Result<u64, StoreError> {
         self.lock().append(id, expected, events, task)
     }
@@ -155,9 +155,9 @@ impl TaskStore for MemoryTaskStore {
         let mut abandoned: Vec<StoredTask> = abandoned.map(Entry::stored).collect();
         abandoned.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         for stored in &abandoned {
-            let mut task = stored.decode()?;
-            let event = fail(Arc::make_mut(&mut task), reason);
-            table.append(&stored.id, stored.seq, &[event], &task)?;
+            let mut task = stored.decode()?.into_task();
+            let event = fail(&mut task, reason);
+            table.append(&stored.id, stored.seq, &[event], &task.into())?;
         }
         table.forget_unclaimed(i64::MAX);
         Ok(abandoned.into_iter().map(|task| task.id).collect())

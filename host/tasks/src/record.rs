@@ -8,7 +8,7 @@ use annex_protocol::{
 };
 use serde_json::Error as JsonError;
 
-use crate::{Remembered, StoreError};
+use crate::{Remembered, StoreError, TaskSnapshot};
 
 /// What is appended to a task. Shared by whoever keeps it and whoever reads it.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +127,7 @@ pub struct StoredTask {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TaskContent {
     Json(Arc<str>),
-    Value(Arc<Task>),
+    Value(TaskSnapshot),
 }
 
 impl StoredTask {
@@ -138,7 +138,7 @@ impl StoredTask {
     pub fn json(&self) -> Result<Cow<'_, str>, StoreError> {
         match &self.content {
             TaskContent::Json(json) => Ok(Cow::Borrowed(json)),
-            TaskContent::Value(task) => Ok(Cow::Owned(serde_json::to_string(task.as_ref())?)),
+            TaskContent::Value(task) => Ok(task.json()?),
         }
     }
 
@@ -146,12 +146,12 @@ impl StoredTask {
     ///
     /// # Errors
     /// [`StoreError::Unreadable`] when it was stored by a version of the software that wrote something else.
-    pub fn decode(&self) -> Result<Arc<Task>, StoreError> {
+    pub fn decode(&self) -> Result<TaskSnapshot, StoreError> {
         match &self.content {
-            TaskContent::Json(json) => serde_json::from_str(json)
-                .map(Arc::new)
+            TaskContent::Json(json) => serde_json::from_str::<Task>(json)
+                .map(TaskSnapshot::from)
                 .map_err(|source| StoreError::Unreadable { task: self.id.clone(), source }),
-            TaskContent::Value(task) => Ok(Arc::clone(task)),
+            TaskContent::Value(task) => Ok(task.clone()),
         }
     }
 }

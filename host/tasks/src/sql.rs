@@ -8,7 +8,7 @@ mod write;
 use std::sync::Arc;
 
 use annex_database::{Database, Row, Value, Writer};
-use annex_protocol::{Message, Task, TaskId, TaskPushNotificationConfig, Timestamp};
+use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 use self::write::Write;
@@ -17,7 +17,7 @@ use crate::page::cut;
 use crate::record::{EventContent, Kind, TaskContent, repeated};
 use crate::{
     ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent,
-    StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskStore,
+    StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore,
 };
 
 /// Tasks in a SQL database.
@@ -29,7 +29,7 @@ pub struct SqlTaskStore<D> {
 
 #[async_trait]
 impl<D: Database> TaskStore for SqlTaskStore<D> {
-    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError> {
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<(), StoreError> {
         owner.check()?;
         key::check_name("task id", task.id.as_str())?;
         key::check("context id", task.context_id.as_str())?;
@@ -42,7 +42,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         id: &TaskId,
         expected: u64,
         events: &[TaskEvent],
-        task: &Arc<Task>,
+        task: &TaskSnapshot,
     ) -> Result<u64, StoreError> {
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });

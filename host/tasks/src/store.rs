@@ -1,12 +1,11 @@
 //! The contract of a task store.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use annex_protocol::{ContextId, Message, MessageId, Task, TaskId, TaskPushNotificationConfig};
+use annex_protocol::{ContextId, Message, MessageId, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
-use crate::{ConfigPage, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery};
+use crate::{ConfigPage, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot};
 
 /// The most push notification configs that one task may have.
 pub const MAX_PUSH_CONFIGS: usize = 100;
@@ -71,7 +70,7 @@ pub trait TaskStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`], [`StoreError::InvalidKey`], and [`StoreError::Full`] from the memory store.
-    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<(), StoreError>;
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<(), StoreError>;
 
     /// Appends `events` after event number `expected`, stores `task` as what it is from then on, and returns the number
     /// of the last event. All of that or nothing. Id, owner and context of a task never change.
@@ -84,7 +83,7 @@ pub trait TaskStore: Send + Sync + 'static {
         id: &TaskId,
         expected: u64,
         events: &[TaskEvent],
-        task: &Arc<Task>,
+        task: &TaskSnapshot,
     ) -> Result<u64, StoreError>;
 
     /// The task and the number of its last event. `None` also when it is another owner's.

@@ -1,9 +1,8 @@
 //! The table of a memory store: what is kept, and what has to go for it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
-use annex_protocol::{ContextId, Task, TaskId, Timestamp};
+use annex_protocol::{ContextId, TaskId, Timestamp};
 
 use super::messages::SeenMessages;
 use super::shares::{Measure, Shares, Wanted};
@@ -11,6 +10,7 @@ use super::{MemoryBounds, size};
 use crate::record::{EventContent, Standing, TaskContent};
 use crate::{
     MAX_PUSH_CONFIGS, MessageKey, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskQuery,
+    TaskSnapshot,
 };
 
 pub(super) struct Entry {
@@ -30,7 +30,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(owner: Owner, events: &[TaskEvent], task: &Arc<Task>) -> Result<Self, StoreError> {
+    pub(super) fn new(owner: Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
         let (id, context_id) = (task.id.clone(), task.context_id.clone());
         let (content, standing) = (content(task)?, Standing::of(task));
         let (kept, configs) = (Vec::new(), BTreeMap::new());
@@ -92,10 +92,10 @@ impl Entry {
 
 /// A task that is finished is kept as JSON, which takes a fraction of the memory, and without its events, which nobody
 /// follows any more.
-fn content(task: &Arc<Task>) -> Result<TaskContent, StoreError> {
+fn content(task: &TaskSnapshot) -> Result<TaskContent, StoreError> {
     match task.status.state.is_terminal() {
-        true => Ok(TaskContent::Json(serde_json::to_string(task.as_ref())?.into())),
-        false => Ok(TaskContent::Value(Arc::clone(task))),
+        true => Ok(TaskContent::Json(task.stored_json()?)),
+        false => Ok(TaskContent::Value(task.clone())),
     }
 }
 
@@ -136,7 +136,7 @@ impl Table {
         id: &TaskId,
         expected: u64,
         events: &[TaskEvent],
-        task: &Arc<Task>,
+        task: &TaskSnapshot,
     ) -> Result<u64, StoreError> {
         let entry = self.tasks.get(id).ok_or_else(|| StoreError::NotFound { task: id.clone() })?;
         let found = entry.seq;

@@ -1,7 +1,5 @@
 //! What a crash left behind.
 
-use std::sync::Arc;
-
 use annex_database::{Database, Value};
 use annex_protocol::TaskId;
 
@@ -42,14 +40,14 @@ async fn fail_task<D: Database>(
     reason: &str,
 ) -> Result<bool, StoreError> {
     let mut task = match stored.decode() {
-        Ok(task) => task,
+        Ok(task) => task.into_task(),
         Err(error) => {
             tracing::error!(task = %stored.id, %error, "a task cannot be read and is not recovered");
             return Ok(false);
         }
     };
-    let event = fail(Arc::make_mut(&mut task), reason);
-    match store.append(&stored.id, stored.seq, &[event], &task).await {
+    let event = fail(&mut task, reason);
+    match store.append(&stored.id, stored.seq, &[event], &task.into()).await {
         Ok(_) => Ok(true),
         // Somebody else took care of it.
         Err(StoreError::Stale { .. } | StoreError::NotFound { .. }) => Ok(false),

@@ -1,13 +1,14 @@
 //! Changes of tasks, encoded.
 
 use std::iter;
+use std::sync::Arc;
 
 use annex_database::{Change, Database, Row, Step, Value};
-use annex_protocol::{ContextId, Task, TaskId};
+use annex_protocol::{ContextId, TaskId};
 
 use super::{from_sql, statements, to_sql};
 use crate::record::{Kind, Standing};
-use crate::{Owner, StoreError, TaskEvent};
+use crate::{Owner, StoreError, TaskEvent, TaskSnapshot};
 
 /// The most events of a change that is made in one trip; most turns have no more.
 const FEW: usize = 8;
@@ -17,7 +18,7 @@ pub(super) struct Write {
     id: TaskId,
     place: Place,
     standing: Standing,
-    json: String,
+    json: Arc<str>,
     /// The kind of each event and its JSON.
     events: Vec<(Kind, String)>,
 }
@@ -55,20 +56,20 @@ impl Change for Write {
 
 impl Write {
     /// A new task with its first events.
-    pub(super) fn create(owner: &Owner, events: &[TaskEvent], task: &Task) -> Result<Self, StoreError> {
+    pub(super) fn create(owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
         let place = Place::New { owner: owner.clone(), context: task.context_id.clone() };
         Self::encode(place, events, task)
     }
 
     /// Events after event number `expected`.
-    pub(super) fn append(expected: u64, events: &[TaskEvent], task: &Task) -> Result<Self, StoreError> {
+    pub(super) fn append(expected: u64, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
         Self::encode(Place::After(expected), events, task)
     }
 
-    fn encode(place: Place, events: &[TaskEvent], task: &Task) -> Result<Self, StoreError> {
+    fn encode(place: Place, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
         let events = events.iter().map(|event| Ok((event.kind(), event.encode()?)));
         let events = events.collect::<Result<_, StoreError>>()?;
-        let (id, standing, json) = (task.id.clone(), Standing::of(task), serde_json::to_string(task)?);
+        let (id, standing, json) = (task.id.clone(), Standing::of(task), task.stored_json()?);
         Ok(Self { id, place, standing, json, events })
     }
 

@@ -1,6 +1,5 @@
 //! Creating, appending and reading back.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annex_protocol::{Message, StreamResponse, Task, TaskState};
@@ -82,15 +81,15 @@ async fn events_that_come_together_are_stored_together(store: Store) {
     let mut task = working("t-1");
     let mut first = vec![StreamResponse::Task(task.clone()).into()];
     first.push(change(&mut task, TaskState::Working, at(2_000)));
-    store.create(&owner("ada"), &first, &Arc::new(task.clone())).await.unwrap();
+    store.create(&owner("ada"), &first, &task.clone().into()).await.unwrap();
     let before = task.clone();
     let events = [TaskState::Working, TaskState::InputRequired].map(|state| change(&mut task, state, at(3_000)));
-    let refused = store.append(&task.id, 1, &events, &Arc::new(task.clone())).await.unwrap_err();
+    let refused = store.append(&task.id, 1, &events, &task.clone().into()).await.unwrap_err();
     assert!(matches!(refused, StoreError::Stale { expected: 1, found: 2 }), "{refused}");
     let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
     assert_eq!((stored.seq, Task::clone(&stored.decode().unwrap())), (2, before));
 
-    assert_eq!(store.append(&task.id, 2, &events, &Arc::new(task.clone())).await.unwrap(), 4);
+    assert_eq!(store.append(&task.id, 2, &events, &task.clone().into()).await.unwrap(), 4);
     let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
     assert_eq!((stored.seq, Task::clone(&stored.decode().unwrap())), (4, task));
     let read = store.events_after(&stored.id, 0, 10).await.unwrap();

@@ -18,7 +18,7 @@ pub(crate) trait OneByOne: TaskStore {
     /// A task that is its own first event.
     fn begin(&self, owner: &Owner, task: &Task) -> impl Future<Output = Result<(), StoreError>> + Send {
         let events = [StreamResponse::Task(task.clone()).into()];
-        async move { self.create(owner, &events, &Arc::new(task.clone())).await }
+        async move { self.create(owner, &events, &task.clone().into()).await }
     }
 
     fn add(
@@ -28,7 +28,7 @@ pub(crate) trait OneByOne: TaskStore {
         event: &TaskEvent,
         task: &Task,
     ) -> impl Future<Output = Result<u64, StoreError>> + Send {
-        async move { self.append(id, expected, std::slice::from_ref(event), &Arc::new(task.clone())).await }
+        async move { self.append(id, expected, std::slice::from_ref(event), &task.clone().into()).await }
     }
 }
 

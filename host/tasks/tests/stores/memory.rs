@@ -1,7 +1,5 @@
 //! The bounds of the memory store.
 
-use std::sync::Arc;
-
 use annex_protocol::{
     Artifact, Json, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
@@ -49,7 +47,7 @@ async fn a_store_without_room_lets_tasks_end_but_not_grow() {
     assert!(seq > 2, "the store had room");
     // What is left of it at its end is less than it was.
     let events = [TaskState::Working, TaskState::Completed].map(|state| change(&mut growing, state, at(4_000)));
-    assert_eq!(store.append(&growing.id, seq, &events, &Arc::new(growing.clone())).await.unwrap(), seq + 2);
+    assert_eq!(store.append(&growing.id, seq, &events, &growing.clone().into()).await.unwrap(), seq + 2);
     // And it goes when its place is wanted.
     store.begin(&owner("ada"), &working("t-2")).await.unwrap();
     assert!(has(&store, "t-1").await && has(&store, "t-2").await);
