@@ -25,7 +25,7 @@ enum Item {
 /// What the agent had done by tools in one go.
 #[derive(Debug)]
 struct Exchange {
-    invocation: String,
+    invocation: Arc<str>,
     text: String,
     calls: Vec<Outcome>,
 }
@@ -54,7 +54,7 @@ impl Conversation {
     /// The calls of this invocation whose results are to come from the client.
     pub(crate) fn waiting(&self, invocation: &str) -> Vec<ToolCall> {
         let exchanges = self.items.iter().filter_map(|item| match item {
-            Item::Calls(exchange) if exchange.invocation == invocation => Some(&exchange.calls),
+            Item::Calls(exchange) if *exchange.invocation == *invocation => Some(&exchange.calls),
             Item::Calls(_) | Item::User(_) | Item::Agent(_) => None,
         });
         exchanges.flatten().filter(|outcome| outcome.is_pending).map(|outcome| outcome.call.clone()).collect()
@@ -130,7 +130,7 @@ impl Conversation {
     /// The latest call of this id, and where it stands.
     fn find(&mut self, invocation: &str, id: &str) -> Option<(usize, &mut Outcome)> {
         self.items.iter_mut().enumerate().rev().find_map(|(index, item)| match item {
-            Item::Calls(exchange) if exchange.invocation == invocation => {
+            Item::Calls(exchange) if *exchange.invocation == *invocation => {
                 let outcome = exchange.calls.iter_mut().find(|outcome| outcome.call.id == id)?;
                 Some((index, outcome))
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use annex_protocol::{Json, Part};
 use annex_session::{
     Bounds, Event, EventFilter, InMemorySessionService, Limits, PostgresSessionService, SessionError, SessionKey,
-    SessionService, SqliteSessionService, StateDelta, USER_AUTHOR,
+    SessionService, SqliteSessionService, StateDelta,
 };
 use criterion::Criterion;
 use tempfile::TempDir;
@@ -61,13 +61,13 @@ async fn stores(folder: &TempDir) -> anyhow::Result<Vec<(&'static str, Store)>> 
 
 /// A session that no other run has used.
 fn key() -> SessionKey {
-    let context = uuid::Uuid::now_v7().to_string().into();
-    SessionKey { tenant: "".into(), app: "bench".into(), user: "principal:ada".into(), context }
+    let context = uuid::Uuid::now_v7().to_string();
+    SessionKey::new("", "bench", "principal:ada", context)
 }
 
 fn event(delta: StateDelta) -> Event {
     let text = "What does a session cost when it is appended to, and what when it is read?";
-    Event::new(USER_AUTHOR, "turn", vec![Part::text(text)], delta)
+    Event::of_user("turn", vec![Part::text(text)], delta)
 }
 
 async fn filled(store: &Store, events: u64) -> Result<SessionKey, SessionError> {

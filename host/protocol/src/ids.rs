@@ -51,6 +51,13 @@ macro_rules! string_ids {
             }
         }
 
+        /// The text, still shared.
+        impl From<$name> for Arc<str> {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
         impl From<$name> for String {
             fn from(id: $name) -> Self {
                 id.as_str().to_owned()

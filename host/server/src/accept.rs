@@ -7,7 +7,7 @@ use std::sync::Arc;
 use annex_agent::{RemoteCall, Steps, TurnContext};
 use annex_protocol::{A2aError, ContextId, ExtensionUri, Message, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, Entered, Entry, Installed, TurnRequest, TurnServices};
-use annex_session::{Event, StateDelta, TurnSession, USER_AUTHOR};
+use annex_session::{Event, StateDelta, TurnSession};
 use annex_tasks::{MessageKey, Owner};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -204,7 +204,7 @@ impl RequestHandler {
 
     /// Waits for its turn in the context and opens the session.
     pub(crate) async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
-        let key = session_key(self.agent.name(), owner, &target.context_id);
+        let key = session_key(Arc::clone(&self.app), owner, &target.context_id);
         let opened = async {
             let guard = self.turns.begin(&key).await?;
             TurnSession::open(&self.sessions, key, guard).await
@@ -333,5 +333,5 @@ pub(crate) fn hook_request<'a>(
 }
 
 fn user_event(message: &Message, target: &Target, delta: StateDelta) -> Event {
-    Event::new(USER_AUTHOR, target.task_id.as_str(), message.parts.clone(), delta)
+    Event::of_user(target.task_id.clone(), message.parts.clone(), delta)
 }

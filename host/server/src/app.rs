@@ -293,6 +293,7 @@ impl<'a> Shared<'a> {
             me: Weak::clone(me),
             tenants,
             editions: Arc::clone(installer.editions()),
+            app: agent.name().into(),
             agent,
             agent_is_remote,
             speaks_v0_3: config.server.a2a_0_3,

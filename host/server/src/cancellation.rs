@@ -61,7 +61,7 @@ impl RequestHandler {
         if pinned.is_empty() {
             return Ok(());
         }
-        let key = session_key(self.agent.name(), owner, record.context_id());
+        let key = session_key(Arc::clone(&self.app), owner, record.context_id());
         let (Some(guard), Ok(_place)) = (self.turns.try_begin(&key), self.places.try_take(owner)) else {
             return Ok(());
         };

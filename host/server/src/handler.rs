@@ -39,6 +39,8 @@ pub(crate) struct RequestHandler {
     pub(crate) tenants: Tenants,
     pub(crate) editions: Arc<Editions>,
     pub(crate) agent: Arc<dyn AgentExecutor>,
+    /// Its name, which all its sessions share.
+    pub(crate) app: Arc<str>,
     /// Whether that lives elsewhere.
     pub(crate) agent_is_remote: bool,
     /// Says who calls; `None` lets everybody in.

@@ -56,12 +56,13 @@ pub(crate) enum SweepError {
 }
 
 /// The session of an owner's conversation.
-pub(crate) fn session_key(app: &str, owner: &Owner, context: &ContextId) -> SessionKey {
-    let (tenant, app, context) = (owner.tenant.as_str().into(), app.into(), context.clone());
+pub(crate) fn session_key(app: impl Into<Arc<str>>, owner: &Owner, context: &ContextId) -> SessionKey {
+    let tenant = if owner.tenant.is_empty() { Arc::default() } else { owner.tenant.as_str().into() };
+    let (app, context) = (app.into(), context.clone());
     match owner.principal.as_str() {
         "" => SessionKey::anonymous(tenant, app, context),
         // No principal can be named like an anonymous user.
-        principal => SessionKey { tenant, app, user: format!("principal:{principal}").into(), context },
+        principal => SessionKey::new(tenant, app, format!("principal:{principal}"), context),
     }
 }
 
@@ -149,7 +150,7 @@ impl ScopedKeys {
             ScopeKind::Lasting => Ok(true),
             ScopeKind::Context => {
                 let context = ContextId::from(scope.id.as_str());
-                Ok(self.sessions.exists(&session_key(app, &owner, &context)).await?)
+                Ok(self.sessions.exists(&session_key(app.as_str(), &owner, &context)).await?)
             }
             ScopeKind::Task => Ok(self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await?),
         }

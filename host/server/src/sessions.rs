@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use annex_protocol::{ContextId, Part, PartContent, Timestamp};
 use annex_session::{
-    Event, EventFilter, Redaction, Session, SessionCursor, SessionError, SessionKey, SessionQuery, SessionService,
-    State, Turns,
+    Event, EventFilter, Redaction, Session, SessionCursor, SessionError, SessionKey, SessionNames, SessionQuery,
+    SessionService, State, Turns,
 };
 use annex_tasks::Owner;
 use base64::Engine as _;
@@ -200,7 +200,7 @@ impl Sessions {
     /// [`SessionsError::NoTenant`], [`SessionsError::NotFound`], [`SessionsError::Store`].
     pub async fn show(&self, name: &SessionName) -> Result<ShownSession, SessionsError> {
         let session = self.read(name, EventFilter::NONE).await?;
-        let SessionKey { tenant, app, user, context } = session.key;
+        let SessionNames { tenant, app, user, context } = &*session.key;
         Ok(ShownSession {
             context: context.to_string(),
             user: user.to_string(),
@@ -244,9 +244,9 @@ impl Sessions {
     fn key(&self, name: &SessionName) -> Result<SessionKey, SessionsError> {
         let (tenant, app) = self.app(name.tenant.clone())?;
         let context = ContextId::from(name.context.as_str());
-        let anonymous = session_key(&app, &Owner { tenant, principal: String::new() }, &context);
+        let anonymous = session_key(app, &Owner { tenant, principal: String::new() }, &context);
         Ok(match &name.user {
-            Some(user) => SessionKey { user: user.as_str().into(), ..anonymous },
+            Some(user) => SessionKey::new(anonymous.tenant.clone(), anonymous.app.clone(), user.as_str(), context),
             None => anonymous,
         })
     }
@@ -272,8 +272,8 @@ impl Sessions {
         let error = event.error.as_ref();
         ShownEvent {
             id: event.id.clone(),
-            author: event.author.clone(),
-            task: event.invocation_id.clone(),
+            author: event.author.to_string(),
+            task: event.invocation_id.to_string(),
             timestamp: event.timestamp,
             parts: event.parts.iter().map(part).collect(),
             state_delta: self.redaction.state(&delta),

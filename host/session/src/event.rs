@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use annex_protocol::{Part, PartContent, Timestamp};
 
@@ -16,9 +17,9 @@ pub struct Event {
     /// Unique within the session. The same event appended again under the same id is stored once.
     pub id: String,
     /// [`USER_AUTHOR`] or the name of an agent.
-    pub author: String,
+    pub author: Arc<str>,
     /// The turn that it belongs to, for example the task id.
-    pub invocation_id: String,
+    pub invocation_id: Arc<str>,
     /// When it happened, by the author's clock. Events are ordered by arrival, not by this.
     pub timestamp: Timestamp,
     /// What was said.
@@ -46,8 +47,8 @@ pub struct EventError {
 impl Event {
     /// A whole event that happens now, with a new id.
     pub fn new(
-        author: impl Into<String>,
-        invocation_id: impl Into<String>,
+        author: impl Into<Arc<str>>,
+        invocation_id: impl Into<Arc<str>>,
         parts: Vec<Part>,
         state_delta: StateDelta,
     ) -> Self {
@@ -64,14 +65,20 @@ impl Event {
         }
     }
 
+    /// What the user says, now, with a new id.
+    pub fn of_user(invocation_id: impl Into<Arc<str>>, parts: Vec<Part>, state_delta: StateDelta) -> Self {
+        static AUTHOR: LazyLock<Arc<str>> = LazyLock::new(|| USER_AUTHOR.into());
+        Self::new(Arc::clone(&AUTHOR), invocation_id, parts, state_delta)
+    }
+
     /// An agent's event that says why there is no answer.
-    pub fn failed(author: impl Into<String>, invocation_id: impl Into<String>, error: EventError) -> Self {
+    pub fn failed(author: impl Into<Arc<str>>, invocation_id: impl Into<Arc<str>>, error: EventError) -> Self {
         Self { error: Some(error), ..Self::new(author, invocation_id, Vec::new(), StateDelta::new()) }
     }
 
     /// Whether the user said this.
     pub fn is_from_user(&self) -> bool {
-        self.author == USER_AUTHOR
+        *self.author == *USER_AUTHOR
     }
 
     /// Whether this is the event that was stored, the artifacts aside.

@@ -39,7 +39,7 @@ pub use memory::{Bounds, InMemorySessionService};
 pub use postgres::PostgresSessionService;
 pub use redaction::Redaction;
 pub use service::{Appended, Retention, SessionQuery, SessionService, StoredArtifact};
-pub use session::{Session, SessionCursor, SessionKey};
+pub use session::{Session, SessionCursor, SessionKey, SessionNames};
 pub use session_state::SessionState;
 pub use sql::SqlSessionService;
 pub use sqlite::SqliteSessionService;

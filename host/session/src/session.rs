@@ -1,6 +1,10 @@
 //! What a session is to a reader.
 
-use std::sync::Arc;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
 
 use annex_protocol::{ContextId, Timestamp};
 
@@ -10,8 +14,21 @@ use crate::limits::check_key;
 use crate::session_state::SessionState;
 
 /// Names one session. The same context id under another user, agent or tenant is another session.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionKey {
+///
+/// Clones share the names. They are long, and one turn looks its session up many times, so their hash is kept with them;
+/// clients choose them, so nobody else may know how they are hashed.
+#[derive(Clone)]
+pub struct SessionKey(Arc<Hashed>);
+
+#[derive(PartialEq)]
+struct Hashed {
+    hash: u64,
+    names: SessionNames,
+}
+
+/// What a [`SessionKey`] is made of.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionNames {
     /// The tenant that the request was authorised for.
     pub tenant: Arc<str>,
     /// The agent's name.
@@ -22,14 +39,74 @@ pub struct SessionKey {
     pub context: ContextId,
 }
 
+/// How names are hashed in this process.
+pub(crate) static NAME_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl From<SessionNames> for SessionKey {
+    fn from(names: SessionNames) -> Self {
+        Self(Arc::new(Hashed { hash: NAME_HASHER.hash_one(&names), names }))
+    }
+}
+
+impl Deref for SessionKey {
+    type Target = SessionNames;
+
+    fn deref(&self) -> &SessionNames {
+        &self.0.names
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, formatter)
+    }
+}
+
+impl PartialEq for SessionKey {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for SessionKey {}
+
+impl PartialOrd for SessionKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for SessionKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        SessionNames::cmp(self, other)
+    }
+}
+
+impl Hash for SessionKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash);
+    }
+}
+
 /// What the user ids of anonymous clients begin with; the context follows.
 const ANONYMOUS: &str = "A2A_USER_";
 
 impl SessionKey {
+    /// The session of these names.
+    pub fn new(
+        tenant: impl Into<Arc<str>>,
+        app: impl Into<Arc<str>>,
+        user: impl Into<Arc<str>>,
+        context: impl Into<ContextId>,
+    ) -> Self {
+        SessionNames { tenant: tenant.into(), app: app.into(), user: user.into(), context: context.into() }.into()
+    }
+
     /// The session of an anonymous client, who is as many users as conversations, so that `user:` state of one never
     /// reaches another.
     pub fn anonymous(tenant: Arc<str>, app: Arc<str>, context: ContextId) -> Self {
-        Self { tenant, app, user: format!("{ANONYMOUS}{context}").into(), context }
+        let user = format!("{ANONYMOUS}{context}");
+        Self::new(tenant, app, user, context)
     }
 
     /// Whether its user is anonymous, and so has no other session.

@@ -9,7 +9,7 @@ mod write;
 use std::sync::Arc;
 
 use annex_database::{Database, Row, Value, Writer};
-use annex_protocol::{ContextId, Json, Timestamp};
+use annex_protocol::{Json, Timestamp};
 use async_trait::async_trait;
 
 use self::encoding::{decode_event, decode_name, encoded_name};
@@ -98,8 +98,7 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         };
         let mut sessions = Vec::new();
         for row in self.database.read(sql, values).await? {
-            let (tenant, app) = (query.tenant.as_str().into(), query.app.as_str().into());
-            let key = SessionKey { tenant, app, user: row.text(0)?.into(), context: ContextId::from(row.text(1)?) };
+            let key = SessionKey::new(query.tenant.as_str(), query.app.as_str(), row.text(0)?, row.text(1)?);
             // Revision and time are those of the list, whose order is by them, whatever has become of the session since.
             let (revision, last_update) = (from_sql(row.int(2)?), Timestamp::from_millis(row.int(3)?));
             sessions.push(Session { revision, last_update, ..self.read(&key, EventFilter::NONE).await? });

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::mem;
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::event::{Event, combined};
 use crate::event_log::{EventFilter, EventLog};
 use crate::memory::Bounds;
 use crate::service::{Appended, Retention, SessionQuery, StoredArtifact};
-use crate::session::{Session, SessionKey};
+use crate::session::{NAME_HASHER, Session, SessionKey};
 use crate::session_state::SessionState;
 use crate::state::{STORED, Scope, State, StateDelta};
 
 pub(crate) struct Table {
     bounds: Bounds,
-    /// Clients choose names, so nobody else may know how they are hashed.
-    hasher: RandomState,
     slots: LruCache<SlotKey, Slot, BuildHasherDefault<Prehashed>>,
+    /// What every state begins as.
+    no_state: Arc<State>,
     sessions: usize,
     bytes: usize,
     /// How many turns are running, by session. The session need not exist yet.
     turns: HashMap<SlotKey, usize, BuildHasherDefault<Prehashed>>,
 }
 
-/// The name of a slot with its hash, because names are long and one change looks its session up many times.
+/// The name of a slot with its hash.
 #[derive(Clone, PartialEq, Eq)]
 struct SlotKey {
     hash: u64,
@@ -47,9 +47,9 @@ enum SlotName {
     App { tenant: Arc<str>, app: Arc<str> },
 }
 
-impl SlotKey {
-    fn new(hasher: &RandomState, name: SlotName) -> Self {
-        Self { hash: hasher.hash_one(&name), name }
+impl From<SlotName> for SlotKey {
+    fn from(name: SlotName) -> Self {
+        Self { hash: NAME_HASHER.hash_one(&name), name }
     }
 }
 
@@ -82,7 +82,6 @@ impl Hasher for Prehashed {
 struct SlotKeys<'a> {
     key: &'a SessionKey,
     session: SlotKey,
-    hasher: RandomState,
 }
 
 impl SlotKeys<'_> {
@@ -95,16 +94,14 @@ impl SlotKeys<'_> {
             Scope::App => SlotName::App { tenant: tenant.clone(), app: app.clone() },
             Scope::Temp => return None,
         };
-        Some(Cow::Owned(SlotKey::new(&self.hasher, shared)))
+        Some(Cow::Owned(shared.into()))
     }
 }
 
 impl SlotName {
     fn bytes(&self) -> usize {
         match self {
-            Self::Session(SessionKey { tenant, app, user, context }) => {
-                tenant.len() + app.len() + user.len() + context.as_str().len()
-            }
+            Self::Session(key) => key.tenant.len() + key.app.len() + key.user.len() + key.context.as_str().len(),
             Self::User { tenant, app, user } => tenant.len() + app.len() + user.len(),
             Self::App { tenant, app } => tenant.len() + app.len(),
         }
@@ -129,10 +126,10 @@ impl Slot {
     /// A flat charge for a slot and its place in the list.
     const OVERHEAD: usize = 512;
 
-    fn new(key: &SlotKey) -> Self {
+    fn new(key: &SlotKey, no_state: &Arc<State>) -> Self {
         Self {
             key_bytes: key.name.bytes(),
-            state: Arc::default(),
+            state: Arc::clone(no_state),
             state_bytes: 0,
             revision: 0,
             last_update: Timestamp::now(),
@@ -163,18 +160,17 @@ impl Slot {
 impl Table {
     pub(crate) fn new(bounds: Bounds) -> Self {
         let slots = LruCache::unbounded_with_hasher(BuildHasherDefault::default());
-        Self { bounds, hasher: RandomState::new(), slots, sessions: 0, bytes: 0, turns: HashMap::default() }
+        Self { bounds, slots, no_state: Arc::default(), sessions: 0, bytes: 0, turns: HashMap::default() }
     }
 
-    fn keys<'a>(&self, key: &'a SessionKey) -> SlotKeys<'a> {
-        let (hasher, name) = (self.hasher.clone(), SlotName::Session(key.clone()));
-        SlotKeys { key, session: SlotKey::new(&hasher, name), hasher }
+    fn keys(key: &SessionKey) -> SlotKeys<'_> {
+        SlotKeys { key, session: SlotName::Session(key.clone()).into() }
     }
 
     /// Creates a session with its initial state, at revision 1.
     pub(crate) fn create(&mut self, key: &SessionKey, initial: &StateDelta) -> Result<(), SessionError> {
         key.check()?;
-        let keys = self.keys(key);
+        let keys = Self::keys(key);
         if self.revision_of(&keys) != 0 {
             return Err(SessionError::AlreadyExists { context: key.context.clone() });
         }
@@ -199,7 +195,7 @@ impl Table {
         for event in &mut events {
             event.state_delta.take_temp();
         }
-        let keys = self.keys(key);
+        let keys = Self::keys(key);
         let found = self.revision_of(&keys);
         let new = self.new_events(&keys, events)?;
         if new.is_empty() {
@@ -236,7 +232,7 @@ impl Table {
 
     /// Removes a session with its events, and says whether there was one. What it shares with others stays.
     pub(crate) fn delete(&mut self, key: &SessionKey) -> bool {
-        let keys = self.keys(key);
+        let keys = Self::keys(key);
         let Some(slot) = self.slots.pop(&keys.session) else { return false };
         self.sessions -= 1;
         self.bytes -= slot.bytes();
@@ -251,7 +247,7 @@ impl Table {
 
     /// The revision of a session, 0 if there is none.
     pub(crate) fn revision(&self, key: &SessionKey) -> u64 {
-        self.revision_of(&self.keys(key))
+        self.revision_of(&Self::keys(key))
     }
 
     fn revision_of(&self, keys: &SlotKeys<'_>) -> u64 {
@@ -260,9 +256,9 @@ impl Table {
 
     /// What a session of this key sees, whether it exists or not: another one may have set what they share.
     pub(crate) fn session(&self, key: &SessionKey, filter: EventFilter) -> Session {
-        let keys = self.keys(key);
+        let keys = Self::keys(key);
         let slot = self.slot(&keys, Scope::Session);
-        let state = |scope| self.slot(&keys, scope).map(|slot| Arc::clone(&slot.state)).unwrap_or_default();
+        let state = |scope| Arc::clone(self.slot(&keys, scope).map_or(&self.no_state, |slot| &slot.state));
         Session {
             key: key.clone(),
             revision: slot.map_or(0, |slot| slot.revision),
@@ -294,7 +290,7 @@ impl Table {
 
     /// The latest version of an artifact.
     pub(crate) fn artifact(&self, key: &SessionKey, name: &str) -> Option<StoredArtifact> {
-        self.slot(&self.keys(key), Scope::Session)?.artifacts.get(name).cloned()
+        self.slot(&Self::keys(key), Scope::Session)?.artifacts.get(name).cloned()
     }
 
     /// Drops sessions that are too old or too many, besides those with a turn running, and says how many.
@@ -311,7 +307,7 @@ impl Table {
         let surplus = changed.len().saturating_sub(usize::try_from(retention.count).unwrap_or(usize::MAX));
         let before = retention.changed_before(Timestamp::now());
         let is_old = |(index, (changed_at, key)): &(usize, (Timestamp, SessionKey))| {
-            (*index < surplus || changed_at.as_millis() < before) && !self.turns.contains_key(&self.keys(key).session)
+            (*index < surplus || changed_at.as_millis() < before) && !self.turns.contains_key(&Self::keys(key).session)
         };
         let old: Vec<SessionKey> = changed.into_iter().enumerate().filter(is_old).map(|(_, (_, key))| key).collect();
         old.iter().filter(|key| self.delete(key)).count() as u64
@@ -319,7 +315,7 @@ impl Table {
 
     /// Marks a session and then what it shares as used now. Nothing else may change the order.
     pub(crate) fn touch(&mut self, key: &SessionKey) {
-        self.promote(&self.keys(key));
+        self.promote(&Self::keys(key));
     }
 
     fn promote(&mut self, keys: &SlotKeys<'_>) {
@@ -339,11 +335,11 @@ impl Table {
 
     /// Keeps a session from eviction until as many calls of [`Table::end_turn`].
     pub(crate) fn begin_turn(&mut self, key: &SessionKey) {
-        *self.turns.entry(self.keys(key).session).or_insert(0) += 1;
+        *self.turns.entry(Self::keys(key).session).or_insert(0) += 1;
     }
 
     pub(crate) fn end_turn(&mut self, key: &SessionKey) {
-        let slot = self.keys(key).session;
+        let slot = Self::keys(key).session;
         if let Some(running) = self.turns.get_mut(&slot) {
             *running -= 1;
             if *running == 0 {
@@ -426,7 +422,7 @@ impl Table {
     fn update(&mut self, keys: &SlotKeys<'_>, scope: Scope, change: impl FnOnce(&mut Slot)) {
         let Some(key) = keys.of(scope) else { return };
         if !self.slots.contains(key.as_ref()) {
-            let slot = Slot::new(&key);
+            let slot = Slot::new(&key, &self.no_state);
             self.sessions += usize::from(scope == Scope::Session);
             self.bytes += slot.bytes();
             self.slots.put(SlotKey::clone(&key), slot);

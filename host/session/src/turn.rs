@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn key(context: &str) -> SessionKey {
-        SessionKey { tenant: "t".into(), app: "a".into(), user: "u".into(), context: context.into() }
+        SessionKey::new("t", "a", "u", context)
     }
 
     fn is_pending(future: std::pin::Pin<&mut impl Future>) -> bool {
@@ -162,7 +162,7 @@ mod tests {
         let turns = Turns::default();
         let _one = turns.begin(&key("one")).await.unwrap();
         let _other_context = turns.begin(&key("two")).await.unwrap();
-        let other_user = SessionKey { user: "v".into(), ..key("one") };
+        let other_user = SessionKey::new("t", "a", "v", "one");
         let _other_user = turns.begin(&other_user).await.unwrap();
     }
 

@@ -195,7 +195,8 @@ impl View {
         let unanswered = session.events.last().filter(|event| event.is_from_user());
         let broken_off = unanswered.map(|event| {
             let message = "The turn was broken off before the agent had answered.".to_owned();
-            Event::failed(&*session.key.app, &event.invocation_id, EventError { code: BROKEN_OFF.to_owned(), message })
+            let (author, invocation) = (session.key.app.clone(), event.invocation_id.clone());
+            Event::failed(author, invocation, EventError { code: BROKEN_OFF.to_owned(), message })
         });
         Self {
             exists,

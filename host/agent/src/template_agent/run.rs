@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
     }
 
     fn event(&self, parts: Vec<Part>, changes: StateDelta) -> Event {
-        Event::new(&self.agent.name, self.turn.task_id.as_str(), parts, changes)
+        Event::new(self.turn.session.key().app.clone(), self.turn.task_id.clone(), parts, changes)
     }
 
     async fn store(&self, event: Event) -> Result<(), AgentError> {

@@ -164,7 +164,7 @@ async fn agents_run_as_in_adk_except_where_said() {
         let state: Value = serde_json::from_str(&bench.state().await).unwrap();
         assert_eq!(state, expected.stored_state, "{case}");
         let events = bench.open().await.history(100).await.unwrap();
-        let deltas: Vec<_> = events.iter().map(|event| (event.author.as_str(), object(event))).collect();
+        let deltas: Vec<_> = events.iter().map(|event| (&*event.author, object(event))).collect();
         let mut wanted: Vec<_> = expected
             .stored_event_deltas
             .iter()

@@ -46,7 +46,7 @@ async fn turn(
     text: &str,
     cancel: CancellationToken,
 ) -> (Vec<String>, Result<(), AgentError>) {
-    let key = SessionKey { tenant: "t".into(), app: "mock".into(), user: "u".into(), context: ContextId::new("c") };
+    let key = SessionKey::new("t", "mock", "u", "c");
     let guard = Turns::default().begin(&key).await.unwrap();
     let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
     let session = TurnSession::open(&service, key, guard).await.unwrap();

@@ -98,8 +98,7 @@ impl Bench {
     }
 
     pub(crate) async fn open(&self) -> TurnSession {
-        let key =
-            SessionKey { tenant: "t".into(), app: "guide".into(), user: "u".into(), context: ContextId::new("c") };
+        let key = SessionKey::new("t", "guide", "u", "c");
         let guard = Turns::default().begin(&key).await.unwrap();
         TurnSession::open(&self.service, key, guard).await.unwrap()
     }

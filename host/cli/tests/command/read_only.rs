@@ -102,8 +102,7 @@ fn error_id(answer: &Value) -> String {
 }
 
 async fn events(file: &Path) -> Result<usize> {
-    let key =
-        SessionKey { tenant: "".into(), app: "test_agent".into(), user: "A2A_USER_c".into(), context: "c".into() };
+    let key = SessionKey::new("", "test_agent", "A2A_USER_c", "c");
     let sessions = SqliteSessionService::open(file, Limits::default()).await?;
     Ok(sessions.read(&key, EventFilter::ALL).await?.events.len())
 }

@@ -75,7 +75,7 @@ async fn client(url: String, number: usize, answered: Arc<Mutex<BTreeMap<usize, 
 async fn session(service: &SqliteSessionService, number: usize) -> Result<Session> {
     let context = format!("c-{number}");
     let user = format!("A2A_USER_{context}");
-    let key = SessionKey { tenant: "".into(), app: AGENT.into(), user: user.into(), context: context.into() };
+    let key = SessionKey::new("", AGENT, user, context);
     Ok(service.read(&key, EventFilter::ALL).await?)
 }
 

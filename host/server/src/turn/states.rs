@@ -71,7 +71,7 @@ impl Turn {
             return;
         }
         let state = conclusion.map(|(state, _)| *state).or(self.state);
-        let (author, invocation) = (self.agent.name(), self.context.task_id.as_str());
+        let (author, invocation) = (self.context.session.key().app.clone(), self.context.task_id.clone());
         let event = match state.filter(|state| state.is_terminal() && *state != TaskState::Completed) {
             Some(state) => {
                 let text = conclusion.and_then(|(_, text)| text.clone());

@@ -79,14 +79,14 @@ fn text(reply: &Reply) -> &str {
 async fn events(folder: &Path) -> Vec<Arc<Event>> {
     let file = folder.join("data/sessions.sqlite");
     let service = SqliteSessionService::open(&file, Limits::default()).await.expect("a store");
-    let key = SessionKey { tenant: "".into(), app: "diary".into(), user: "A2A_USER_c".into(), context: "c".into() };
+    let key = SessionKey::new("", "diary", "A2A_USER_c", "c");
     service.read(&key, EventFilter::ALL).await.expect("a session").events
 }
 
 /// Author and code of the error of each event.
 fn outline(events: &[Arc<Event>]) -> Vec<(&str, &str)> {
     let code = |event: &'_ Arc<Event>| event.error.as_ref().map_or("", |_| "error");
-    events.iter().map(|event| (event.author.as_str(), code(event))).collect()
+    events.iter().map(|event| (&*event.author, code(event))).collect()
 }
 
 async fn sql(folder: &Path, sql: &str) {

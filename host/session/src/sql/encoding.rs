@@ -1,5 +1,6 @@
 //! How events and names are written.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use crate::state::StateDelta;
 /// The JSON of an event. What is empty is left out.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct StoredEvent {
+struct StoredEvent<'a> {
     id: String,
-    author: String,
-    invocation_id: String,
+    author: Cow<'a, str>,
+    invocation_id: Cow<'a, str>,
     /// Milliseconds since 1970-01-01T00:00:00Z.
     timestamp: i64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -60,6 +61,7 @@ impl EncodedEvent {
         };
         let artifacts = artifacts.into_iter().map(encode).collect::<Result<_, SessionError>>()?;
         let error = error.map(|EventError { code, message }| StoredError { code, message });
+        let (author, invocation_id) = (Cow::Borrowed(&*author), Cow::Borrowed(&*invocation_id));
         let stored =
             StoredEvent { id, author, invocation_id, timestamp: timestamp.as_millis(), parts, state_delta, error };
         let json = serde_json::to_string(&stored)?;
@@ -72,11 +74,11 @@ impl EncodedEvent {
 }
 
 pub(super) fn decode_event(json: &str) -> Result<Arc<Event>, serde_json::Error> {
-    let stored: StoredEvent = serde_json::from_str(json)?;
+    let stored: StoredEvent<'_> = serde_json::from_str(json)?;
     Ok(Arc::new(Event {
         id: stored.id,
-        author: stored.author,
-        invocation_id: stored.invocation_id,
+        author: stored.author.into(),
+        invocation_id: stored.invocation_id.into(),
         timestamp: Timestamp::from_millis(stored.timestamp),
         parts: stored.parts,
         state_delta: stored.state_delta,

@@ -1,7 +1,7 @@
 //! Deleting what need not stay.
 
 use annex_database::{Database, Row, Value};
-use annex_protocol::{ContextId, Timestamp};
+use annex_protocol::Timestamp;
 
 use super::{from_sql, named, statements, to_sql};
 use crate::SessionError;
@@ -39,8 +39,7 @@ async fn delete_batch<D: Database>(database: &D, retention: &Retention, before: 
     };
     let deleted = D::query(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;
     for row in &deleted {
-        let (tenant, app, user) = (row.text(0)?.into(), row.text(1)?.into(), row.text(2)?.into());
-        let key = SessionKey { tenant, app, user, context: ContextId::from(row.text(3)?) };
+        let key = SessionKey::new(row.text(0)?, row.text(1)?, row.text(2)?, row.text(3)?);
         forget_anonymous::<D>(&mut transaction, &key).await?;
     }
     D::commit(transaction).await?;

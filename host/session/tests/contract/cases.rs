@@ -136,8 +136,7 @@ impl Run<'_> {
     /// Each case is a tenant of its own.
     fn key(&self, operation: &Operation) -> SessionKey {
         let context = ContextId::from(operation.session_id.as_deref().unwrap_or("none"));
-        let (tenant, app) = (self.case.into(), operation.app.as_str().into());
-        SessionKey { tenant, app, user: operation.user.as_deref().unwrap_or_default().into(), context }
+        SessionKey::new(self.case, operation.app.as_str(), operation.user.as_deref().unwrap_or_default(), context)
     }
 
     async fn step(&mut self, operation: &Operation, expected: &Outcome, at: &str) {
@@ -193,7 +192,7 @@ impl Run<'_> {
             id: operation.id.clone().unwrap_or_else(|| format!("gen-{}", self.appended)),
             timestamp: Timestamp::from_millis(millis(operation.ts.unwrap_or(UNTIMED))),
             partial: operation.partial,
-            ..Event::new(&operation.author, "inv", parts, delta)
+            ..Event::new(operation.author.as_str(), "inv", parts, delta)
         };
         let (key, revision) = self.seen.get_mut(&operation.on).expect("a session");
         let appended = self.service.append(key, *revision, vec![event]).await;
@@ -236,7 +235,7 @@ fn check(session: &Session, expected: &ExpectedSession, at: &str) {
     for (event, expected) in session.events.iter().zip(&expected.events) {
         let is_generated = expected.id.starts_with("gen-");
         assert!(event.id == expected.id || (is_generated && event.id.starts_with("gen-")), "{at}: {}", event.id);
-        assert_eq!((&event.author, event.timestamp.as_millis()), (&expected.author, millis(expected.ts)), "{at}");
+        assert_eq!((&*event.author, event.timestamp.as_millis()), (&*expected.author, millis(expected.ts)), "{at}");
         same(&State::from(event.state_delta.clone()), &expected.state_delta, at);
     }
 }

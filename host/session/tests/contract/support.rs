@@ -70,10 +70,9 @@ pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: i
 /// A key from `tenant/app/user/context`, read from the right: what is missing on the left is `-`.
 pub(crate) fn key(path: &str) -> SessionKey {
     let mut names = path.rsplit('/').chain(std::iter::repeat("-"));
-    let context = names.next().unwrap().into();
-    let mut next = || names.next().unwrap().into();
-    let (user, app, tenant) = (next(), next(), next());
-    SessionKey { tenant, app, user, context }
+    let mut next = || names.next().unwrap();
+    let (context, user, app, tenant) = (next(), next(), next(), next());
+    SessionKey::new(tenant, app, user, context)
 }
 
 pub(crate) fn delta(json: &str) -> StateDelta {

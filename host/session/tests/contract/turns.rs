@@ -23,7 +23,7 @@ on_every_store!(
 );
 
 fn said(id: &str, invocation: &str) -> Event {
-    Event { author: USER_AUTHOR.to_owned(), invocation_id: invocation.to_owned(), ..event(id, "{}") }
+    Event { author: USER_AUTHOR.into(), invocation_id: invocation.into(), ..event(id, "{}") }
 }
 
 async fn opening_creates_nothing_and_the_first_append_does(backend: Backend) {
@@ -180,9 +180,9 @@ async fn a_turn_that_was_broken_off_is_answered_by_an_error_before_the_next(back
     open(&service, "guide/ann/s").await.append(said("four", "third")).await.unwrap();
 
     let events = events(&service, "guide/ann/s").await;
-    let authors: Vec<&str> = events.iter().map(|event| event.author.as_str()).collect();
+    let authors: Vec<&str> = events.iter().map(|event| &*event.author).collect();
     assert_eq!(authors, ["user", "guide", "user", "agent", "user"]);
-    assert_eq!((events[1].invocation_id.as_str(), &events[1].parts), ("first", &Vec::new()));
+    assert_eq!((&*events[1].invocation_id, &events[1].parts), ("first", &Vec::new()));
     assert_eq!(events[1].error.as_ref().unwrap().code, "BROKEN_OFF");
 }
 
