@@ -66,7 +66,7 @@ impl TaskLog {
         LogReader { log: Arc::clone(self), next: self.written().events.len() }
     }
 
-    /// Whether somebody reads, who is asked for by the one that writes.
+    /// Whether somebody reads: whoever has the log besides its record is a reader. To be asked under the record's lock.
     pub(crate) fn has_readers(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1
     }

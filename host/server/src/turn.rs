@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -121,38 +122,47 @@ impl Turn {
         }
         let agent = Arc::clone(&self.agent);
         let mut execution = agent.execute(self.context.clone(), sender);
-        // One that never waits needs no clock, and nobody can stop it.
-        let ending = match poll_fn(|context| Poll::Ready(execution.as_mut().poll(context))).await {
-            Poll::Ready(result) => Ending::Returned(result),
-            Poll::Pending => self.follow(&mut execution, &mut events).await,
+        let ending = if self.stop.is_cancelled() {
+            Ending::Stopped
+        } else {
+            // A turn that never waits needs no clock.
+            match poll_fn(|context| Poll::Ready(execution.as_mut().poll(context))).await {
+                Poll::Ready(result) => Ending::Returned(result),
+                Poll::Pending => self.follow(&mut execution, &mut events).await,
+            }
         };
         // Whatever the agent is still doing stops here.
         drop(execution);
         self.end(ending, events).await
     }
 
-    /// Stores what the agent sends until the turn ends, one way or another.
+    /// Stores what an agent that waits has sent, and what it sends until the turn ends, one way or another.
     async fn follow(
         &mut self,
         execution: &mut (impl Future<Output = Result<(), AgentError>> + Unpin),
         events: &mut mpsc::Receiver<AgentEvent>,
     ) -> Ending {
         let (cancel, stop) = (self.context.cancel.clone(), self.stop.clone());
-        let mut deadline = std::pin::pin!(tokio::time::sleep(self.patience));
+        let mut deadline = pin!(tokio::time::sleep(self.patience));
+        let mut sent = events.try_recv().ok();
         loop {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return Ending::Canceled,
-                () = stop.cancelled() => return Ending::Stopped,
-                () = &mut deadline => return Ending::TookTooLong,
-                // Before its events are read, so that all that it sends without waiting is there.
-                result = &mut *execution => return Ending::Returned(result),
-                Some(event) = events.recv() => match self.deliver(event, events).await {
-                    // What an agent does after a final state is nobody's business.
-                    Ok(()) if self.is_settled() || self.was_finished() => return Ending::Returned(Ok(())),
-                    Ok(()) => {}
-                    Err(error) => return Ending::Broken(error),
+            let event = match sent.take() {
+                Some(event) => event,
+                None => tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => return Ending::Canceled,
+                    () = stop.cancelled() => return Ending::Stopped,
+                    () = &mut deadline => return Ending::TookTooLong,
+                    // Before its events are read, so that all that it sends without waiting is there.
+                    result = &mut *execution => return Ending::Returned(result),
+                    Some(event) = events.recv() => event,
                 },
+            };
+            match self.deliver(event, events).await {
+                // What an agent does after a final state is nobody's business.
+                Ok(()) if self.is_settled() || self.was_finished() => return Ending::Returned(Ok(())),
+                Ok(()) => {}
+                Err(error) => return Ending::Broken(error),
             }
         }
     }

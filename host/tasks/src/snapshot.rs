@@ -9,7 +9,7 @@ use serde_json::Error as JsonError;
 
 /// A task as it is at one moment. Clones share it.
 ///
-/// When it is finished they share its JSON too, which the store makes that keeps it, and the binding sends. Of a task that
+/// Once a store has kept it as finished they share its JSON too, so that a binding need not make it again. Of a task that
 /// goes on there will be many snapshots, and none keeps a text beside its values.
 #[derive(Clone, Debug)]
 pub struct TaskSnapshot {
@@ -36,7 +36,10 @@ impl TaskSnapshot {
 
     /// The same for a store, which keeps it.
     pub(crate) fn stored_json(&self) -> Result<Arc<str>, JsonError> {
-        let json = Arc::from(self.json()?);
+        if let Some(json) = self.inner.json.get() {
+            return Ok(Arc::clone(json));
+        }
+        let json: Arc<str> = serde_json::to_string(&self.inner.task)?.into();
         if self.inner.task.status.state.is_terminal() {
             return Ok(Arc::clone(self.inner.json.get_or_init(|| json)));
         }
