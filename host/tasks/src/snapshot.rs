@@ -74,3 +74,33 @@ impl PartialEq for TaskSnapshot {
         self.inner.task == other.inner.task
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    use annex_protocol::{Task, TaskState, TaskStatus};
+
+    use super::TaskSnapshot;
+
+    fn task(state: TaskState) -> TaskSnapshot {
+        Task { id: "t".into(), status: TaskStatus { state, ..TaskStatus::default() }, ..Task::default() }.into()
+    }
+
+    #[test]
+    fn a_finished_task_that_a_store_has_kept_is_not_encoded_again() {
+        let kept = task(TaskState::Completed);
+        let sent = kept.clone();
+        let stored = kept.stored_json().unwrap();
+        assert!(matches!(sent.json().unwrap(), Cow::Borrowed(json) if json == &*stored));
+        assert!(Arc::ptr_eq(&sent.stored_json().unwrap(), &stored));
+    }
+
+    #[test]
+    fn a_task_that_goes_on_keeps_no_text_beside_its_values() {
+        let kept = task(TaskState::Working);
+        assert_eq!(*kept.stored_json().unwrap(), *kept.json().unwrap());
+        assert!(matches!(kept.json().unwrap(), Cow::Owned(_)));
+    }
+}
