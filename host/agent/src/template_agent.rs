@@ -33,7 +33,7 @@ const HISTORY: usize = 1_000;
 #[derive(Clone)]
 pub struct TemplateAgent {
     /// The agent's name.
-    pub name: String,
+    pub name: Arc<str>,
     /// The template of the system prompt, see [`render`](crate::render). It is rendered each time that the model is asked.
     pub instruction: String,
     /// The state key under which the answer is stored, with its scope prefix if any.
@@ -54,7 +54,7 @@ pub struct TemplateAgent {
 
 impl TemplateAgent {
     /// An agent without tools that keeps its answers in the session only.
-    pub fn new(name: impl Into<String>, instruction: impl Into<String>, model: Arc<dyn Model>) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, instruction: impl Into<String>, model: Arc<dyn Model>) -> Self {
         Self {
             name: name.into(),
             instruction: instruction.into(),

@@ -296,7 +296,7 @@ impl<'a> Relay<'a> {
     }
 
     async fn append(&self, parts: Vec<Part>, delta: StateDelta) -> Result<(), AgentError> {
-        let event = Event::new(self.turn.session.key().app.clone(), self.turn.task_id.clone(), parts, delta);
+        let event = Event::new(self.config.name.as_str(), self.turn.task_id.clone(), parts, delta);
         self.turn.session.append(event).await.map_err(AgentError::unstored)
     }
 

@@ -1,6 +1,7 @@
 //! One turn of the template agent: ask the model, call the tools that it wants, until it answers or somebody has to wait.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use annex_protocol::{Json, Message, Part, TaskState};
 use annex_session::{Event, StateDelta};
@@ -269,7 +270,7 @@ impl<'a> Run<'a> {
     }
 
     fn event(&self, parts: Vec<Part>, changes: StateDelta) -> Event {
-        Event::new(self.turn.session.key().app.clone(), self.turn.task_id.clone(), parts, changes)
+        Event::new(Arc::clone(&self.agent.name), self.turn.task_id.clone(), parts, changes)
     }
 
     async fn store(&self, event: Event) -> Result<(), AgentError> {

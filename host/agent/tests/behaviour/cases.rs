@@ -137,7 +137,7 @@ const NOT_HERE: [(&str, &str); 5] = [
 
 fn bench(&(case, instruction, output_key, answers): &Setup) -> Bench {
     let mut bench = Bench::answering(instruction, output_key, answers);
-    bench.agent.name = "agent".to_owned();
+    bench.agent.name = "agent".into();
     bench.agent.callbacks = Some(Arc::new(Does(case)));
     let small = |name, act| Arc::new(Small { name, act }) as Arc<dyn Tool>;
     bench.agent.tools = Tools::new(vec![small("set_x", set_x), small("add_pen", add_pen)]).unwrap();

@@ -24,7 +24,7 @@ impl NativeInjection {
         let AgentConfig::Template(template) = &config.agent else { return Err("a template agent".into()) };
         let ModelConfig::Scripted(script) = &template.model else { return Err("a scripted model".into()) };
         let model = Arc::new(ScriptedModel::new(script.clone())?);
-        let mut agent = TemplateAgent::new(&template.name, &template.instruction, model);
+        let mut agent = TemplateAgent::new(template.name.as_str(), &template.instruction, model);
         agent.output_key.clone_from(&template.output_key);
         let schema = include_str!("schema.json");
         let parameters = Parameters::look_up(|key| Ok((key == "state_schema").then(|| schema.to_owned())))?;

@@ -39,7 +39,7 @@ pub(super) async fn agent(config: &AgentConfig, locations: &Locations) -> Result
 
 async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Result<TemplateAgent, AppError> {
     let model = model(&config.model)?;
-    let mut agent = TemplateAgent::new(&config.name, &config.instruction, model);
+    let mut agent = TemplateAgent::new(config.name.as_str(), &config.instruction, model);
     let (servers, tools) = McpServers::start(&config.mcp, &locations.config).await?;
     agent.tools = Tools::new(tools)?;
     agent.servers = servers;
