@@ -122,14 +122,15 @@ impl Turn {
         }
         let agent = Arc::clone(&self.agent);
         let mut execution = agent.execute(self.context.clone(), sender);
-        let ending = if self.stop.is_cancelled() {
-            Ending::Stopped
-        } else {
+        let is_stopped = self.context.cancel.is_cancelled() || self.stop.is_cancelled();
+        let first = match is_stopped {
+            true => Poll::Pending,
+            false => poll_fn(|context| Poll::Ready(execution.as_mut().poll(context))).await,
+        };
+        let ending = match first {
             // A turn that never waits needs no clock.
-            match poll_fn(|context| Poll::Ready(execution.as_mut().poll(context))).await {
-                Poll::Ready(result) => Ending::Returned(result),
-                Poll::Pending => self.follow(&mut execution, &mut events).await,
-            }
+            Poll::Ready(result) => Ending::Returned(result),
+            Poll::Pending => self.follow(&mut execution, &mut events).await,
         };
         // Whatever the agent is still doing stops here.
         drop(execution);
