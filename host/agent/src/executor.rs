@@ -38,7 +38,20 @@ pub trait AgentExecutor: Send + Sync {
     /// is compiled into the server may add metadata here.
     fn before_event(&self, _session: &TurnSession, _event: &mut AgentEvent) {}
 
-    /// Runs one turn. The user's message and its state delta are in the session already. The server has announced the
+    /// Whether the agent reads keys that sessions share, those of `user:` and `app:`. Where it does not, the server does not
+    /// look for them in a conversation that begins.
+    fn reads_shared_state(&self) -> bool {
+        true
+    }
+
+    /// Whether the agent may have an effect outside of its turn before it first waits for something else than its session:
+    /// asks a model or another agent, calls a tool. Then the user's message is stored before the agent runs. Otherwise the
+    /// one that begins a conversation may be stored together with the agent's first event.
+    fn reaches_out(&self) -> bool {
+        true
+    }
+
+    /// Runs one turn. The user's message and its state delta are in the session that the agent sees. The server has announced the
     /// task as submitted; the agent announces that it works, and sends artifacts.
     ///
     /// Returning `Ok` completes the task, unless the agent has sent another final status. When

@@ -31,6 +31,11 @@ pub trait Model: Send + Sync {
     /// The name of the model, as its provider spells it.
     fn name(&self) -> &str;
 
+    /// Whether it is asked somewhere else than in this process.
+    fn is_remote(&self) -> bool {
+        true
+    }
+
     /// Starts to answer. Dropping the stream abandons the answer.
     ///
     /// # Errors

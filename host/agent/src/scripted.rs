@@ -151,6 +151,10 @@ impl Model for ScriptedModel {
         NAME
     }
 
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let applied = self.rules.iter().find_map(|rule| rule.apply(&prompt));
         let Applied { answer, chunks, delay, calls } = applied.unwrap_or_else(|| Applied::fallback(&self.fallback));

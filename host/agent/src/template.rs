@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use annex_protocol::Json;
+use annex_session::Scope;
 use regex::Regex;
 
 /// How the name of an artifact begins, between braces and for `lookup`.
@@ -82,6 +83,11 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
     }
     output.push_str(rest);
     Ok(output)
+}
+
+/// Whether a template may ask for keys that sessions share.
+pub fn names_shared_state(template: &str) -> bool {
+    [Scope::User, Scope::App].iter().any(|scope| template.contains(scope.prefix()))
 }
 
 /// The names of the artifacts that a template asks for.

@@ -9,6 +9,7 @@ use crate::callbacks::Callbacks;
 use crate::executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use crate::mcp::McpServers;
 use crate::model::Model;
+use crate::template::names_shared_state;
 use crate::tool::Tools;
 
 mod pieces;
@@ -69,10 +70,25 @@ impl TemplateAgent {
     }
 }
 
+impl TemplateAgent {
+    /// Whether others do something in its turns, and may read any state.
+    fn has_helpers(&self) -> bool {
+        self.callbacks.is_some() || !self.tools.is_empty()
+    }
+}
+
 #[async_trait]
 impl AgentExecutor for TemplateAgent {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn reads_shared_state(&self) -> bool {
+        self.has_helpers() || names_shared_state(&self.instruction)
+    }
+
+    fn reaches_out(&self) -> bool {
+        self.has_helpers() || self.model.is_remote()
     }
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {

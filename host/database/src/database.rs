@@ -1,7 +1,10 @@
 //! What differs between the databases: connections, transactions and rows.
 
-use std::fmt;
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
 use std::future::Future;
+use std::ptr;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use sqlx::query::Query;
 use sqlx::{Encode, SqlSafeStr, Type};
@@ -82,19 +85,116 @@ pub enum Value<'a> {
 /// One statement of several.
 #[derive(Debug)]
 pub struct Step<'a> {
-    /// The statement. Its parameters are `$1`, `$2` and so on.
-    pub sql: &'static str,
+    /// The statement.
+    pub sql: Sql,
     /// The values of its parameters.
     pub values: Vec<Value<'a>>,
     /// How many rows it is to change.
     pub changes: u64,
 }
 
+/// What a step executes.
+#[derive(Clone, Copy, Debug)]
+pub enum Sql {
+    /// A statement as it is. Its parameters are `$1`, `$2` and so on, each of them once and in this order.
+    Whole(&'static str),
+    /// One that inserts rows, as many as there are values for.
+    Rows(&'static Rows),
+}
+
+/// A statement that inserts rows. Those of several steps go in one.
+#[derive(Debug)]
+pub struct Rows {
+    /// What comes before the rows, up to `VALUES`.
+    pub head: &'static str,
+    /// One row in parentheses. Its parameters are `$1`, `$2` and so on, each of them once and in this order.
+    pub row: &'static str,
+    /// How many parameters a row has.
+    pub parameters: usize,
+    /// What comes behind the rows.
+    pub tail: &'static str,
+}
+
 impl<'a> Step<'a> {
     /// A statement that is to change one row.
     pub fn new(sql: &'static str, values: impl Into<Vec<Value<'a>>>) -> Self {
-        Self { sql, values: values.into(), changes: 1 }
+        Self { sql: Sql::Whole(sql), values: values.into(), changes: 1 }
     }
+
+    /// Rows that are to be inserted, each of them.
+    pub fn rows(rows: &'static Rows, values: impl Into<Vec<Value<'a>>>) -> Self {
+        let values = values.into();
+        let changes = (values.len() / rows.parameters) as u64;
+        Self { sql: Sql::Rows(rows), values, changes }
+    }
+
+    /// What tells its text from others: which statement, and for how many rows.
+    pub(crate) fn shape(&self) -> (usize, usize) {
+        match self.sql {
+            Sql::Whole(sql) => (sql.as_ptr().addr(), 0),
+            Sql::Rows(rows) => (ptr::from_ref(rows).addr(), self.values.len()),
+        }
+    }
+}
+
+/// How parameters are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Parameters {
+    /// `$1`, `$2` and so on.
+    Numbered,
+    /// `?`, which is what SQLite finds without a search.
+    Nameless,
+}
+
+/// With so many texts all are forgotten, so that a rare one does not stay for ever.
+const MAX_TEXTS: usize = 1_000;
+
+/// The statements of several steps as one text, whose parameters count on from statement to statement.
+pub(crate) fn text_of(steps: &[Step<'_>], parameters: Parameters) -> Arc<str> {
+    type Texts = HashMap<(Parameters, Vec<(usize, usize)>), Arc<str>>;
+    static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
+    let shapes: Vec<_> = steps.iter().map(Step::shape).collect();
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if texts.len() >= MAX_TEXTS {
+        texts.clear();
+    }
+    Arc::clone(texts.entry((parameters, shapes)).or_insert_with(|| joined(steps, parameters).into()))
+}
+
+fn joined(steps: &[Step<'_>], parameters: Parameters) -> String {
+    let (mut text, mut count) = (String::new(), 0);
+    let mut push = |text: &mut String, sql: &str| {
+        for (index, piece) in sql.split('$').enumerate() {
+            let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let (number, rest) = if index == 0 { ("", piece) } else { piece.split_at(digits) };
+            debug_assert!(index == 0 || number == index.to_string(), "parameter {number} is out of order: {sql}");
+            match parameters {
+                _ if index == 0 => {}
+                Parameters::Nameless => text.push('?'),
+                Parameters::Numbered => {
+                    count += 1;
+                    // Writing to a text does not fail.
+                    let _ = write!(text, "${count}");
+                }
+            }
+            text.push_str(rest);
+        }
+    };
+    for step in steps {
+        match step.sql {
+            Sql::Whole(sql) => push(&mut text, sql),
+            Sql::Rows(rows) => {
+                text.push_str(rows.head);
+                for row in 0..step.changes {
+                    text.push_str(if row == 0 { " " } else { ", " });
+                    push(&mut text, rows.row);
+                }
+                text.push_str(rows.tail);
+            }
+        }
+        text.push(';');
+    }
+    text
 }
 
 /// A statement with its parameters.
@@ -115,4 +215,27 @@ where
         Value::MaybeInt(number) => query.bind(number),
         Value::Bytes(bytes) => query.bind(bytes),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_count_on_from_statement_to_statement() {
+        static ROWS: Rows = Rows { head: "INSERT INTO a VALUES", row: "($1, $2)", parameters: 2, tail: " RETURNING b" };
+        let values = |count| vec![Value::Int(0); count];
+        let steps = [
+            Step::rows(&ROWS, values(4)),
+            Step::new("UPDATE b SET c = $1 WHERE d = $2", values(2)),
+            Step::rows(&ROWS, values(2)),
+        ];
+        let text = "INSERT INTO a VALUES ($1, $2), ($3, $4) RETURNING b;UPDATE b SET c = $5 WHERE d = $6;INSERT INTO a \
+                    VALUES ($7, $8) RETURNING b;";
+        assert_eq!(&*text_of(&steps, Parameters::Numbered), text);
+        let nameless = "INSERT INTO a VALUES (?, ?), (?, ?) RETURNING b;UPDATE b SET c = ? WHERE d = ?;INSERT INTO a VALUES \
+                        (?, ?) RETURNING b;";
+        assert_eq!(&*text_of(&steps, Parameters::Nameless), nameless);
+        assert_eq!(steps.map(|step| step.changes), [2, 1, 1]);
+    }
 }

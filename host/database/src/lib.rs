@@ -9,7 +9,7 @@ mod postgres;
 mod sqlite;
 mod writer;
 
-pub use database::{Database, Row, Step, Value};
+pub use database::{Database, Row, Rows, Sql, Step, Value};
 pub use migrations::Migrations;
 pub use postgres::PostgresDatabase;
 pub use sqlite::{SqliteDatabase, SqliteTransaction};

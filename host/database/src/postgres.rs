@@ -1,11 +1,12 @@
 //! One PostgreSQL database.
 
+use std::slice;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
-use sqlx::{Connection, Postgres, Transaction};
+use sqlx::{AssertSqlSafe, Connection, Postgres, Transaction};
 
-use crate::database::{Database, Row, Step, Value, bind};
+use crate::database::{Database, Parameters, Row, Step, Value, bind, text_of};
 use crate::{Migrations, OpenError};
 
 /// Connections to one PostgreSQL database, version 12 or later.
@@ -74,7 +75,9 @@ impl Database for PostgresDatabase {
     async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
         let mut changed = Vec::with_capacity(steps.len());
         for step in steps {
-            changed.push(Self::execute(transaction, step.sql, &step.values).await?);
+            let query =
+                bind::<Postgres>(AssertSqlSafe(text_of(slice::from_ref(step), Parameters::Numbered)), &step.values);
+            changed.push(query.execute(&mut **transaction).await?.rows_affected());
             if changed.last() != Some(&step.changes) {
                 break;
             }

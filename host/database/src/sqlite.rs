@@ -1,6 +1,5 @@
 //! One SQLite file.
 
-use std::fmt::Write as _;
 use std::future::ready;
 use std::mem;
 use std::path::Path;
@@ -13,7 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 
-use crate::database::{Database, Row, Step, Value, bind};
+use crate::database::{Database, Parameters, Row, Step, Value, bind, text_of};
 use crate::{Migrations, OpenError};
 
 /// A writer and some readers of one SQLite file, in write-ahead mode with `synchronous = NORMAL`.
@@ -76,6 +75,8 @@ const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
 const READERS: usize = 4;
+/// How many texts with their statements a connection keeps: a few kinds of changes, by how many go together.
+const STATEMENTS: usize = 256;
 /// What a connection may keep of the file: less than no pages is KiB.
 const CACHE: &str = "-16384";
 /// Pages of log after which it is brought into the file. Pages that many tasks share are in the log again and again, and
@@ -100,7 +101,11 @@ impl SqliteDatabase {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal)
             .foreign_keys(true)
+            .statement_cache_capacity(STATEMENTS)
+            .disable_statement_logging()
             .pragma("cache_size", CACHE)
+            // What a statement that inserts rows may have to undo is a few pages; on disk it would be a file per statement.
+            .pragma("temp_store", "MEMORY")
             .pragma("wal_autocheckpoint", CHECKPOINT)
             .busy_timeout(BUSY_TIMEOUT);
         let mut connection = open_writer(&options).await.map_err(|error| not_opened(path, error))?;
@@ -288,7 +293,10 @@ impl Database for SqliteDatabase {
     }
 
     async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
-        let query = bind::<Sqlite>(AssertSqlSafe(joined(steps)), steps.iter().flat_map(|step| &step.values));
+        let query = bind::<Sqlite>(
+            AssertSqlSafe(text_of(steps, Parameters::Nameless)),
+            steps.iter().flat_map(|step| &step.values),
+        );
         let results = transaction.connection()?.fetch_many(query).try_filter_map(|result| ready(Ok(result.left())));
         let changed = results.map_ok(|result| result.rows_affected()).try_collect().await;
         transaction.noted(changed)
@@ -308,26 +316,6 @@ impl Database for SqliteDatabase {
     }
 }
 
-/// The statements as one text, whose parameters count on from statement to statement.
-fn joined(steps: &[Step<'_>]) -> String {
-    let mut text = String::with_capacity(steps.iter().map(|step| step.sql.len() + 16).sum());
-    let mut before = 0;
-    for step in steps {
-        let mut pieces = step.sql.split('$');
-        text.push_str(pieces.next().unwrap_or_default());
-        for piece in pieces {
-            let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            let (number, rest) = piece.split_at(digits);
-            let number = before + number.parse::<usize>().unwrap_or_default();
-            // Writing to a text does not fail.
-            let _ = write!(text, "${number}{rest}");
-        }
-        text.push(';');
-        before += step.values.len();
-    }
-    text
-}
-
 impl Row for SqliteRow {
     fn text(&self, column: usize) -> sqlx::Result<String> {
         sqlx::Row::try_get(self, column)
@@ -339,22 +327,5 @@ impl Row for SqliteRow {
 
     fn bytes(&self, column: usize) -> sqlx::Result<Vec<u8>> {
         sqlx::Row::try_get(self, column)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_count_on_from_statement_to_statement() {
-        let [one, two, ten] = [1, 2, 10].map(|count| vec![Value::Int(0); count]);
-        let steps = [
-            Step::new("INSERT INTO a VALUES ($1, $2)", two),
-            Step::new("UPDATE b SET c = '' WHERE d = $1 OR e = $1", one),
-            Step::new("SELECT $10,$9", ten),
-        ];
-        let text = "INSERT INTO a VALUES ($1, $2);UPDATE b SET c = '' WHERE d = $3 OR e = $3;SELECT $13,$12;";
-        assert_eq!(joined(&steps), text);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::{Database, Step};
+use crate::{Database, Sql, Step};
 
 /// A change of a store, ready to be stored.
 pub trait Change: Send + Sync + 'static {
@@ -188,17 +188,17 @@ async fn in_one_transaction<D: Database, C: Change>(
 }
 
 /// The most changes that go in one trip: a database keeps the statements of a trip by their text, one for each number.
-const TRIP: usize = 8;
+const TRIP: usize = 16;
 
 /// Whether each of the statements has changed as many rows as it was to.
 async fn in_trips<D: Database>(transaction: &mut D::Transaction, changes: Vec<Vec<Step<'_>>>) -> sqlx::Result<bool> {
-    let mut kinds: BTreeMap<Vec<usize>, Vec<Vec<Step<'_>>>> = BTreeMap::new();
+    let mut kinds: BTreeMap<Vec<(usize, usize)>, Vec<Vec<Step<'_>>>> = BTreeMap::new();
     for steps in changes {
-        kinds.entry(steps.iter().map(|step| step.sql.as_ptr().addr()).collect()).or_default().push(steps);
+        kinds.entry(steps.iter().map(Step::shape).collect()).or_default().push(steps);
     }
     for mut kind in kinds.into_values() {
         while !kind.is_empty() {
-            let steps: Vec<Step<'_>> = kind.drain(..TRIP.min(kind.len())).flatten().collect();
+            let steps = together(kind.drain(..TRIP.min(kind.len())));
             let changed = D::execute_all(transaction, &steps).await?;
             if !steps.iter().map(|step| step.changes).eq(changed) {
                 return Ok(false);
@@ -206,6 +206,29 @@ async fn in_trips<D: Database>(transaction: &mut D::Transaction, changes: Vec<Ve
         }
     }
     Ok(true)
+}
+
+/// The steps of changes of one kind: all first ones, all second ones and so on, and rows for one table in one.
+fn together<'a>(changes: impl Iterator<Item = Vec<Step<'a>>>) -> Vec<Step<'a>> {
+    let mut changes: Vec<_> = changes.map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    loop {
+        let mut steps = changes.iter_mut().filter_map(Iterator::next);
+        let Some(mut first) = steps.next() else { return all };
+        match first.sql {
+            Sql::Whole(_) => {
+                all.push(first);
+                all.extend(steps);
+            }
+            Sql::Rows(_) => {
+                for step in steps {
+                    first.values.extend(step.values);
+                    first.changes += step.changes;
+                }
+                all.push(first);
+            }
+        }
+    }
 }
 
 async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way) -> Stored<C> {

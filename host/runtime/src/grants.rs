@@ -64,6 +64,12 @@ impl Grants {
         StateScope::of(key) == StateScope::Session && self.session_state.as_ref().is_some_and(|grant| grant.shows(key))
     }
 
+    /// Whether the extension may have effects that outlive its turn whatever becomes of that.
+    #[must_use]
+    pub fn reach_out(&self) -> bool {
+        self.http.is_some() || self.keyvalue.is_some() || self.task_resumption
+    }
+
     pub(crate) fn allow(&self, grant: GrantNeeded) -> bool {
         match grant {
             GrantNeeded::Clock => self.clock,

@@ -51,6 +51,8 @@ pub(crate) struct Target {
     context_id: ContextId,
     pub(crate) task_id: TaskId,
     pub(crate) record: Option<Arc<TaskRecord>>,
+    /// Whether the context was named here, so that nobody else can know it yet.
+    is_new: bool,
     /// Whose task it is.
     owner: Owner,
     /// Held until it is settled that the message is taken.
@@ -141,7 +143,14 @@ impl RequestHandler {
         // What is vetoed never was said.
         if !matches!(entry, Entry::Vetoed(_)) {
             let event = user_event(&request.message, &target, delta);
-            session.append(event).await.map_err(|error| fault::of_session(&error))?;
+            let is_first = self.agent.reaches_out()
+                || target.record.is_some()
+                || active.iter().any(|extension| extension.grants().reach_out());
+            let said = match is_first {
+                true => session.append(event).await,
+                false => session.take_in(event).await,
+            };
+            said.map_err(|error| fault::of_session(&error))?;
         }
         let resources = TurnResources { chain, entry, session, place, call: call.clone(), remote, resumed: false };
         let started = self.start(request, target, resources).await?;
@@ -189,10 +198,11 @@ impl RequestHandler {
     /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4).
     pub(crate) async fn target(&self, owner: &Owner, message: &Message) -> Result<Target, A2aError> {
         let Some(task_id) = &message.task_id else {
+            let is_new = message.context_id.is_none();
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
             let (task_id, owner) = (TaskId::generate(), owner.clone());
             let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
-            return Ok(Target { context_id, task_id, record: None, owner, claim: None, turn_task, steps });
+            return Ok(Target { context_id, task_id, record: None, is_new, owner, claim: None, turn_task, steps });
         };
         let record = self.tasks.open(owner, task_id).await?;
         if message.context_id.as_ref().is_some_and(|named| named != record.context_id()) {
@@ -202,11 +212,14 @@ impl RequestHandler {
         Ok(Target::of_task(owner, record))
     }
 
-    /// Waits for its turn in the context and opens the session.
+    /// Waits for its turn in the context and opens the session. A new one has nothing to read, besides what it may share.
     pub(crate) async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
         let key = session_key(Arc::clone(&self.app), owner, &target.context_id);
         let opened = async {
             let guard = self.turns.begin(&key).await?;
+            if target.is_new && !self.agent.reads_shared_state() {
+                return Ok(TurnSession::open_new(&self.sessions, key, guard));
+            }
             TurnSession::open(&self.sessions, key, guard).await
         };
         opened.await.map_err(|error| fault::of_session(&error))
@@ -275,7 +288,7 @@ impl Target {
         let (task_id, context_id, owner) = (record.id().clone(), record.context_id().clone(), owner.clone());
         let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
         turn_task.show(&record.snapshot().status);
-        Self { context_id, task_id, record: Some(record), owner, claim: None, turn_task, steps }
+        Self { context_id, task_id, record: Some(record), is_new: false, owner, claim: None, turn_task, steps }
     }
 
     /// What the services of a turn are made for.

@@ -2,7 +2,8 @@
 //!
 //! A turn that waits goes on in a task of its own: neither a client that goes away nor a slow reader holds it up. What the
 //! agent sends passes the extensions' response hooks, is stored, and only then reaches the readers. Events that the agent
-//! sends without waiting in between are stored together, the task itself with the first of them.
+//! sends without waiting in between are stored together, the task itself with the first of them. The user's message, if the
+//! session has only taken it in, is stored before all of them, and before the agent waits.
 
 use std::future::poll_fn;
 use std::mem;
@@ -130,7 +131,13 @@ impl Turn {
         let ending = match first {
             // A turn that never waits needs no clock.
             Poll::Ready(result) => Ending::Returned(result),
-            Poll::Pending => self.follow(&mut execution, &mut events).await,
+            Poll::Pending => match self.follow(&mut execution, &mut events).await {
+                Ok(ending) => ending,
+                Err(error) => {
+                    self.unsay(error);
+                    return Ok(Vec::new());
+                }
+            },
         };
         // Whatever the agent is still doing stops here.
         drop(execution);
@@ -138,34 +145,58 @@ impl Turn {
     }
 
     /// Stores what an agent that waits has sent, and what it sends until the turn ends, one way or another.
+    ///
+    /// # Errors
+    /// When the user's message cannot be stored.
     async fn follow(
         &mut self,
         execution: &mut (impl Future<Output = Result<(), AgentError>> + Unpin),
         events: &mut mpsc::Receiver<AgentEvent>,
-    ) -> Ending {
+    ) -> Result<Ending, A2aError> {
         let (cancel, stop) = (self.context.cancel.clone(), self.stop.clone());
         let mut deadline = pin!(tokio::time::sleep(self.patience));
+        let session = self.context.session.clone();
+        if !session.is_stored() {
+            // The agent goes on only if it is storing an event itself, with which the message is stored.
+            let quiet = tokio::select! {
+                biased;
+                quiet = session.quiet() => quiet,
+                () = cancel.cancelled() => return Ok(Ending::Canceled),
+                () = stop.cancelled() => return Ok(Ending::Stopped),
+                () = &mut deadline => return Ok(Ending::TookTooLong),
+                result = &mut *execution => return Ok(Ending::Returned(result)),
+            };
+            quiet.store().await.map_err(|error| fault::of_session(&error))?;
+        }
         let mut sent = events.try_recv().ok();
         loop {
             let event = match sent.take() {
                 Some(event) => event,
                 None => tokio::select! {
                     biased;
-                    () = cancel.cancelled() => return Ending::Canceled,
-                    () = stop.cancelled() => return Ending::Stopped,
-                    () = &mut deadline => return Ending::TookTooLong,
+                    () = cancel.cancelled() => return Ok(Ending::Canceled),
+                    () = stop.cancelled() => return Ok(Ending::Stopped),
+                    () = &mut deadline => return Ok(Ending::TookTooLong),
                     // Before its events are read, so that all that it sends without waiting is there.
-                    result = &mut *execution => return Ending::Returned(result),
+                    result = &mut *execution => return Ok(Ending::Returned(result)),
                     Some(event) = events.recv() => event,
                 },
             };
             match self.deliver(event, events).await {
                 // What an agent does after a final state is nobody's business.
-                Ok(()) if self.is_settled() || self.was_finished() => return Ending::Returned(Ok(())),
+                Ok(()) if self.is_settled() || self.was_finished() => return Ok(Ending::Returned(Ok(()))),
                 Ok(()) => {}
-                Err(error) => return Ending::Broken(error),
+                Err(error) => return Ok(Ending::Broken(error)),
             }
         }
+    }
+
+    /// The user's message could not be stored: it never was said, and there is no task.
+    fn unsay(&mut self, error: A2aError) {
+        self.context.session.discard();
+        self.pending.clear();
+        self.tasks.pins().release(&self.context.task_id);
+        self.refuse(error);
     }
 
     /// The message joins the task that it continues.
@@ -254,6 +285,12 @@ impl Turn {
             return Err(A2aError::InvalidAgentResponse { reason });
         };
         message.context_id = Some(self.context.context_id.clone());
+        let session = self.context.session.clone();
+        if let Err(error) = session.store().await.map_err(|error| fault::of_session(&error)) {
+            self.opened = Some(opened);
+            self.unsay(error.clone());
+            return Err(error);
+        }
         let mut event = StreamResponse::Message(message);
         let responded = self.chain.respond(&mut event).await;
         let answer = match (responded, event) {
@@ -386,7 +423,10 @@ impl Turn {
     /// Brings the task into the state that the ending calls for, unless the agent has done so itself.
     async fn conclude(&mut self, ending: Ending) -> Result<(), A2aError> {
         let conclusion = self.conclusion(ending);
-        self.close_session(conclusion.as_ref()).await;
+        if let Err(error) = self.close_session(conclusion.as_ref()).await {
+            self.unsay(error);
+            return Ok(());
+        }
         let announced = match conclusion {
             Some((state, text)) => self.status(state, text.map(|text| self.message(text))).await,
             None => Ok(()),
@@ -433,8 +473,7 @@ impl Turn {
     }
 
     async fn end_without_task(&mut self) -> Result<(), A2aError> {
-        self.close_session(None).await;
-        Ok(())
+        self.close_session(None).await
     }
 
     /// Whether it was answered with a message, or the task could not be created.

@@ -109,3 +109,25 @@ pub enum SessionError {
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
 }
+
+impl SessionError {
+    /// Whether it is the events that cannot be stored, whatever the session is like.
+    pub(crate) fn is_about_events(&self) -> bool {
+        match self {
+            Self::InvalidKey { .. }
+            | Self::EventConflict { .. }
+            | Self::StateTooLarge { .. }
+            | Self::TooManyStateKeys { .. }
+            | Self::StateTooDeep { .. }
+            | Self::ArtifactTooLarge { .. }
+            | Self::Encoding(_) => true,
+            Self::NotFound { .. }
+            | Self::AlreadyExists { .. }
+            | Self::InvalidContextId { .. }
+            | Self::Stale { .. }
+            | Self::TooManyTurns { .. }
+            | Self::Unreadable { .. }
+            | Self::Database(_) => false,
+        }
+    }
+}

@@ -55,6 +55,15 @@ impl Limits {
         self.check_delta(&event.state_delta)
     }
 
+    /// What can be told of an event that begins a session and changes nothing that others share.
+    pub(crate) fn check_first(&self, event: &Event) -> Result<(), SessionError> {
+        self.check_event(event)?;
+        let own = event.state_delta.within(Scope::Session);
+        let (keys, bytes) =
+            own.fold((0, 0), |(keys, bytes), (key, value)| (keys + 1, bytes + key.len() + value.get().len()));
+        self.check_scope(Scope::Session, bytes, keys)
+    }
+
     /// What can be told of a delta without knowing the state.
     pub(crate) fn check_delta(&self, delta: &StateDelta) -> Result<(), SessionError> {
         for scope in STORED {

@@ -36,13 +36,14 @@ impl Default for Bounds {
 
 /// Sessions in memory. None of its methods waits for anything but the others' few microseconds.
 pub struct InMemorySessionService {
+    limits: Limits,
     table: Mutex<Table>,
 }
 
 impl InMemorySessionService {
     /// An empty service.
     pub fn new(bounds: Bounds) -> Self {
-        Self { table: Mutex::new(Table::new(bounds)) }
+        Self { limits: bounds.limits, table: Mutex::new(Table::new(bounds)) }
     }
 
     /// Changes the table, which others do not wait for while what had to go is dropped.
@@ -105,6 +106,10 @@ impl SessionService for InMemorySessionService {
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError> {
         Ok(self.table().sweep(retention))
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     fn begin_turn(&self, key: &SessionKey) {

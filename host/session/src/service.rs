@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use crate::SessionError;
 use crate::event::Event;
 use crate::event_log::EventFilter;
+use crate::limits::Limits;
 use crate::session::{Session, SessionCursor, SessionKey};
 use crate::state::StateDelta;
 
@@ -91,6 +92,9 @@ pub trait SessionService: Send + Sync + 'static {
     /// # Errors
     /// None but those of the database. What was deleted until then stays deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError>;
+
+    /// How much a session may hold.
+    fn limits(&self) -> &Limits;
 
     /// Keeps what a turn reads from being dropped to make room, until as many calls of [`end_turn`](Self::end_turn).
     fn begin_turn(&self, _key: &SessionKey) {}

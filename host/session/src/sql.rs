@@ -154,6 +154,10 @@ impl<D: Database> SessionService for SqlSessionService<D> {
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError> {
         retention::sweep(self.database.as_ref(), retention).await
     }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
 }
 
 /// A session from what [`statements::SELECT_SESSION`] finds.

@@ -29,6 +29,13 @@ pub struct TurnSession {
     inner: Arc<Inner>,
 }
 
+/// A turn in which no event is being appended.
+#[must_use = "events can be appended when it is dropped"]
+pub struct Quiet<'a> {
+    inner: &'a Inner,
+    _appending: tokio::sync::MutexGuard<'a, ()>,
+}
+
 struct Inner {
     /// Dropped before the guard: the session is released before the next turn opens it.
     hold: Hold,
@@ -45,6 +52,7 @@ struct Hold {
 }
 
 /// What the turn sees, and what it has done so far.
+#[derive(Default)]
 struct View {
     exists: bool,
     revision: u64,
@@ -55,6 +63,13 @@ struct View {
     is_unanswered: bool,
     /// What the last turn did not come to: it ended with the process, or its end could not be stored.
     broken_off: Option<Event>,
+    /// The only event of a session that this turn began.
+    first: Option<First>,
+}
+
+struct First {
+    event: Arc<Event>,
+    is_stored: bool,
 }
 
 impl TurnSession {
@@ -73,6 +88,15 @@ impl TurnSession {
         let session = hold.service.read(&hold.key, EventFilter::recent(1)).await?;
         let (view, appending) = (Mutex::new(View::of(session)), tokio::sync::Mutex::default());
         Ok(Self { inner: Arc::new(Inner { hold, view, appending, _guard: guard }) })
+    }
+
+    /// Starts the first turn of a session that cannot exist, because nobody else knows its context.
+    ///
+    /// Nothing is read: what others set in the scopes that they would share is not seen in this turn.
+    pub fn open_new(service: &Arc<dyn SessionService>, key: SessionKey, guard: TurnGuard) -> Self {
+        let hold = Hold::new(Arc::clone(service), key);
+        let (view, appending) = (Mutex::new(View::default()), tokio::sync::Mutex::default());
+        Self { inner: Arc::new(Inner { hold, view, appending, _guard: guard }) }
     }
 
     /// Which session this is.
@@ -117,6 +141,10 @@ impl TurnSession {
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
     pub async fn history(&self, num_recent: usize) -> Result<Vec<Arc<Event>>, SessionError> {
+        if let Some(First { event, .. }) = &self.inner.view().first {
+            let is_shown = num_recent > 0 && event.size() <= HISTORY_BYTES;
+            return Ok(is_shown.then(|| Arc::clone(event)).into_iter().collect());
+        }
         let Hold { service, key } = &self.inner.hold;
         let filter = EventFilter { max_bytes: Some(HISTORY_BYTES), ..EventFilter::recent(num_recent) };
         Ok(service.read(key, filter).await?.events)
@@ -127,6 +155,9 @@ impl TurnSession {
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
     pub async fn artifact(&self, name: &str) -> Result<Option<Vec<Part>>, SessionError> {
+        if self.inner.view().first.is_some() {
+            return Ok(None);
+        }
         let Hold { service, key } = &self.inner.hold;
         Ok(service.artifact(key, name).await?.map(|artifact| artifact.parts))
     }
@@ -148,30 +179,117 @@ impl TurnSession {
         let _appending = self.inner.appending.lock().await;
         let temp = event.state_delta.take_temp();
         let (delta, is_from_user) = (event.state_delta.clone(), event.is_from_user());
-        let (expected, broken_off) = self.inner.view().next_step(&event);
-        let events = broken_off.into_iter().chain([event]).collect();
+        let (expected, earlier) = self.inner.view().next_step(&event);
+        let first = First::of(expected, earlier.as_ref(), &event);
+        let events = earlier.into_iter().chain([event]).collect();
         let appended = match service.append(key, expected, events).await {
             Ok(appended) => appended,
             Err(error) => {
                 self.inner.view().exists &= !matches!(error, SessionError::NotFound { .. });
+                if error.is_about_events() {
+                    // It is the later event that cannot be stored.
+                    self.inner.store_first().await?;
+                }
                 return Err(error);
             }
         };
         if appended.repeated {
             // Its delta may be in the state for long, with later ones on top.
             let state = service.read(key, EventFilter::NONE).await?.state;
-            self.inner.view().follow(appended.revision, |view| view.state = state);
+            self.inner.view().follow(appended.revision, |view| (view.state, view.first) = (state, None));
         } else {
-            self.inner.view().follow(appended.revision, |view| view.apply(delta, is_from_user));
+            self.inner.view().follow(appended.revision, |view| view.apply(delta, first, is_from_user));
         }
         self.inner.view().temp.extend(State::from(temp));
         Ok(())
+    }
+
+    /// Takes in what the user says, to be stored with the next event or by [`store`](Self::store), whichever comes first.
+    /// Where it begins no session, or changes state that others share, it is stored now, as by [`append`](Self::append).
+    ///
+    /// # Errors
+    /// As [`append`](Self::append); what a database or another writer can refuse is refused only when it is stored.
+    pub async fn take_in(&self, mut event: Event) -> Result<(), SessionError> {
+        let is_own = !event.state_delta.touches(Scope::User) && !event.state_delta.touches(Scope::App);
+        if self.exists() || event.partial || !is_own || !event.artifacts.is_empty() {
+            return self.append(event).await;
+        }
+        let _appending = self.inner.appending.lock().await;
+        let Hold { service, key } = &self.inner.hold;
+        let temp = event.state_delta.take_temp();
+        key.check()?;
+        service.limits().check_first(&event)?;
+        let (delta, is_from_user) = (event.state_delta.clone(), event.is_from_user());
+        let first = First { event: Arc::new(event), is_stored: false };
+        let mut view = self.inner.view();
+        view.follow(0, |view| view.apply(delta, Some(first), is_from_user));
+        view.temp.extend(State::from(temp));
+        Ok(())
+    }
+
+    /// Whether nothing was taken in that is not stored.
+    pub fn is_stored(&self) -> bool {
+        self.inner.view().unstored().is_none()
+    }
+
+    /// Stores what was taken in and is not stored.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub async fn store(&self) -> Result<(), SessionError> {
+        if self.is_stored() { Ok(()) } else { self.quiet().await.store().await }
+    }
+
+    /// Waits until no event is being appended, and keeps others from it. Whoever appends must be able to go on meanwhile.
+    pub async fn quiet(&self) -> Quiet<'_> {
+        Quiet { _appending: self.inner.appending.lock().await, inner: &self.inner }
+    }
+
+    /// Forgets what was taken in and is not stored: it never was said.
+    pub fn discard(&self) {
+        let mut view = self.inner.view();
+        if view.unstored().is_some() {
+            (view.first, view.exists, view.is_unanswered) = (None, false, false);
+        }
+    }
+}
+
+impl Quiet<'_> {
+    /// Stores what was taken in and is not stored.
+    ///
+    /// # Errors
+    /// As [`TurnSession::append`].
+    pub async fn store(&self) -> Result<(), SessionError> {
+        self.inner.store_first().await
     }
 }
 
 impl Inner {
     fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever calls it keeps others from appending.
+    async fn store_first(&self) -> Result<(), SessionError> {
+        let Some(event) = self.view().unstored() else { return Ok(()) };
+        let Hold { service, key } = &self.hold;
+        let appended = service.append(key, 0, vec![Event::clone(&event)]).await?;
+        if appended.repeated {
+            // With what came behind it, perhaps, although the database failed to say so.
+            let state = service.read(key, EventFilter::NONE).await?.state;
+            self.view().follow(appended.revision, |view| (view.state, view.first) = (state, None));
+        } else {
+            self.view().follow(appended.revision, |view| view.first = Some(First { event, is_stored: true }));
+        }
+        Ok(())
+    }
+}
+
+impl First {
+    /// An event before which there is none. One with artifacts would not be read as it was stored.
+    fn of(expected: u64, earlier: Option<&Event>, event: &Event) -> Option<Self> {
+        let is_first = expected == 0 && earlier.is_none() && event.artifacts.is_empty();
+        is_first.then(|| Self { event: Arc::new(event.clone()), is_stored: true })
     }
 }
 
@@ -198,20 +316,21 @@ impl View {
             let (author, invocation) = (session.key.app.clone(), event.invocation_id.clone());
             Event::failed(author, invocation, EventError { code: BROKEN_OFF.to_owned(), message })
         });
-        Self {
-            exists,
-            revision: session.revision,
-            state: session.state,
-            temp: State::new(),
-            is_unanswered: false,
-            broken_off,
-        }
+        Self { exists, revision: session.revision, state: session.state, broken_off, ..Self::default() }
     }
 
     /// The revision to append `event` at, and what belongs before it.
     fn next_step(&self, event: &Event) -> (u64, Option<Event>) {
         let is_another = |last: &&Event| event.is_from_user() && event.invocation_id != last.invocation_id;
-        (self.revision, self.broken_off.as_ref().filter(is_another).cloned())
+        let earlier = match self.unstored() {
+            Some(first) => Some(Event::clone(&first)),
+            None => self.broken_off.as_ref().filter(is_another).cloned(),
+        };
+        (self.revision, earlier)
+    }
+
+    fn unstored(&self) -> Option<Arc<Event>> {
+        self.first.as_ref().filter(|first| !first.is_stored).map(|first| Arc::clone(&first.event))
     }
 
     fn follow(&mut self, revision: u64, change: impl FnOnce(&mut Self)) {
@@ -219,8 +338,9 @@ impl View {
         change(self);
     }
 
-    fn apply(&mut self, delta: StateDelta, is_from_user: bool) {
+    fn apply(&mut self, delta: StateDelta, first: Option<First>, is_from_user: bool) {
         self.state.apply(delta);
+        self.first = first;
         self.is_unanswered = is_from_user;
         self.broken_off = None;
     }

@@ -1,6 +1,6 @@
 //! The session's state on its way to the upstream, and changes of it on their way back.
 
-use annex_agent::{AgentError, render};
+use annex_agent::{AgentError, names_shared_state, render};
 use annex_protocol::{
     Artifact, Json, JsonObject, Message, Metadata, Part, PartContent, SendMessageRequest, StreamResponse,
 };
@@ -9,6 +9,13 @@ use annex_session::{Scope, StateDelta, TurnSession};
 use crate::config::{Received, Sent, StateMapping};
 
 impl StateMapping {
+    /// Whether keys that sessions share may be sent.
+    pub(crate) fn reads_shared(&self) -> bool {
+        let in_template = self.template.as_deref().is_some_and(names_shared_state);
+        let is_shared = |key: &String| matches!(Scope::of(key).0, Scope::User | Scope::App);
+        in_template || self.keys.iter().flatten().any(is_shared)
+    }
+
     /// Puts the state of the session into the request.
     ///
     /// # Errors

@@ -39,6 +39,14 @@ impl AgentExecutor for NativeInjection {
         self.agent.name()
     }
 
+    fn reads_shared_state(&self) -> bool {
+        self.agent.reads_shared_state()
+    }
+
+    fn reaches_out(&self) -> bool {
+        self.agent.reaches_out()
+    }
+
     fn before_turn(
         &self,
         request: &SendMessageRequest,

@@ -66,9 +66,15 @@ impl Turn {
     /// without a word, or with the reason why there is no answer.
     ///
     /// What cannot be stored is logged; the next turn finds that this one was broken off.
-    pub(super) async fn close_session(&mut self, conclusion: Option<&(TaskState, Option<String>)>) {
+    ///
+    /// # Errors
+    /// When the user's message cannot be stored either.
+    pub(super) async fn close_session(
+        &mut self,
+        conclusion: Option<&(TaskState, Option<String>)>,
+    ) -> Result<(), A2aError> {
         if !self.context.session.is_unanswered() {
-            return;
+            return Ok(());
         }
         let state = conclusion.map(|(state, _)| *state).or(self.state);
         let (author, invocation) = (self.context.session.key().app.clone(), self.context.task_id.clone());
@@ -80,8 +86,14 @@ impl Turn {
             }
             None => Event::new(author, invocation, Vec::new(), StateDelta::new()),
         };
-        if let Err(error) = self.context.session.append(event).await {
-            drop(fault::logged(&error));
+        let session = self.context.session.clone();
+        match session.append(event).await {
+            Err(error) if !session.is_stored() => Err(fault::of_session(&error)),
+            Err(error) => {
+                drop(fault::logged(&error));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
     }
 

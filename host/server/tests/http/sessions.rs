@@ -16,12 +16,18 @@ use crate::auth::{ADA, BOB, api_keys};
 
 /// Remembers what it is told with `set KEY VALUE`, says what it knows and how often it was spoken to; fails on `fail`,
 /// panics on `panic`, asks on `ask`, waits on `wait`, and keeps nothing of `hello`.
-struct Diary;
+struct Diary {
+    reaches_out: bool,
+}
 
 #[async_trait]
 impl AgentExecutor for Diary {
     fn name(&self) -> &str {
         "diary"
+    }
+
+    fn reaches_out(&self) -> bool {
+        self.reaches_out
     }
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
@@ -55,11 +61,15 @@ fn answer(turn: &TurnContext, text: String) -> AgentEvent {
 }
 
 async fn serve(more: &str) -> TestServer {
+    serve_diary(Diary { reaches_out: true }, more).await
+}
+
+async fn serve_diary(diary: Diary, more: &str) -> TestServer {
     let config = format!(
         "[server]\ndrain_seconds = 0\n[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \
          \"unused\"\ninstruction = \"unused\"\n[agent.model.scripted]\nfallback = \"unused\"\n{more}"
     );
-    TestServer::with_agent(&config, Arc::new(Diary)).await.expect("a server")
+    TestServer::with_agent(&config, Arc::new(diary)).await.expect("a server")
 }
 
 async fn serve_on(folder: &Path) -> TestServer {
@@ -77,9 +87,13 @@ fn text(reply: &Reply) -> &str {
 
 /// The events of the anonymous user's context `c`.
 async fn events(folder: &Path) -> Vec<Arc<Event>> {
+    events_of(folder, "c").await
+}
+
+async fn events_of(folder: &Path, context: &str) -> Vec<Arc<Event>> {
     let file = folder.join("data/sessions.sqlite");
     let service = SqliteSessionService::open(&file, Limits::default()).await.expect("a store");
-    let key = SessionKey::new("", "diary", "A2A_USER_c", "c");
+    let key = SessionKey::new("", "diary", format!("A2A_USER_{context}"), context);
     service.read(&key, EventFilter::ALL).await.expect("a session").events
 }
 
@@ -166,6 +180,51 @@ async fn a_store_that_fails_is_told_by_an_error_id_and_works_again_without_a_res
     let events = events(folder.path()).await;
     let expected = ["", "error", ""].map(|error| [(USER_AUTHOR, ""), ("diary", error)]);
     assert_eq!(outline(&events), expected.concat());
+}
+
+/// The first message of a conversation, to an agent whose answer can be stored together with it.
+#[tokio::test]
+async fn a_message_is_stored_with_its_answer_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tasks = format!("[tasks]\ndata_dir = {:?}", folder.path().join("data"));
+    let server = serve_diary(Diary { reaches_out: false }, &tasks).await;
+    let say = async |words: &str, context: &str| {
+        server.say(words).context(context).field("messageId", words).send().await.expect("a reply")
+    };
+    let words = ["hello", "set a 1", "ask", "fail", "wait"];
+    let broken = "CREATE TRIGGER broken BEFORE INSERT ON session_event BEGIN SELECT RAISE(ABORT, 'secret'); END";
+    sql(folder.path(), broken).await;
+    for words in words {
+        let reply = say(words, words).await;
+        let is_told = reply.text.contains("error id") && !reply.text.contains("secret");
+        assert!(reply.code() == -32_603 && is_told, "{words}: {}", reply.text);
+        let listed = server.call("ListTasks", format!(r#"{{"contextId":"{words}"}}"#)).send().await.expect("a reply");
+        assert_eq!(listed.body["result"]["totalSize"], 0, "{}", listed.text);
+        assert!(events_of(folder.path(), words).await.is_empty());
+    }
+    sql(folder.path(), "DROP TRIGGER broken").await;
+
+    // It was never taken, so the same message is a new one.
+    assert_eq!(text(&say("hello", "hello").await), "hello");
+    assert_eq!(text(&say("set a 1", "set a 1").await), r#"1 {"a":1}"#);
+    for (words, state) in [("ask", "TASK_STATE_INPUT_REQUIRED"), ("fail", "TASK_STATE_FAILED")] {
+        let reply = say(words, words).await;
+        assert_eq!(reply.task()["status"]["state"], state, "{}", reply.text);
+    }
+    for (words, error) in [("hello", ""), ("set a 1", ""), ("ask", ""), ("fail", "error")] {
+        let events = events_of(folder.path(), words).await;
+        assert_eq!(outline(&events), [(USER_AUTHOR, ""), ("diary", error)], "{words}");
+    }
+    let mut stream = server.say("wait").context("wait").streaming().open().await.expect("a stream");
+    stream.next().await.expect("an event").expect("a task");
+    assert_eq!(
+        outline(&events_of(folder.path(), "wait").await),
+        [(USER_AUTHOR, "")],
+        "it is stored before the agent waits"
+    );
+    say("panic", "panic").await;
+    assert!(events_of(folder.path(), "panic").await.is_empty());
+    assert_eq!(text(&say("set a 2", "panic").await), r#"1 {"a":2}"#);
 }
 
 #[tokio::test]

@@ -2,11 +2,22 @@
 //!
 //! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
 
+use annex_database::Rows;
+
 /// Keeps other writers off the session until the end of the transaction.
 pub(super) const LOCK_SESSION: &str = "
     UPDATE session SET revision = revision
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4
     RETURNING id, revision";
+
+/// A session that is not there.
+pub(super) static INSERT_NEW_SESSION: Rows = Rows {
+    head: "
+    INSERT INTO session (tenant, app, user_id, context_id, revision, updated_at, changed_at) VALUES",
+    row: "($1, $2, $3, $4, $5, $6, $7)",
+    parameters: 7,
+    tail: " ON CONFLICT (tenant, app, user_id, context_id) DO NOTHING",
+};
 
 pub(super) const INSERT_SESSION: &str = "
     INSERT INTO session (tenant, app, user_id, context_id, revision, updated_at, changed_at)
@@ -19,8 +30,8 @@ pub(super) const UPDATE_SESSION: &str = "
 
 /// The next revision of a session that has the one before.
 pub(super) const ADVANCE_SESSION: &str = "
-    UPDATE session SET revision = $5, updated_at = $6, changed_at = $7
-    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND revision = $8";
+    UPDATE session SET revision = $1, updated_at = $2, changed_at = $3
+    WHERE tenant = $4 AND app = $5 AND user_id = $6 AND context_id = $7 AND revision = $8";
 
 pub(super) const SELECT_REVISION: &str = "
     SELECT revision FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
@@ -121,15 +132,38 @@ pub(super) const SELECT_EVENT: &str = "SELECT json FROM session_event WHERE sess
 pub(super) const INSERT_EVENT: &str = "
     INSERT INTO session_event (session_id, seq, id, happened_at, json) VALUES ($1, $2, $3, $4, $5)";
 
-/// An event of a session whose id has not been read.
-pub(super) const INSERT_EVENT_OF_NAMED: &str = "
-    INSERT INTO session_event (session_id, seq, id, happened_at, json)
-    SELECT id, $5, $6, $7, $8 FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
+/// Events of sessions whose ids have not been read.
+pub(super) static INSERT_EVENTS_OF_NAMED: Rows = Rows {
+    head: "
+    INSERT INTO session_event (session_id, seq, id, happened_at, json) VALUES",
+    row: "
+    ((SELECT id FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4),
+    $5, $6, $7, $8)",
+    parameters: 8,
+    tail: "",
+};
 
-/// A key that is not there, of a session whose id has not been read.
-pub(super) const INSERT_KEY_OF_NAMED: &str = "
-    INSERT INTO session_state (name, value, size, place, session_id)
-    SELECT $5, $6, $7, $8, id FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
+/// Keys that are not there, of sessions whose ids have not been read.
+pub(super) static INSERT_KEYS_OF_NAMED: Rows = Rows {
+    head: "
+    INSERT INTO session_state (session_id, name, value, size, place) VALUES",
+    row: "
+    ((SELECT id FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4),
+    $5, $6, $7, $8)",
+    parameters: 8,
+    tail: "",
+};
+
+/// Artifacts that are not there, of sessions whose ids have not been read.
+pub(super) static INSERT_ARTIFACTS_OF_NAMED: Rows = Rows {
+    head: "
+    INSERT INTO session_artifact (session_id, name, version, parts, size, place) VALUES",
+    row: "
+    ((SELECT id FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4),
+    $5, 1, $6, $7, $8)",
+    parameters: 8,
+    tail: "",
+};
 
 pub(super) const DELETE_EVENTS: &str = "DELETE FROM session_event WHERE session_id = $1 AND seq <= $2";
 

@@ -1,6 +1,6 @@
 //! A change of one session: events, state, artifacts, time and revision in one transaction.
 
-use annex_database::{Change, Database, Row, Step, Value};
+use annex_database::{Change, Database, Row, Rows, Step, Value};
 use annex_protocol::Timestamp;
 
 use super::encoding::{EncodedArtifact, EncodedEvent, encoded_name};
@@ -14,7 +14,9 @@ use crate::session::SessionKey;
 use crate::state::{STORED, Scope, StateDelta};
 
 /// The most keys of a session that begins in one trip.
-const FEW: usize = 4;
+const FEW_KEYS: usize = 4;
+/// The most events, and the most artifacts.
+const FEW: usize = 2;
 
 /// A change that is ready to be stored.
 pub(super) struct Write {
@@ -26,9 +28,15 @@ pub(super) struct Write {
 enum Content {
     /// A new session with its initial state.
     Create(StateDelta),
-    /// Events after a revision; 0 when there was no session. Then `keys` are the names of the session's own keys that the
-    /// first event sets, in its order, as [`encoded_name`] has them.
-    Append { expected: u64, events: Vec<EncodedEvent>, keys: Vec<String> },
+    /// Events after a revision; 0 when there was no session.
+    Append { expected: u64, events: Vec<EncodedEvent>, beginning: Option<Beginning> },
+}
+
+/// The state of a session that begins, and that touches nothing but its own few keys.
+struct Beginning {
+    delta: StateDelta,
+    /// The names in the delta's order, as [`encoded_name`] has them.
+    names: Vec<String>,
 }
 
 /// A session whose row is locked.
@@ -49,10 +57,8 @@ impl Write {
         limits: Limits,
     ) -> Result<Self, SessionError> {
         let events = events.into_iter().map(EncodedEvent::new).collect::<Result<Vec<_>, _>>()?;
-        let first = events.first().filter(|_| expected == 0);
-        let own = first.into_iter().flat_map(|event| event.state_delta.within(Scope::Session));
-        let keys = own.map(|(name, _)| encoded_name(name)).collect();
-        Ok(Self { key, limits, content: Content::Append { expected, events, keys } })
+        let beginning = if expected == 0 { Beginning::of(&events, &limits) } else { None };
+        Ok(Self { key, limits, content: Content::Append { expected, events, beginning } })
     }
 }
 
@@ -60,26 +66,30 @@ impl Change for Write {
     type Answer = Appended;
     type Error = SessionError;
 
-    /// One event that sets nothing, or that begins a session and sets a few of its keys.
+    /// A few events that begin a session, or one that sets and keeps nothing.
     fn steps(&self) -> Option<(Vec<Step<'_>>, Appended)> {
-        let Content::Append { expected, events, keys } = &self.content else { return None };
-        let [event] = events.as_slice() else { return None };
-        let revision = expected.saturating_add(1);
-        if !event.artifacts.is_empty() || revision > self.limits.events as u64 {
-            return None;
-        }
-        let seq = Value::Int(to_sql(revision));
-        let mut steps = match expected {
-            0 => self.first_steps(event, keys)?,
-            _ if event.state_delta.is_empty() => {
-                let now = Value::Int(Timestamp::now().as_millis());
-                let values = [seq, event.happened_at(), now, Value::Int(to_sql(*expected))];
-                vec![self.step(statements::ADVANCE_SESSION, values)]
+        let Content::Append { expected, events, beginning } = &self.content else { return None };
+        let (last, revision) = (events.last()?, expected.saturating_add(events.len() as u64));
+        let now = Value::Int(Timestamp::now().as_millis());
+        let mut steps = match beginning {
+            Some(beginning) => self.first_steps(beginning, events, now),
+            None if *expected > 0
+                && events.len() == 1
+                && last.sets_nothing()
+                && revision <= self.limits.events as u64 =>
+            {
+                let [tenant, app, user, context] = named(&self.key);
+                let [revision, expected] = [revision, *expected].map(|revision| Value::Int(to_sql(revision)));
+                let values = [revision, last.happened_at(), now, tenant, app, user, context, expected];
+                vec![Step::new(statements::ADVANCE_SESSION, values)]
             }
-            _ => return None,
+            None => return None,
         };
-        let values = [seq, Value::Text(&event.id), event.happened_at(), Value::Text(&event.json)];
-        steps.push(self.step(statements::INSERT_EVENT_OF_NAMED, values));
+        let rows = events.iter().zip(1..).map(|(event, number)| {
+            let seq = expected.saturating_add(number);
+            [Value::Int(to_sql(seq)), Value::Text(&event.id), event.happened_at(), Value::Text(&event.json)]
+        });
+        steps.push(self.rows(&statements::INSERT_EVENTS_OF_NAMED, rows));
         Some((steps, Appended { revision, repeated: false }))
     }
 
@@ -88,7 +98,7 @@ impl Change for Write {
         match &self.content {
             Content::Create(_) if found.is_some() => Err(self.already_exists()),
             Content::Create(initial) => self.store::<D>(transaction, None, (initial, &[])).await,
-            Content::Append { expected, events, keys: _ } => {
+            Content::Append { expected, events, beginning: _ } => {
                 let new = self.new_events::<D>(transaction, found.as_ref(), events).await?;
                 let revision = found.as_ref().map_or(0, |found| found.revision);
                 if new.is_empty() {
@@ -112,27 +122,45 @@ impl Change for Write {
 }
 
 impl Write {
-    /// A new session with the few keys that its first event sets.
-    fn first_steps<'a>(&'a self, event: &'a EncodedEvent, keys: &'a [String]) -> Option<Vec<Step<'a>>> {
-        let delta = &event.state_delta;
-        if keys.len() > FEW || delta.touches(Scope::User) || delta.touches(Scope::App) {
-            return None;
+    /// A new session with its keys and the artifacts of its events.
+    fn first_steps<'a>(
+        &'a self,
+        beginning: &'a Beginning,
+        events: &'a [EncodedEvent],
+        now: Value<'a>,
+    ) -> Vec<Step<'a>> {
+        let updated_at = events.last().map_or(now, |event| event.happened_at());
+        let revision = Value::Int(to_sql(events.len() as u64));
+        let mut steps = vec![self.rows(&statements::INSERT_NEW_SESSION, [[revision, updated_at, now]])];
+        let keys = beginning.names.iter().zip(beginning.delta.within(Scope::Session)).zip(1..);
+        let keys = keys.map(|((name, (key, value)), place)| {
+            let size = size_to_sql(key.len() + value.get().len());
+            [Value::Text(name), Value::Text(value.get()), size, Value::Int(place)]
+        });
+        if !beginning.names.is_empty() {
+            steps.push(self.rows(&statements::INSERT_KEYS_OF_NAMED, keys));
         }
-        let now = Value::Int(Timestamp::now().as_millis());
-        let mut steps = vec![self.step(statements::INSERT_SESSION, [Value::Int(1), event.happened_at(), now])];
-        let mut bytes = 0;
-        for ((name, (key, value)), place) in keys.iter().zip(delta.within(Scope::Session)).zip(1..) {
-            let size = key.len() + value.get().len();
-            bytes += size;
-            let values = [Value::Text(name), Value::Text(value.get()), size_to_sql(size), Value::Int(place)];
-            steps.push(self.step(statements::INSERT_KEY_OF_NAMED, values));
+        let artifacts = events.iter().flat_map(|event| &event.artifacts).zip(1..);
+        let mut artifacts = artifacts
+            .map(|(artifact, place)| {
+                let (name, parts) = (Value::Text(&artifact.name), Value::Text(&artifact.parts));
+                [name, parts, size_to_sql(artifact.size), Value::Int(place)]
+            })
+            .peekable();
+        if artifacts.peek().is_some() {
+            steps.push(self.rows(&statements::INSERT_ARTIFACTS_OF_NAMED, artifacts));
         }
-        self.limits.check_scope(Scope::Session, bytes, keys.len()).is_ok().then_some(steps)
+        steps
     }
 
-    /// A statement that begins with what the session is found by.
-    fn step<'a>(&'a self, sql: &'static str, values: impl IntoIterator<Item = Value<'a>>) -> Step<'a> {
-        Step::new(sql, named(&self.key).into_iter().chain(values).collect::<Vec<_>>())
+    /// Rows that begin with what the session is found by.
+    fn rows<'a, const N: usize>(
+        &'a self,
+        rows: &'static Rows,
+        values: impl IntoIterator<Item = [Value<'a>; N]>,
+    ) -> Step<'a> {
+        let values = values.into_iter().flat_map(|row| named(&self.key).into_iter().chain(row));
+        Step::rows(rows, values.collect::<Vec<_>>())
     }
 
     /// Keeps others off the session until the end of the transaction.
@@ -255,6 +283,26 @@ impl Write {
     }
 }
 
+impl Beginning {
+    /// `None` when it is not one that common, or nothing that the limits let be.
+    fn of(events: &[EncodedEvent], limits: &Limits) -> Option<Self> {
+        let delta = combined(events.iter().map(|event| &event.state_delta)).into_owned();
+        let artifacts: Vec<&EncodedArtifact> = events.iter().flat_map(|event| &event.artifacts).collect();
+        let names: Vec<String> = delta.within(Scope::Session).map(|(name, _)| encoded_name(name)).collect();
+        let (count, is_own) = (artifacts.len(), !delta.touches(Scope::User) && !delta.touches(Scope::App));
+        let is_common = is_own && names.len() <= FEW_KEYS && events.len() <= FEW.min(limits.events) && count <= FEW;
+        let versions = artifacts
+            .iter()
+            .zip(1..)
+            .any(|(artifact, next)| artifacts.iter().skip(next).any(|other| other.name == artifact.name));
+        let kept: usize = artifacts.iter().map(|artifact| artifact.size).sum();
+        let all_kept = !versions && count <= limits.artifacts && kept <= limits.artifact_bytes;
+        let bytes = delta.within(Scope::Session).map(|(name, value)| name.len() + value.get().len()).sum();
+        let is_in_limits = limits.check_scope(Scope::Session, bytes, names.len()).is_ok();
+        (is_common && all_kept && is_in_limits).then_some(Self { delta, names })
+    }
+}
+
 async fn insert_event<D: Database>(
     transaction: &mut D::Transaction,
     (session, seq): (i64, u64),
@@ -269,4 +317,41 @@ async fn insert_event<D: Database>(
     ];
     D::execute(transaction, statements::INSERT_EVENT, &values).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use annex_database::SqliteDatabase;
+    use annex_protocol::Part;
+
+    use super::*;
+
+    /// What does not fit is made step by step and nobody would notice, so this is where the common way is tried.
+    #[tokio::test]
+    async fn what_is_common_is_made_by_steps_that_do_as_they_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = crate::SqliteSessionService::open(&folder.path().join("s"), Limits::default()).await.unwrap();
+        let delta = StateDelta::parse(r#"{"a":1,"b":2}"#).unwrap();
+        let artifacts = BTreeMap::from([("result".to_owned(), vec![Part::text("x")])]);
+        let user = Event::of_user("t", vec![Part::text("hi")], delta);
+        let agent = Event { artifacts, ..Event::new("agent", "t", vec![Part::text("ho")], StateDelta::new()) };
+        let silent = || Event::new("agent", "t", Vec::new(), StateDelta::new());
+        let cases = [("one", vec![user.clone()]), ("two", vec![user.clone(), agent]), ("three", vec![user, silent()])];
+        for (context, events) in cases {
+            let key = SessionKey::new("", "agent", "user", context);
+            let revision = events.len() as u64;
+            let begin = Write::append(key.clone(), 0, events, Limits::default()).unwrap();
+            let advance = Write::append(key, revision, vec![silent()], Limits::default()).unwrap();
+            for (write, revision) in [(begin, revision), (advance, revision + 1)] {
+                let (steps, appended) = write.steps().unwrap();
+                let mut transaction = service.database().begin().await.unwrap();
+                let changed = SqliteDatabase::execute_all(&mut transaction, &steps).await.unwrap();
+                assert_eq!(changed, steps.iter().map(|step| step.changes).collect::<Vec<_>>());
+                SqliteDatabase::commit(transaction).await.unwrap();
+                assert_eq!(appended.revision, revision);
+            }
+        }
+    }
 }

@@ -52,6 +52,7 @@ macro_rules! on_every_database {
 mod cluster;
 
 mod artifacts;
+mod beginnings;
 mod bounds;
 mod cases;
 mod concurrency;

@@ -2,14 +2,19 @@
 //!
 //! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
 
-pub(super) const INSERT_TASK: &str = "
-    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-    ON CONFLICT (id) DO NOTHING";
+use annex_database::Rows;
+
+pub(super) static INSERT_TASK: Rows = Rows {
+    head: "
+    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json) VALUES",
+    row: "($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    parameters: 9,
+    tail: " ON CONFLICT (id) DO NOTHING",
+};
 
 pub(super) const UPDATE_TASK: &str = "
-    UPDATE task SET seq = $3, state = $4, status_at = $5, finished_at = $6, json = $7
-    WHERE id = $1 AND seq = $2";
+    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, json = $5
+    WHERE id = $6 AND seq = $7";
 
 /// Keeps other writers off the task until the end of the transaction.
 pub(super) const LOCK_TASK: &str = "UPDATE task SET seq = seq WHERE id = $1";
@@ -22,12 +27,13 @@ pub(super) const SELECT_TASK: &str = "
 pub(super) const SELECT_EXISTING: &str = "
     SELECT id FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
 
-pub(super) const INSERT_EVENT: &str = "INSERT INTO task_event (task_id, seq, kind, json) VALUES ($1, $2, $3, $4)";
-
-/// As many as a short turn has: made, working, an artifact, done.
-pub(super) const INSERT_FOUR_EVENTS: &str = "
-    INSERT INTO task_event (task_id, seq, kind, json)
-    VALUES ($1, $2, $3, $4), ($1, $5, $6, $7), ($1, $8, $9, $10), ($1, $11, $12, $13)";
+pub(super) static INSERT_EVENTS: Rows = Rows {
+    head: "
+    INSERT INTO task_event (task_id, seq, kind, json) VALUES",
+    row: "($1, $2, $3, $4)",
+    parameters: 4,
+    tail: "",
+};
 
 pub(super) const SELECT_EVENTS: &str = "
     SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT CAST($3 AS BIGINT)";

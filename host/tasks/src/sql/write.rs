@@ -1,6 +1,6 @@
 //! Changes of tasks, encoded.
 
-use std::iter;
+use std::slice;
 use std::sync::Arc;
 
 use annex_database::{Change, Database, Row, Step, Value};
@@ -39,8 +39,8 @@ impl Change for Write {
 
     async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<u64, StoreError> {
         for step in self.all_steps() {
-            let changed = D::execute(transaction, step.sql, &step.values).await?;
-            if changed != step.changes {
+            let changed = D::execute_all(transaction, slice::from_ref(&step)).await?;
+            if changed != [step.changes] {
                 // The first one: its row stays locked until the end, so that a second writer waits there and then finds
                 // another number.
                 return Err(self.refusal::<D>(transaction).await?);
@@ -89,13 +89,14 @@ impl Write {
     /// The task's row, then its events.
     fn all_steps(&self) -> Vec<Step<'_>> {
         let mut steps = vec![self.task_step()];
-        let mut numbered = self.events.iter().zip(1..);
-        let (fours, _) = self.events.as_chunks::<4>();
-        for _ in fours {
-            let values = self.event_values(numbered.by_ref().take(4));
-            steps.push(Step { changes: 4, ..Step::new(statements::INSERT_FOUR_EVENTS, values) });
+        if !self.events.is_empty() {
+            let id = Value::Text(self.id.as_str());
+            let values = self.events.iter().zip(1..).flat_map(|((kind, json), number)| {
+                let number = self.before().saturating_add(number);
+                [id, Value::Int(to_sql(number)), Value::Text(kind.name()), Value::Text(json)]
+            });
+            steps.push(Step::rows(&statements::INSERT_EVENTS, values.collect::<Vec<_>>()));
         }
-        steps.extend(numbered.map(|event| Step::new(statements::INSERT_EVENT, self.event_values([event]))));
         steps
     }
 
@@ -108,22 +109,13 @@ impl Write {
                 let (tenant, principal) = (Value::Text(&owner.tenant), Value::Text(&owner.principal));
                 let context = Value::Text(context.as_str());
                 let row = [id, tenant, principal, context, state, status_at, finished_at, last, json];
-                Step::new(statements::INSERT_TASK, row)
+                Step::rows(&statements::INSERT_TASK, row)
             }
             Place::After(expected) => {
-                let change = [id, Value::Int(to_sql(*expected)), last, state, status_at, finished_at, json];
+                let change = [last, state, status_at, finished_at, json, id, Value::Int(to_sql(*expected))];
                 Step::new(statements::UPDATE_TASK, change)
             }
         }
-    }
-
-    /// The task's id, and number, kind and JSON of each event.
-    fn event_values<'a>(&'a self, events: impl IntoIterator<Item = (&'a (Kind, String), u64)>) -> Vec<Value<'a>> {
-        let before = self.before();
-        let events = events.into_iter().flat_map(|((kind, json), number)| {
-            [Value::Int(to_sql(before.saturating_add(number))), Value::Text(kind.name()), Value::Text(json)]
-        });
-        iter::once(Value::Text(self.id.as_str())).chain(events).collect()
     }
 
     /// Why no row was changed.
