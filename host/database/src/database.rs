@@ -124,6 +124,7 @@ impl<'a> Step<'a> {
     /// Rows that are to be inserted, each of them.
     pub fn rows(rows: &'static Rows, values: impl Into<Vec<Value<'a>>>) -> Self {
         let values = values.into();
+        debug_assert_eq!(values.len() % rows.parameters, 0, "a row lacks values: {}", rows.head);
         let changes = (values.len() / rows.parameters) as u64;
         Self { sql: Sql::Rows(rows), values, changes }
     }
@@ -131,7 +132,7 @@ impl<'a> Step<'a> {
     /// What tells its text from others: which statement, and for how many rows.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match self.sql {
-            Sql::Whole(sql) => (sql.as_ptr().addr(), 0),
+            Sql::Whole(sql) => (sql.as_ptr().addr(), sql.len()),
             Sql::Rows(rows) => (ptr::from_ref(rows).addr(), self.values.len()),
         }
     }

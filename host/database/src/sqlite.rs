@@ -102,9 +102,9 @@ impl SqliteDatabase {
             .synchronous(SqliteSynchronous::Normal)
             .foreign_keys(true)
             .statement_cache_capacity(STATEMENTS)
-            .disable_statement_logging()
             .pragma("cache_size", CACHE)
-            // What a statement that inserts rows may have to undo is a few pages; on disk it would be a file per statement.
+            // What a statement that inserts rows may have to undo is a few pages. On disk, more than 64 KiB of it would be a
+            // file per statement.
             .pragma("temp_store", "MEMORY")
             .pragma("wal_autocheckpoint", CHECKPOINT)
             .busy_timeout(BUSY_TIMEOUT);

@@ -394,6 +394,7 @@ impl Turn {
         self.tell_of(&ending).await;
         let ending = match ending {
             Ending::Returned(Err(AgentError::Refused(error))) if self.record.is_none() => {
+                self.context.session.discard();
                 self.refuse(error);
                 Ending::Returned(Err(AgentError::Closed))
             }

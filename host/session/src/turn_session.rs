@@ -179,6 +179,10 @@ impl TurnSession {
         let _appending = self.inner.appending.lock().await;
         let temp = event.state_delta.take_temp();
         let (delta, is_from_user) = (event.state_delta.clone(), event.is_from_user());
+        if self.inner.view().unstored().is_some_and(|first| first.id == event.id) {
+            // Only with what is stored is an event compared.
+            self.inner.store_first().await?;
+        }
         let (expected, earlier) = self.inner.view().next_step(&event);
         let first = First::of(expected, earlier.as_ref(), &event);
         let events = earlier.into_iter().chain([event]).collect();
@@ -186,8 +190,9 @@ impl TurnSession {
             Ok(appended) => appended,
             Err(error) => {
                 self.inner.view().exists &= !matches!(error, SessionError::NotFound { .. });
-                if error.is_about_events() {
-                    // It is the later event that cannot be stored.
+                if error.is_about_events() || matches!(error, SessionError::Stale { .. }) {
+                    // It may be the later event alone that cannot be stored, and the first one may be stored already, by an
+                    // append that was given up.
                     self.inner.store_first().await?;
                 }
                 return Err(error);

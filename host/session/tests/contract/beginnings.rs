@@ -16,6 +16,8 @@ on_every_store!(
     what_is_taken_in_and_not_stored_leaves_nothing,
     what_begins_no_session_is_stored_at_once,
     what_is_taken_in_is_stored_by_an_event_that_is_under_way,
+    what_is_taken_in_is_stored_once_when_an_append_is_given_up,
+    what_is_taken_in_is_not_stored_again_under_its_id,
     what_is_too_much_is_not_taken_in,
     a_session_that_appears_before_it_is_stored_makes_it_stale,
     a_new_session_reads_nothing_and_stores_everything,
@@ -127,6 +129,34 @@ async fn what_is_taken_in_is_stored_by_an_event_that_is_under_way(backend: Backe
     assert!(session.is_stored());
     assert_eq!(ids(&events(&service, "s").await), ["one", "two"]);
     assert_eq!(find(&service, "s").await.unwrap().revision, 2);
+}
+
+/// As by an agent that is stopped while it waits for its event to be stored.
+async fn what_is_taken_in_is_stored_once_when_an_append_is_given_up(backend: Backend) {
+    let service = backend.service().await;
+    let session = open(&service, "s").await;
+    session.take_in(said("one", "{}")).await.unwrap();
+    {
+        let mut append = pin!(session.append(event("two", r#"{"a":1}"#)));
+        poll_fn(|context| Poll::Ready(append.as_mut().poll(context).is_pending())).await;
+    }
+    let closed = session.append(event("three", "{}")).await;
+    assert!(session.is_stored(), "{closed:?}");
+    let events = events(&service, "s").await;
+    let stored = ids(&events);
+    assert!(closed.is_ok() || stored == ["one", "two"], "{closed:?}: {stored:?}");
+    assert!([vec!["one", "two"], vec!["one", "three"], vec!["one", "two", "three"]].contains(&stored), "{stored:?}");
+}
+
+async fn what_is_taken_in_is_not_stored_again_under_its_id(backend: Backend) {
+    let service = backend.service().await;
+    let session = open(&service, "s").await;
+    let first = said("one", "{}");
+    session.take_in(first.clone()).await.unwrap();
+    let conflict = "event one is stored already with other content";
+    assert_eq!(refusal(session.append(event("one", r#"{"a":1}"#)).await), conflict);
+    session.append(first).await.unwrap();
+    assert_eq!(ids(&events(&service, "s").await), ["one"]);
 }
 
 async fn what_is_too_much_is_not_taken_in(backend: Backend) {

@@ -1,7 +1,7 @@
 //! Changes of tasks, encoded.
 
-use std::slice;
 use std::sync::Arc;
+use std::{iter, slice};
 
 use annex_database::{Change, Database, Row, Step, Value};
 use annex_protocol::{ContextId, TaskId};
@@ -12,6 +12,8 @@ use crate::{Owner, StoreError, TaskEvent, TaskSnapshot};
 
 /// The most events of a change that is made in one trip; most turns have no more.
 const FEW: usize = 8;
+/// The most events that go in one statement, whose parameters are bounded.
+const ROWS: usize = 1_000;
 
 /// A change of one task, encoded.
 pub(super) struct Write {
@@ -88,16 +90,14 @@ impl Write {
 
     /// The task's row, then its events.
     fn all_steps(&self) -> Vec<Step<'_>> {
-        let mut steps = vec![self.task_step()];
-        if !self.events.is_empty() {
-            let id = Value::Text(self.id.as_str());
-            let values = self.events.iter().zip(1..).flat_map(|((kind, json), number)| {
-                let number = self.before().saturating_add(number);
-                [id, Value::Int(to_sql(number)), Value::Text(kind.name()), Value::Text(json)]
-            });
-            steps.push(Step::rows(&statements::INSERT_EVENTS, values.collect::<Vec<_>>()));
-        }
-        steps
+        let id = Value::Text(self.id.as_str());
+        let rows = self.events.iter().zip(1..).map(|((kind, json), number)| {
+            let number = self.before().saturating_add(number);
+            [id, Value::Int(to_sql(number)), Value::Text(kind.name()), Value::Text(json)]
+        });
+        let rows: Vec<_> = rows.collect();
+        let events = rows.chunks(ROWS).map(|rows| Step::rows(&statements::INSERT_EVENTS, rows.as_flattened()));
+        iter::once(self.task_step()).chain(events).collect()
     }
 
     fn task_step(&self) -> Step<'_> {
