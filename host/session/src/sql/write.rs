@@ -284,7 +284,7 @@ impl Write {
 }
 
 impl Beginning {
-    /// `None` when it is not one that common, or nothing that the limits let be.
+    /// `None` for one that is less common, or that the limits refuse.
     fn of(events: &[EncodedEvent], limits: &Limits) -> Option<Self> {
         let delta = combined(events.iter().map(|event| &event.state_delta)).into_owned();
         let artifacts: Vec<&EncodedArtifact> = events.iter().flat_map(|event| &event.artifacts).collect();
