@@ -23,6 +23,9 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// Whether there is one writer at a time, so that changes of several tasks are cheapest in one transaction.
     const HAS_ONE_WRITER: bool;
 
+    /// Waits for what is under way and closes the connections; a log in front of a file is emptied into it. Later calls fail.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+
     /// Begins a transaction that may write.
     fn begin(&self) -> impl Future<Output = sqlx::Result<Self::Transaction>> + Send;
 

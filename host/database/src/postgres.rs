@@ -42,11 +42,6 @@ impl PostgresDatabase {
         let pool = pool.connect_lazy_with(options);
         Ok(Self { pool })
     }
-
-    /// Waits for what is under way and closes the connections. Later calls fail.
-    pub async fn close(&self) {
-        self.pool.close().await;
-    }
 }
 
 impl Database for PostgresDatabase {
@@ -55,6 +50,10 @@ impl Database for PostgresDatabase {
     // The number is an arbitrary one that nothing else locks.
     const LOCK_SWEEP: Option<&'static str> = Some("SELECT pg_advisory_xact_lock(4711240513)");
     const HAS_ONE_WRITER: bool = false;
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
         self.pool.begin().await

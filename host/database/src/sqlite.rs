@@ -114,17 +114,6 @@ impl SqliteDatabase {
         let readers = Readers::new(options.clone().pragma("query_only", "ON"));
         Ok(Self { options, writer: Arc::new(Mutex::new(writer)), readers })
     }
-
-    /// Waits for what is under way, empties the write-ahead log and closes the file. Later calls fail.
-    pub async fn close(&self) {
-        self.readers.close().await;
-        let mut writer = self.writer.lock().await;
-        writer.is_closed = true;
-        if let Some(connection) = writer.connection.take() {
-            // What is committed is in the file or its log.
-            let _ = connection.close().await;
-        }
-    }
 }
 
 impl Readers {
@@ -260,6 +249,16 @@ impl Database for SqliteDatabase {
     type Transaction = SqliteTransaction;
     const LOCK_SWEEP: Option<&'static str> = None;
     const HAS_ONE_WRITER: bool = true;
+
+    async fn close(&self) {
+        self.readers.close().await;
+        let mut writer = self.writer.lock().await;
+        writer.is_closed = true;
+        if let Some(connection) = writer.connection.take() {
+            // What is committed is in the file or its log.
+            let _ = connection.close().await;
+        }
+    }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
         let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());

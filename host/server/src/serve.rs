@@ -22,6 +22,8 @@ use crate::watch;
 
 /// What push notifications that wait get to be delivered.
 const PUSH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for databases to be closed.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +100,7 @@ impl Server {
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
         let app = front.open(load(&self.config, &base_url).await?);
         let stop = CancellationToken::new();
-        let _ends_with_the_server = stop.clone().drop_guard();
+        let housekeeping = stop.clone().drop_guard();
         let (tasks, retention) = (Arc::clone(&app.handler.tasks), task_store::retention(&self.config.tasks));
         let keys = Arc::clone(&app.handler.services.keys);
         if self.config.runtime.watch {
@@ -120,7 +122,10 @@ impl Server {
         front.drain();
         drain(app, self.config.server.drain()).await;
         closed.cancel();
-        finished(serving.await)
+        let ended = finished(serving.await);
+        drop(housekeeping);
+        close_stores(app).await;
+        ended
     }
 }
 
@@ -145,6 +150,17 @@ async fn drain(app: &App, patience: Duration) {
     handler.closing.cancel();
     if let Some(push) = &handler.push {
         push.close(PUSH_PATIENCE).await;
+    }
+}
+
+/// What is stored is stored in any case; closed, it is all in the files that are named after it.
+async fn close_stores(app: &App) {
+    let stores = async {
+        app.handler.sessions.close().await;
+        app.handler.tasks.close().await;
+    };
+    if timeout(STORE_PATIENCE, stores).await.is_err() {
+        tracing::warn!("a database is still busy and is left as it is; nothing that was stored is lost");
     }
 }
 

@@ -50,6 +50,11 @@ impl Tasks {
         Self { store, live: Mutex::new(live), doors: Doors::new(), unsettled: Mutex::default(), pins }
     }
 
+    /// Closes the store, when nobody works on tasks any more.
+    pub(crate) async fn close(&self) {
+        self.store.close().await;
+    }
+
     /// The versions of extensions that waiting tasks go on with.
     pub(crate) fn pins(&self) -> &Pins {
         &self.pins

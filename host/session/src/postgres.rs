@@ -24,9 +24,4 @@ impl SqlSessionService<PostgresDatabase> {
     pub async fn connect(url: &str, connections: u32, limits: Limits) -> Result<Self, OpenError> {
         Ok(Self::on(PostgresDatabase::connect(url, connections, MIGRATIONS).await?, limits))
     }
-
-    /// Waits for what is under way and closes the connections. Later calls fail.
-    pub async fn close(&self) {
-        self.database().close().await;
-    }
 }

@@ -93,6 +93,9 @@ pub trait SessionService: Send + Sync + 'static {
     /// None but those of the database. What was deleted until then stays deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError>;
 
+    /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.
+    async fn close(&self) {}
+
     /// How much a session may hold.
     fn limits(&self) -> &Limits;
 

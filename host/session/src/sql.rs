@@ -39,10 +39,6 @@ impl<D: Database> SqlSessionService<D> {
         let database = Arc::new(database);
         Self { writer: Writer::new(Arc::clone(&database)), database, limits }
     }
-
-    pub(crate) fn database(&self) -> &D {
-        &self.database
-    }
 }
 
 #[async_trait]
@@ -153,6 +149,10 @@ impl<D: Database> SessionService for SqlSessionService<D> {
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError> {
         retention::sweep(self.database.as_ref(), retention).await
+    }
+
+    async fn close(&self) {
+        self.database.close().await;
     }
 
     fn limits(&self) -> &Limits {

@@ -24,9 +24,4 @@ impl SqlSessionService<SqliteDatabase> {
     pub async fn open(path: &Path, limits: Limits) -> Result<Self, OpenError> {
         Ok(Self::on(SqliteDatabase::open(path, MIGRATIONS).await?, limits))
     }
-
-    /// Waits for what is under way, empties the write-ahead log and closes the file. Later calls fail.
-    pub async fn close(&self) {
-        self.database().close().await;
-    }
 }

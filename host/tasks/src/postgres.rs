@@ -30,9 +30,4 @@ impl SqlTaskStore<PostgresDatabase> {
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
         Ok(Self::on(PostgresDatabase::connect(url, connections, MIGRATIONS).await?))
     }
-
-    /// Waits for what is under way and closes the connections. Later calls fail.
-    pub async fn close(&self) {
-        self.database().close().await;
-    }
 }

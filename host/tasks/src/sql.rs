@@ -208,16 +208,16 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
         retention::sweep(self.database.as_ref(), retention).await
     }
+
+    async fn close(&self) {
+        self.database.close().await;
+    }
 }
 
 impl<D: Database> SqlTaskStore<D> {
     pub(crate) fn on(database: D) -> Self {
         let database = Arc::new(database);
         Self { writer: Writer::new(Arc::clone(&database)), database }
-    }
-
-    pub(crate) fn database(&self) -> &D {
-        &self.database
     }
 
     /// One statement as a transaction; returns how many rows it changed.

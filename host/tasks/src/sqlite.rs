@@ -27,9 +27,4 @@ impl SqlTaskStore<SqliteDatabase> {
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         Ok(Self::on(SqliteDatabase::open(path, MIGRATIONS).await?))
     }
-
-    /// Waits for what is under way, empties the write-ahead log and closes the file. Later calls fail.
-    pub async fn close(&self) {
-        self.database().close().await;
-    }
 }

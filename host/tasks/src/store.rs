@@ -175,6 +175,9 @@ pub trait TaskStore: Send + Sync + 'static {
     /// # Errors
     /// None but those of the database. What was deleted until then stays deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError>;
+
+    /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.
+    async fn close(&self) {}
 }
 
 /// For how long a message without a task is remembered at most.

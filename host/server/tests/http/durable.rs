@@ -110,6 +110,23 @@ pub(crate) fn id_of(reply: &Reply) -> String {
     reply.task()["id"].as_str().unwrap_or_else(|| unreachable!("no task: {}", reply.text)).to_owned()
 }
 
+/// So that whoever copies them has everything.
+#[tokio::test]
+async fn a_server_that_has_stopped_leaves_whole_files() {
+    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let mut server = serve_on(&agent, folder.path()).await;
+    server.say("work").send().await.expect("a reply");
+    server.begin_shutdown();
+    server.ended().await.expect("a clean end");
+    let files = std::fs::read_dir(folder.path().join("data")).expect("a folder");
+    let names: Vec<String> =
+        files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect();
+    for store in ["tasks", "sessions"] {
+        let of_store: Vec<&String> = names.iter().filter(|name| name.starts_with(store)).collect();
+        assert_eq!(of_store, [&format!("{store}.sqlite")]);
+    }
+}
+
 #[tokio::test]
 async fn tasks_outlive_the_server_and_go_on_where_they_were() {
     let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));

@@ -346,7 +346,7 @@ mod tests {
             let advance = Write::append(key, revision, vec![silent()], Limits::default()).unwrap();
             for (write, revision) in [(begin, revision), (advance, revision + 1)] {
                 let (steps, appended) = write.steps().unwrap();
-                let mut transaction = service.database().begin().await.unwrap();
+                let mut transaction = service.database.begin().await.unwrap();
                 let changed = SqliteDatabase::execute_all(&mut transaction, &steps).await.unwrap();
                 assert_eq!(changed, steps.iter().map(|step| step.changes).collect::<Vec<_>>());
                 SqliteDatabase::commit(transaction).await.unwrap();
