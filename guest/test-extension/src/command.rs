@@ -57,7 +57,7 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// A flood of log lines or a loop that ends happens here; after it the hook does what it does without a command.
+    /// A flood of log lines, a schema or a loop that ends happens here; after it the hook does what it does without a command.
     pub(crate) fn of(hook: &'static str, text: Option<&'a str>) -> Self {
         let text = text.unwrap_or("ok");
         let (name, amount) = text.split_once(' ').unwrap_or((text, ""));
@@ -65,6 +65,10 @@ impl<'a> Command<'a> {
         match (name, amount) {
             ("log-flood", lines) => {
                 (0..lines.unwrap_or(DEFAULT_LINES)).for_each(|line| log::info(&format!("line {line}")));
+            }
+            ("new-schema", number) => {
+                let schema = format!(r#"{{"const":{}}}"#, number.unwrap_or_default());
+                schema::validate(&schema, "1").unwrap_or_else(|error| fail(&error));
             }
             ("loop", Some(rounds)) => (0..rounds).for_each(|_| black_box(())),
             _ => return Self { hook, name, amount },
@@ -114,6 +118,7 @@ impl<'a> Command<'a> {
             "memory-bomb" => fill_memory(),
             "costly-pattern" => match_for_ever(),
             "costly-schema" => compare_for_ever(),
+            "schema" => misuse_schemas(self.amount.unwrap_or_default()),
             "stack-overflow" => fail(&format!("survived {} levels", recurse(0))),
             other => fail(&format!("{} knows no command `{other}`", self.hook)),
         }
@@ -150,8 +155,48 @@ fn match_for_ever() -> ! {
 
 /// Many values that each of many items could have, and has not.
 fn compare_for_ever() -> ! {
-    let values = vec![r#"{"const":1}"#; 4_900].join(",");
+    let values = vec![r#"{"const":1}"#; 1_500].join(",");
     validate_for_ever(&format!(r#"{{"items":{{"anyOf":[{values}]}}}}"#), &format!("[{}]", vec!["2"; 199].join(",")))
+}
+
+/// Schemas that would cost the host seconds or gigabytes in one call, by their numbers.
+fn misuse_schemas(number: usize) -> ! {
+    let text = |length: usize| format!("\"{}\"", "ab".repeat(length / 2));
+    let list = |count: usize, schema: &dyn Fn(usize) -> String| (0..count).map(schema).collect::<Vec<_>>().join(",");
+    match number {
+        // What is left unevaluated, at 45 levels.
+        0 => validate_for_ever(&unevaluated(), r#"{"a":1}"#),
+        // Different patterns with large automata.
+        1 => {
+            let patterns = list(1_500, &|count| format!(r#"{{"pattern":"\\p{{L}}{{{count}}}"}}"#));
+            validate_for_ever(&format!(r#"{{"anyOf":[{patterns}]}}"#), &text(10))
+        }
+        // One pattern that remembers much of a long text.
+        2 => validate_for_ever(r#"{"pattern":"[ab]*a[ab]{1500}c"}"#, &text(250_000)),
+        // Violations that each quote a long text.
+        3 => {
+            let lengths = list(2_000, &|length| format!(r#"{{"minLength":{}}}"#, 1_000_000 + length));
+            validate_for_ever(&format!(r#"{{"anyOf":[{lengths}]}}"#), &text(900_000))
+        }
+        // As much work in one call as the host takes on: many texts that are each read by many parts.
+        4 => {
+            let lengths = list(150, &|length| format!(r#"{{"maxLength":{}}}"#, length % 9));
+            let texts = list(20_000, &|_| "\"0123456789\"".to_owned());
+            validate_for_ever(&format!(r#"{{"items":{{"anyOf":[{lengths}]}}}}"#), &format!("[{texts}]"))
+        }
+        // A new schema in each call, so that each is compiled.
+        5 => (0_u64..).for_each(|number| {
+            let pattern = format!("^[a-z0-9]{{1,{}}}x{number}$", 1 + number % 200);
+            let _ = black_box(schema::validate(&format!(r#"{{"pattern":"{pattern}"}}"#), "\"a\""));
+        }),
+        other => fail(&format!("there is no schema {other}")),
+    }
+    spin()
+}
+
+/// A schema of less than two kilobytes whose validation takes twice as long with each of its 45 levels.
+pub(crate) fn unevaluated() -> String {
+    (0..45).fold("true".to_owned(), |inner, _| format!(r#"{{"anyOf":[{inner}],"unevaluatedProperties":false}}"#))
 }
 
 /// Returns only if the compiler makes a loop of it.

@@ -52,6 +52,7 @@ impl Extension for TestExtension {
             "big-result" => descriptor.description = command.filler(),
             "bad-json" => descriptor.parameter_schema = Some("{".to_owned()),
             "deep-json" => descriptor.parameter_schema = Some(command.deep()),
+            "schema" => descriptor.parameter_schema = Some(command::unevaluated()),
             "no-uri" => descriptor.uri.clear(),
             _ => command.misbehave(),
         }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use annex_protocol::{AgentCard, AgentExtension, ExtensionUri, Json, JsonObject, Message};
-use annex_runtime::Schemas;
+use annex_schema::Schema;
 use anyhow::{Context, bail};
 
 use crate::output;
@@ -31,7 +31,9 @@ impl Injection {
     /// When the state violates the schema: what is wrong, place by place.
     pub(crate) fn check(&self, card: &AgentCard) -> anyhow::Result<()> {
         let Some(schema) = schema(card, &self.uri) else { return Ok(()) };
-        let violations = match Schemas::default().validate(schema.get(), self.state.get()) {
+        // The card is a stranger's: its schema is bounded to a second of work.
+        let validated = Schema::compile(schema.get()).and_then(|schema| schema.validate(self.state.get()));
+        let violations = match validated {
             Ok(violations) => violations,
             Err(reason) => {
                 output::note(&format!("the state is not checked before it is sent: {reason}"));

@@ -4,7 +4,7 @@
 //! themselves, and of limited size with every reference written out.
 
 use annex_protocol::{AgentCard, ExtensionUri, Json, JsonObject};
-use annex_runtime::Schemas;
+use annex_schema::Schema;
 use anyhow::{Context, anyhow};
 
 use crate::pretty::pretty;
@@ -39,7 +39,7 @@ struct Template {
 impl Template {
     fn of(schema: &Json) -> anyhow::Result<Self> {
         let unusable = |reason: String| anyhow!("the agent's state schema cannot be used: {reason}");
-        Schemas::default().validate(schema.get(), "{}").map_err(unusable)?;
+        Schema::compile(schema.get()).map_err(unusable)?;
         let mut walk = Walk { root: schema, optional: Vec::new() };
         let json = walk.value(schema, "");
         let json = Json::parse(json).context("the agent's state schema has an example that is not JSON")?;

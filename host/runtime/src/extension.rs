@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_protocol::{AgentExtension, ExtensionUri, Json, JsonObject};
+use annex_schema::{Budget, Schemas, Workers};
 use wasmtime::component::InstancePre;
 
 use crate::bindings::v0_1::exports::annex::extension as hooks;
@@ -21,7 +22,6 @@ use crate::log;
 use crate::log_tail::{LogLine, LogTail};
 use crate::method::Method;
 use crate::metrics::{ExtensionMetrics, Meters, Registry};
-use crate::schema::Schemas;
 use crate::store::HostState;
 
 /// What the operator decides about a component when it is installed.
@@ -76,8 +76,41 @@ pub(crate) struct Services {
     /// `None` without the grant.
     pub(crate) http: Option<Arc<Sender>>,
     pub(crate) metrics: Arc<Registry>,
+    pub(crate) validators: Validators,
     /// Whose keys it sees; empty where there are no tenants.
     pub(crate) tenant: Arc<str>,
+}
+
+/// Bytes of validators that all extensions of a process may keep.
+const KEPT_BY_ALL: usize = 64 << 20;
+/// Bytes of validators that the extensions of one tenant may keep.
+const KEPT_BY_TENANT: usize = 24 << 20;
+
+/// The host's work with JSON Schemas: its bounds, over the process and for one tenant.
+#[derive(Clone)]
+pub(crate) struct Validators {
+    all: Arc<Budget>,
+    tenant: Arc<Budget>,
+    workers: Workers,
+}
+
+impl Default for Validators {
+    fn default() -> Self {
+        let all = Budget::new(KEPT_BY_ALL);
+        Self { tenant: all.part(KEPT_BY_TENANT), all, workers: Workers::default() }
+    }
+}
+
+impl Validators {
+    /// Those of another tenant.
+    pub(crate) fn of_tenant(&self) -> Self {
+        Self { tenant: self.all.part(KEPT_BY_TENANT), all: Arc::clone(&self.all), workers: self.workers.clone() }
+    }
+
+    /// Those of one extension.
+    fn of_extension(&self) -> Schemas {
+        Schemas::new(&self.tenant, self.workers.clone())
+    }
 }
 
 /// The parameters in the forms that a guest can ask for.
@@ -101,13 +134,13 @@ impl Profile {
         Self {
             space: Space { extension: uri.clone(), scope: Scope::lasting(&services.tenant) },
             meters: services.metrics.of(&uri),
+            schemas: services.validators.of_extension(),
             services,
             uri,
             grants: installation.grants.clone(),
             limits: installation.limits,
             parameters: ParameterTexts::of(&installation.parameters),
             metadata_keys: Vec::new(),
-            schemas: Schemas::default(),
             log: LogTail::default(),
         }
     }

@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -42,9 +43,9 @@ impl Instance {
         let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
         store::rearm(&mut store);
-        let wall_left = profile.limits.turn_wall;
+        let (wall_left, waits) = (profile.limits.turn_wall, store.data().waits());
         let starting = program.component.instantiate_async(&mut store);
-        let component = bounded(profile, hook, wall_left, pin!(starting)).await?;
+        let component = bounded(profile, hook, wall_left, counted(&waits, pin!(starting))).await?;
         Ok(Self { store, component, profile: Arc::clone(profile), wall_left, _slot: slot })
     }
 
@@ -64,12 +65,24 @@ impl Instance {
             return Err(limit_reached(&self.profile, hook, LimitReached::TurnWall));
         }
         store::rearm(&mut self.store);
-        let started = Instant::now();
+        let (started, waits) = (Instant::now(), self.store.data().waits());
         let running = body(&mut self.store, &self.component);
-        let ended = bounded(&self.profile, hook, self.wall_left, pin!(running)).await;
+        let ended = bounded(&self.profile, hook, self.wall_left, counted(&waits, pin!(running))).await;
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
         ended
     }
+}
+
+/// Counts how often guest code has to wait, so that its store tells waiting from work on the host.
+async fn counted<T>(waits: &AtomicU32, mut running: Pin<&mut impl Future<Output = T>>) -> T {
+    poll_fn(|context| {
+        let polled = running.as_mut().poll(context);
+        if polled.is_pending() {
+            waits.fetch_add(1, Ordering::Relaxed);
+        }
+        polled
+    })
+    .await
 }
 
 /// Waits for guest code, but no longer than it may take, in this call or with what is left of the turn. The clock
@@ -78,9 +91,10 @@ async fn bounded<T>(
     profile: &Profile,
     hook: Hook,
     wall_left: Duration,
-    mut running: Pin<&mut impl Future<Output = wasmtime::Result<T>>>,
+    running: impl Future<Output = wasmtime::Result<T>>,
 ) -> Result<T, Fault> {
     let wall = profile.limits.wall;
+    let mut running = pin!(running);
     let ended = match poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
         Poll::Ready(ended) => ended,
         Poll::Pending => match timeout(wall.min(wall_left), running).await {

@@ -14,7 +14,7 @@ use crate::cache::CompileCache;
 use crate::compile::Compiler;
 use crate::engine::{self, Slots};
 use crate::error::{Fault, LoadError, RuntimeError};
-use crate::extension::{Descriptor, Events, Extension, Hooks, Installation, Profile, Program, Services};
+use crate::extension::{Descriptor, Events, Extension, Hooks, Installation, Profile, Program, Services, Validators};
 use crate::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::hook::Hook;
 use crate::imports::{self, http::Sender};
@@ -67,6 +67,7 @@ pub struct Runtime {
     keyvalue: Arc<dyn KeyValueStore>,
     resolver: Arc<dyn Resolver>,
     metrics: Arc<Registry>,
+    validators: Validators,
     /// Whose extensions it loads; empty where there are no tenants.
     tenant: Arc<str>,
 }
@@ -86,6 +87,7 @@ impl Runtime {
             keyvalue: Arc::clone(&config.keyvalue),
             resolver: Arc::clone(&config.resolver),
             metrics: Arc::default(),
+            validators: Validators::default(),
             tenant: Arc::default(),
         })
     }
@@ -101,6 +103,7 @@ impl Runtime {
             keyvalue: Arc::clone(&self.keyvalue),
             resolver: Arc::clone(&self.resolver),
             metrics: Arc::default(),
+            validators: self.validators.of_tenant(),
             tenant: Arc::from(name),
         }
     }
@@ -142,7 +145,8 @@ impl Runtime {
         let sender = |grant: &HttpGrant| Sender::new(grant.clone(), Arc::clone(&self.resolver)).map(Arc::new);
         let http = grants.http.as_ref().map(sender).transpose().map_err(LoadError::HttpClient)?;
         let (keyvalue, metrics) = (Arc::clone(&self.keyvalue), Arc::clone(&self.metrics));
-        Ok(Services { keyvalue, http, metrics, tenant: Arc::clone(&self.tenant) })
+        let (validators, tenant) = (self.validators.clone(), Arc::clone(&self.tenant));
+        Ok(Services { keyvalue, http, metrics, validators, tenant })
     }
 
     fn link(
@@ -190,7 +194,7 @@ async fn describe(
     let described = described.map_err(|reason| LoadError::Description { reason: unnamed.words(&reason) })?;
     let mut profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation, services);
     // A wrong parameter may be why the rest is wrong, so it is named first.
-    check_parameters(&profile, described.parameter_schema.as_deref())?;
+    check_parameters(&profile, described.parameter_schema.as_deref()).await?;
     let descriptor = check_descriptor(described, installation)?;
     profile.metadata_keys.clone_from(&descriptor.metadata_keys);
     Ok((Arc::new(profile), descriptor))
@@ -252,11 +256,13 @@ fn is_uri(text: &str) -> bool {
     plain && text.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
 }
 
-fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(), LoadError> {
+/// A parameter schema takes what a call may take on the clock.
+async fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(), LoadError> {
     let Some(schema) = schema else { return Ok(()) };
-    let violations = profile.schemas.validate(schema, &profile.parameters.text);
+    let (allowed, mut spent) = (profile.limits.wall, Duration::ZERO);
+    let violations = profile.schemas.validate(schema, &profile.parameters.text, allowed, &mut spent).await;
     let violations =
-        violations.map_err(|reason| LoadError::Description { reason: format!("its parameter schema: {reason}") })?;
+        violations.map_err(|error| LoadError::Description { reason: format!("its parameter schema: {error}") })?;
     match violations.into_iter().next() {
         Some(first) => Err(LoadError::Parameters { pointer: first.pointer, reason: first.message }),
         None => Ok(()),

@@ -1,8 +1,10 @@
 //! The methods that an extension adds to those of A2A: what it declares at load, checked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_protocol::jsonrpc::is_reserved;
+use annex_schema::Schema;
 
 use crate::bindings::v0_1::exports::annex::extension::method::Declaration;
 use crate::error::LoadError;
@@ -10,7 +12,6 @@ use crate::extension::{Descriptor, Profile, Program};
 use crate::hook::Hook;
 use crate::load;
 use crate::log;
-use crate::schema::{Schema, Violation};
 
 /// Methods of one extension.
 const MAX_METHODS: usize = 64;
@@ -27,20 +28,8 @@ pub struct Method {
     pub description: String,
     /// Whether its results come as a stream.
     pub streams: bool,
-    params: Option<Arc<Schema>>,
-    result: Option<Arc<Schema>>,
-}
-
-impl Method {
-    /// What is wrong with the parameters.
-    pub(crate) fn check_params(&self, params: &str) -> Result<Vec<Violation>, String> {
-        self.params.as_ref().map_or(Ok(Vec::new()), |schema| schema.validate(params))
-    }
-
-    /// What is wrong with a result.
-    pub(crate) fn check_result(&self, result: &str) -> Result<Vec<Violation>, String> {
-        self.result.as_ref().map_or(Ok(Vec::new()), |schema| schema.validate(result))
-    }
+    pub(crate) params: Option<Arc<Schema>>,
+    pub(crate) result: Option<Arc<Schema>>,
 }
 
 /// Asks the component for its methods.
@@ -71,12 +60,12 @@ pub(crate) async fn declared(
         if methods.iter().any(|method| method.name == declaration.name) {
             return Err(wrong(format!("it declares the method {:?} twice", declaration.name)));
         }
-        methods.push(checked(profile, declaration).map_err(wrong)?);
+        methods.push(checked(profile, declaration).await.map_err(wrong)?);
     }
     Ok(methods)
 }
 
-fn checked(profile: &Profile, declaration: Declaration) -> Result<Method, String> {
+async fn checked(profile: &Profile, declaration: Declaration) -> Result<Method, String> {
     let name = declaration.name;
     if name.len() > MAX_NAME || !name.split('/').all(is_word) {
         return Err(format!(
@@ -87,17 +76,27 @@ fn checked(profile: &Profile, declaration: Declaration) -> Result<Method, String
     if is_reserved(&name) {
         return Err(format!("the method {name:?} is a core method; an extension cannot replace it"));
     }
-    let compile = |schema: Option<String>, what: &str| {
-        let compiled = schema.map(|schema| profile.schemas.compile(&schema)).transpose();
-        compiled.map_err(|reason| format!("the {what} schema of the method {name:?}: {reason}"))
-    };
+    let wrong = |what: &str, reason: String| format!("the {what} schema of the method {name:?}: {reason}");
+    let params = compiled(profile, declaration.params_schema).await.map_err(|reason| wrong("parameter", reason))?;
+    let result = compiled(profile, declaration.result_schema).await.map_err(|reason| wrong("result", reason))?;
     Ok(Method {
-        params: compile(declaration.params_schema, "parameter")?,
-        result: compile(declaration.result_schema, "result")?,
+        params,
+        result,
         description: log::printable(&declaration.description, MAX_DESCRIPTION),
         streams: declaration.streams,
         name,
     })
+}
+
+/// A schema that stays as long as the extension is installed, so there must be room for it.
+async fn compiled(profile: &Profile, schema: Option<String>) -> Result<Option<Arc<Schema>>, String> {
+    let Some(schema) = schema else { return Ok(None) };
+    let compiled = profile.schemas.compile(&schema, profile.limits.wall, &mut Duration::default()).await;
+    let compiled = compiled.map_err(|error| error.to_string())?;
+    if !compiled.is_kept() {
+        return Err("there is no room to keep it; the extension's schemas are too large together".to_owned());
+    }
+    Ok(Some(compiled))
 }
 
 /// What can stand in a path between two slashes.

@@ -1,8 +1,10 @@
 //! One call of a method that an extension adds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_protocol::{A2aError, FieldViolation, Json};
+use annex_schema::{Schema, SchemaError, Violation};
 
 use crate::bindings::v0_1::annex::extension::types;
 use crate::bindings::v0_1::exports::annex::extension::method::Answer;
@@ -10,7 +12,6 @@ use crate::chain::{Member, TurnRequest};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::schema::Violation;
 
 /// A call of a method, from its parameters to its last result. Dropping it frees its instance.
 pub struct MethodCall {
@@ -94,7 +95,7 @@ impl MethodCall {
             let reason = format!("the parameters of {name} have at most {limit} bytes");
             return Err(A2aError::invalid_params(reason).into());
         }
-        let violations = method.check_params(params.get()).map_err(A2aError::invalid_params)?;
+        let violations = self.violations(method.params.as_ref(), params.get()).await.map_err(not_taken)?;
         if !violations.is_empty() {
             return Err(A2aError::InvalidParams { violations: violations.into_iter().map(told).collect() }.into());
         }
@@ -107,7 +108,7 @@ impl MethodCall {
             .await?;
         match answered {
             Ok(Answer::Value(_)) if method.streams => Err(self.broke("it answers one value to a method that streams")),
-            Ok(Answer::Value(value)) => self.checked(value).map(Some),
+            Ok(Answer::Value(value)) => self.checked(value).await.map(Some),
             Ok(Answer::Results) if method.streams => Ok(None),
             Ok(Answer::Results) => Err(self.broke("it streams, which the method is not declared to do")),
             Err(rejection) => Err(self.member.refusal(Hook::Method, rejection)?.into()),
@@ -123,16 +124,17 @@ impl MethodCall {
             .await?;
         match next {
             Ok(None) => Ok(None),
-            Ok(Some(value)) => self.checked(value).map(Some),
+            Ok(Some(value)) => self.checked(value).await.map(Some),
             Err(rejection) => Err(self.member.refusal(Hook::Method, rejection)?.into()),
         }
     }
 
     /// The result as JSON that fits the method's schema.
-    fn checked(&self, value: String) -> Result<Json, HookError> {
+    async fn checked(&self, value: String) -> Result<Json, HookError> {
         let value = Json::parse(value).map_err(|error| self.broke(&format!("its result is not JSON: {error}")))?;
         let Some(method) = self.member.extension.methods.get(self.place) else { return Ok(value) };
-        let violations = method.check_result(value.get()).map_err(|reason| self.broke(&reason))?;
+        let violations = self.violations(method.result.as_ref(), value.get()).await;
+        let violations = violations.map_err(|error| self.broke(&format!("its result: {error}")))?;
         match violations.first() {
             None => Ok(value),
             Some(Violation { pointer, message }) => {
@@ -141,9 +143,24 @@ impl MethodCall {
         }
     }
 
+    /// The violations of a schema by what goes in or out, which takes no longer than a call of a hook.
+    async fn violations(&self, schema: Option<&Arc<Schema>>, value: &str) -> Result<Vec<Violation>, SchemaError> {
+        let Some(schema) = schema else { return Ok(Vec::new()) };
+        let profile = &self.member.extension.profile;
+        profile.schemas.validate_with(schema, value, profile.limits.cpu, &mut Duration::default()).await
+    }
+
     fn broke(&self, reason: &str) -> HookError {
         let fault: Fault = self.member.broke(Hook::Method, reason);
         fault.into()
+    }
+}
+
+/// The client's parameters that cannot be validated.
+fn not_taken(error: SchemaError) -> A2aError {
+    match error {
+        SchemaError::Busy => A2aError::Overloaded { reason: error.to_string() },
+        SchemaError::Unusable(_) | SchemaError::OutOfTime => A2aError::invalid_params(error.to_string()),
     }
 }
 

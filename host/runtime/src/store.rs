@@ -1,12 +1,13 @@
 //! The store of one instance: what the host keeps about it, and the limits that it cannot be made without.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use annex_protocol::{Json, JsonObject};
 use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 
-use crate::engine::TICK;
+use crate::engine::{self, TICK};
 use crate::extension::Profile;
 use crate::imports::wasi::Wasi;
 use crate::limits::LimitReached;
@@ -70,6 +71,12 @@ pub(crate) struct HostState {
     /// Over all calls of the turn. A call that is shorter than a tick meets one now and then, so that many short calls
     /// are counted about right.
     turn_ticks_left: u64,
+    /// Time that workers spent for the guest and that makes no whole tick yet.
+    worked: Duration,
+    /// How often the call into the guest had to wait, which is told by whoever polls it.
+    waits: Arc<AtomicU32>,
+    /// The host's clock and the waits when the guest last called it.
+    called_at: (u64, u32),
     memory: usize,
     table_elements: usize,
     /// The last snapshot of the session that the guest was shown.
@@ -86,6 +93,9 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<TurnReade
         host_calls_left: limits.host_calls,
         ticks_left: 0,
         turn_ticks_left: ticks(limits.turn_cpu),
+        worked: Duration::ZERO,
+        waits: Arc::default(),
+        called_at: (0, 0),
         memory: 0,
         table_elements: 0,
         shown: None,
@@ -96,7 +106,8 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<TurnReade
     store.set_hostcall_fuel(limits.output);
     store.call_hook(|mut context, transition| match transition {
         CallHook::CallingHost => context.data_mut().count_host_call(),
-        CallHook::CallingWasm | CallHook::ReturningFromWasm | CallHook::ReturningFromHost => Ok(()),
+        CallHook::ReturningFromHost => context.data_mut().count_time_of_host_call(),
+        CallHook::CallingWasm | CallHook::ReturningFromWasm => Ok(()),
     });
     store.epoch_deadline_callback(|mut context| {
         let state = context.data_mut();
@@ -124,12 +135,48 @@ impl HostState {
     /// Counts each way out of the guest, so that no import can forget to.
     fn count_host_call(&mut self) -> wasmtime::Result<()> {
         self.host_calls_left = self.host_calls_left.checked_sub(1).ok_or(LimitReached::HostCalls)?;
+        self.called_at = (engine::ticks(), self.waits.load(Ordering::Relaxed));
         Ok(())
     }
 
+    /// No epoch reaches a guest that is in a host call, so what passed meanwhile is counted when it returns. Time that
+    /// the call waited is not the guest's work; the limits on the clock hold for it.
+    fn count_time_of_host_call(&mut self) -> wasmtime::Result<()> {
+        let (began, waits) = self.called_at;
+        // The first tick may have come at once, and the last one is counted by the epoch.
+        let passed = engine::ticks().saturating_sub(began).saturating_sub(2);
+        if passed > 0 && waits == self.waits.load(Ordering::Relaxed) {
+            self.take_ticks(passed)?;
+        }
+        Ok(())
+    }
+
+    /// How often the call into the guest had to wait.
+    pub(crate) fn waits(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.waits)
+    }
+
+    /// What is left of the guest's share of CPU time.
+    pub(crate) fn cpu_left(&self) -> Duration {
+        let ticks = self.ticks_left.min(self.turn_ticks_left);
+        TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)).saturating_sub(self.worked)
+    }
+
+    /// Counts time that a worker spent for the guest.
+    pub(crate) fn charge(&mut self, spent: Duration) -> Result<(), LimitReached> {
+        let worked = self.worked.saturating_add(spent);
+        let ticks = worked.as_nanos() / TICK.as_nanos();
+        self.worked = worked.saturating_sub(TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)));
+        self.take_ticks(u64::try_from(ticks).unwrap_or(u64::MAX))
+    }
+
     fn count_tick(&mut self) -> Result<(), LimitReached> {
-        self.ticks_left = self.ticks_left.saturating_sub(1);
-        self.turn_ticks_left = self.turn_ticks_left.saturating_sub(1);
+        self.take_ticks(1)
+    }
+
+    fn take_ticks(&mut self, ticks: u64) -> Result<(), LimitReached> {
+        self.ticks_left = self.ticks_left.saturating_sub(ticks);
+        self.turn_ticks_left = self.turn_ticks_left.saturating_sub(ticks);
         match (self.ticks_left, self.turn_ticks_left) {
             (0, _) => Err(LimitReached::Cpu),
             (_, 0) => Err(LimitReached::TurnCpu),

@@ -4,7 +4,9 @@ wasmtime::component::bindgen!({
     path: "../../wit/annex-extension@0.1.0",
     world: "extension",
     imports: {
-        // Only what waits for somebody outside of the process.
+        // Only what waits: for somebody outside of the process, or for a worker.
+        "annex:extension/json-schema.compile": async | trappable,
+        "annex:extension/json-schema.validate": async | trappable,
         "wasi:keyvalue/store.[method]bucket.get": async | trappable,
         "wasi:keyvalue/store.[method]bucket.set": async | trappable,
         "wasi:keyvalue/store.[method]bucket.delete": async | trappable,

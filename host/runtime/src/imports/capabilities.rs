@@ -1,12 +1,16 @@
 //! The interfaces that need nothing but the extension itself: its log, its parameters and secrets, the time of day, and
 //! JSON Schema.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use annex_schema::{SchemaError, Violation};
 
 use crate::bindings::v0_1::annex::extension::{json_schema, types};
 use crate::bindings::v0_1::wasi::clocks::wall_clock;
 use crate::bindings::v0_1::wasi::config::store as config;
 use crate::bindings::v0_1::wasi::logging::logging;
+use crate::limits::LimitReached;
 use crate::store::HostState;
 
 /// The key of `wasi:config/store` that holds all parameters as one JSON object.
@@ -49,22 +53,39 @@ impl wall_clock::Host for HostState {
 impl types::Host for HostState {}
 
 impl json_schema::Host for HostState {
-    fn compile(&mut self, schema: String) -> wasmtime::Result<Result<(), String>> {
-        Ok(self.profile.schemas.compile(&schema).map(drop))
+    async fn compile(&mut self, schema: String) -> wasmtime::Result<Result<(), String>> {
+        let (profile, mut spent) = (Arc::clone(&self.profile), Duration::ZERO);
+        let compiled = profile.schemas.compile(&schema, self.cpu_left(), &mut spent).await;
+        self.answer(compiled.map(drop), spent)
     }
 
-    fn validate(
+    async fn validate(
         &mut self,
         schema: String,
         instance: String,
     ) -> wasmtime::Result<Result<Vec<types::Violation>, String>> {
-        let violations = self.profile.schemas.validate(&schema, &instance);
-        Ok(violations.map(|violations| violations.into_iter().map(types::Violation::from).collect()))
+        let (profile, mut spent) = (Arc::clone(&self.profile), Duration::ZERO);
+        let violations = profile.schemas.validate(&schema, &instance, self.cpu_left(), &mut spent).await;
+        self.answer(violations.map(|violations| violations.into_iter().map(types::Violation::from).collect()), spent)
     }
 }
 
-impl From<crate::schema::Violation> for types::Violation {
-    fn from(violation: crate::schema::Violation) -> Self {
+impl HostState {
+    /// A worker's time is the guest's. A guest that has no more of it is stopped, and so is one that no worker has time
+    /// for.
+    fn answer<T>(&mut self, done: Result<T, SchemaError>, spent: Duration) -> wasmtime::Result<Result<T, String>> {
+        self.charge(spent)?;
+        match done {
+            Ok(done) => Ok(Ok(done)),
+            Err(SchemaError::Unusable(reason)) => Ok(Err(reason)),
+            Err(SchemaError::OutOfTime) => Err(LimitReached::Cpu.into()),
+            Err(SchemaError::Busy) => Err(LimitReached::Wall.into()),
+        }
+    }
+}
+
+impl From<Violation> for types::Violation {
+    fn from(violation: Violation) -> Self {
         Self { pointer: violation.pointer, message: violation.message }
     }
 }

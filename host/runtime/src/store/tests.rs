@@ -9,7 +9,7 @@ use wasmtime::{Engine, Func, Instance, Module};
 
 use super::{new, rearm};
 use crate::engine::{self, TICK};
-use crate::extension::{Installation, OnFailure, Profile, Services};
+use crate::extension::{Installation, OnFailure, Profile, Services, Validators};
 use crate::grants::Grants;
 use crate::keyvalue::MemoryKeyValueStore;
 use crate::limits::{LimitReached, Limits};
@@ -36,7 +36,8 @@ fn profile(cpu: Duration) -> Arc<Profile> {
         on_failure: OnFailure::Reject,
     };
     let keyvalue = Arc::new(MemoryKeyValueStore::default());
-    let services = Services { keyvalue, http: None, metrics: Arc::default(), tenant: Arc::default() };
+    let (validators, tenant) = (Validators::default(), Arc::default());
+    let services = Services { keyvalue, http: None, metrics: Arc::default(), validators, tenant };
     Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
 }
 

@@ -20,6 +20,7 @@ mod metrics;
 mod peer;
 mod pool;
 mod refusals;
+mod schemas;
 mod secrets;
 mod support;
 mod transitions;

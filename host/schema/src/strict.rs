@@ -10,7 +10,7 @@ use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 /// Parses one JSON value; a key that comes twice is an error, at any depth.
-pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
+pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str::<Strict>(text).map(|strict| strict.0)
 }
 

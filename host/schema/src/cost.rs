@@ -1,0 +1,108 @@
+//! What a schema can make the host do, as numbers that are known before it is compiled.
+//!
+//! Validation runs on the host, where no epoch reaches. Every keyword that is admitted does work in proportion to one of
+//! the sizes of the instance, so a schema is a few counts, and the work is their product with those sizes. The factors
+//! are nanoseconds of one core, measured with the slowest instances that were found and rounded up; the test
+//! `no_validation_costs_more_than_its_bound` holds them.
+
+use crate::size::Size;
+
+/// Looking at one value with one part of a schema.
+const VISIT: u64 = 60;
+/// Reading one byte of a text or of a key.
+const BYTE: u64 = 3;
+/// One byte for a `format`, or for what is decoded.
+const FORMAT_BYTE: u64 = 40;
+/// Comparing one byte of two items.
+const COMPARED_BYTE: u64 = 12;
+/// One byte of text for 16 bytes of an automaton.
+const AUTOMATON_BYTE: u64 = 24;
+/// Copying one byte into a violation.
+const COPIED_BYTE: u64 = 1;
+/// Bytes of a violation, beside the path and the value that it quotes.
+const VIOLATION_BYTES: u64 = 512;
+/// Bytes of a compiled part of a schema, beside its path.
+const PART_BYTES: u64 = 1 << 10;
+/// A pattern's matcher, for each byte of the automaton that reads it in one direction.
+const MATCHER: u64 = 16;
+/// The tables that a matcher fills as it reads, for the threads that do.
+pub(crate) const MATCHER_TABLES: u64 = 160 << 10;
+
+/// Counts over a schema with every `$ref` written out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// Parts that look at a value.
+    pub(crate) parts: u64,
+    /// Keywords that a value can violate.
+    pub(crate) assertions: u64,
+    /// Keywords that read texts or keys.
+    pub(crate) texts: u64,
+    /// Keywords that decode texts.
+    pub(crate) formats: u64,
+    /// Keywords that compare the items of an array.
+    pub(crate) uniques: u64,
+    /// Bytes of the automata of all patterns.
+    pub(crate) automata: u64,
+    /// Different patterns.
+    pub(crate) patterns: u64,
+    /// Bytes of the paths that lead to each part.
+    pub(crate) paths: u64,
+    /// Parts within parts.
+    pub(crate) height: u64,
+}
+
+impl Cost {
+    /// Adds what lies below the path segment `segment`.
+    pub(crate) fn add_below(&mut self, segment: &str, inner: Self) {
+        let segment = 1 + u64::try_from(segment.len()).unwrap_or(u64::MAX);
+        self.paths = self.paths.saturating_add(inner.paths).saturating_add(inner.parts.saturating_mul(segment));
+        self.parts = self.parts.saturating_add(inner.parts);
+        self.assertions = self.assertions.saturating_add(inner.assertions);
+        self.texts = self.texts.saturating_add(inner.texts);
+        self.formats = self.formats.saturating_add(inner.formats);
+        self.uniques = self.uniques.saturating_add(inner.uniques);
+        self.automata = self.automata.saturating_add(inner.automata);
+        self.patterns = self.patterns.saturating_add(inner.patterns);
+        self.height = self.height.max(inner.height.saturating_add(1));
+    }
+
+    /// Bytes that the compiled schema keeps.
+    pub(crate) fn weight(self) -> u64 {
+        let parts = self.parts.saturating_mul(PART_BYTES).saturating_add(self.paths.saturating_mul(4));
+        let tables = self.patterns.saturating_mul(MATCHER_TABLES);
+        parts.saturating_add(self.automata.saturating_mul(MATCHER)).saturating_add(tables)
+    }
+
+    /// Nanoseconds that it takes at most to tell whether an instance is valid.
+    pub(crate) fn to_judge(self, size: &Size) -> u64 {
+        let work = [
+            [self.parts, size.values, VISIT],
+            [self.texts, size.bytes, BYTE],
+            [self.formats, size.bytes, FORMAT_BYTE],
+            [self.uniques, size.compared, COMPARED_BYTE],
+            [self.automata.div_ceil(16), size.bytes, AUTOMATON_BYTE],
+        ];
+        sum(work.map(product))
+    }
+
+    /// Bytes of all violations that an instance can have.
+    pub(crate) fn violations(self, size: &Size) -> u64 {
+        let quoted = sum([size.nested_bytes, size.paths, size.values.saturating_mul(VIOLATION_BYTES)]);
+        // Each part around a violation may hold it among the reasons of its own.
+        self.assertions.saturating_mul(quoted)
+    }
+
+    /// Nanoseconds that it takes at most to list all violations. Each part of a choice is judged before it is listed.
+    pub(crate) fn to_list(self, size: &Size) -> u64 {
+        let judged = self.to_judge(size).saturating_mul(self.height.saturating_add(2));
+        judged.saturating_add(self.violations(size).saturating_mul(COPIED_BYTE))
+    }
+}
+
+fn product(factors: [u64; 3]) -> u64 {
+    factors.into_iter().fold(1, u64::saturating_mul)
+}
+
+fn sum<const N: usize>(parts: [u64; N]) -> u64 {
+    parts.into_iter().fold(0, u64::saturating_add)
+}

@@ -1,0 +1,291 @@
+//! Admission: walks a schema, refuses what has no bound, and counts the rest.
+//!
+//! The keywords are those of JSON Schema up to 2020-12. One that is not in the table is an annotation, which the
+//! validator ignores too.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::cost::Cost;
+use crate::pattern::automaton_bytes;
+
+/// Parts of a schema with every `$ref` written out.
+const MAX_PARTS: u64 = 10_000;
+/// How deep a schema may nest with every `$ref` written out: the validator recurses.
+const MAX_HEIGHT: u64 = 100;
+/// Bytes that a compiled schema may keep.
+const MAX_WEIGHT: u64 = 8 << 20;
+/// Bytes of the automata of different patterns.
+const MAX_AUTOMATA: u64 = 512 << 10;
+/// Bytes of the texts of different patterns.
+const MAX_PATTERN_TEXT: usize = 8 << 10;
+
+/// The drafts whose keywords are in the table.
+const LATEST_DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
+const DRAFTS: [&str; 5] = [
+    LATEST_DRAFT,
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-04/schema",
+];
+
+/// The work that a keyword is.
+enum Keyword {
+    /// It says nothing of instances.
+    Annotation,
+    /// It looks at a value.
+    Value,
+    /// It counts or reads the characters of a text.
+    Text,
+    /// It decodes a text.
+    Format,
+    Pattern,
+    /// It compares with values of its own.
+    Literal,
+    Unique,
+    /// A schema, or a list of them.
+    Schema,
+    /// Schemas by names.
+    Schemas,
+    /// Schemas by names that a member of the instance has.
+    Properties,
+    /// Schemas by patterns.
+    PatternProperties,
+    Unevaluated,
+    Reference,
+    Draft,
+    Refused(&'static str),
+}
+
+/// Keywords that apply further schemas to the same value. Whoever asks what they left unevaluated validates them again,
+/// at each level anew.
+const IN_PLACE: [&str; 11] =
+    ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "contains"];
+
+fn keyword(name: &str) -> Keyword {
+    match name {
+        "type" | "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" | "minItems"
+        | "maxItems" | "minProperties" | "maxProperties" | "minContains" | "maxContains" => Keyword::Value,
+        "minLength" | "maxLength" => Keyword::Text,
+        "format" | "contentEncoding" | "contentMediaType" => Keyword::Format,
+        "pattern" => Keyword::Pattern,
+        "const" | "enum" | "required" | "dependentRequired" => Keyword::Literal,
+        "uniqueItems" => Keyword::Unique,
+        "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" | "items" | "prefixItems" | "additionalItems"
+        | "contains" | "contentSchema" => Keyword::Schema,
+        "$defs" | "definitions" | "dependentSchemas" | "dependencies" => Keyword::Schemas,
+        "properties" | "additionalProperties" | "propertyNames" => Keyword::Properties,
+        "patternProperties" => Keyword::PatternProperties,
+        "unevaluatedProperties" | "unevaluatedItems" => Keyword::Unevaluated,
+        "$ref" => Keyword::Reference,
+        "$schema" => Keyword::Draft,
+        "$dynamicRef" | "$recursiveRef" => Keyword::Refused("refers to what is known only while it validates"),
+        "$id" | "id" => Keyword::Refused("changes what every $ref means"),
+        "$vocabulary" => Keyword::Refused("changes what keywords mean"),
+        _ => Keyword::Annotation,
+    }
+}
+
+/// Measures a schema.
+///
+/// # Errors
+/// The reason why it is refused, as a clause about "it".
+pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
+    let cost =
+        Walk { root: schema, known: HashMap::new(), open: Vec::new(), automata: HashMap::new() }.schema(schema, 0)?;
+    let weight = cost.weight();
+    if weight > MAX_WEIGHT {
+        return Err(format!("it would take {weight} bytes when it is compiled; at most {MAX_WEIGHT} are allowed"));
+    }
+    Ok(cost)
+}
+
+struct Walk<'a> {
+    root: &'a Value,
+    /// What references lead to, once each was measured.
+    known: HashMap<&'a str, Cost>,
+    /// References that are being followed.
+    open: Vec<&'a str>,
+    /// Automata by their patterns: the validator builds each once.
+    automata: HashMap<&'a str, u64>,
+}
+
+impl<'a> Walk<'a> {
+    fn schema(&mut self, value: &'a Value, depth: u64) -> Result<Cost, String> {
+        check_height(depth)?;
+        let mut cost = Cost { parts: 1, assertions: 1, ..Cost::default() };
+        match value {
+            Value::Object(members) => {
+                check_unevaluated(members)?;
+                for (name, member) in members {
+                    let inner = self.keyword(name, member, depth + 1)?;
+                    add(&mut cost, name, inner)?;
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    let inner = self.schema(item, depth + 1)?;
+                    // The number of an item is in the path.
+                    add(&mut cost, "00000", inner)?;
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        check_height(depth.saturating_add(cost.height))?;
+        Ok(cost)
+    }
+
+    fn keyword(&mut self, name: &'a str, value: &'a Value, depth: u64) -> Result<Cost, String> {
+        let one = Cost { parts: 1, assertions: 1, ..Cost::default() };
+        match keyword(name) {
+            Keyword::Annotation => Ok(Cost::default()),
+            Keyword::Value => Ok(one),
+            Keyword::Text => Ok(Cost { texts: 1, ..one }),
+            Keyword::Format => Ok(Cost { formats: 1, ..one }),
+            Keyword::Pattern => {
+                let (automata, patterns) = value.as_str().map_or(Ok((0, 0)), |pattern| self.automaton(pattern))?;
+                Ok(Cost { texts: 1, automata, patterns, ..one })
+            }
+            Keyword::Literal => Ok(Cost { parts: 1 + literal(value), ..one }),
+            Keyword::Unique => Ok(Cost { uniques: 1, ..one }),
+            Keyword::Schema => self.schema(value, depth),
+            Keyword::Schemas => self.schemas(value, depth),
+            Keyword::Properties if name == "properties" => Ok(Cost { texts: 1, ..self.schemas(value, depth)? }),
+            Keyword::Properties => {
+                let inner = self.schema(value, depth)?;
+                Ok(Cost { texts: inner.texts + 1, ..inner })
+            }
+            Keyword::PatternProperties => self.pattern_properties(value, depth),
+            Keyword::Unevaluated => unevaluated(name, value).map(|()| Cost { texts: 1, ..one }),
+            Keyword::Reference => value.as_str().map_or(Ok(one), |reference| self.reference(reference, depth)),
+            Keyword::Draft => draft(value).map(|()| Cost::default()),
+            Keyword::Refused(reason) if value.is_string() || value.is_object() => {
+                Err(format!("the keyword {name} {reason}, and is not supported"))
+            }
+            Keyword::Refused(_) => Ok(Cost::default()),
+        }
+    }
+
+    /// Schemas by names of the author's, or what else the validator finds there and refuses.
+    fn schemas(&mut self, value: &'a Value, depth: u64) -> Result<Cost, String> {
+        let Value::Object(members) = value else { return self.schema(value, depth) };
+        check_height(depth)?;
+        let mut cost = Cost { parts: 1, assertions: 1, ..Cost::default() };
+        for (name, member) in members {
+            let inner = self.schema(member, depth + 1)?;
+            add(&mut cost, name, inner)?;
+        }
+        Ok(cost)
+    }
+
+    fn pattern_properties(&mut self, value: &'a Value, depth: u64) -> Result<Cost, String> {
+        let mut cost = self.schemas(value, depth)?;
+        cost.texts += 1;
+        for pattern in value.as_object().into_iter().flat_map(Map::keys) {
+            let (automata, patterns) = self.automaton(pattern)?;
+            // `additionalProperties` and `unevaluatedProperties` beside it match once more.
+            cost.automata = cost.automata.saturating_add(automata.saturating_mul(3));
+            cost.patterns += patterns;
+        }
+        Ok(cost)
+    }
+
+    /// Bytes of a pattern's automaton, and how many matchers that makes: the validator builds one for all uses.
+    fn automaton(&mut self, pattern: &'a str) -> Result<(u64, u64), String> {
+        if let Some(bytes) = self.automata.get(pattern) {
+            return Ok((*bytes, 0));
+        }
+        let text = self.automata.keys().map(|known| known.len()).sum::<usize>() + pattern.len();
+        if text > MAX_PATTERN_TEXT {
+            return Err(format!("its patterns have more than {MAX_PATTERN_TEXT} bytes together"));
+        }
+        let bytes = automaton_bytes(pattern)?;
+        self.automata.insert(pattern, bytes);
+        let all = self.automata.values().copied().fold(0, u64::saturating_add);
+        if all > MAX_AUTOMATA {
+            return Err(format!("the automata of its patterns take more than {MAX_AUTOMATA} bytes together"));
+        }
+        Ok((bytes, 1))
+    }
+
+    fn reference(&mut self, reference: &'a str, depth: u64) -> Result<Cost, String> {
+        if let Some(cost) = self.known.get(reference) {
+            check_height(depth.saturating_add(cost.height))?;
+            return Ok(*cost);
+        }
+        let pointer = reference.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
+        let pointer = pointer.ok_or_else(|| format!("the $ref {reference:?} does not have the form #/…"))?;
+        if self.open.contains(&reference) {
+            return Err(format!("the $ref {reference:?} leads back to itself; recursive schemas are not supported"));
+        }
+        let target = self.root.pointer(pointer).ok_or_else(|| format!("the $ref {reference:?} leads nowhere"))?;
+        self.open.push(reference);
+        let cost = self.schema(target, depth + 1)?;
+        self.open.pop();
+        self.known.insert(reference, cost);
+        Ok(cost)
+    }
+}
+
+fn add(cost: &mut Cost, segment: &str, inner: Cost) -> Result<(), String> {
+    cost.add_below(segment, inner);
+    if cost.parts > MAX_PARTS {
+        return Err(format!("it has more than {MAX_PARTS} parts with every $ref written out"));
+    }
+    Ok(())
+}
+
+fn check_height(height: u64) -> Result<(), String> {
+    if height > MAX_HEIGHT {
+        return Err(format!("it nests deeper than {MAX_HEIGHT} with every $ref written out"));
+    }
+    Ok(())
+}
+
+/// Comparing with a value costs a part for each value in it, and one for each 32 bytes of text.
+fn literal(value: &Value) -> u64 {
+    let text = |text: &str| 1 + u64::try_from(text.len() / 32).unwrap_or(u64::MAX);
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+        Value::String(string) => text(string),
+        Value::Array(items) => items.iter().map(literal).fold(1, u64::saturating_add),
+        Value::Object(members) => {
+            members.iter().map(|(key, member)| text(key) + literal(member)).fold(1, u64::saturating_add)
+        }
+    }
+}
+
+/// With a schema of its own the keyword validates twice, at each level again; beside schemas for the same value it
+/// validates those twice.
+fn unevaluated(name: &str, value: &Value) -> Result<(), String> {
+    match value {
+        Value::Bool(_) => Ok(()),
+        _ => Err(format!("the work of {name} has no bound unless it is true or false")),
+    }
+}
+
+fn check_unevaluated(members: &Map<String, Value>) -> Result<(), String> {
+    let found = members.keys().find(|name| matches!(keyword(name), Keyword::Unevaluated));
+    let beside = members.keys().find(|name| IN_PLACE.contains(&name.as_str()));
+    match (found, beside) {
+        (Some(name), Some(beside)) => Err(format!(
+            "the work of {name} has no bound beside {beside}; name all members in one object, and close it with \
+             additionalProperties"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn draft(value: &Value) -> Result<(), String> {
+    match value.as_str().map(|uri| uri.trim_end_matches('#')) {
+        Some(uri) if !DRAFTS.contains(&uri) => {
+            Err(format!("its $schema {uri:?} is none that this host knows, such as {:?}", LATEST_DRAFT))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

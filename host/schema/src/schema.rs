@@ -1,0 +1,193 @@
+//! A compiled schema, and what may be done with an instance of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+use crate::budget::Reservation;
+use crate::cost::{Cost, MATCHER_TABLES};
+use crate::measure::measure;
+use crate::pattern::MAX_AUTOMATON;
+use crate::size::Size;
+use crate::strict;
+
+/// Schemas longer than this are refused.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+/// Violations reported for one instance.
+const MAX_VIOLATIONS: usize = 64;
+/// Bytes of one violation's message; it may quote the instance.
+const MAX_MESSAGE_BYTES: usize = 512;
+/// Nanoseconds of work that a thread which serves others may do.
+const SMALL_WORK: u64 = 2_000_000;
+/// Bytes of an instance that such a thread may parse.
+const SMALL_INSTANCE: usize = 16 << 10;
+/// Bytes of violations that such a thread may list.
+const SMALL_LIST: u64 = 4 << 20;
+/// Nanoseconds of work that is done at all.
+const MAX_WORK: u64 = 1_000_000_000;
+/// Bytes of violations that are listed at all.
+const MAX_LIST: u64 = 32 << 20;
+
+/// One violation: a JSON pointer into the instance, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Where in the instance; empty for the whole.
+    pub pointer: String,
+    /// What is wrong there; it may quote the instance.
+    pub message: String,
+}
+
+/// A compiled schema, with the numbers that tell what a validation may cost.
+pub struct Schema {
+    validator: Validator,
+    cost: Cost,
+    /// The bytes that it counts for, where it is kept.
+    kept: Option<Reservation>,
+}
+
+/// How much work may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// As little as a thread may do that serves others.
+    Small,
+    /// As much as is ever done.
+    Full,
+}
+
+/// The outcome of a validation with little effort.
+pub(crate) enum Attempt {
+    Done(Result<Vec<Violation>, String>),
+    /// It takes more effort.
+    TooMuch,
+}
+
+impl Schema {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    /// When it is not JSON, has no bound, or is no JSON Schema; the text says why.
+    pub fn compile(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_SCHEMA_BYTES {
+            return Err(format!("the schema has {} bytes; at most {MAX_SCHEMA_BYTES} are allowed", text.len()));
+        }
+        let document = strict::parse(text).map_err(|error| format!("the schema is not JSON: {error}"))?;
+        let unusable = |error: String| format!("the schema is not usable: {error}");
+        let cost = measure(&document).map_err(unusable)?;
+        let tables = usize::try_from(MATCHER_TABLES / 4).unwrap_or(usize::MAX);
+        let patterns = PatternOptions::regex().size_limit(MAX_AUTOMATON).dfa_size_limit(tables);
+        let options = jsonschema::options().should_validate_formats(true).with_pattern_options(patterns);
+        // The words of an error may quote all of the schema.
+        let validator = options.build(&document).map_err(|error| unusable(cut(error.to_string())))?;
+        Ok(Self { validator, cost, kept: None })
+    }
+
+    /// Bytes that it keeps at most.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        usize::try_from(self.cost.weight()).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn keep(self, reservation: Reservation) -> Self {
+        Self { kept: Some(reservation), ..self }
+    }
+
+    /// Whether it counts for the bytes that it keeps.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Validates with little effort, or says that it takes more.
+    pub(crate) fn attempt(&self, instance: &str) -> Attempt {
+        if instance.len() > SMALL_INSTANCE {
+            return Attempt::TooMuch;
+        }
+        self.validate_with(instance, Effort::Small).map_or(Attempt::TooMuch, Attempt::Done)
+    }
+
+    /// The time of one core that it takes at most to validate an instance, violations included where they are listed.
+    /// What takes longer than a second is not done.
+    ///
+    /// # Errors
+    /// When the instance is not JSON.
+    pub fn bound(&self, instance: &str) -> Result<Duration, String> {
+        let document = strict::parse(instance).map_err(|error| error.to_string())?;
+        let size = Size::of(&document, instance.len());
+        let listed = self.cost.to_list(&size);
+        let is_listed = listed <= MAX_WORK && self.cost.violations(&size) <= MAX_LIST;
+        Ok(Duration::from_nanos(if is_listed { listed } else { self.cost.to_judge(&size) }))
+    }
+
+    /// All violations, up to a bound. It is done at once, on this thread, and takes up to a second.
+    ///
+    /// # Errors
+    /// When the instance is not JSON, or too large for this schema.
+    pub fn validate(&self, instance: &str) -> Result<Vec<Violation>, String> {
+        let too_large =
+            || Err("the instance is not usable: it is too large for this schema to be validated".to_owned());
+        self.validate_with(instance, Effort::Full).unwrap_or_else(too_large)
+    }
+
+    /// `None` when it takes more effort.
+    fn validate_with(&self, instance: &str, effort: Effort) -> Option<Result<Vec<Violation>, String>> {
+        let document = match strict::parse(instance) {
+            Ok(document) => document,
+            Err(error) => return Some(Err(format!("the instance is not usable: {error}"))),
+        };
+        let size = Size::of(&document, instance.len());
+        let (work, list) = effort.limits();
+        if self.cost.to_judge(&size) > work {
+            return None;
+        }
+        if self.validator.is_valid(&document) {
+            return Some(Ok(Vec::new()));
+        }
+        if self.cost.to_list(&size) <= work && self.cost.violations(&size) <= list {
+            return Some(Ok(self.violations(&document)));
+        }
+        match effort {
+            Effort::Small => None,
+            Effort::Full => {
+                let message = "does not match the schema; it is too large to say where".to_owned();
+                Some(Ok(vec![Violation { pointer: String::new(), message }]))
+            }
+        }
+    }
+
+    fn violations(&self, document: &Value) -> Vec<Violation> {
+        self.validator.iter_errors(document).take(MAX_VIOLATIONS).map(|error| Violation::of(&error)).collect()
+    }
+}
+
+impl Effort {
+    /// Nanoseconds of work, and bytes of violations.
+    fn limits(self) -> (u64, u64) {
+        match self {
+            Self::Small => (SMALL_WORK, SMALL_LIST),
+            Self::Full => (MAX_WORK, MAX_LIST),
+        }
+    }
+}
+
+impl Violation {
+    fn of(error: &jsonschema::ValidationError<'_>) -> Self {
+        Self { pointer: error.instance_path().to_string(), message: cut(error.to_string()) }
+    }
+}
+
+fn cut(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE_BYTES {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+        message.push('…');
+        message.shrink_to_fit();
+    }
+    message
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Schema").field("cost", &self.cost).finish_non_exhaustive()
+    }
+}

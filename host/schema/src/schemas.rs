@@ -1,0 +1,186 @@
+//! The validators of one stranger: compiled once, kept by the schema's text, weighed, and run where they hold up nobody.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::budget::Budget;
+use crate::schema::{Attempt, Schema, Violation};
+
+/// Validators kept for one stranger, whatever they weigh.
+const MAX_SCHEMAS: usize = 64;
+/// Bytes of validators kept for one stranger.
+const MAX_KEPT: usize = 8 << 20;
+
+/// How long work waits for a worker.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a worker may take to begin.
+const LATENCY: Duration = Duration::from_millis(50);
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// The schema or the instance cannot be used at all, and why.
+    #[error("{0}")]
+    Unusable(String),
+    /// It took longer than it was allowed to, and was given up.
+    #[error("it takes too long to validate")]
+    OutOfTime,
+    /// No worker was free for a second.
+    #[error("too much is being validated at the moment; try again later")]
+    Busy,
+}
+
+/// Threads for the work that is not small, shared by all strangers of a process.
+#[derive(Clone, Debug)]
+pub struct Workers(Arc<Semaphore>);
+
+impl Workers {
+    /// Room for `count` validations or compilations at once.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Self(Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS))))
+    }
+}
+
+impl Default for Workers {
+    /// One for each core, and at least two, so that one stranger leaves room for another.
+    fn default() -> Self {
+        Self::new(std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)))
+    }
+}
+
+/// Validators by the text of their schema. Both schemas and instances may come from strangers: what they can cost is
+/// known before it is done.
+pub struct Schemas {
+    kept: Mutex<Vec<(String, Arc<Schema>)>>,
+    budget: Arc<Budget>,
+    workers: Workers,
+    /// One piece of work at a time, so that a stranger takes one worker and no more.
+    place: Arc<Semaphore>,
+}
+
+impl Schemas {
+    /// Without validators. The bytes of those that are kept count in `budget`.
+    #[must_use]
+    pub fn new(budget: &Arc<Budget>, workers: Workers) -> Self {
+        Self { kept: Mutex::default(), budget: budget.part(MAX_KEPT), workers, place: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// All violations, up to a bound. Work that is not small is done by a worker, for no longer than `allowed`; then it is
+    /// given up and not waited for. A worker that was given up ends by itself within the bound of a validation, a second.
+    /// `spent` grows by the time that a worker took.
+    ///
+    /// # Errors
+    /// When the schema or the instance cannot be used at all, it took too long, or no worker was free.
+    pub async fn validate(
+        &self,
+        schema: &str,
+        instance: &str,
+        allowed: Duration,
+        spent: &mut Duration,
+    ) -> Result<Vec<Violation>, SchemaError> {
+        let schema = self.compile(schema, allowed, spent).await?;
+        self.validate_with(&schema, instance, allowed.saturating_sub(*spent), spent).await
+    }
+
+    /// The same with a schema that was compiled before.
+    ///
+    /// # Errors
+    /// As [`Self::validate`].
+    pub async fn validate_with(
+        &self,
+        schema: &Arc<Schema>,
+        instance: &str,
+        allowed: Duration,
+        spent: &mut Duration,
+    ) -> Result<Vec<Violation>, SchemaError> {
+        match schema.attempt(instance) {
+            Attempt::Done(violations) => violations,
+            Attempt::TooMuch => {
+                let (schema, instance) = (Arc::clone(schema), instance.to_owned());
+                self.work(allowed, spent, move || schema.validate(&instance)).await?
+            }
+        }
+        .map_err(SchemaError::Unusable)
+    }
+
+    /// The validator of a schema, compiled by a worker unless it is kept.
+    ///
+    /// # Errors
+    /// When the schema cannot be used, it took too long, or no worker was free.
+    pub async fn compile(
+        &self,
+        schema: &str,
+        allowed: Duration,
+        spent: &mut Duration,
+    ) -> Result<Arc<Schema>, SchemaError> {
+        if let Some(schema) = self.find(schema) {
+            return Ok(schema);
+        }
+        let text = schema.to_owned();
+        let compiled = self.work(allowed, spent, move || Schema::compile(&text)).await?;
+        Ok(self.keep(schema, compiled.map_err(SchemaError::Unusable)?))
+    }
+
+    /// Bytes that are kept.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.budget.used()
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        allowed: Duration,
+        spent: &mut Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, SchemaError> {
+        let place = take(&self.place).await?;
+        let worker = take(&self.workers.0).await?;
+        let working = tokio::task::spawn_blocking(move || {
+            let began = Instant::now();
+            let done = work();
+            drop((worker, place));
+            (done, began.elapsed())
+        });
+        match timeout(allowed.saturating_add(LATENCY), working).await {
+            Ok(Ok((done, took))) => {
+                *spent += took;
+                Ok(done)
+            }
+            Ok(Err(error)) => Err(SchemaError::Unusable(format!("the validator failed: {error}"))),
+            Err(_) => Err(SchemaError::OutOfTime),
+        }
+    }
+
+    fn find(&self, text: &str) -> Option<Arc<Schema>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|(known, _)| known == text).map(|(_, schema)| Arc::clone(schema))
+    }
+
+    /// Keeps a validator in place of the oldest ones. One for which there is no room all the same serves this once.
+    fn keep(&self, text: &str, schema: Schema) -> Arc<Schema> {
+        let weight = schema.weight().saturating_add(text.len());
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let reserved = if kept.len() < MAX_SCHEMAS { self.budget.reserve(weight) } else { None };
+            if let Some(reserved) = reserved {
+                let schema = Arc::new(schema.keep(reserved));
+                kept.push((text.to_owned(), Arc::clone(&schema)));
+                return schema;
+            }
+            if kept.is_empty() {
+                return Arc::new(schema);
+            }
+            kept.remove(0);
+        }
+    }
+}
+
+async fn take(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, SchemaError> {
+    let place = timeout(PATIENCE, Arc::clone(places).acquire_owned()).await;
+    place.ok().and_then(Result::ok).ok_or(SchemaError::Busy)
+}

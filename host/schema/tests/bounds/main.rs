@@ -1,0 +1,177 @@
+//! Measures what schemas and instances make the host do, against the bounds that were told before.
+
+mod generate;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use annex_schema::{Budget, Schema, Schemas, Workers};
+use fastrand::Rng;
+use peak_alloc::PeakAlloc;
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// Held while memory is measured, which all tests of the process share.
+static MEASURED: Mutex<()> = Mutex::new(());
+
+/// The factors are those of optimised code.
+const SLOWER: u32 = if cfg!(debug_assertions) { 8 } else { 1 };
+/// Time that is not the schema's: a tick of the kernel, the first use of a table, a page fault.
+const GRACE: Duration = Duration::from_millis(12);
+/// Time of a core that compiling a schema may take, whatever it is.
+const MAX_COMPILE: Duration = Duration::from_secs(1);
+/// Bytes that a compilation or a validation may take beside what is kept.
+const MAX_WORKING: usize = 96 << 20;
+/// Schemas of the property test, each with several instances.
+const SCHEMAS: usize = 1_500;
+
+/// The time that this thread has spent on a core, as the kernel accounts it at each of its ticks.
+fn cpu_of<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let now = || {
+        let counted = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+        let nanos = counted.split(' ').next().and_then(|nanos| nanos.parse().ok());
+        Duration::from_nanos(nanos.expect("nanoseconds"))
+    };
+    let began = now();
+    let done = work();
+    (done, now().saturating_sub(began))
+}
+
+/// Compiles and validates, and holds both against their bounds.
+fn check(schema: &str, instances: &[String]) {
+    let before = ALLOCATED.current_usage();
+    ALLOCATED.reset_peak_usage();
+    let (compiled, time) = cpu_of(|| Schema::compile(schema));
+    assert!(time <= MAX_COMPILE * SLOWER + GRACE, "compiling took {time:?}: {}", shown(schema));
+    for instance in instances {
+        let Ok(compiled) = &compiled else { break };
+        let Ok(bound) = compiled.bound(instance) else { continue };
+        let (_, parsing) = cpu_of(|| compiled.bound(instance));
+        let (validated, time) = cpu_of(|| compiled.validate(instance));
+        assert!(
+            time <= bound * SLOWER + 2 * parsing + GRACE,
+            "{time:?} of {bound:?}, {:?}\nschema: {}\ninstance: {}",
+            validated.map(|violations| violations.len()),
+            shown(schema),
+            shown(instance),
+        );
+    }
+    let working = ALLOCATED.peak_usage() - before;
+    assert!(working <= MAX_WORKING, "{working} bytes: {}", shown(schema));
+    if let Ok(compiled) = compiled {
+        let kept = ALLOCATED.current_usage().saturating_sub(before);
+        assert!(kept <= compiled.weight() + (64 << 10), "{kept} bytes of {}: {}", compiled.weight(), shown(schema));
+    }
+}
+
+fn shown(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(4_000)).unwrap_or_default()
+}
+
+#[test]
+fn no_validation_costs_more_than_its_bound() {
+    let _measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let schemas = std::env::var("ANNEX_SCHEMAS").ok().and_then(|count| count.parse().ok()).unwrap_or(SCHEMAS);
+    let first = std::env::var("ANNEX_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let mut admitted = 0;
+    for seed in (first..).take(schemas) {
+        let mut random = Rng::with_seed(seed);
+        let schema = generate::schema(&mut random).to_string();
+        let instances: Vec<String> = (0..4).map(|_| generate::instance(&mut random).to_string()).collect();
+        admitted += usize::from(Schema::compile(&schema).is_ok());
+        check(&schema, &instances);
+    }
+    assert!(admitted > schemas / 3, "only {admitted} of {schemas} were admitted, too few to tell");
+}
+
+/// Schemas and instances that cost the host seconds or gigabytes once, or that were made to.
+fn attacks() -> Vec<(&'static str, Value, Value)> {
+    let deep = (0..45).fold(
+        json!({"unevaluatedProperties": false}),
+        |inner, _| json!({"anyOf": [inner], "unevaluatedProperties": false}),
+    );
+    let properties = |count: usize, schema: &dyn Fn(usize) -> Value| json!({"properties": (0..count).map(|number| (format!("p{number}"), schema(number))).collect::<serde_json::Map<_, _>>()});
+    let long = json!("x".repeat(900_000));
+    let choice =
+        |schema: &dyn Fn(usize) -> Value, count: usize| json!({"anyOf": (0..count).map(schema).collect::<Vec<_>>()});
+    let trees: Vec<Value> = (0..1 << 14).map(tree).collect();
+    let colliding: Vec<Value> = (0..40_000).map(|low: u64| json!((1_u64 << 63) + low)).collect();
+    let nested = (0..60).fold(json!({"type": "integer"}), |inner, _| json!({"anyOf": [inner, false]}));
+    vec![
+        ("unevaluated", deep, json!({"a": 1})),
+        (
+            "letters",
+            properties(1_500, &|number| json!({"pattern": format!("\\p{{L}}{{{number}}}")})),
+            json!({"p1": "a"}),
+        ),
+        ("remembering", json!({"pattern": "[ab]*a[ab]{1500}c"}), json!("ab".repeat(125_000))),
+        ("remembering less", json!({"pattern": "[ab]*a[ab]{150}c"}), json!("ab".repeat(125_000))),
+        ("choices of lengths", choice(&|number| json!({"minLength": 1_000_000 + number}), 2_000), long.clone()),
+        ("choices of formats", choice(&|_| json!({"format": "uri"}), 500), long.clone()),
+        ("choices of constants", choice(&|number| json!({"const": format!("{number}")}), 2_000), long.clone()),
+        ("trees that share a hash", json!({"uniqueItems": true}), Value::from(trees)),
+        ("numbers that share a hash", json!({"uniqueItems": true}), Value::from(colliding)),
+        ("choices in choices", nested, json!("x".repeat(200_000))),
+        (
+            "one name in all paths",
+            properties(1, &|_| properties(400, &|_| json!({"type": "null"}))),
+            json!({"p0": {"p1": 1}}),
+        ),
+        ("escapes", json!({"pattern": "\\d".repeat(512)}), json!("1")),
+        ("classes", json!({"pattern": "\\p{L}|".repeat(170)}), json!("1")),
+        ("names", json!({"propertyNames": {"maxLength": 3, "pattern": "^[a-z]+$"}}), json!({"k".repeat(500_000): 1})),
+        ("many keys", json!({"additionalProperties": false}), properties(30_000, &|_| json!(1))["properties"].clone()),
+    ]
+}
+
+/// One of many arrays of arrays: the bits of the number open and close brackets.
+fn tree(number: u32) -> Value {
+    let mut open: Vec<Vec<Value>> = vec![Vec::new()];
+    for bit in 0..14 {
+        if number >> bit & 1 == 1 {
+            open.push(Vec::new());
+        } else if open.len() > 1 {
+            let closed = Value::from(open.pop().unwrap_or_default());
+            open.last_mut().expect("one is left").push(closed);
+        }
+    }
+    open.into_iter().rev().fold(json!(null), |inner, mut items| {
+        items.push(inner);
+        Value::from(items)
+    })
+}
+
+#[test]
+fn attacks_are_refused_or_stay_within_their_bound() {
+    let _measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    for (name, schema, instance) in attacks() {
+        let (schema, instance) = (schema.to_string(), instance.to_string());
+        let began = std::time::Instant::now();
+        check(&schema, std::slice::from_ref(&instance));
+        let compiled = Schema::compile(&schema);
+        let bound = compiled.as_ref().ok().map(|compiled| compiled.bound(&instance));
+        println!("{name}: {:?}, bound {bound:?}, refused {:?}", began.elapsed(), compiled.err());
+    }
+}
+
+#[tokio::test]
+async fn validators_are_weighed_and_the_oldest_go() {
+    let _measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let budget = Budget::new(6 << 20);
+    let schemas = Schemas::new(&budget, Workers::new(1));
+    let before = ALLOCATED.current_usage();
+    let mut spent = Duration::ZERO;
+    for number in 0..300 {
+        let pattern = format!(r#"{{"pattern": "^[a-z]{{{}}}x$"}}"#, number + 1);
+        let instance = format!("{:?}", "a".repeat(1_000));
+        schemas.validate(&pattern, &instance, Duration::from_secs(60), &mut spent).await.expect("usable");
+        assert!(schemas.kept_bytes() <= 6 << 20, "{}", schemas.kept_bytes());
+    }
+    assert!(schemas.kept_bytes() > 3 << 20, "room is used: {}", schemas.kept_bytes());
+    let kept = ALLOCATED.current_usage().saturating_sub(before);
+    assert!(kept < 7 << 20, "{kept} bytes");
+    drop(schemas);
+    assert_eq!(budget.used(), 0, "what was kept is given back");
+}
