@@ -1,0 +1,194 @@
+//! The attacks. Each runs to its end, or until it has done what it came for.
+
+use std::fmt::Display;
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::http::{TEST_URI, call, connect, exchange, head, message};
+use crate::process::Server;
+
+/// One attack, by its name.
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    /// CPU time that its guests or clients may take themselves, by their own limits or by what they sent.
+    pub(crate) allowed: Duration,
+    pub(crate) run: fn(&Server) -> Result<()>,
+}
+
+/// Turns of one extension at once. After a fifth failure it is quarantined.
+const TURNS: usize = 4;
+/// What a turn of the extension may take, at once and on a busy machine.
+const OF_TURNS: Duration = Duration::from_millis(100 * TURNS as u64);
+/// The time of the clients' own requests.
+const OF_REQUESTS: Duration = Duration::from_secs(4);
+/// What compiling may take by its limits, in a child.
+const OF_COMPILING: Duration = Duration::from_secs(12);
+
+pub(crate) const ATTACKS: [Attack; 15] = [
+    Attack { name: "unevaluated", allowed: OF_TURNS, run: |server| misuse(server, "schema 0") },
+    Attack { name: "patterns", allowed: OF_TURNS, run: |server| misuse(server, "schema 1") },
+    Attack { name: "automaton", allowed: OF_TURNS, run: |server| misuse(server, "schema 2") },
+    Attack { name: "quoted-violations", allowed: OF_TURNS, run: |server| misuse(server, "schema 3") },
+    Attack { name: "slow-schema", allowed: OF_TURNS, run: |server| misuse(server, "schema 4") },
+    Attack { name: "new-schemas", allowed: OF_TURNS, run: |server| misuse(server, "schema 5") },
+    Attack { name: "loop", allowed: OF_TURNS, run: |server| misuse(server, "loop") },
+    Attack { name: "memory-bomb", allowed: OF_TURNS, run: |server| misuse(server, "memory-bomb") },
+    Attack { name: "arity-bombs", allowed: OF_COMPILING, run: arity_bombs },
+    Attack { name: "compile-bomb", allowed: OF_COMPILING, run: compile_bomb },
+    Attack { name: "parameter-schema", allowed: OF_COMPILING, run: parameter_schema },
+    Attack { name: "one-byte-connections", allowed: Duration::from_millis(500), run: one_byte_connections },
+    Attack { name: "unfinished-bodies", allowed: OF_REQUESTS, run: unfinished_bodies },
+    Attack { name: "large-task", allowed: OF_REQUESTS * 3, run: large_task },
+    Attack { name: "waiting-tasks", allowed: OF_REQUESTS * 4, run: waiting_tasks },
+];
+
+/// Lets the extension without grants do as told, in several turns at once.
+fn misuse(server: &Server, command: &str) -> Result<()> {
+    let turns: Vec<_> = (0..TURNS)
+        .map(|number| {
+            let metadata = format!(r#","metadata":{{"test/command":"{command}"}}"#);
+            let request = call("SendMessage", &message(&format!("attack-{number}"), "Hello", &metadata), TEST_URI);
+            let address = server.address.clone();
+            thread::spawn(move || exchange(&address, &request))
+        })
+        .collect();
+    for turn in turns {
+        let answer = turn.join().map_err(|_| anyhow::anyhow!("a turn panicked"))??;
+        ensure!(answer.contains("\"error\""), "the attack was answered: {answer}");
+    }
+    Ok(())
+}
+
+fn times(count: usize, text: impl Display) -> String {
+    format!("{text} ").repeat(count)
+}
+
+/// A component that passes for an extension until it is compiled.
+fn component(module: &str) -> Result<Vec<u8>> {
+    let text = format!(
+        r#"(component (core module {module}) (instance $nothing)
+            (export "annex:extension/descriptor@0.1.0" (instance $nothing)))"#
+    );
+    Ok(wat::parse_str(&text)?)
+}
+
+/// Puts components into the managed folder, one after the other, and lets the server look at them.
+fn install(server: &Server, components: &[(String, Vec<u8>)]) -> Result<()> {
+    for (name, bytes) in components {
+        let aside = server.extensions().join(format!(".{name}"));
+        fs::write(&aside, bytes)?;
+        fs::rename(&aside, server.extensions().join(format!("{name}.wasm")))?;
+    }
+    thread::sleep(Duration::from_secs(8));
+    Ok(())
+}
+
+/// Blocks, loops, ifs and calls that pass on a thousand values each.
+fn arity_bombs(server: &Server) -> Result<()> {
+    let values = times(1_000, "i32");
+    let types = format!("(type $t (func (param {values}) (result {values}))) (func $f (type $t) unreachable)");
+    let bodies = [("block", "block (type $t) end"), ("loop", "loop (type $t) end"), ("call", "call $f")];
+    let bombs =
+        bodies.iter().flat_map(|(name, body)| [500, 5_000].map(|count| (format!("{name}-{count}"), *body, count)));
+    let bombs = bombs.map(|(name, body, count)| {
+        let arguments = times(1_000, "i32.const 0");
+        let module = format!("{types} (func (result {values}) {arguments} {})", times(count, body));
+        Ok((name, component(&module)?))
+    });
+    install(server, &bombs.collect::<Result<Vec<_>>>()?)
+}
+
+/// As many large functions as the structure check lets through.
+fn compile_bomb(server: &Server) -> Result<()> {
+    let statements = times(30_000, "local.get 0 i64.mul local.get 1 i64.xor");
+    let function = format!("(func (param i64 i64) (result i64) local.get 0 {statements})");
+    install(server, &[("deep".to_owned(), component(&times(60, function))?)])
+}
+
+fn parameter_schema(server: &Server) -> Result<()> {
+    let settings = "[parameters]\nuri = \"https://annex.example/other/v1\"\nbehaviour = { describe = \"schema\" }\n";
+    fs::write(server.extensions().join("schema.toml"), settings)?;
+    install(server, &[("schema".to_owned(), fs::read(annex_components::TEST_EXTENSION)?)])
+}
+
+/// Each begins as HTTP/2 does and says no more.
+fn one_byte_connections(server: &Server) -> Result<()> {
+    let connections = hold(server, 3_900, |stream| stream.write_all(b"P"))?;
+    thread::sleep(Duration::from_secs(10));
+    drop(connections);
+    Ok(())
+}
+
+fn hold(
+    server: &Server,
+    count: usize,
+    begin: impl Fn(&mut TcpStream) -> std::io::Result<()>,
+) -> Result<Vec<TcpStream>> {
+    let mut held = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut stream = connect(&server.address)?;
+        // One that is refused has done no harm.
+        if begin(&mut stream).is_ok() {
+            held.push(stream);
+        }
+    }
+    Ok(held)
+}
+
+/// Bodies that lack their last byte.
+fn unfinished_bodies(server: &Server) -> Result<()> {
+    let body = vec![b' '; (1 << 20) - 1];
+    let connections = hold(server, 1_500, |stream| {
+        stream.set_write_timeout(Some(Duration::from_millis(200)))?;
+        stream.write_all(&head(1 << 20, ""))?;
+        stream.write_all(&body)
+    })?;
+    thread::sleep(Duration::from_secs(5));
+    drop(connections);
+    Ok(())
+}
+
+/// One task that waits is continued with large messages, and asked for by clients that do not read.
+fn large_task(server: &Server) -> Result<()> {
+    let first = exchange(&server.address, &call("SendMessage", &message("wait-first", "Hello", ""), ""))?;
+    let task = id_of(&first).context("the first task")?;
+    let text = "x".repeat(900_000);
+    for number in 0..60 {
+        let more = format!(r#","taskId":"{task}""#);
+        exchange(&server.address, &call("SendMessage", &message(&format!("wait-{number}"), &text, &more), ""))?;
+    }
+    let request = call("GetTask", &format!(r#"{{"id":"{task}"}}"#), "");
+    let unread = hold(server, 100, |stream| stream.write_all(&request))?;
+    thread::sleep(Duration::from_secs(5));
+    drop(unread);
+    Ok(())
+}
+
+fn id_of(answer: &str) -> Option<&str> {
+    answer.split_once(r#""task":{"id":""#).and_then(|(_, rest)| rest.split('"').next())
+}
+
+/// More tasks that wait than a store has room for.
+fn waiting_tasks(server: &Server) -> Result<()> {
+    let threads = (0..4).map(|thread| {
+        let address = server.address.clone();
+        thread::spawn(move || {
+            for number in 0..2_750 {
+                exchange(
+                    &address,
+                    &call("SendMessage", &message(&format!("wait-{thread}-{number}"), "Hello", ""), ""),
+                )?;
+            }
+            Ok::<_, anyhow::Error>(())
+        })
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
+    }
+    Ok(())
+}
