@@ -9,7 +9,6 @@ use crate::error::LoadError;
 use crate::extension::{Descriptor, Profile, Program};
 use crate::hook::Hook;
 use crate::load;
-use crate::log;
 use crate::schema::{Schema, Violation};
 
 /// Methods of one extension.
@@ -94,7 +93,7 @@ fn checked(profile: &Profile, declaration: Declaration) -> Result<Method, String
     Ok(Method {
         params: compile(declaration.params_schema, "parameter")?,
         result: compile(declaration.result_schema, "result")?,
-        description: log::printable(&declaration.description, MAX_DESCRIPTION),
+        description: annex_text::line_within(&declaration.description, MAX_DESCRIPTION),
         streams: declaration.streams,
         name,
     })

@@ -226,6 +226,8 @@ pub struct RuntimeSection {
     pub max_instances: u32,
     /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
+    /// Bytes of all compiled components in that folder; what was not used for longest goes. Default 1 GiB.
+    pub cache_bytes: u64,
     /// Seconds that compiling one component may take, waiting for another one included. Default 60.
     pub compile_seconds: u64,
     /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
@@ -243,6 +245,7 @@ impl Default for RuntimeSection {
         Self {
             max_instances: 1_000,
             cache_dir: None,
+            cache_bytes: 1 << 30,
             compile_seconds: 60,
             extensions_dir: None,
             watch: true,
@@ -358,6 +361,7 @@ impl Config {
             ("tasks.keep_days", whole(self.tasks.keep_days)),
             ("tasks.keep_count", whole(self.tasks.keep_count)),
             ("runtime.max_instances", whole(self.runtime.max_instances.into())),
+            ("runtime.cache_bytes", whole(self.runtime.cache_bytes)),
             ("runtime.compile_seconds", whole(self.runtime.compile_seconds)),
         ];
         let wrong = |key: &str, reason: &str| {
