@@ -240,6 +240,18 @@ pub struct RuntimeSection {
     pub ceiling: LimitsConfig,
 }
 
+impl RuntimeSection {
+    /// What must be at least 1.
+    fn bounds(&self) -> [(&'static str, usize); 3] {
+        let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        [
+            ("runtime.max_instances", whole(self.max_instances.into())),
+            ("runtime.cache_bytes", whole(self.cache_bytes)),
+            ("runtime.compile_seconds", whole(self.compile_seconds)),
+        ]
+    }
+}
+
 impl Default for RuntimeSection {
     fn default() -> Self {
         Self {
@@ -360,14 +372,11 @@ impl Config {
             ("tasks.max_bytes", self.tasks.max_bytes),
             ("tasks.keep_days", whole(self.tasks.keep_days)),
             ("tasks.keep_count", whole(self.tasks.keep_count)),
-            ("runtime.max_instances", whole(self.runtime.max_instances.into())),
-            ("runtime.cache_bytes", whole(self.runtime.cache_bytes)),
-            ("runtime.compile_seconds", whole(self.runtime.compile_seconds)),
         ];
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })
         };
-        if let Some((key, _)) = bounds.into_iter().find(|(_, value)| *value == 0) {
+        if let Some((key, _)) = bounds.into_iter().chain(self.runtime.bounds()).find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
         }
         if let Some(Err(reason)) = self.server.public_url.as_deref().map(check_url) {
