@@ -3,6 +3,7 @@
 use std::env::VarError;
 use std::path::Path;
 
+use annex_files::Purpose;
 use annex_protocol::Secret;
 use http::HeaderName;
 use http::header::AUTHORIZATION;
@@ -15,6 +16,8 @@ use crate::{ConfigError, principal};
 
 const MIN_KEY_BYTES: usize = 16;
 const MAX_KEY_BYTES: usize = 1024;
+/// The most bytes of a file that are looked at for one.
+const MAX_FILE_BYTES: usize = 64 << 10;
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
@@ -90,7 +93,7 @@ fn from_environment(principal: &str, variable: &str) -> Result<Secret, ConfigErr
 }
 
 fn from_file(path: &Path) -> Result<Secret, ConfigError> {
-    let text = std::fs::read_to_string(path);
+    let text = annex_files::read_text(path, Purpose::Secret, MAX_FILE_BYTES);
     let text = text.map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
     Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
 }

@@ -1,5 +1,6 @@
 //! JSON Web Tokens (RFC 7519) as bearer tokens, checked as RFC 8725 advises.
 
+use annex_files::Purpose;
 use annex_protocol::{Json, JsonObject};
 use jsonwebtoken::{Validation, decode, decode_header};
 
@@ -9,6 +10,8 @@ use crate::{Algorithm, ConfigError, JWT_SCHEME, Jwks, Principal, principal};
 
 /// Longer ones are refused before anything of them is read.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
+/// The most bytes of a file with keys.
+const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_LEEWAY_SECONDS: u64 = 300;
 
 pub(crate) struct JwtVerifier {
@@ -102,7 +105,8 @@ fn keys(config: &JwtConfig) -> Result<JwksSource, ConfigError> {
     match (&config.jwks_url, &config.jwks_file) {
         (Some(url), None) => Ok(JwksSource::Url(RemoteJwks::new(url)?)),
         (None, Some(path)) => {
-            let text = std::fs::read_to_string(path);
+            // The keys are public; whoever can change them decides who is let in.
+            let text = annex_files::read_text(path, Purpose::Named, MAX_FILE_BYTES);
             let text = text.map_err(|source| ConfigError::File { path: path.clone(), source })?;
             let jwks = Jwks::parse(&text).map_err(|source| ConfigError::Keys { path: path.clone(), source })?;
             if jwks.is_empty() {

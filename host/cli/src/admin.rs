@@ -1,9 +1,10 @@
 //! Calls of the admin API, and what all commands that make them take.
 
+use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
-use std::{env, fs};
 
+use annex_files::Purpose;
 use anyhow::{Context, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +18,8 @@ use crate::output;
 
 /// A component may have to be compiled.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// The most bytes of a file with a token.
+const MAX_TOKEN_FILE_BYTES: usize = 64 << 10;
 
 /// Which server, and how it is asked.
 #[derive(Args)]
@@ -39,7 +42,8 @@ impl Admin {
     /// The token is in the file, or in the environment.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let token = match &self.token_file {
-            Some(file) => fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?,
+            Some(file) => annex_files::read_text(file, Purpose::Secret, MAX_TOKEN_FILE_BYTES)
+                .with_context(|| format!("cannot read {}", file.display()))?,
             None => env::var("ANNEX_ADMIN_TOKEN")
                 .context("no admin token: name its file with --token-file, or set ANNEX_ADMIN_TOKEN")?,
         };
@@ -56,7 +60,7 @@ impl Admin {
         text: impl FnOnce(&T) -> String,
     ) -> anyhow::Result<()> {
         if self.json {
-            return output::write(&format!("{}\n", answer.trim_end()));
+            return output::json(answer);
         }
         output::show(&text(&serde_json::from_str(answer).context("the answer is none of the admin API")?))
     }

@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use annex_client::ClientConfig;
 use annex_protocol::{AgentCard, AgentExtension, Json};
+use annex_text::line;
 use clap::Args;
 
 use crate::connect::Location;
@@ -30,7 +31,7 @@ impl Card {
             output::note(&format!("signed by {} ({})", verified.kid, verified.algorithm));
         }
         if self.json {
-            return output::write(&format!("{}\n", document.text.trim_end()));
+            return output::json(&document.text);
         }
         let mut text = String::new();
         describe(&document.card, &mut text)?;
@@ -39,14 +40,14 @@ impl Card {
 }
 
 fn describe(card: &AgentCard, text: &mut String) -> fmt::Result {
-    writeln!(text, "{} {}\n{}", card.name, card.version, card.description)?;
+    writeln!(text, "{} {}\n{}", line(&card.name), line(&card.version), line(&card.description))?;
     if let Some(provider) = &card.provider {
-        writeln!(text, "by {} ({})", provider.organization, provider.url)?;
+        writeln!(text, "by {} ({})", line(&provider.organization), line(&provider.url))?;
     }
     writeln!(text, "\nInterfaces")?;
     for interface in &card.supported_interfaces {
-        let version = &interface.protocol_version;
-        writeln!(text, "  {} {version}  {}", interface.protocol_binding, interface.url)?;
+        let binding = line(&interface.protocol_binding);
+        writeln!(text, "  {binding} {}  {}", line(&interface.protocol_version), line(&interface.url))?;
     }
     let capabilities = &card.capabilities;
     writeln!(text, "\nCapabilities")?;
@@ -59,9 +60,9 @@ fn describe(card: &AgentCard, text: &mut String) -> fmt::Result {
     }
     heading(text, "Skills", card.skills.is_empty())?;
     for skill in &card.skills {
-        writeln!(text, "  {}: {}", skill.name, skill.description)?;
+        writeln!(text, "  {}: {}", line(&skill.name), line(&skill.description))?;
         for example in &skill.examples {
-            writeln!(text, "    for example: {example}")?;
+            writeln!(text, "    for example: {}", line(example))?;
         }
     }
     Ok(())
@@ -73,12 +74,12 @@ fn heading(text: &mut String, title: &str, is_empty: bool) -> fmt::Result {
 
 fn describe_extension(extension: &AgentExtension, text: &mut String) -> fmt::Result {
     let required = if extension.required { "  (required)" } else { "" };
-    writeln!(text, "  {}{required}", extension.uri)?;
+    writeln!(text, "  {}{required}", line(extension.uri.as_str()))?;
     if !extension.description.is_empty() {
-        writeln!(text, "    {}", extension.description)?;
+        writeln!(text, "    {}", line(&extension.description))?;
     }
     for (name, value) in extension.params.iter().flatten() {
-        writeln!(text, "    {name} = {}", indented(value))?;
+        writeln!(text, "    {} = {}", line(name), indented(value))?;
     }
     Ok(())
 }

@@ -9,9 +9,9 @@ use clap::Args;
 use tokio::signal;
 
 use crate::connect::{Calling, Location};
-use crate::output;
 use crate::state::{self, Injection};
 use crate::turn::{self, Outcome, Transcript};
+use crate::{output, shell};
 
 mod conversation;
 mod lines;
@@ -148,7 +148,7 @@ impl Talk {
         let waited = session.awaits_input();
         session.note_failure(error);
         if let Some(task) = session.task_id().filter(|_| waited && !session.awaits_input()) {
-            let how = format!("annex send URL TEXT --task {task}");
+            let how = format!("annex send URL TEXT --task {}", shell::word(task.as_str()));
             output::note(&format!("The next message begins a new task; `{how}` answers the one that waited."));
         }
     }

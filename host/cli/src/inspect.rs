@@ -42,7 +42,7 @@ impl Inspect {
         let trial = trial::load(&bytes).await?;
         let report = Report::new(&path, &self.in_config(&path, &locations), &inspection, &trial);
         if self.json {
-            output::write(&format!("{}\n", serde_json::to_string(&report)?))?;
+            output::json(&serde_json::to_string(&report)?)?;
         } else {
             output::show(&table::of(&report)?)?;
         }

@@ -1,27 +1,88 @@
 //! Log lines on standard error: readable on a terminal, JSON elsewhere. `ANNEX_LOG` filters, as in
 //! `ANNEX_LOG=annex_server=debug`.
+//!
+//! Whatever stands in a field may be a stranger's words, so both forms escape what steers where they write, and no caller
+//! has to think of it.
 
 use std::env;
-use std::io::{self, IsTerminal};
+use std::fmt::{self, Debug, Write as _};
+use std::io::{self, IsTerminal, Write};
 
+use annex_text::Line;
 use anyhow::anyhow;
+use tracing::field::Field;
+use tracing::{Dispatch, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Starts logging for the rest of the process.
 ///
 /// # Errors
 /// When `ANNEX_LOG` is not a filter.
 pub(crate) fn start() -> anyhow::Result<()> {
-    // A line that cannot be written, because the disk that it goes to is full, is lost. It would be reported on standard
-    // error otherwise, where it cannot be written either, and end whatever logged it.
-    let lines = tracing_subscriber::fmt().log_internal_errors(false);
-    let lines = lines.with_env_filter(filter()?).with_writer(io::stderr);
-    if io::stderr().is_terminal() {
-        lines.with_target(false).compact().init();
-    } else {
-        lines.json().flatten_event(true).init();
-    }
+    let filter = filter()?;
+    let subscriber: Dispatch =
+        if io::stderr().is_terminal() { text(filter, io::stderr).into() } else { json(filter, io::stderr).into() };
+    subscriber.init();
     Ok(())
+}
+
+/// For people.
+fn text<W>(filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync + 'static
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
+    let fields = debug_fn(write_field).delimited(" ");
+    lines().with_env_filter(filter).with_writer(writer).with_target(false).compact().fmt_fields(fields).finish()
+}
+
+/// For programs.
+fn json<W>(filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync + 'static
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
+    let writer = JsonWriter(writer);
+    lines().with_env_filter(filter).with_writer(writer).json().flatten_event(true).finish()
+}
+
+/// A line that cannot be written, because the disk that it goes to is full, is lost. It would be reported on standard
+/// error otherwise, where it cannot be written either, and end whatever logged it.
+fn lines() -> SubscriberBuilder {
+    tracing_subscriber::fmt().log_internal_errors(false)
+}
+
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
+    if field.name() != "message" {
+        write!(writer, "{}=", field.name())?;
+    }
+    write!(Line(writer), "{value:?}")
+}
+
+/// Escapes in JSON what steers and is left to JSON's writers.
+struct JsonWriter<W>(W);
+
+impl<'writer, W: MakeWriter<'writer>> MakeWriter<'writer> for JsonWriter<W> {
+    type Writer = JsonWriter<W::Writer>;
+
+    fn make_writer(&'writer self) -> Self::Writer {
+        JsonWriter(self.0.make_writer())
+    }
+}
+
+impl<W: Write> Write for JsonWriter<W> {
+    /// Is given whole lines.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.write_all(annex_text::json(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn filter() -> anyhow::Result<EnvFilter> {
@@ -33,3 +94,6 @@ fn filter() -> anyhow::Result<EnvFilter> {
         anyhow!("ANNEX_LOG={text} is not a log filter; write a level, such as debug, or target=level: {error}")
     })
 }
+
+#[cfg(test)]
+mod tests;

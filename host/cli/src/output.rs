@@ -4,6 +4,9 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::Context;
 
+/// Before further lines of one remark, which could be taken for another otherwise.
+const INDENT: &str = "  ";
+
 /// Whoever read standard output has seen enough, as `annex card URL | head` does. No error worth a word.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
@@ -18,14 +21,21 @@ pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes text that somebody else wrote.
+/// Writes text that somebody else wrote, in as many lines as it has. What stands in one line among lines of this
+/// program's own passes [`annex_text::line`] before.
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
-    write(&harmless(text))
+    write(&annex_text::block(text))
 }
 
-/// A line on standard error, dim on a terminal. Losing it is no reason to stop.
+/// Writes JSON, and a line break behind it.
+pub(crate) fn json(text: &str) -> anyhow::Result<()> {
+    write(&format!("{}\n", annex_text::json(text.trim_end())))
+}
+
+/// A remark on standard error, dim on a terminal; its further lines are indented. Losing it is no reason to stop.
 pub(crate) fn note(text: &str) {
-    let (text, mut lines) = (harmless(text), io::stderr().lock());
+    let text = annex_text::indented(text, INDENT);
+    let mut lines = io::stderr().lock();
     let _ = if lines.is_terminal() { writeln!(lines, "\x1b[2m{text}\x1b[0m") } else { writeln!(lines, "{text}") };
 }
 
@@ -37,20 +47,5 @@ pub(crate) fn prompt(text: &str) {
 
 /// Why the command failed.
 pub(crate) fn error(text: &str) {
-    let _ = writeln!(io::stderr(), "error: {}", harmless(text));
-}
-
-/// Without the characters that make a terminal do more than show text.
-fn harmless(text: &str) -> String {
-    text.chars().filter(|&character| !character.is_control() || matches!(character, '\n' | '\t')).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::harmless;
-
-    #[test]
-    fn text_from_elsewhere_cannot_steer_the_terminal() {
-        assert_eq!(harmless("a\x1b[31mb\r\n\tc\u{9b}2J"), "a[31mb\n\tc2J");
-    }
+    let _ = writeln!(io::stderr(), "error: {}", annex_text::indented(text, INDENT));
 }

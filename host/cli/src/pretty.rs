@@ -4,11 +4,12 @@ use annex_protocol::Json;
 
 const INDENT: &str = "  ";
 
-/// The value over several lines, without a line break at the end.
+/// The value over several lines, without a line break at the end. What steers is escaped as JSON does it.
 pub(crate) fn pretty(json: &Json) -> String {
-    let mut text = String::with_capacity(json.get().len() * 2);
+    let json = annex_text::json(json.get());
+    let mut text = String::with_capacity(json.len() * 2);
     let (mut depth, mut in_string, mut escaped, mut is_empty) = (0_usize, false, false, false);
-    for character in json.get().chars() {
+    for character in json.chars() {
         if in_string {
             in_string = escaped || character != '"';
             escaped = !escaped && character == '\\';

@@ -9,7 +9,7 @@ use crate::connect::{Calling, Location};
 use crate::state::{self, Injection};
 use crate::turn::{self, Outcome, Transcript};
 use crate::with::{Companions, With};
-use crate::{output, template};
+use crate::{output, shell, template};
 
 /// Send a message to an agent and print its answer.
 #[derive(Args)]
@@ -111,7 +111,7 @@ impl Send {
     fn take(&self, event: StreamResponse, outcome: &mut Outcome, transcript: &mut Transcript) -> anyhow::Result<()> {
         outcome.follow(&event);
         if self.json {
-            return output::write(&format!("{}\n", serde_json::to_string(&event)?));
+            return output::json(&serde_json::to_string(&event)?);
         }
         transcript.show(event)
     }
@@ -120,7 +120,10 @@ impl Send {
         outcome.name_ids();
         outcome.summarize(&self.calling.extensions, active);
         if let (Some(task), Some(wanted)) = (outcome.task(), outcome.wanted()) {
-            output::note(&format!("The task waits for {wanted}. Continue it with --task {task}"));
+            output::note(&format!(
+                "The task waits for {wanted}. Continue it with --task {}",
+                shell::word(task.as_str())
+            ));
         }
     }
 }

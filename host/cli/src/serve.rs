@@ -13,6 +13,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::log;
+use crate::shell;
 use crate::state::takes_state;
 
 /// Serve an agent with its extensions.
@@ -105,7 +106,7 @@ fn suggestion(app: &App, question: &str) -> String {
     let executable = env::args().next().unwrap_or_else(|| "annex".to_owned());
     let mut command = format!("{executable} send {} '{}'", app.base_url(), question.replace('\'', "'\\''"));
     for extension in app.installed().iter().filter(|extension| extension.is_required()) {
-        command.push_str(&format!(" \\\n    --extension {}", extension.uri()));
+        command.push_str(&format!(" \\\n    --extension {}", shell::word(extension.uri().as_str())));
         if takes_state(extension.card()) {
             let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
             command.push_str(&format!(" \\\n    --state '{state}'"));

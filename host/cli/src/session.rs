@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::Admin;
+use crate::line::Line;
 use crate::pretty::pretty;
 
 /// Show and delete the sessions of a server, through its admin API or where it keeps them.
@@ -141,25 +142,25 @@ fn json(shown: &impl Serialize) -> anyhow::Result<String> {
 #[derive(Deserialize)]
 struct List {
     sessions: Vec<Listed>,
-    next: Option<String>,
+    next: Option<Line>,
 }
 
 #[derive(Deserialize)]
 struct Listed {
-    context: String,
-    user: String,
+    context: Line,
+    user: Line,
     revision: u64,
-    last_update: String,
-    keys: Vec<String>,
+    last_update: Line,
+    keys: Vec<Line>,
 }
 
 #[derive(Deserialize)]
 struct Shown {
-    context: String,
-    user: String,
-    agent: String,
+    context: Line,
+    user: Line,
+    agent: Line,
     revision: u64,
-    last_update: String,
+    last_update: Line,
     state: Json,
 }
 
@@ -170,9 +171,9 @@ struct Events {
 
 #[derive(Deserialize)]
 struct Event {
-    author: String,
-    task: String,
-    timestamp: String,
+    author: Line,
+    task: Line,
+    timestamp: Line,
     parts: Vec<Json>,
     state_delta: Option<JsonObject>,
     error: Option<EventError>,
@@ -180,14 +181,14 @@ struct Event {
 
 #[derive(Deserialize)]
 struct EventError {
-    code: String,
-    message: String,
+    code: Line,
+    message: Line,
 }
 
 #[derive(Deserialize)]
 struct Deleted {
-    deleted: String,
-    user: String,
+    deleted: Line,
+    user: Line,
 }
 
 impl List {
@@ -223,10 +224,10 @@ impl Events {
         for Event { author, task, timestamp, parts, state_delta, error } in &self.events {
             text.push_str(&format!("{timestamp}  {author}  (task {task})\n"));
             for part in parts {
-                text.push_str(&format!("  {}\n", part.get()));
+                text.push_str(&format!("  {}\n", one_line(part.get())));
             }
             if let Some(delta) = state_delta {
-                text.push_str(&format!("  state: {}\n", delta.to_json_string()));
+                text.push_str(&format!("  state: {}\n", one_line(&delta.to_json_string())));
             }
             if let Some(EventError { code, message }) = error {
                 text.push_str(&format!("  error: {code}: {message}\n"));
@@ -243,4 +244,9 @@ impl Deleted {
     fn text(&self) -> String {
         format!("{} of {} is deleted\n", self.deleted, self.user)
     }
+}
+
+/// JSON, which may have lines between its tokens.
+fn one_line(json: &str) -> String {
+    annex_text::line(&annex_text::json(json).replace(['\n', '\r'], " ")).into_owned()
 }

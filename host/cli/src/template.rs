@@ -18,7 +18,7 @@ pub(crate) fn print(card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Res
     let uri = state::extension(requested, card)?;
     let schema = state::schema(card, &uri).with_context(|| format!("{uri} declares no state_schema"))?;
     let template = Template::of(schema)?;
-    output::write(&format!("{}\n", template.json))?;
+    output::json(&template.json)?;
     output::note(&format!("This is what {uri} takes. Fill in what stands in <>, and send it with --state @FILE."));
     if !template.optional.is_empty() {
         output::note(&format!("May be left out: {}", template.optional.join(", ")));

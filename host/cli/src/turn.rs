@@ -4,8 +4,8 @@ use annex_client::{Agent, ClientError, ServiceParameters};
 use annex_protocol::{A2aError, AgentCard, AgentExtension, ExtensionUri, Message, SendMessageRequest, StreamResponse};
 use futures::TryStreamExt;
 
-use crate::output;
 use crate::state::takes_state;
+use crate::{output, shell};
 
 mod outcome;
 mod transcript;
@@ -59,9 +59,10 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
     }
     let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);
     let missing = declared.filter(|extension| !requested.contains(&extension.uri));
+    let word = |extension: &AgentExtension| shell::word(extension.uri.as_str()).into_owned();
     let option = |extension: &AgentExtension| match takes_state(extension) {
-        true => format!("\n  --extension {} --state JSON (--template prints what it looks like)", extension.uri),
-        false => format!("\n  --extension {}", extension.uri),
+        true => format!("\n  --extension {} --state JSON (--template prints what it looks like)", word(extension)),
+        false => format!("\n  --extension {}", word(extension)),
     };
     let options: String = missing.map(option).collect();
     if options.is_empty() { error } else { anyhow::anyhow!("{error:#}\nadd to this command:{options}") }

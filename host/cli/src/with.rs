@@ -1,18 +1,21 @@
 //! `--with`: components that take the client's side of their extension.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_client::{ComponentInterceptor, Interceptor};
+use annex_files::Purpose;
 use annex_protocol::{ExtensionUri, Json, JsonObject};
-use annex_runtime::{Installation, Runtime, RuntimeConfig};
+use annex_runtime::{Installation, MAX_COMPONENT_BYTES, Runtime, RuntimeConfig};
 use annex_server::{ExtensionConfig, Locations};
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 
 use crate::pretty::pretty;
 use crate::{output, serve, state};
+
+/// The most bytes of a file with settings.
+const MAX_SETTINGS_BYTES: usize = 1 << 20;
 
 /// Which components.
 #[derive(Args)]
@@ -89,7 +92,8 @@ async fn load(
     let input = input.as_ref().or(state).map(JsonObject::to_json).transpose()?;
     let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
     let path = locations.component(component);
-    let bytes = fs::read(&path).with_context(|| format!("cannot read the component {}", path.display()))?;
+    let bytes = annex_files::read(&path, Purpose::Named, MAX_COMPONENT_BYTES);
+    let bytes = bytes.with_context(|| format!("cannot read the component {}", path.display()))?;
     let extension = runtime.load(bytes, installation(settings)?).await?;
     let notes = Arc::clone(notes);
     let tell = move |uri: &ExtensionUri, told| {
@@ -102,7 +106,8 @@ fn installation(settings: Option<&Path>) -> anyhow::Result<Installation> {
     let (text, folder) = match settings {
         None => (String::new(), Path::new("")),
         Some(file) => {
-            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            let text = annex_files::read_text(file, Purpose::Named, MAX_SETTINGS_BYTES);
+            let text = text.with_context(|| format!("cannot read {}", file.display()))?;
             (text, file.parent().unwrap_or(Path::new("")))
         }
     };

@@ -75,7 +75,10 @@ fn compile(
     let component =
         Component::new(engine, bytes).map_err(|error| LoadError::Compile { digest, source: error.into() })?;
     if let Some(cache) = cache {
-        cache.write(&digest, &component);
+        match component.serialize() {
+            Ok(compiled) => cache.write(&digest, &compiled),
+            Err(error) => tracing::warn!(component = %digest, %error, "the compiled component could not be cached"),
+        }
     }
     Ok(component)
 }

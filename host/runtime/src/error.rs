@@ -10,7 +10,6 @@ use crate::digest::Digest;
 use crate::grants::GrantNeeded;
 use crate::hook::Hook;
 use crate::limits::LimitReached;
-use crate::log;
 
 /// An underlying error whose type is nobody's business outside of this crate.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
@@ -147,6 +146,31 @@ pub enum LoadError {
         pointer: String,
         /// What is wrong there.
         reason: String,
+    },
+    /// Its entry on the card is too large.
+    #[error("the entry of {uri} on the card has {size} bytes; at most {limit} are allowed, params and description")]
+    CardEntry {
+        /// Whose.
+        uri: ExtensionUri,
+        /// Bytes of the entry as JSON.
+        size: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The entries of all installed extensions on the card are too large.
+    #[error(
+        "with {uri} the entries of all extensions on the card have {size} bytes; at most {limit} are allowed, and the \
+         largest is that of {largest}"
+    )]
+    CardEntries {
+        /// Who comes last.
+        uri: ExtensionUri,
+        /// Bytes of all entries as JSON.
+        size: usize,
+        /// Bytes allowed.
+        limit: usize,
+        /// Whose entry is the largest.
+        largest: ExtensionUri,
     },
     /// Two installed components claim one URI.
     #[error("two installed extensions have the URI {uri}")]
@@ -310,7 +334,7 @@ impl Fault {
         }
         // What lies between is the backtrace.
         let text = cause.map_or_else(|| self.to_string(), |cause| format!("{self}: {cause}"));
-        log::printable(&text, MAX_TEXT)
+        annex_text::line_within(&text, MAX_TEXT)
     }
 
     /// Whether the guest is to blame, rather than the load on the host, or what others made.

@@ -190,6 +190,8 @@ pub struct Extension {
     pub(crate) descriptor: Descriptor,
     pub(crate) profile: Arc<Profile>,
     pub(crate) card: AgentExtension,
+    /// Bytes of that as JSON.
+    pub(crate) card_bytes: usize,
     pub(crate) methods: Vec<Method>,
     pub(crate) program: Program,
     pub(crate) exported: Vec<Hook>,

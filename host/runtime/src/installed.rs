@@ -8,6 +8,9 @@ use crate::error::LoadError;
 use crate::extension::Extension;
 use crate::method::Method;
 
+/// Bytes of the entries of all extensions on the card, as JSON.
+const MAX_CARD_ENTRIES: usize = 256 << 10;
+
 /// Installed extensions: unique URIs, dependencies before dependents.
 #[derive(Clone, Debug, Default)]
 pub struct Installed {
@@ -18,7 +21,8 @@ impl Installed {
     /// Checks that the extensions fit together.
     ///
     /// # Errors
-    /// When two have the same URI or one metadata key, or one depends on what does not stand before it.
+    /// When two have the same URI or one metadata key, one depends on what does not stand before it, or their entries on
+    /// the card are too large together.
     pub fn new(extensions: impl IntoIterator<Item = impl Into<Arc<Extension>>>) -> Result<Self, LoadError> {
         let extensions: Vec<Arc<Extension>> = extensions.into_iter().map(Into::into).collect();
         if let Some(uris) = Self::cycle(&extensions) {
@@ -47,6 +51,7 @@ impl Installed {
         }
         self.check_keys(&extension)?;
         self.check_methods(&extension)?;
+        self.check_card(&extension)?;
         self.extensions.push(extension);
         Ok(())
     }
@@ -132,6 +137,18 @@ impl Installed {
             }
         }
         Ok(())
+    }
+
+    fn check_card(&self, extension: &Extension) -> Result<(), LoadError> {
+        let others = self.extensions.iter().map(Arc::as_ref);
+        let entries: Vec<_> = others.chain([extension]).map(|each| (each.card_bytes, each.uri())).collect();
+        let size = entries.iter().map(|(bytes, _)| bytes).sum();
+        if size <= MAX_CARD_ENTRIES {
+            return Ok(());
+        }
+        let largest = entries.into_iter().max_by_key(|(bytes, _)| *bytes).map_or(extension.uri(), |(_, uri)| uri);
+        let (uri, largest) = (extension.uri().clone(), largest.clone());
+        Err(LoadError::CardEntries { uri, size, limit: MAX_CARD_ENTRIES, largest })
     }
 
     /// The method of this name, and whose it is.

@@ -21,7 +21,6 @@ use crate::imports::{self, http::Sender};
 use crate::inspect::Inspection;
 use crate::instance::Instance;
 use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
-use crate::log;
 use crate::method;
 use crate::metrics::Registry;
 use crate::store::HostState;
@@ -35,6 +34,8 @@ pub struct RuntimeConfig {
     pub patience: Duration,
     /// Folder for compiled components; `None` compiles at every start.
     pub cache: Option<std::path::PathBuf>,
+    /// Bytes of all compiled components in that folder; what was not used for longest goes.
+    pub cache_bytes: u64,
     /// How long a load waits until its component is compiled.
     pub compile_time: Duration,
     /// Where extensions with the grant keep keys.
@@ -44,13 +45,14 @@ pub struct RuntimeConfig {
 }
 
 impl Default for RuntimeConfig {
-    /// 1,000 instances, one second of patience, no cache, 60 seconds to compile, keys in memory, the resolver of the
+    /// 1,000 instances, one second of patience, no cache (of 1 GiB), 60 seconds to compile, keys in memory, the resolver of the
     /// operating system.
     fn default() -> Self {
         Self {
             instances: 1_000,
             patience: Duration::from_secs(1),
             cache: None,
+            cache_bytes: 1 << 30,
             compile_time: Duration::from_secs(60),
             keyvalue: Arc::new(MemoryKeyValueStore::default()),
             resolver: Arc::new(SystemResolver::default()),
@@ -79,7 +81,8 @@ impl Runtime {
     /// When the engine cannot be set up or the cache folder is not safe to use.
     pub fn new(config: &RuntimeConfig) -> Result<Self, RuntimeError> {
         let engine = engine::start(config.instances)?;
-        let cache = config.cache.as_deref().map(|folder| CompileCache::open(folder, &engine)).transpose()?;
+        let open = |folder| CompileCache::open(folder, config.cache_bytes, &engine);
+        let cache = config.cache.as_deref().map(open).transpose()?;
         Ok(Self {
             compiler: Compiler::new(engine.clone(), cache, config.compile_time),
             engine,
@@ -130,6 +133,7 @@ impl Runtime {
             on_failure: installation.on_failure,
             descriptor,
             profile,
+            card_bytes: entry_bytes(&card),
             card,
             methods,
             program,
@@ -208,6 +212,10 @@ pub(crate) async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook)
 const MAX_NAMES: usize = 64;
 /// Bytes of what an extension says of itself, each.
 const MAX_WORDS: usize = 4 << 10;
+/// Bytes of a URI, a metadata key or the name of a grant.
+const MAX_NAME: usize = 2 << 10;
+/// Bytes of an extension's entry on the card, as JSON. Clients read cards of a mebibyte, and have to take all entries.
+const MAX_CARD_ENTRY: usize = 32 << 10;
 
 fn check_descriptor(
     described: descriptor::ExtensionDescriptor,
@@ -220,6 +228,9 @@ fn check_descriptor(
     let names = [&described.metadata_keys, &described.depends_on, &described.grants];
     if names.iter().any(|names| names.len() > MAX_NAMES) {
         return wrong(format!("it has more than {MAX_NAMES} metadata keys, dependencies or grants"));
+    }
+    if names.iter().copied().flatten().chain([&described.uri]).any(|name| name.len() > MAX_NAME) {
+        return wrong(format!("its URI, a metadata key, a dependency or a grant has more than {MAX_NAME} bytes"));
     }
     if described.metadata_keys.iter().any(String::is_empty) {
         return wrong("a metadata key is empty".to_owned());
@@ -235,9 +246,9 @@ fn check_descriptor(
     let events = described.events;
     Ok(Descriptor {
         uri: ExtensionUri::from(described.uri),
-        name: log::printable(&described.name, MAX_WORDS),
-        version: log::printable(&described.version, MAX_WORDS),
-        description: log::printable(&described.description, MAX_WORDS),
+        name: annex_text::line_within(&described.name, MAX_WORDS),
+        version: annex_text::line_within(&described.version, MAX_WORDS),
+        description: annex_text::line_within(&described.description, MAX_WORDS),
         parameter_schema: described.parameter_schema,
         metadata_keys: described.metadata_keys,
         depends_on: described.depends_on.into_iter().map(ExtensionUri::from).collect(),
@@ -282,7 +293,7 @@ async fn declare(
         required,
         params: None,
     };
-    let Some(indices) = &program.hooks.card else { return Ok(card) };
+    let Some(indices) = &program.hooks.card else { return checked_entry(card) };
     let mut instance = start(program, profile, Hook::Card).await?;
     let declared = instance
         .call(Hook::Card, async |store, component| indices.load(&mut *store, component)?.call_declare(store).await)
@@ -300,5 +311,19 @@ async fn declare(
             return Err(LoadError::SelfTest(Fault::BrokeContract { uri, hook, reason }));
         }
     };
-    Ok(card)
+    checked_entry(card)
+}
+
+/// Whoever makes the card unreadable makes the agent unreachable, for those too who activate nothing.
+fn checked_entry(entry: AgentExtension) -> Result<AgentExtension, LoadError> {
+    let size = entry_bytes(&entry);
+    if size > MAX_CARD_ENTRY {
+        return Err(LoadError::CardEntry { uri: entry.uri, size, limit: MAX_CARD_ENTRY });
+    }
+    Ok(entry)
+}
+
+/// Bytes of the entry on the card; one that has no JSON would have no end.
+fn entry_bytes(entry: &AgentExtension) -> usize {
+    serde_json::to_vec(entry).map_or(usize::MAX, |json| json.len())
 }

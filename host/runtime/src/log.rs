@@ -77,9 +77,9 @@ impl Log {
     }
 }
 
-/// A guest's words: without secrets, printable, and cut to `room` bytes.
+/// A guest's words: without secrets, in one line, and cut to `room` bytes.
 pub(crate) fn shown(profile: &Profile, text: &str, room: usize) -> String {
-    printable(&without(text, profile.grants.secrets.values()), room)
+    annex_text::line_within(&without(text, profile.grants.secrets.values()), room)
 }
 
 /// As the process's log has it, which has no level beyond errors.
@@ -91,23 +91,6 @@ fn level_name(level: Level) -> &'static str {
         Level::Warn => "warn",
         Level::Error | Level::Critical => "error",
     }
-}
-
-/// The text with control characters escaped, so that it can forge no line of a log, cut to `limit` bytes.
-pub(crate) fn printable(text: &str, limit: usize) -> String {
-    let mut line = String::with_capacity(text.len().min(limit));
-    for character in text.chars() {
-        let escape = character.is_control().then(|| character.escape_default());
-        let length = escape.as_ref().map_or(character.len_utf8(), ExactSizeIterator::len);
-        if line.len() + length > limit {
-            break;
-        }
-        match escape {
-            Some(escape) => line.extend(escape),
-            None => line.push(character),
-        }
-    }
-    line
 }
 
 fn without<'a>(text: &'a str, secrets: impl Iterator<Item = &'a Secret>) -> Cow<'a, str> {
@@ -124,20 +107,12 @@ fn without<'a>(text: &'a str, secrets: impl Iterator<Item = &'a Secret>) -> Cow<
 mod tests {
     use annex_protocol::Secret;
 
-    use super::{printable, without};
+    use super::without;
 
     #[test]
     fn secrets_are_taken_out_of_a_line() {
         let secrets = [Secret::new("hunter2"), Secret::new("abc")];
         assert_eq!(without("key=hunter2 id=abcd", secrets.iter()), "key=(secret) id=(secret)d");
         assert_eq!(without("nothing here", secrets.iter()), "nothing here");
-    }
-
-    #[test]
-    fn a_line_is_cut_as_it_is_written_and_never_within_a_character() {
-        let expected = [("abc", 3, "abc"), ("abc", 2, "ab"), ("a\nb", 4, "a\\nb"), ("a\nb", 2, "a"), ("aé", 2, "a")];
-        for (text, limit, line) in expected {
-            assert_eq!(printable(text, limit), line, "{text:?} in {limit} bytes");
-        }
     }
 }

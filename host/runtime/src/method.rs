@@ -11,7 +11,6 @@ use crate::error::LoadError;
 use crate::extension::{Descriptor, Profile, Program};
 use crate::hook::Hook;
 use crate::load;
-use crate::log;
 
 /// Methods of one extension.
 const MAX_METHODS: usize = 64;
@@ -82,7 +81,7 @@ async fn checked(profile: &Profile, declaration: Declaration) -> Result<Method, 
     Ok(Method {
         params,
         result,
-        description: log::printable(&declaration.description, MAX_DESCRIPTION),
+        description: annex_text::line_within(&declaration.description, MAX_DESCRIPTION),
         streams: declaration.streams,
         name,
     })

@@ -342,6 +342,7 @@ fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueSt
         instances: config.runtime.max_instances,
         compile_time: Duration::from_secs(config.runtime.compile_seconds),
         cache: cache.or_else(|| locations.cache.clone()),
+        cache_bytes: config.runtime.cache_bytes,
         keyvalue: Arc::clone(keyvalue),
         ..RuntimeConfig::default()
     })

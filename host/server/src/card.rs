@@ -168,6 +168,11 @@ impl EncodedCard {
         Ok(Arc::new(Self { etag, modified, last_modified: is_dated.then(|| value(&date)), body: body.into() }))
     }
 
+    /// Its size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// The card, or 304 when the client has it.
     pub(crate) fn respond(&self, request: &HeaderMap) -> Response {
         let mut response = if self.is_known_to(request) {

@@ -226,6 +226,8 @@ pub struct RuntimeSection {
     pub max_instances: u32,
     /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
+    /// Bytes of all compiled components in that folder; what was not used for longest goes. Default 1 GiB.
+    pub cache_bytes: u64,
     /// Seconds that compiling one component may take, waiting for another one included. Default 60.
     pub compile_seconds: u64,
     /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
@@ -238,11 +240,24 @@ pub struct RuntimeSection {
     pub ceiling: LimitsConfig,
 }
 
+impl RuntimeSection {
+    /// What must be at least 1.
+    fn bounds(&self) -> [(&'static str, usize); 3] {
+        let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        [
+            ("runtime.max_instances", whole(self.max_instances.into())),
+            ("runtime.cache_bytes", whole(self.cache_bytes)),
+            ("runtime.compile_seconds", whole(self.compile_seconds)),
+        ]
+    }
+}
+
 impl Default for RuntimeSection {
     fn default() -> Self {
         Self {
             max_instances: 1_000,
             cache_dir: None,
+            cache_bytes: 1 << 30,
             compile_seconds: 60,
             extensions_dir: None,
             watch: true,
@@ -357,13 +372,11 @@ impl Config {
             ("tasks.max_bytes", self.tasks.max_bytes),
             ("tasks.keep_days", whole(self.tasks.keep_days)),
             ("tasks.keep_count", whole(self.tasks.keep_count)),
-            ("runtime.max_instances", whole(self.runtime.max_instances.into())),
-            ("runtime.compile_seconds", whole(self.runtime.compile_seconds)),
         ];
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })
         };
-        if let Some((key, _)) = bounds.into_iter().find(|(_, value)| *value == 0) {
+        if let Some((key, _)) = bounds.into_iter().chain(self.runtime.bounds()).find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
         }
         if let Some(Err(reason)) = self.server.public_url.as_deref().map(check_url) {

@@ -19,9 +19,9 @@ pub(crate) fn logged(fault: &(dyn Error + 'static)) -> String {
     error_id
 }
 
-/// The error and everything that caused it, in one line that is fit for a log.
+/// The error and everything that caused it, in one line that is fit for a log: parts of it are a guest's words.
 pub(crate) fn text(error: &(dyn Error + 'static)) -> String {
-    printable(&chain(error))
+    annex_text::line_within(&chain(error), MAX_LOGGED)
 }
 
 /// The error and everything that caused it, in one line.
@@ -38,16 +38,6 @@ fn chain(fault: &(dyn Error + 'static)) -> String {
 
 /// Bytes of one logged fault; a trap brings its backtrace.
 const MAX_LOGGED: usize = 8 << 10;
-
-/// One line, cut to a bound: parts of a fault are a guest's words, and they must forge no other line.
-fn printable(text: &str) -> String {
-    let cut = text.get(..text.floor_char_boundary(MAX_LOGGED)).unwrap_or(text);
-    let mut line = String::with_capacity(cut.len());
-    for character in cut.chars() {
-        if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
-    }
-    line
-}
 
 /// What the client hears when a hook stopped its request.
 pub(crate) fn of_hook(error: HookError) -> A2aError {

@@ -35,7 +35,14 @@ pub(crate) enum IssueError {
     Sign(#[from] SigningError),
     #[error("a card cannot be encoded")]
     Encode(#[from] serde_json::Error),
+    #[error(
+        "the {which} card has {size} bytes; at most {MAX_CARD_BYTES} are allowed, and the largest part is {largest}"
+    )]
+    TooLarge { which: &'static str, size: usize, largest: String },
 }
+
+/// Bytes of a card with its signatures and both its versions. Clients read twice as many at most.
+const MAX_CARD_BYTES: usize = 512 << 10;
 
 impl Issuer {
     /// Reads the signing key, if the config names one. `tenant` is empty for the agent of the config itself.
@@ -84,15 +91,39 @@ impl Issuer {
                 false => signing::sign(&mut public, signer)?,
             }
         }
-        let card_v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose();
-        let previous_card = previous.map(|edition| &edition.card);
+        let card_v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose()?;
+        let card = EncodedCard::new(&public, previous.map(|edition| &edition.card))?;
+        check_size("public", card.bytes(), &public)?;
+        check_size("0.3", card_v0_3.as_ref().map_or(0, String::len), &public)?;
+        if let Some(extended) = &extended {
+            check_size("extended", serde_json::to_vec(extended)?.len(), extended)?;
+        }
         Ok(Edition {
             number: previous.map_or(1, |edition| edition.number.saturating_add(1)),
             installed,
             passed_on,
-            card: EncodedCard::new(&public, previous_card)?,
+            card,
             extended_card: extended.map(Arc::new),
-            card_v0_3: card_v0_3?.unwrap_or_default(),
+            card_v0_3: card_v0_3.unwrap_or_default(),
         })
     }
+}
+
+/// A card that clients cannot read makes the agent unreachable for all of them.
+fn check_size(which: &'static str, size: usize, card: &AgentCard) -> Result<(), IssueError> {
+    if size <= MAX_CARD_BYTES {
+        return Ok(());
+    }
+    let entries = card.capabilities.extensions.iter().map(|entry| Ok((bytes(entry)?, entry.uri.as_str())));
+    let entries = entries.collect::<Result<Vec<_>, serde_json::Error>>()?;
+    let of_agent = size.saturating_sub(entries.iter().map(|(bytes, _)| bytes).sum());
+    let largest = match entries.into_iter().max().filter(|(bytes, _)| *bytes > of_agent) {
+        Some((bytes, uri)) => format!("the entry of {uri} with {bytes}"),
+        None => format!("what is said of the agent and its skills, with {of_agent}"),
+    };
+    Err(IssueError::TooLarge { which, size, largest })
+}
+
+fn bytes(entry: &AgentExtension) -> Result<usize, serde_json::Error> {
+    Ok(serde_json::to_vec(entry)?.len())
 }

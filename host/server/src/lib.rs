@@ -19,7 +19,6 @@ mod counters;
 mod doors;
 mod edition;
 mod fault;
-mod files;
 mod front;
 mod grpc;
 mod handler;

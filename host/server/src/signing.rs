@@ -1,13 +1,17 @@
 //! Signs cards (A2A 1.0 section 8.4), after everything is on them.
 
+use std::env;
 use std::path::Path;
-use std::{env, fs};
 
 use annex_auth::signature::{CanonicalForm, SignError, Signer};
+use annex_files::Purpose;
 use annex_protocol::AgentCard;
 use annex_protocol::v0_3::MergedAgentCard;
 
 use crate::config::SigningConfig;
+
+/// The most bytes of a key's file.
+const MAX_FILE_BYTES: usize = 64 << 10;
 
 /// Why cards cannot be signed.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +45,7 @@ pub enum SigningError {
 /// Reads the key.
 pub(crate) fn signer(config: &SigningConfig, folder: &Path) -> Result<Signer, SigningError> {
     let pem = match (&config.key_file, &config.key_env) {
-        (Some(file), None) => fs::read_to_string(folder.join(file))
+        (Some(file), None) => annex_files::read_text(&folder.join(file), Purpose::Secret, MAX_FILE_BYTES)
             .map_err(|source| SigningError::File { file: file.display().to_string(), source })?,
         (None, Some(variable)) => {
             env::var(variable).map_err(|_| SigningError::Variable { variable: variable.clone() })?

@@ -78,7 +78,10 @@ impl Conversation {
         if self.history.is_empty() {
             return "Nothing was said yet.\n".to_owned();
         }
-        self.history.iter().map(|(said, answered)| format!("> {said}\n{}\n", answered.trim_end())).collect()
+        self.history
+            .iter()
+            .map(|(said, answered)| format!("> {said}\n{}\n", annex_text::indented(answered, "  ")))
+            .collect()
     }
 }
 

@@ -3,24 +3,26 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::line::Line;
+
 #[derive(Deserialize)]
 pub(super) struct List {
     edition: u64,
     extensions: Vec<Summary>,
     failures: Vec<Failure>,
     #[serde(default)]
-    tenants: Vec<String>,
+    tenants: Vec<Line>,
 }
 
 #[derive(Deserialize)]
 struct Summary {
-    uri: String,
+    uri: Line,
     version: u64,
-    digest: String,
+    digest: Line,
     size: u64,
     required: bool,
     source: Source,
-    loaded_at: String,
+    loaded_at: Line,
     kept: u64,
     pinned_tasks: u64,
     calls: u64,
@@ -38,15 +40,15 @@ struct Quarantine {
 
 #[derive(Deserialize)]
 struct FailedCall {
-    at: String,
-    hook: String,
-    outcome: String,
-    reason: String,
+    at: Line,
+    hook: Line,
+    outcome: Line,
+    reason: Line,
 }
 
 #[derive(Deserialize)]
 struct Timing {
-    hook: String,
+    hook: Line,
     calls: u64,
     failures: u64,
     mean_ms: Option<f64>,
@@ -55,16 +57,16 @@ struct Timing {
 
 #[derive(Deserialize)]
 struct Source {
-    kind: String,
-    name: String,
-    until: Option<String>,
+    kind: Line,
+    name: Line,
+    until: Option<Line>,
 }
 
 #[derive(Deserialize)]
 struct Failure {
-    source: String,
-    reason: String,
-    at: String,
+    source: Line,
+    reason: Line,
+    at: Line,
 }
 
 #[derive(Deserialize)]
@@ -72,10 +74,10 @@ pub(super) struct Details {
     #[serde(flatten)]
     summary: Summary,
     edition: u64,
-    description: String,
-    hooks: Vec<String>,
-    methods: Vec<String>,
-    depends_on: Vec<String>,
+    description: Line,
+    hooks: Vec<Line>,
+    methods: Vec<Line>,
+    depends_on: Vec<Line>,
     grants: Value,
     limits: Value,
     kept_versions: Vec<Kept>,
@@ -85,46 +87,45 @@ pub(super) struct Details {
 #[derive(Deserialize)]
 struct Kept {
     version: u64,
-    digest: String,
-    loaded_at: String,
+    digest: Line,
+    loaded_at: Line,
 }
 
 #[derive(Deserialize)]
 struct Change {
-    at: String,
+    at: Line,
     edition: u64,
-    change: String,
+    change: Line,
     from: Option<u64>,
     to: Option<u64>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Removed {
-    removed: String,
+    removed: Line,
     edition: u64,
-    until: Option<String>,
+    until: Option<Line>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Reloaded {
     changed: bool,
     edition: u64,
-    needs_restart: Vec<String>,
-    failed: Vec<String>,
+    needs_restart: Vec<Line>,
+    failed: Vec<Line>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Log {
-    lines: Vec<Line>,
+    lines: Vec<LogLine>,
 }
 
 #[derive(Deserialize)]
-struct Line {
-    at: String,
-    level: String,
-    #[serde(default)]
-    context: String,
-    message: String,
+struct LogLine {
+    at: Line,
+    level: Line,
+    context: Option<Line>,
+    message: Line,
 }
 
 impl List {
@@ -186,7 +187,7 @@ impl Timing {
 impl Source {
     fn text(&self) -> String {
         let until = self.until.as_ref().map(|until| format!(" (until {until})")).unwrap_or_default();
-        format!("{} {:?}{until}", self.kind, self.name)
+        format!("{} {:?}{until}", self.kind, &*self.name)
     }
 }
 
@@ -197,7 +198,7 @@ impl Details {
         if !self.methods.is_empty() {
             text.push_str(&format!("Methods     {}\n", self.methods.join(", ")));
         }
-        text.push_str(&format!("Grants      {}\nLimits      {}\n", self.grants, self.limits));
+        text.push_str(&format!("Grants      {}\nLimits      {}\n", json(&self.grants), json(&self.limits)));
         if !self.depends_on.is_empty() {
             text.push_str(&format!("Depends on  {}\n", self.depends_on.join(", ")));
         }
@@ -217,10 +218,10 @@ impl Details {
     pub(super) fn changed(&self, what: &str) -> String {
         let Summary { uri, version, digest, source, .. } = &self.summary;
         let until = match &source.until {
-            Some(until) if source.kind == "added" => {
+            Some(until) if &*source.kind == "added" => {
                 format!("It is gone after a {until}; set runtime.extensions_dir to keep what is added.\n")
             }
-            Some(until) => format!("It stays until the {until}: {} {:?} gives another.\n", source.kind, source.name),
+            Some(until) => format!("It stays until the {until}: {} {:?} gives another.\n", source.kind, &*source.name),
             None => String::new(),
         };
         format!("{uri}\n  {what}: version {version}, {digest}, edition {}\n{until}", self.edition)
@@ -250,10 +251,18 @@ impl Reloaded {
 
 impl Log {
     pub(super) fn text(&self) -> String {
-        let line = |Line { at, level, context, message }: &Line| {
-            let context = if context.is_empty() { String::new() } else { format!("{context}: ") };
+        let line = |LogLine { at, level, context, message }: &LogLine| {
+            let context = context
+                .as_ref()
+                .filter(|context| !context.is_empty())
+                .map(|context| format!("{context}: "))
+                .unwrap_or_default();
             format!("{at} {level:5} {context}{message}\n")
         };
         self.lines.iter().map(line).collect()
     }
+}
+
+fn json(value: &Value) -> String {
+    annex_text::json(&value.to_string()).into_owned()
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use annex_text::line;
+
 use super::report::{AccessReport, DescriptorReport, Report};
 use crate::pretty::pretty;
 
@@ -9,7 +11,7 @@ const NAME_WIDTH: usize = 15;
 
 pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     let mut text = String::new();
-    row(&mut text, "file", &report.file)?;
+    row(&mut text, "file", &line(&report.file))?;
     row(&mut text, "digest", &report.digest)?;
     row(&mut text, "size", &format!("{} bytes", report.size))?;
     row(&mut text, "contract", &format!("annex:extension@{}", report.contract))?;
@@ -21,7 +23,8 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     if let Some(problem) = &report.problem {
         writeln!(
             text,
-            "\nIt was refused when loaded without parameters, so it could not say what it is:\n  {problem}"
+            "\nIt was refused when loaded without parameters, so it could not say what it is:\n  {}",
+            line(problem)
         )?;
     }
     if let Some(config) = &report.config {
@@ -48,7 +51,7 @@ fn imports(text: &mut String, report: &Report) -> fmt::Result {
             AccessReport::Unknown => "not offered by this host".to_owned(),
         };
         let name = if index == 0 { "imports" } else { "" };
-        row(text, name, &format!("{:width$}  {access}", import.name))?;
+        row(text, name, &format!("{:width$}  {access}", line(&import.name)))?;
     }
     Ok(())
 }
@@ -56,10 +59,10 @@ fn imports(text: &mut String, report: &Report) -> fmt::Result {
 fn describe(text: &mut String, descriptor: &DescriptorReport) -> fmt::Result {
     text.push('\n');
     row(text, "uri", descriptor.uri.as_str())?;
-    row(text, "name", &descriptor.name)?;
-    row(text, "version", &descriptor.version)?;
-    row(text, "description", &descriptor.description)?;
-    let keys = &descriptor.metadata_keys;
+    row(text, "name", &line(&descriptor.name))?;
+    row(text, "version", &line(&descriptor.version))?;
+    row(text, "description", &line(&descriptor.description))?;
+    let keys: Vec<_> = descriptor.metadata_keys.iter().map(|key| line(key)).collect();
     row(text, "metadata keys", &if keys.is_empty() { "none".to_owned() } else { keys.join("\n") })?;
     row(text, "depends on", &listed(&descriptor.depends_on))?;
     if !descriptor.methods.is_empty() {

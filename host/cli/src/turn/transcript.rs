@@ -1,6 +1,7 @@
 //! The agent's words as text: the answer on standard output, progress on standard error.
 
 use annex_protocol::{Artifact, Message, Part, PartContent, StreamResponse, Task, TaskState, TaskStatus};
+use annex_text::line;
 
 use crate::output;
 use crate::pretty::pretty;
@@ -111,8 +112,8 @@ fn text(part: &Part) -> String {
     match &part.content {
         PartContent::Text(text) => text.clone(),
         PartContent::Data(json) => pretty(json),
-        PartContent::Url(url) => format!("[{}: {url}]", name(part)),
-        PartContent::Raw(base64) => format!("[{}: {} characters of base64]", name(part), base64.len()),
+        PartContent::Url(url) => format!("[{}: {}]", line(name(part)), line(url)),
+        PartContent::Raw(base64) => format!("[{}: {} characters of base64]", line(name(part)), base64.len()),
     }
 }
 

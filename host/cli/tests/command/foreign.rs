@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::support::{Run, run};
 
-const JSON: &str = "200 OK\r\ncontent-type: application/json";
+pub(crate) const JSON: &str = "200 OK\r\ncontent-type: application/json";
 const EVENT_STREAM: &str = "200 OK\r\ncontent-type: text/event-stream";
 
 /// Sends a message to an agent that gives one answer, whatever it is asked.
@@ -26,7 +26,7 @@ fn send(head: &'static str, body: &'static str, options: &[&str]) -> Result<Run>
 }
 
 /// Reads one request in full and closes the connection after the answer.
-fn answer(mut connection: TcpStream, head: &str, body: &str) -> Result<()> {
+pub(crate) fn answer(mut connection: TcpStream, head: &str, body: &str) -> Result<()> {
     let mut reader = BufReader::new(&mut connection);
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line)? > 2 {

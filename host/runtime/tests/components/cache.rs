@@ -1,8 +1,9 @@
 //! The compile cache: what is in it saves a compilation, and cannot do harm.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use annex_runtime::{Digest, Extension, Runtime, RuntimeConfig, RuntimeError};
 use tempfile::TempDir;
@@ -27,8 +28,14 @@ async fn load(folder: &Path) -> Extension {
     loaded.expect("the component loads")
 }
 
+/// The compiled components.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "cwasm")).collect()
+}
+
 fn only_file(folder: &Path) -> PathBuf {
-    let files: Vec<_> = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let files = files(folder);
     assert_eq!(files.len(), 1, "{files:?}");
     files[0].clone()
 }
@@ -40,15 +47,44 @@ fn refusal(folder: &Path) -> String {
     reason
 }
 
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("one's own");
+}
+
+/// As if it was last used then.
+fn set_age(path: &Path, age: Duration) {
+    let file = File::options().append(true).open(path).expect("the file");
+    file.set_modified(SystemTime::now() - age).expect("own file");
+}
+
+fn age(path: &Path) -> Duration {
+    let modified = fs::metadata(path).expect("the file").modified().expect("a time");
+    modified.elapsed().unwrap_or_default()
+}
+
 /// Whatever `damage` makes of the file, the component is compiled again and the file is good again.
 async fn check_replaced(damage: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+    check_mended(|file| {
+        let intact = fs::read(file).expect("the file");
+        fs::write(file, damage(intact)).expect("the file can be written");
+    })
+    .await;
+}
+
+/// The same for whatever `damage` does to the file.
+async fn check_mended(damage: impl FnOnce(&Path)) {
     let (_parent, folder) = missing_folder();
     assert!(load(&folder).await.was_compiled());
     let file = only_file(&folder);
-    let intact = fs::read(&file).expect("the file");
-    fs::write(&file, damage(intact)).expect("the file can be written");
+    damage(&file);
     assert!(load(&folder).await.was_compiled());
     assert_eq!(only_file(&folder), file);
+    let metadata = fs::symlink_metadata(&file).expect("the file");
+    assert!(metadata.is_file() && metadata.permissions().mode() & 0o7777 == 0o600, "{metadata:?}");
     assert!(!load(&folder).await.was_compiled());
 }
 
@@ -88,19 +124,19 @@ async fn half_a_file_and_an_empty_one_are_ignored_and_replaced() {
 fn a_missing_folder_is_made_for_this_user_alone() {
     let (_parent, folder) = missing_folder();
     open(&folder).expect("the folder is made");
-    let mode = fs::metadata(&folder).expect("the folder").permissions().mode();
-    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(mode(&folder), 0o700);
 }
 
 #[test]
 fn a_folder_that_others_can_write_is_refused() {
     let (_parent, folder) = missing_folder();
     fs::create_dir(&folder).expect("a folder");
-    for mode in [0o777, 0o770, 0o702] {
-        fs::set_permissions(&folder, Permissions::from_mode(mode)).expect("own folder");
-        assert!(refusal(&folder).contains("written by others"), "{mode:o}");
+    for mode in [0o777, 0o770, 0o702, 0o1777, 0o1770] {
+        set_mode(&folder, mode);
+        let reason = refusal(&folder);
+        assert!(reason.contains("written by others") && reason.contains("chmod go-w"), "{mode:o}: {reason}");
     }
-    fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("own folder");
+    set_mode(&folder, 0o755);
     open(&folder).expect("others may read");
 }
 
@@ -114,4 +150,169 @@ fn what_is_not_itself_a_folder_is_refused() {
     let file = parent.path().join("file");
     fs::write(&file, "").expect("a file");
     refusal(&file);
+}
+
+#[tokio::test]
+async fn files_are_nobody_elses() {
+    let (_parent, folder) = missing_folder();
+    load(&folder).await;
+    assert_eq!((mode(&only_file(&folder)), mode(&folder.join("key"))), (0o600, 0o600));
+}
+
+#[tokio::test]
+async fn a_file_that_others_could_read_or_write_is_not_run() {
+    for mode in [0o666, 0o660, 0o644, 0o604] {
+        check_mended(|file| set_mode(file, mode)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_another_user_is_not_run() {
+    let (_parent, folder) = missing_folder();
+    load(&folder).await;
+    let file = only_file(&folder);
+    // Only root can give a file away. Whoever is not root cannot be given one that is not refused for its mode, either.
+    if chown(&file, Some(65_534), None).is_ok() {
+        assert!(load(&folder).await.was_compiled());
+        assert!(!load(&folder).await.was_compiled());
+    }
+}
+
+#[tokio::test]
+async fn a_link_is_not_followed_whatever_it_leads_to() {
+    check_mended(|file| {
+        let elsewhere = file.with_extension("elsewhere");
+        fs::rename(file, &elsewhere).expect("own file");
+        symlink(&elsewhere, file).expect("a link");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn edited_code_with_a_right_digest_but_without_the_key_is_not_run() {
+    check_replaced(|mut file| {
+        let last = file.len() - 1;
+        file[last] ^= 1;
+        let (_, signed) = file.split_at(32);
+        let hex = Digest::of(signed).hex();
+        let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
+        let digest: Vec<u8> = (0..64).step_by(2).map(byte).collect();
+        [&digest, signed].concat()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn code_that_was_signed_for_another_component_is_not_run() {
+    let (_parent, folder) = missing_folder();
+    load(&folder).await;
+    let hello = only_file(&folder);
+    let runtime = open(&folder).expect("the folder is safe to use");
+    let bytes = component(annex_components::TEST_EXTENSION);
+    runtime.load(bytes.clone(), installation()).await.expect("the component loads");
+    let other = files(&folder).into_iter().find(|file| *file != hello).expect("another file");
+    fs::copy(&hello, &other).expect("own files");
+    let loaded = runtime.load(bytes, installation()).await.expect("the component loads");
+    assert!(loaded.was_compiled());
+    assert_ne!(loaded.uri(), load(&folder).await.uri());
+}
+
+#[tokio::test]
+async fn a_key_that_others_could_have_read_is_replaced_with_all_that_it_signed() {
+    let (_parent, folder) = missing_folder();
+    load(&folder).await;
+    let key = folder.join("key");
+    let before = fs::read(&key).expect("the key");
+    assert_eq!(before.len(), 32);
+    for damage in [|key: &Path| set_mode(key, 0o644), |key: &Path| fs::write(key, "short").expect("own file")] {
+        damage(&key);
+        assert!(load(&folder).await.was_compiled());
+        assert_eq!((mode(&key), fs::read(&key).expect("the key").len()), (0o600, 32));
+        assert_ne!(fs::read(&key).expect("the key"), before);
+        assert!(!load(&folder).await.was_compiled());
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_a_link_is_replaced() {
+    let (parent, folder) = missing_folder();
+    load(&folder).await;
+    let (key, elsewhere) = (folder.join("key"), parent.path().join("key"));
+    fs::rename(&key, &elsewhere).expect("own file");
+    symlink(&elsewhere, &key).expect("a link");
+    assert!(load(&folder).await.was_compiled());
+    assert!(fs::symlink_metadata(&key).expect("the key").is_file());
+}
+
+#[tokio::test]
+async fn what_was_not_used_for_longest_goes_when_there_is_too_much() {
+    let (_parent, folder) = missing_folder();
+    load(&folder).await;
+    let hello = only_file(&folder);
+    let runtime = open(&folder).expect("the folder is safe to use");
+    let test = runtime.load(component(annex_components::TEST_EXTENSION), installation()).await;
+    let test = test.expect("the component loads").digest().hex();
+    let total: u64 = files(&folder).iter().map(|file| fs::metadata(file).expect("a file").len()).sum();
+    set_age(&hello, Duration::from_secs(60));
+
+    let config = |bytes| RuntimeConfig {
+        instances: 4,
+        cache: Some(folder.clone()),
+        cache_bytes: bytes,
+        ..RuntimeConfig::default()
+    };
+    Runtime::new(&config(total)).expect("the folder is safe to use");
+    assert_eq!(files(&folder).len(), 2, "both have room");
+    let smaller = Runtime::new(&config(total - 1)).expect("the folder is safe to use");
+    let left = only_file(&folder);
+    assert!(left.to_string_lossy().contains(&test), "{left:?}");
+
+    // Another one takes the place of what is there.
+    let loaded = smaller.load(component(annex_components::HELLO_EXTENSION), installation()).await;
+    assert!(loaded.expect("the component loads").was_compiled());
+    assert_eq!(only_file(&folder), hello);
+}
+
+#[tokio::test]
+async fn a_component_that_is_larger_than_the_cache_is_not_kept_and_takes_nobodys_place() {
+    let (_parent, folder) = missing_folder();
+    load(&folder).await;
+    let hello = only_file(&folder);
+    let cache_bytes = fs::metadata(&hello).expect("the file").len();
+    let config = RuntimeConfig { instances: 4, cache: Some(folder.clone()), cache_bytes, ..RuntimeConfig::default() };
+    let runtime = Runtime::new(&config).expect("the folder is safe to use");
+    runtime.load(component(annex_components::TEST_EXTENSION), installation()).await.expect("the component loads");
+    assert_eq!(only_file(&folder), hello);
+}
+
+#[tokio::test]
+async fn a_file_is_marked_as_used_once_a_day() {
+    let (_parent, folder) = missing_folder();
+    load(&folder).await;
+    let file = only_file(&folder);
+    let hour = Duration::from_secs(60 * 60);
+    set_age(&file, 23 * hour);
+    load(&folder).await;
+    assert!(age(&file) > 22 * hour);
+    set_age(&file, 25 * hour);
+    load(&folder).await;
+    assert!(age(&file) < hour);
+}
+
+#[test]
+fn what_broken_attempts_have_left_goes_and_what_is_not_of_the_cache_stays() {
+    let (_parent, folder) = missing_folder();
+    open(&folder).expect("the folder is made");
+    let name = |digit: &str| format!(".{}.new", digit.repeat(32));
+    let old = [name("a"), "notes.new".to_owned(), ".new".to_owned(), "some.cwasm".to_owned()];
+    for name in old.iter().chain([&name("b")]) {
+        fs::write(folder.join(name), "").expect("a file");
+    }
+    for name in &old {
+        set_age(&folder.join(name), Duration::from_secs(2 * 60 * 60));
+    }
+    open(&folder).expect("the folder is safe to use");
+    let is_there = |name: &str| folder.join(name).exists();
+    assert!(!is_there(&name("a")) && is_there(&name("b")), "somebody may be writing a new one");
+    assert!(old.iter().skip(1).all(|name| is_there(name)));
 }

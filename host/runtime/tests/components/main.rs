@@ -4,6 +4,7 @@
 mod bombs;
 mod cache;
 mod capabilities;
+mod card;
 mod chain;
 mod client_call;
 mod egress;

@@ -1,8 +1,9 @@
 //! The token of the admin API. Only its digest is kept.
 
+use std::env;
 use std::path::Path;
-use std::{env, fs};
 
+use annex_files::Purpose;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
@@ -12,6 +13,8 @@ use crate::config::AdminConfig;
 
 const MIN_BYTES: usize = 16;
 const MAX_BYTES: usize = 1024;
+/// The most bytes of a file that are looked at for one.
+const MAX_FILE_BYTES: usize = 64 << 10;
 
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +47,7 @@ impl Token {
     /// The config names a file or an environment variable.
     pub(super) fn read(config: &AdminConfig, folder: &Path) -> Result<Self, TokenError> {
         let token = match (&config.token_file, &config.token_env) {
-            (Some(file), _) => fs::read_to_string(folder.join(file))
+            (Some(file), _) => annex_files::read_text(&folder.join(file), Purpose::Secret, MAX_FILE_BYTES)
                 .map_err(|source| TokenError::File { file: file.display().to_string(), source })?,
             (None, variable) => {
                 let variable = variable.clone().unwrap_or_default();

@@ -31,11 +31,12 @@ impl ConfigFile {
     /// When it can no longer be used.
     pub(crate) fn read_again(&self) -> Result<(Self, Vec<ExtensionConfig>), ConfigError> {
         let path = &self.path;
-        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        match self.is_of_tenant {
-            true => Ok((Self::of_tenant(path, &text), tenant::extensions(path, &text)?)),
-            false => Ok((Self::new(path, &text), Config::parse(path, &text)?.extensions)),
+        if self.is_of_tenant {
+            let text = tenant::text(path)?;
+            return Ok((Self::of_tenant(path, &text), tenant::extensions(path, &text)?));
         }
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        Ok((Self::new(path, &text), Config::parse(path, &text)?.extensions))
     }
 
     /// The tables besides `[[extension]]` that say something else in `other`.

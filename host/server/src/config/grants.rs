@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use annex_egress::Allowed;
+use annex_files::Purpose;
 use annex_protocol::Secret;
 use annex_runtime::{Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, Quota, SessionStateGrant, StateScope};
 use axum::http::Method;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::files;
 
 /// The most bytes of one secret.
 const MAX_SECRET_BYTES: usize = 64 << 10;
@@ -280,10 +280,10 @@ impl SecretConfig {
             })?,
             Self::File(path) => {
                 let path = folder.join(path);
-                let read =
-                    |error| wrong(format!("cannot read {}: {error}; name a file with the value", path.display()));
-                let bytes = files::read(&path, MAX_FILE_BYTES).map_err(read)?;
-                let text = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8".to_owned()))?;
+                let text = annex_files::read_text(&path, Purpose::Secret, MAX_FILE_BYTES).map_err(|error| {
+                    let hint = if error.kind() == ErrorKind::NotFound { "; name a file with the value" } else { "" };
+                    wrong(format!("cannot read {}: {error}{hint}", path.display()))
+                })?;
                 let line = text.strip_suffix('\n').unwrap_or(&text);
                 line.strip_suffix('\r').unwrap_or(line).to_owned()
             }

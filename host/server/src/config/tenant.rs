@@ -1,15 +1,17 @@
 //! `[[tenant]]`: agents of others behind the same listener, each with a file of its own.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use annex_files::Purpose;
 use serde::Deserialize;
 
 use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig};
 
 /// The longest name of a tenant, in bytes.
 const MAX_NAME_BYTES: usize = 64;
+/// The most bytes of a tenant's file.
+const MAX_FILE_BYTES: usize = 4 << 20;
 /// First segments of paths of the HTTP+JSON binding, where a tenant's name stands too.
 const TAKEN: [&str; 4] = ["extensions", "extendedAgentCard", "tasks", "v1"];
 
@@ -47,7 +49,7 @@ impl TenantConfig {
     /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
     pub(crate) fn read(&self, of_process: &Config, folder: &Path) -> Result<Config, ConfigError> {
         let path = folder.join(&self.config);
-        let text = fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        let text = text(&path)?;
         let TenantFile { card, agent, extensions } = parse(&path, &text)?;
         let mut config = of_process.clone();
         (config.card, config.agent, config.extensions) = (card, agent, extensions);
@@ -62,6 +64,15 @@ impl TenantConfig {
         config.check(&path)?;
         Ok(config)
     }
+}
+
+/// What stands in a tenant's file.
+///
+/// # Errors
+/// When it cannot be read, or others can write it.
+pub(super) fn text(path: &Path) -> Result<String, ConfigError> {
+    let text = annex_files::read_text(path, Purpose::Named, MAX_FILE_BYTES);
+    text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })
 }
 
 /// The `[[extension]]` of a tenant's file.

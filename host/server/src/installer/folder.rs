@@ -1,16 +1,22 @@
 //! The managed folder: every `NAME.wasm` in it is installed, with the settings of `NAME.toml` beside it.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use annex_files::Purpose;
+
 use crate::config::ExtensionConfig;
-use crate::files;
 
 /// The most bytes of a settings file.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// The longest name of a file, without its ending.
 const MAX_NAME_BYTES: usize = 100;
+
+/// What is made here is written by this user alone, whatever the umask: other files would not be read again.
+const FOLDER_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
 
 /// `runtime.extensions_dir`.
 #[derive(Clone, Debug)]
@@ -27,9 +33,10 @@ pub(super) struct Found {
 }
 
 impl Folder {
-    /// Makes the folder if it is not there.
+    /// Makes the folder if it is not there. One that others can write is refused: whatever lies in it is installed.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&path)?;
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&path)?;
+        annex_files::check_folder(&path, Purpose::Managed)?;
         Ok(Self { path })
     }
 
@@ -39,6 +46,8 @@ impl Folder {
 
     /// What is in the folder, by name. Files whose name begins with a dot are not there yet.
     pub(super) fn list(&self) -> io::Result<Vec<Found>> {
+        // Its mode may have changed since it was opened.
+        annex_files::check_folder(&self.path, Purpose::Managed)?;
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let file = entry?.file_name();
@@ -63,8 +72,8 @@ impl Folder {
     /// The settings beside the component; those of an empty file when there is none.
     pub(super) fn settings(&self, name: &str) -> Result<ExtensionConfig, String> {
         let file = self.settings_file(name);
-        let text = match files::read(&file, MAX_SETTINGS_BYTES) {
-            Ok(bytes) => String::from_utf8(bytes).map_err(|_| format!("{name}.toml: it is not UTF-8"))?,
+        let text = match annex_files::read_text(&file, Purpose::Managed, MAX_SETTINGS_BYTES) {
+            Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => return Err(format!("cannot read {name}.toml: {error}")),
         };
@@ -91,7 +100,7 @@ impl Folder {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut writing = File::create_new(&aside)?;
+        let mut writing = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&aside)?;
         writing.write_all(content)?;
         writing.sync_all()?;
         Ok(aside)

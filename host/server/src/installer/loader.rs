@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use annex_files::Purpose;
 use annex_protocol::Timestamp;
 use annex_runtime::{Digest, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
 
@@ -14,7 +15,6 @@ use super::folder::{Folder, Found};
 use super::version::{Origin, Version};
 use crate::app::Locations;
 use crate::config::{ExtensionConfig, LimitsConfig};
-use crate::files;
 
 /// When the sources are read, which decides what a broken one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,8 +171,12 @@ impl Loader {
             |reason: &String| InstallError::Setting { origin: origin.clone(), key: "settings", reason: reason.clone() };
         let settings = settings.as_ref().map_err(wrong)?;
         let file = component.clone();
-        let read =
-            blocking(move || files::read(&file, MAX_COMPONENT_BYTES).map(|bytes| (Digest::of(&bytes), bytes))).await;
+        let purpose = purpose(origin);
+        let read = move || {
+            let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
+            Ok((Digest::of(&bytes), bytes))
+        };
+        let read = blocking(read).await;
         let unreadable = |source| InstallError::Read {
             origin: origin.clone(),
             path: component.clone(),
@@ -217,6 +221,14 @@ impl Loader {
         let extension = Arc::new(self.runtime.load(component, installation).await.map_err(refuse)?);
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
+    }
+}
+
+/// Whether the operator has named the component, or found it in the folder.
+fn purpose(origin: &Origin) -> Purpose {
+    match origin {
+        Origin::Config { .. } => Purpose::Named,
+        Origin::Folder { .. } | Origin::Added { .. } => Purpose::Managed,
     }
 }
 

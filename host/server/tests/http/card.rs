@@ -3,6 +3,7 @@
 use annex_test_support::STATE_INJECTION;
 use serde_json::Value;
 
+use crate::installation::{Installation, on_card};
 use crate::specialist;
 use crate::{agent, state_injection};
 use annex_auth::Jwks;
@@ -114,4 +115,70 @@ async fn the_card_names_the_bindings_that_the_config_names_and_all_are_served() 
         let error = annex_test_support::TestServer::start(&config).await.err().expect("refused");
         assert!(format!("{error:#}").contains("bindings"), "{wrong}: {error:#}");
     }
+}
+
+/// Settings of the test extension under a URI of its own, with `bytes` of filler in its entry.
+fn saying(uri: &str, bytes: usize) -> String {
+    format!("[parameters]\nuri = \"{uri}\"\n[parameters.behaviour]\ndeclare = \"big-result {bytes}\"\n")
+}
+
+#[tokio::test]
+async fn the_component_that_would_fill_the_card_is_left_out_and_the_others_stay() {
+    let installation = Installation::new();
+    let folder = installation.path("managed");
+    std::fs::create_dir(&folder).expect("a folder");
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures/p256.pem");
+    installation.config(&format!(
+        "[server]\na2a_0_3 = true\n[runtime]\nwatch = false\nextensions_dir = \"managed\"\n[card.signing]\nkid = \"k1\"\n\
+         key_file = {fixture:?}\n[card.extended]\ndescription = \"All of it\"\n{}",
+        crate::auth::api_keys()
+    ));
+    let put = |name: &str, bytes: usize| {
+        installation.component(&format!("managed/{name}.wasm"), "large");
+        let settings = saying(&format!("https://annex.example/{name}"), bytes);
+        std::fs::write(folder.join(format!("{name}.toml")), settings).expect("a file");
+    };
+    for number in 0..8 {
+        put(&number.to_string(), 31_900);
+    }
+    let server = installation.serve().await;
+    let expected: Vec<String> = (0..8).map(|number| format!("https://annex.example/{number}")).collect();
+    assert_eq!(on_card(&server).await, expected);
+
+    // One has no room beside them, one is too large by itself, one is small.
+    put("8", 31_900);
+    put("9", 1_048_000);
+    put("a", 100);
+    let mut reloaded = server.installer().reload().await.expect("a reload");
+    reloaded.failed.sort();
+    assert_eq!(
+        reloaded.failed,
+        ["8.wasm in runtime.extensions_dir", "9.wasm in runtime.extensions_dir"].map(str::to_owned)
+    );
+    let expected: Vec<String> = expected.into_iter().chain(["https://annex.example/a".to_owned()]).collect();
+    assert_eq!(on_card(&server).await, expected);
+
+    let public = server.get(CARD).await.expect("a card").text().await.expect("a body");
+    let url = format!("{}/a2a/rest/extendedAgentCard", server.url());
+    let extended = server.client().get(url).header("x-api-key", crate::auth::ADA).header("a2a-version", "1.0");
+    let extended = extended.send().await.expect("a card").text().await.expect("a body");
+    for card in [public, extended] {
+        assert!(card.len() > 250_000 && card.len() <= 512 << 10, "{}", card.len());
+        let card: AgentCard = serde_json::from_str(&card).expect("a card");
+        assert_eq!(card.capabilities.extensions.len(), 9);
+        assert!(!card.signatures.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_says_more_of_itself_than_clients_read_does_not_start() {
+    let skill =
+        format!("[[card.skill]]\nid = \"s\"\nname = \"s\"\ndescription = \"{}\"\ntags = []", "x".repeat(600_000));
+    let installation = Installation::new();
+    installation.config(&skill);
+    let Err(error) = installation.try_serve().await else {
+        panic!("the server started");
+    };
+    let text = format!("{error:#}");
+    assert!(text.contains("at most 524288") && text.contains("the agent and its skills"), "{text}");
 }

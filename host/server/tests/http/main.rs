@@ -16,6 +16,7 @@ mod crowd;
 mod durable;
 mod failures;
 mod faults;
+mod files;
 mod grants;
 mod hostile;
 mod installation;

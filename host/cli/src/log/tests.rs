@@ -1,0 +1,77 @@
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use tracing_subscriber::EnvFilter;
+
+use super::{json, text};
+
+/// What a stranger may have called itself: an escape sequence, a bell, line ends of all kinds, bidirectional controls,
+/// marks and spaces that cannot be seen.
+const NAME: &str = "a\x1b[2Jb\x07c\rd\ne\u{85}f\u{9b}31mg\u{2028}h\u{2029}i\u{202e}j\u{2066}k\u{feff}l\u{200b}m\x7f";
+
+/// What is written to it, for all clones.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Kept {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("nobody panicked").clone()).expect("UTF-8")
+    }
+}
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panicked").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One warning with the name in the message, in fields and in the span around it.
+fn warn() {
+    let span = tracing::info_span!("request", caller = NAME, shown = %NAME);
+    let _entered = span.enter();
+    tracing::warn!(extension = NAME, path = %NAME, debug = ?NAME, "{NAME} failed");
+}
+
+fn logged<S: tracing::Subscriber + Send + Sync + 'static>(subscriber: impl FnOnce(Kept) -> S) -> String {
+    let kept = Kept::default();
+    tracing::subscriber::with_default(subscriber(kept.clone()), warn);
+    let text = kept.text();
+    assert_eq!(text.matches("failed").count(), 1, "{text}");
+    text
+}
+
+/// The line without its end and without colours of the program's own, which end in `m` and have digits only.
+fn only_line(text: &str) -> String {
+    let line = text.strip_suffix('\n').expect("a line");
+    let mut plain = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        let (colour, behind) = after.split_once('m').expect("a colour");
+        assert!(colour.bytes().all(|byte| byte.is_ascii_digit() || byte == b';'), "{line:?}");
+        plain.push_str(before);
+        rest = behind;
+    }
+    plain + rest
+}
+
+#[test]
+fn a_strangers_words_stay_in_one_line_for_people() {
+    let text = logged(|kept| text(EnvFilter::new("info"), move || kept.clone()));
+    let line = only_line(&text);
+    assert!(!line.contains(annex_text::steers), "{line:?}");
+    assert!(line.contains("a\\u{1b}[2Jb\\u{7}c\\rd\\ne\\u{85}") && line.contains("i\\u{202e}j"), "{line:?}");
+}
+
+#[test]
+fn a_strangers_words_stay_in_one_line_for_programs_and_say_what_they_said() {
+    let text = logged(|kept| json(EnvFilter::new("info"), move || kept.clone()));
+    let line = text.strip_suffix('\n').expect("a line");
+    assert!(!line.contains(annex_text::steers), "{line:?}");
+    let line: Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!((line["extension"].as_str(), line["path"].as_str()), (Some(NAME), Some(NAME)));
+}

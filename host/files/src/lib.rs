@@ -1,0 +1,12 @@
+//! Who else can read or write a file or a folder: one rule for all that the host runs, obeys or keeps secret.
+//!
+//! A file is opened once and judged by its descriptor, so nothing can change between the look and the reading. What is
+//! refused says the path, the mode and the command that mends it. What breaks hygiene only is logged once.
+
+mod folder;
+mod open;
+mod rule;
+
+pub use folder::check_folder;
+pub use open::{open, read, read_text};
+pub use rule::Purpose;

@@ -1,0 +1,204 @@
+//! The rule itself, without a look at any file.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+const OTHERS_READ: u32 = 0o004;
+/// Any access of the group or of others.
+const SHARED: u32 = 0o077;
+const PERMISSIONS: u32 = 0o7777;
+
+const ROOT: u32 = 0;
+
+/// What a file or a folder is for, and so what others may do with it. It must belong to root or to this user, whatever
+/// it is for. A sticky bit makes no difference: others can add files to such a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Run or obeyed because of where it lies: neither its group nor others may write it.
+    Managed,
+    /// Run or obeyed because the operator's config names it: others must not write it, and a remark is logged when its
+    /// group can.
+    Named,
+    /// A token, a key or another secret: as [`Purpose::Named`], and a remark is logged when others can read it. Its group
+    /// may, which is how Kubernetes mounts secrets.
+    Secret,
+    /// Written by this process for itself: a file is nobody else's to read or write, a folder nobody else's to write. A
+    /// remark is logged when others can enter the folder.
+    Private,
+}
+
+/// What comes of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Fine,
+    /// Used, and the operator hears of it.
+    Remark(String),
+    Refused(String),
+}
+
+/// What the rule looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes {
+    pub(crate) is_folder: bool,
+    pub(crate) owner: u32,
+    pub(crate) group: u32,
+    /// Of `st_mode` the permissions alone.
+    pub(crate) mode: u32,
+}
+
+impl From<&Metadata> for Attributes {
+    fn from(metadata: &Metadata) -> Self {
+        let mode = metadata.mode() & PERMISSIONS;
+        Self { is_folder: metadata.is_dir(), owner: metadata.uid(), group: metadata.gid(), mode }
+    }
+}
+
+impl Purpose {
+    /// Judges a file for the user whose number is `user`. The path is for the message.
+    pub(crate) fn judge(self, attributes: Attributes, user: u32, path: &Path) -> Verdict {
+        if let Some(reason) = self.foreign(attributes, user, path) {
+            return Verdict::Refused(reason);
+        }
+        let Attributes { is_folder, group, mode, .. } = attributes;
+        // A group with the user's own number is the user's alone, by the custom of systems whose umask is 002.
+        let is_shared_group = group != user;
+        let by_group = mode & GROUP_WRITES != 0;
+        let by_others = mode & OTHERS_WRITE != 0;
+        let mend = |change: &str| format!("(mode {mode:04o}): run `chmod {change} {}`", path.display());
+        match self {
+            Self::Private if !is_folder && mode & SHARED != 0 => {
+                Verdict::Refused(format!("others can read or write it {}", mend("600")))
+            }
+            Self::Managed | Self::Private if by_group || by_others => Verdict::Refused(format!(
+                "it can be written by others {}, once you know what they left there",
+                mend("go-w")
+            )),
+            Self::Private if mode & SHARED != 0 => Verdict::Remark(format!("others can look into it {}", mend("700"))),
+            Self::Named | Self::Secret if by_others => {
+                Verdict::Refused(format!("it can be written by others {}, once you know what it says", mend("go-w")))
+            }
+            Self::Secret if mode & OTHERS_READ != 0 => {
+                Verdict::Remark(format!("it is secret, and others can read it {}", mend("o-r")))
+            }
+            Self::Named | Self::Secret if by_group && is_shared_group => {
+                Verdict::Remark(format!("it can be written by group {group} {}", mend("g-w")))
+            }
+            Self::Managed | Self::Named | Self::Secret | Self::Private => Verdict::Fine,
+        }
+    }
+
+    /// Why the owner is the wrong one.
+    fn foreign(self, attributes: Attributes, user: u32, path: &Path) -> Option<String> {
+        let owner = attributes.owner;
+        let path = path.display();
+        match self {
+            _ if owner == user => None,
+            Self::Private => Some(format!("it belongs to another user ({owner}); name a place of your own")),
+            Self::Managed | Self::Named | Self::Secret if owner == ROOT => None,
+            Self::Managed | Self::Named | Self::Secret => Some(format!(
+                "it belongs to another user ({owner}), who can write it: run `chown {user} {path}`, once you know what it \
+                 says"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Attributes, Purpose, Verdict};
+
+    const ROOT: u32 = 0;
+    const USER: u32 = 1000;
+    const STRANGER: u32 = 1001;
+    const STAFF: u32 = 50;
+
+    fn judge(purpose: Purpose, owner: u32, group: u32, mode: u32, is_folder: bool) -> Verdict {
+        purpose.judge(Attributes { is_folder, owner, group, mode }, USER, Path::new("/etc/it"))
+    }
+
+    fn file(purpose: Purpose, mode: u32) -> Verdict {
+        judge(purpose, USER, STAFF, mode, false)
+    }
+
+    fn folder(purpose: Purpose, mode: u32) -> Verdict {
+        judge(purpose, USER, STAFF, mode, true)
+    }
+
+    fn is_refused(verdict: &Verdict) -> bool {
+        matches!(verdict, Verdict::Refused(_))
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused_whatever_it_is_for() {
+        for purpose in [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private] {
+            let verdict = judge(purpose, STRANGER, STAFF, 0o600, false);
+            assert!(is_refused(&verdict), "{purpose:?}");
+            assert_eq!(judge(purpose, USER, STAFF, 0o600, false), Verdict::Fine, "{purpose:?}");
+        }
+    }
+
+    #[test]
+    fn what_root_owns_is_trusted_but_for_what_this_process_writes_itself() {
+        for purpose in [Purpose::Managed, Purpose::Named, Purpose::Secret] {
+            assert_eq!(judge(purpose, ROOT, ROOT, 0o600, false), Verdict::Fine, "{purpose:?}");
+        }
+        assert!(is_refused(&judge(Purpose::Private, ROOT, ROOT, 0o600, false)));
+    }
+
+    #[test]
+    fn what_others_can_write_is_refused_whatever_it_is_for() {
+        for purpose in [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private] {
+            for mode in [0o666, 0o602, 0o1777, 0o777] {
+                assert!(is_refused(&file(purpose, mode)), "{purpose:?} {mode:o}");
+                assert!(is_refused(&folder(purpose, mode)), "{purpose:?} {mode:o}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_its_group_can_write_is_refused_where_the_place_makes_it_run() {
+        assert!(is_refused(&file(Purpose::Managed, 0o664)) && is_refused(&folder(Purpose::Managed, 0o775)));
+        assert!(is_refused(&judge(Purpose::Managed, USER, USER, 0o664, false)));
+        for purpose in [Purpose::Named, Purpose::Secret] {
+            assert!(matches!(file(purpose, 0o660), Verdict::Remark(_)), "{purpose:?}");
+        }
+    }
+
+    #[test]
+    fn a_group_of_the_users_own_is_the_user() {
+        for purpose in [Purpose::Named, Purpose::Secret] {
+            assert_eq!(judge(purpose, USER, USER, 0o660, false), Verdict::Fine, "{purpose:?}");
+        }
+    }
+
+    #[test]
+    fn secrets_as_kubernetes_mounts_them_are_taken_with_a_remark_at_most() {
+        assert_eq!(judge(Purpose::Secret, ROOT, STAFF, 0o440, false), Verdict::Fine);
+        assert_eq!(judge(Purpose::Secret, ROOT, ROOT, 0o400, false), Verdict::Fine);
+        assert!(matches!(judge(Purpose::Secret, ROOT, ROOT, 0o644, false), Verdict::Remark(_)));
+        assert_eq!(judge(Purpose::Named, ROOT, ROOT, 0o644, false), Verdict::Fine);
+    }
+
+    #[test]
+    fn private_files_are_nobody_elses_and_private_folders_better_so() {
+        for mode in [0o644, 0o640, 0o604, 0o610] {
+            assert!(is_refused(&file(Purpose::Private, mode)), "{mode:o}");
+        }
+        assert!(matches!(folder(Purpose::Private, 0o755), Verdict::Remark(_)));
+        assert_eq!(folder(Purpose::Private, 0o700), Verdict::Fine);
+    }
+
+    #[test]
+    fn a_refusal_says_the_mode_and_the_command_that_mends_it() {
+        let Verdict::Refused(reason) = file(Purpose::Named, 0o666) else { unreachable!("it is refused") };
+        assert!(reason.contains("mode 0666") && reason.contains("`chmod go-w /etc/it`"), "{reason}");
+        let stranger = judge(Purpose::Named, STRANGER, STAFF, 0o600, false);
+        let Verdict::Refused(reason) = stranger else { unreachable!("it is refused") };
+        assert!(reason.contains("(1001)") && reason.contains("`chown 1000 /etc/it`"), "{reason}");
+    }
+}

@@ -1,0 +1,130 @@
+//! Real files and folders, judged by their descriptors.
+
+use std::fs::{self, File, Permissions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use annex_files::{Purpose, check_folder, open, read, read_text};
+use tempfile::TempDir;
+
+const ALL: [Purpose; 4] = [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private];
+/// The user `nobody`, whatever it is called.
+const NOBODY: u32 = 65_534;
+
+fn file(mode: u32) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("file");
+    fs::write(&path, "content").expect("a file");
+    fs::set_permissions(&path, Permissions::from_mode(mode)).expect("own file");
+    (folder, path)
+}
+
+fn refusal(path: &Path, purpose: Purpose) -> String {
+    let error = open(path, purpose).expect_err("a refusal");
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn a_file_of_ones_own_is_read() {
+    let (_folder, path) = file(0o600);
+    for purpose in ALL {
+        assert_eq!(read_text(&path, purpose, 100).expect("it is read"), "content", "{purpose:?}");
+    }
+}
+
+#[test]
+fn a_file_that_others_can_write_is_refused_with_the_command_that_mends_it() {
+    let (_folder, path) = file(0o666);
+    for purpose in ALL {
+        let reason = refusal(&path, purpose);
+        assert!(reason.contains("mode 0666") && reason.contains(&format!("{}`", path.display())), "{reason}");
+    }
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("own file");
+    open(&path, Purpose::Managed).expect("mended");
+}
+
+#[test]
+fn a_file_of_another_user_is_refused() {
+    let (_folder, path) = file(0o600);
+    if chown(&path, Some(NOBODY), None).is_err() {
+        // Only root can give a file away; who is not root has files of root to look at instead.
+        assert!(refusal(Path::new("/etc/passwd"), Purpose::Private).contains("another user"));
+        return;
+    }
+    for purpose in ALL {
+        assert!(refusal(&path, purpose).contains("another user (65534)"), "{purpose:?}");
+    }
+}
+
+#[test]
+fn a_link_is_judged_by_the_file_that_it_leads_to() {
+    let (folder, path) = file(0o600);
+    let link = folder.path().join("link");
+    symlink(&path, &link).expect("a link");
+    open(&link, Purpose::Secret).expect("as Kubernetes mounts them");
+    open(&link, Purpose::Private).expect_err("nobody has reason to put a link there");
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).expect("own file");
+    refusal(&link, Purpose::Secret);
+}
+
+#[test]
+fn what_is_no_file_is_refused_without_waiting_for_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("a pipe");
+    let socket = folder.path().join("socket");
+    let _listener = UnixListener::bind(&socket).expect("a socket");
+    for path in [pipe.as_path(), &socket, folder.path(), Path::new("/dev/zero")] {
+        let error = open(path, Purpose::Named).expect_err("a refusal");
+        assert_eq!(error.to_string(), "it is not a file", "{}", path.display());
+    }
+}
+
+#[test]
+fn a_file_is_read_up_to_a_limit() {
+    let (_folder, path) = file(0o600);
+    assert_eq!(read(&path, Purpose::Named, 7).expect("it fits"), b"content");
+    assert_eq!(read(&path, Purpose::Named, 6).expect_err("too large").kind(), ErrorKind::FileTooLarge);
+    fs::write(&path, [0xff]).expect("own file");
+    assert_eq!(read_text(&path, Purpose::Named, 6).expect_err("no text").kind(), ErrorKind::InvalidData);
+}
+
+#[test]
+fn what_is_judged_is_what_is_read_whatever_takes_its_place() {
+    let (folder, path) = file(0o600);
+    let mut judged = open(&path, Purpose::Managed).expect("own file");
+    let other = folder.path().join("other");
+    fs::write(&other, "another").expect("a file");
+    fs::rename(&other, &path).expect("it takes the place");
+    let mut text = String::new();
+    File::read_to_string(&mut judged, &mut text).expect("it is read");
+    assert_eq!(text, "content");
+}
+
+#[test]
+fn a_folder_that_others_can_write_is_refused_a_sticky_one_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for mode in [0o777, 0o1777, 0o1770, 0o775] {
+        fs::set_permissions(folder.path(), Permissions::from_mode(mode)).expect("own folder");
+        for purpose in [Purpose::Managed, Purpose::Private] {
+            let error = check_folder(folder.path(), purpose).expect_err("a refusal");
+            assert!(error.to_string().contains("written by others"), "{mode:o}: {error}");
+        }
+    }
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("own folder");
+    check_folder(folder.path(), Purpose::Managed).expect("others may read");
+    check_folder(folder.path(), Purpose::Private).expect("with a remark");
+}
+
+#[test]
+fn a_link_is_no_folder_of_ones_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+    fs::create_dir(&target).expect("a folder");
+    symlink(&target, &link).expect("a link");
+    check_folder(&link, Purpose::Managed).expect("it leads to a folder of one's own");
+    check_folder(&link, Purpose::Private).expect_err("a refusal");
+}
