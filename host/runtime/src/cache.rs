@@ -54,16 +54,15 @@ impl CompileCache {
     }
 
     /// Keeps a compiled component. Failure is logged and costs the next start a compilation.
-    pub(crate) fn write(&self, digest: &Digest, component: &Component) {
-        if let Err(error) = self.try_write(digest, component) {
+    pub(crate) fn write(&self, digest: &Digest, compiled: &[u8]) {
+        if let Err(error) = self.try_write(digest, compiled) {
             tracing::warn!(component = %digest, error, "the compiled component could not be cached");
         }
     }
 
-    fn try_write(&self, digest: &Digest, component: &Component) -> Result<(), String> {
-        let compiled = component.serialize().map_err(|error| error.to_string())?;
-        let mut file = Digest::of(&compiled).as_bytes().to_vec();
-        file.extend_from_slice(&compiled);
+    fn try_write(&self, digest: &Digest, compiled: &[u8]) -> Result<(), String> {
+        let mut file = Digest::of(compiled).as_bytes().to_vec();
+        file.extend_from_slice(compiled);
         // Written aside and renamed, so that another process never reads half a file.
         let aside = self.folder.join(format!("{}.{}", digest.hex(), std::process::id()));
         fs::write(&aside, &file).map_err(|error| error.to_string())?;

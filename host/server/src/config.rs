@@ -226,8 +226,12 @@ pub struct RuntimeSection {
     pub max_instances: u32,
     /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
-    /// Seconds that compiling one component may take, waiting for another one included. Default 60.
+    /// Seconds that compiling one component may take. Default 60.
     pub compile_seconds: u64,
+    /// Bytes of memory that compiling one component may take. Default 512 MiB.
+    pub compile_memory_bytes: u64,
+    /// Components that are compiled at once, each by a process of its own. Default 2.
+    pub compile_processes: u32,
     /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
     pub extensions_dir: Option<PathBuf>,
     /// Whether component files are watched and loaded again when they change. Default: yes.
@@ -244,6 +248,8 @@ impl Default for RuntimeSection {
             max_instances: 1_000,
             cache_dir: None,
             compile_seconds: 60,
+            compile_memory_bytes: 512 << 20,
+            compile_processes: 2,
             extensions_dir: None,
             watch: true,
             keep_versions: 3,
@@ -359,6 +365,8 @@ impl Config {
             ("tasks.keep_count", whole(self.tasks.keep_count)),
             ("runtime.max_instances", whole(self.runtime.max_instances.into())),
             ("runtime.compile_seconds", whole(self.runtime.compile_seconds)),
+            ("runtime.compile_memory_bytes", whole(self.runtime.compile_memory_bytes)),
+            ("runtime.compile_processes", whole(self.runtime.compile_processes.into())),
         ];
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })

@@ -6,6 +6,7 @@ mod cache;
 mod capabilities;
 mod chain;
 mod client_call;
+mod compiler;
 mod egress;
 mod failures;
 mod hostile;
@@ -25,3 +26,5 @@ mod support;
 mod transitions;
 mod turn_services;
 mod wasi;
+
+annex_runtime::compile_in_tests!();
