@@ -61,8 +61,9 @@ fn filter_system_calls() -> Result<(), Box<dyn std::error::Error>> {
     let futile: BpfProgram = SeccompFilter::new(futile, SeccompAction::Allow, refusal, machine)?.try_into()?;
     let allowed = SeccompFilter::new(allowed()?, SeccompAction::KillProcess, SeccompAction::Allow, machine)?;
     let allowed: BpfProgram = allowed.try_into()?;
-    seccompiler::apply_filter_all_threads(&futile)?;
+    // In this order: the one that refuses also refuses what setting up another takes.
     seccompiler::apply_filter_all_threads(&allowed)?;
+    seccompiler::apply_filter_all_threads(&futile)?;
     Ok(())
 }
 
@@ -107,6 +108,8 @@ const PLAIN: &[i64] = &[
     libc::SYS_restart_syscall,
     libc::SYS_getpid,
     libc::SYS_gettid,
+    // One more filter can only take more away.
+    libc::SYS_seccomp,
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
