@@ -33,7 +33,7 @@ fn installation() -> Installation {
     Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject }
 }
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: annex_runtime::compile_if_asked(), |bytes: &[u8]| {
     let Ok(inspection) = Inspection::of(bytes) else { return };
     assert_eq!(inspection.size, bytes.len());
     let host = &*HOST;

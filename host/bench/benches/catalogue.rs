@@ -22,8 +22,13 @@ const ROUNDS: usize = 60;
 /// In one round.
 const TURNS: usize = 50;
 
+fn main() -> anyhow::Result<()> {
+    annex_runtime::compile_if_asked();
+    measure()
+}
+
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn measure() -> anyhow::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/catalogue");
     let server = TestServer::from_file(&folder.join("annex.toml"), None).await?;
     let mut times = BTreeMap::new();

@@ -22,8 +22,13 @@ const CLIENTS: usize = 4;
 /// Growth from the first round to the last that is taken for noise.
 const NOISE_MIB: f64 = 16.0;
 
+fn main() -> anyhow::Result<()> {
+    annex_runtime::compile_if_asked();
+    measure()
+}
+
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn measure() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("annex.toml");
     write_config(&file, false)?;

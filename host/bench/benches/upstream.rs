@@ -36,6 +36,7 @@ const CONNECTIONS: usize = 32;
 const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
+    annex_runtime::compile_if_asked();
     let arguments: Vec<String> = env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--serve", "agent"] => serve_agent(),

@@ -48,6 +48,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Components are compiled by processes of this program, which must not begin as the others do.
+    annex_runtime::compile_if_asked();
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match run(Arguments::parse().command) {

@@ -1,13 +1,16 @@
-//! Compiles components, one at a time and on a thread of its own, so that a large one takes one core and no more.
+//! Compiles components, each in a process of its own with limits on its time and memory, and a few at a time.
 //!
-//! A thread cannot be ended from outside. When a compilation takes too long its load is refused, and the thread runs on
-//! until the compiler is done; further ones wait for it that long. What really bounds it is [`structure`].
+//! The host takes compiled code from the cache or from such a process, and never calls the compiler itself: a compiler
+//! cannot be stopped from inside, a process can be killed.
 
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -15,70 +18,127 @@ use wasmtime::component::Component;
 use crate::cache::CompileCache;
 use crate::digest::Digest;
 use crate::error::{LoadError, Source};
-use crate::structure;
+use crate::load::RuntimeConfig;
+
+mod child;
+mod confine;
+mod process;
+mod wire;
+
+pub use child::{COMPILE_ARGUMENT, compile_if_asked};
+pub use process::CompilerProcess;
+use process::Job;
 
 #[derive(Clone)]
 pub(crate) struct Compiler {
     engine: Engine,
     cache: Option<Arc<CompileCache>>,
-    /// The longest that a load waits for its component, others before it included.
+    process: CompilerProcess,
+    /// The longest that one component may take. Waiting for others does not count: nobody else's load may cost a load.
     time: Duration,
-    /// Taken by whoever compiles, until it is done.
-    worker: Arc<Semaphore>,
+    /// Bytes of memory that one process may have.
+    memory: u64,
+    /// Each process holds one until it has ended.
+    places: Arc<Semaphore>,
 }
 
 impl Compiler {
-    pub(crate) fn new(engine: Engine, cache: Option<CompileCache>, time: Duration) -> Self {
-        Self { engine, cache: cache.map(Arc::new), time, worker: Arc::new(Semaphore::new(1)) }
+    pub(crate) fn new(engine: Engine, cache: Option<CompileCache>, config: &RuntimeConfig) -> Self {
+        let places = usize::try_from(config.compile_processes).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            engine,
+            cache: cache.map(Arc::new),
+            process: config.compiler.clone(),
+            time: config.compile_time,
+            memory: config.compile_memory,
+            places: Arc::new(Semaphore::new(places)),
+        }
     }
 
     /// The component, and whether it had to be compiled rather than taken from the cache.
     pub(crate) async fn component(&self, bytes: Vec<u8>, digest: Digest) -> Result<(Component, bool), LoadError> {
-        if let Some(component) = self.cached(digest).await {
-            return Ok((component, false));
+        match self.cached(digest).await {
+            Some(component) => Ok((component, false)),
+            None => Ok((self.compile(bytes, digest).await?, true)),
         }
-        let compiled = timeout(self.time, self.compile(bytes, digest)).await;
-        let component = compiled.unwrap_or(Err(LoadError::CompileTime { digest, limit: self.time }))?;
-        Ok((component, true))
     }
 
     async fn cached(&self, digest: Digest) -> Option<Component> {
-        let (engine, cache) = (self.engine.clone(), Arc::clone(self.cache.as_ref()?));
+        let engine = self.engine.clone();
+        let cache = Arc::clone(self.cache.as_ref()?);
         // A damaged cache costs a compilation.
         tokio::task::spawn_blocking(move || cache.read(&engine, &digest)).await.ok().flatten()
     }
 
+    /// Whoever drops the future, a client that went away for instance, ends the process.
     async fn compile(&self, bytes: Vec<u8>, digest: Digest) -> Result<Component, LoadError> {
-        let refuse = |source: Source| LoadError::Compile { digest, source };
-        let worker = Arc::clone(&self.worker).acquire_owned().await.map_err(|error| refuse(error.into()))?;
-        let (engine, cache) = (self.engine.clone(), self.cache.clone());
+        // The program did not look at its arguments: what it started would do the same, and so on.
+        if child::asked() {
+            return Err(LoadError::CompilerStart { reason: NOT_ENTERED.into() });
+        }
+        let cannot = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|closed| LoadError::CompilerStart { reason: closed.into() })?;
+        let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
+        let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
+        let (engine, cache, process) = (self.engine.clone(), self.cache.clone(), self.process.clone());
+        let job = Job { bytes, digest, engine: crate::engine::identity(&engine), time: self.time, memory: self.memory };
         let (sender, compiled) = oneshot::channel();
         let work = move || {
-            let compiled = compile(&engine, cache.as_deref(), &bytes, digest, worker);
-            // A load that gave up wants no component; the cache has it.
-            let _ = sender.send(compiled);
+            let component = process.compile(&job, &pipe, end_of_child).and_then(|code| {
+                let component = deserialize(&engine, &code, digest)?;
+                if let Some(cache) = cache {
+                    cache.write(&digest, &code);
+                }
+                Ok(component)
+            });
+            drop(place);
+            // A load that gave up wants no component.
+            let _ = sender.send(component);
         };
-        thread::Builder::new().name("annex-compile".to_owned()).spawn(work).map_err(|error| refuse(error.into()))?;
-        compiled.await.unwrap_or_else(|panicked| Err(refuse(panicked.into())))
+        // The process is killed when the thread that started it ends, so that is no worker of a pool.
+        thread::Builder::new().name("annex-compile".to_owned()).spawn(work).map_err(cannot)?;
+        let compiled = timeout(self.time, compiled).await;
+        drop(hang_up);
+        match compiled {
+            Ok(Ok(component)) => component,
+            Ok(Err(panicked)) => Err(LoadError::CompilerStart { reason: panicked.into() }),
+            Err(_) => Err(LoadError::CompileTime { digest, limit: self.time }),
+        }
     }
 }
 
-/// Holds the worker until it is done.
-fn compile(
-    engine: &Engine,
-    cache: Option<&CompileCache>,
-    bytes: &[u8],
-    digest: Digest,
-    _worker: OwnedSemaphorePermit,
-) -> Result<Component, LoadError> {
-    structure::check(bytes)?;
-    let component =
-        Component::new(engine, bytes).map_err(|error| LoadError::Compile { digest, source: error.into() })?;
-    if let Some(cache) = cache {
-        match component.serialize() {
-            Ok(compiled) => cache.write(&digest, &compiled),
-            Err(error) => tracing::warn!(component = %digest, %error, "the compiled component could not be cached"),
-        }
+const NOT_ENTERED: &str = "this process was started to compile a component, and its main function has not called \
+                           annex_runtime::compile_if_asked() before all else";
+
+/// Ends the conversation with the process, and thereby the process.
+struct HangUp(UnixStream);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        // It fails when the other end is closed already.
+        let _ = self.0.shutdown(Shutdown::Both);
     }
-    Ok(component)
+}
+
+#[expect(unsafe_code, reason = "wasmtime trusts the bytes that it deserialises")]
+fn deserialize(engine: &Engine, code: &[u8], digest: Digest) -> Result<Component, LoadError> {
+    // SAFETY: the bytes come through a socket that only a process of this very program had, started by this one, whose
+    // engine has the same version and settings (`Job::engine`), and have the digest that it gave.
+    let component = unsafe { Component::deserialize(engine, code) };
+    component.map_err(|error| LoadError::Compile { digest, source: Source::from(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::engine;
+
+    crate::compile_in_tests!();
+
+    #[test]
+    fn the_engine_that_compiles_makes_code_for_the_one_that_runs_it() {
+        let runs = engine::start(4).expect("the engine starts");
+        let compiles = engine::for_compiling().expect("the engine starts");
+        assert_eq!(engine::identity(&compiles), engine::identity(&runs));
+    }
 }

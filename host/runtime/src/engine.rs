@@ -1,5 +1,6 @@
 //! The one engine of the process: the only place that builds a wasmtime configuration.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -38,11 +39,29 @@ pub(crate) fn start(instances: u32) -> Result<Engine, RuntimeError> {
     Ok(engine)
 }
 
+/// Builds an engine that makes code for the other one, and has no pool, because it runs none.
+pub(crate) fn for_compiling() -> wasmtime::Result<Engine> {
+    Engine::new(&settings())
+}
+
+/// Engines with one identity run each other's code: they have one version, and settings that make the same code.
+pub(crate) fn identity(engine: &Engine) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.finish()
+}
+
 pub(crate) fn config(instances: u32) -> Config {
+    let mut config = settings();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances)));
+    config
+}
+
+/// What code depends on.
+fn settings() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances)))
         // Components with asynchronous lifting are refused and calls are five times cheaper.
         .concurrency_support(false)
         // One core is what a load may take from the requests that run meanwhile.

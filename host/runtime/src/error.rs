@@ -1,6 +1,7 @@
 //! What can go wrong, by who caused it: the operator ([`LoadError`]), the guest ([`Fault`]) or the client
 //! ([`HookError::Refused`]).
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -109,7 +110,7 @@ pub enum LoadError {
     #[error("the component has {found} {what}; this host compiles at most {limit}")]
     TooComplex {
         /// What there is too much of.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// How many it has, as far as was counted.
         found: u64,
         /// How many are allowed.
@@ -117,8 +118,7 @@ pub enum LoadError {
     },
     /// Compiling it took too long.
     #[error(
-        "compiling the component {digest} took longer than {} s, waiting for another one included; try again, or \
-         raise runtime.compile_seconds",
+        "compiling the component {digest} took longer than {} s; try again, or raise runtime.compile_seconds",
         limit.as_secs_f64()
     )]
     CompileTime {
@@ -126,6 +126,49 @@ pub enum LoadError {
         digest: Digest,
         /// The time allowed.
         limit: Duration,
+    },
+    /// Compiling it took too much memory.
+    #[error(
+        "compiling the component {digest} takes more than {limit} bytes of memory; raise runtime.compile_memory_bytes \
+         if it is worth it"
+    )]
+    CompileMemory {
+        /// Its identity.
+        digest: Digest,
+        /// The bytes allowed.
+        limit: u64,
+    },
+    /// No process that compiles could be started.
+    #[error("cannot start a process that compiles components")]
+    CompilerStart {
+        /// Why, and what to do.
+        #[source]
+        reason: Source,
+    },
+    /// The process that compiled it tried something that compiling does not need.
+    #[error(
+        "the process that compiled the component {digest} was killed, because it made a system call that compiling does \
+         not need"
+    )]
+    CompilerForbidden {
+        /// The component's identity.
+        digest: Digest,
+    },
+    /// The process that compiled it ended without an answer.
+    #[error("the process that compiled the component {digest} crashed: {how}")]
+    CompilerCrash {
+        /// The component's identity.
+        digest: Digest,
+        /// How it ended.
+        how: String,
+    },
+    /// The process that compiled it gave an answer that cannot be used.
+    #[error("the process that compiled the component {digest} answered nonsense: {reason}")]
+    CompilerAnswer {
+        /// The component's identity.
+        digest: Digest,
+        /// What is wrong with the answer.
+        reason: String,
     },
     /// Its imports or exports have other types than the contract says.
     #[error("the component does not fit the contract")]

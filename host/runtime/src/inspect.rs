@@ -12,9 +12,9 @@ use crate::structure::at_most;
 /// The largest component file that this host reads: 32 MiB.
 pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
 
-/// How every WebAssembly file begins.
-/// Imports, and exports, in one section.
+/// Imports, and exports, of a component.
 const MAX_NAMES: u64 = 1_000;
+/// How every WebAssembly file begins.
 const MAGIC: &[u8] = b"\0asm";
 
 /// What a component's type says about it.
@@ -100,6 +100,7 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     }
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut depth = 0_usize;
+    let (mut imported, mut exported) = (0_u64, 0_u64);
     for payload in Parser::new(0).parse_all(bytes) {
         match payload? {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
@@ -109,13 +110,15 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
-                at_most("imports", section.count().into(), MAX_NAMES)?;
+                imported += u64::from(section.count());
+                at_most("imports", imported, MAX_NAMES)?;
                 for import in section {
                     imports.push(plain(import?.name.name)?);
                 }
             }
             Payload::ComponentExportSection(section) if depth == 0 => {
-                at_most("exports", section.count().into(), MAX_NAMES)?;
+                exported += u64::from(section.count());
+                at_most("exports", exported, MAX_NAMES)?;
                 for export in section {
                     exports.push(plain(export?.name.name)?);
                 }

@@ -43,6 +43,7 @@ mod turn_services;
 pub use breaker::Health;
 pub use chain::{Chain, Entered, TurnRequest};
 pub use client_call::{Addition, ClientCall, OutgoingCall};
+pub use compile::{COMPILE_ARGUMENT, CompilerProcess, compile_if_asked};
 pub use digest::Digest;
 pub use engine::{MEMORY_CEILING, TABLE_CEILING, TICK};
 pub use error::{Fault, HookError, LoadError, RuntimeError, Source};

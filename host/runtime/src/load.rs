@@ -11,7 +11,7 @@ use wasmtime::component::{Component, InstancePre};
 use crate::bindings::v0_1::exports::annex::extension::descriptor;
 use crate::breaker::Breaker;
 use crate::cache::CompileCache;
-use crate::compile::Compiler;
+use crate::compile::{Compiler, CompilerProcess};
 use crate::engine::{self, Slots};
 use crate::error::{Fault, LoadError, RuntimeError};
 use crate::extension::{Descriptor, Events, Extension, Hooks, Installation, Profile, Program, Services, Validators};
@@ -36,8 +36,14 @@ pub struct RuntimeConfig {
     pub cache: Option<std::path::PathBuf>,
     /// Bytes of all compiled components in that folder; what was not used for longest goes.
     pub cache_bytes: u64,
-    /// How long a load waits until its component is compiled.
+    /// How long compiling one component may take.
     pub compile_time: Duration,
+    /// Bytes of memory that compiling one component may take.
+    pub compile_memory: u64,
+    /// Components that are compiled at once, each by a process of its own; at least one.
+    pub compile_processes: u32,
+    /// The program of these processes.
+    pub compiler: CompilerProcess,
     /// Where extensions with the grant keep keys.
     pub keyvalue: Arc<dyn KeyValueStore>,
     /// Where requests of extensions with the grant get addresses from.
@@ -45,8 +51,8 @@ pub struct RuntimeConfig {
 }
 
 impl Default for RuntimeConfig {
-    /// 1,000 instances, one second of patience, no cache (of 1 GiB), 60 seconds to compile, keys in memory, the resolver of the
-    /// operating system.
+    /// 1,000 instances, one second of patience, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
+    /// them at once by this program, keys in memory, the resolver of the operating system.
     fn default() -> Self {
         Self {
             instances: 1_000,
@@ -54,6 +60,9 @@ impl Default for RuntimeConfig {
             cache: None,
             cache_bytes: 1 << 30,
             compile_time: Duration::from_secs(60),
+            compile_memory: 512 << 20,
+            compile_processes: 2,
+            compiler: CompilerProcess::default(),
             keyvalue: Arc::new(MemoryKeyValueStore::default()),
             resolver: Arc::new(SystemResolver::default()),
         }
@@ -84,7 +93,7 @@ impl Runtime {
         let open = |folder| CompileCache::open(folder, config.cache_bytes, &engine);
         let cache = config.cache.as_deref().map(open).transpose()?;
         Ok(Self {
-            compiler: Compiler::new(engine.clone(), cache, config.compile_time),
+            compiler: Compiler::new(engine.clone(), cache, config),
             engine,
             slots: Slots::new(config.instances, config.patience),
             keyvalue: Arc::clone(&config.keyvalue),
@@ -117,7 +126,7 @@ impl Runtime {
     /// Says which step refused it and what the operator or the author can do.
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
         let started = Instant::now();
-        let inspection = Inspection::of(&bytes)?;
+        let (bytes, inspection) = inspected(bytes).await?;
         inspection.check_grants(&installation.grants)?;
         check_secrets(&installation)?;
         let services = self.services(&installation.grants)?;
@@ -168,6 +177,12 @@ impl Runtime {
         let (component, hooks) = linked().map_err(|error| LoadError::Link(error.into()))?;
         Ok(Program { component, hooks, slots: self.slots.clone() })
     }
+}
+
+/// Reading and digesting a large component would keep a worker from requests for too long.
+async fn inspected(bytes: Vec<u8>) -> Result<(Vec<u8>, Inspection), LoadError> {
+    let inspected = tokio::task::spawn_blocking(move || Inspection::of(&bytes).map(|inspection| (bytes, inspection)));
+    inspected.await.unwrap_or_else(|_| Err(LoadError::NotAComponent { reason: "it cannot be read".to_owned() }))
 }
 
 /// A secret stands where a parameter could stand, and neither may hide the other.

@@ -8,6 +8,10 @@ use wasmparser::{FunctionBody, MemoryType, Operator, Parser, Payload};
 use crate::engine::{MEMORY_CEILING, TABLE_CEILING};
 use crate::error::LoadError;
 
+mod arity;
+
+use arity::{Passing, Signatures};
+
 /// Components in components.
 const MAX_DEPTH: u64 = 10;
 const MAX_COMPONENTS: u64 = 200;
@@ -32,6 +36,13 @@ const MAX_NESTING: u64 = 5_000;
 const MAX_MERGES: u64 = 2_000_000;
 /// The same over all functions.
 const MAX_ALL_MERGES: u64 = 50_000_000;
+/// Values that blocks, branches and calls pass on, in one function. Compilers of languages pass few on, and each of them
+/// is pushed by an instruction of its own.
+const MAX_PASSED: u64 = 100_000;
+/// The same over all functions.
+const MAX_ALL_PASSED: u64 = 10_000_000;
+/// What core modules and components import and export by name.
+const MAX_NAMES: u64 = 50_000;
 
 /// Parts of the whole component, those inside it included.
 #[derive(Default)]
@@ -45,6 +56,14 @@ struct Parts {
     globals: u64,
     canonicals: u64,
     aliases: u64,
+    names: u64,
+}
+
+/// What is counted over all functions.
+#[derive(Default)]
+struct Work {
+    merges: u64,
+    passed: u64,
 }
 
 /// Checks a component file.
@@ -53,23 +72,38 @@ struct Parts {
 /// [`LoadError::TooComplex`] names the first limit that it goes beyond.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), LoadError> {
     let mut parts = Parts::default();
-    let (mut depth, mut merges) = (0_u64, 0_u64);
+    let mut work = Work::default();
+    let mut depth = 0_u64;
+    // Modules do not lie in modules, so one is open at most.
+    let mut signatures = Signatures::default();
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload?;
         match &payload {
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
+                depth += 1;
+                signatures = Signatures::default();
+            }
             Payload::End(_) => depth = depth.saturating_sub(1),
             _ => {}
         }
         at_most("levels of components in components", depth, MAX_DEPTH)?;
         parts.count(&payload)?;
         check_sizes(&payload)?;
+        signatures.add(&payload)?;
         if let Payload::CodeSectionEntry(function) = &payload {
-            merges = merges.saturating_add(check_function(function)?);
-            at_most("locals times blocks over all functions", merges, MAX_ALL_MERGES)?;
+            work.add(&check_function(function, signatures.next_body())?)?;
         }
     }
     Ok(())
+}
+
+impl Work {
+    fn add(&mut self, function: &Self) -> Result<(), LoadError> {
+        self.merges = self.merges.saturating_add(function.merges);
+        self.passed = self.passed.saturating_add(function.passed);
+        at_most("locals times blocks over all functions", self.merges, MAX_ALL_MERGES)?;
+        at_most("values passed by blocks, branches and calls over all functions", self.passed, MAX_ALL_PASSED)
+    }
 }
 
 impl Parts {
@@ -91,6 +125,14 @@ impl Parts {
                 (&mut self.canonicals, section.count(), "canonical functions", MAX_CANONICALS)
             }
             Payload::ComponentAliasSection(section) => (&mut self.aliases, section.count(), "aliases", MAX_ALIASES),
+            Payload::ImportSection(section) => (&mut self.names, section.count(), "imports and exports", MAX_NAMES),
+            Payload::ExportSection(section) => (&mut self.names, section.count(), "imports and exports", MAX_NAMES),
+            Payload::ComponentImportSection(section) => {
+                (&mut self.names, section.count(), "imports and exports", MAX_NAMES)
+            }
+            Payload::ComponentExportSection(section) => {
+                (&mut self.names, section.count(), "imports and exports", MAX_NAMES)
+            }
             Payload::GlobalSection(section) => (&mut self.globals, section.count(), "globals", MAX_GLOBALS),
             _ => return Ok(()),
         };
@@ -117,8 +159,7 @@ fn initial_bytes(memory: &MemoryType) -> u64 {
     memory.initial.saturating_mul(1 << memory.page_size_log2.unwrap_or(16).min(16))
 }
 
-/// Returns its locals times its blocks.
-fn check_function(function: &FunctionBody<'_>) -> Result<u64, LoadError> {
+fn check_function(function: &FunctionBody<'_>, mut passing: Passing<'_>) -> Result<Work, LoadError> {
     let range = function.range();
     at_most("bytes in one function", wide(range.end.saturating_sub(range.start)), MAX_FUNCTION_BYTES)?;
     let mut locals = 0_u64;
@@ -128,7 +169,9 @@ fn check_function(function: &FunctionBody<'_>) -> Result<u64, LoadError> {
     at_most("locals in one function", locals, MAX_LOCALS)?;
     let (mut nesting, mut blocks) = (0_u64, 0_u64);
     for operator in function.get_operators_reader()? {
-        match operator? {
+        let operator = operator?;
+        passing.add(&operator)?;
+        match operator {
             Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
                 nesting += 1;
                 blocks += 1;
@@ -141,15 +184,16 @@ fn check_function(function: &FunctionBody<'_>) -> Result<u64, LoadError> {
             _ => {}
         }
         at_most("blocks within blocks", nesting, MAX_NESTING)?;
+        at_most("values passed by blocks, branches and calls in one function", passing.passed, MAX_PASSED)?;
     }
     let merges = locals.saturating_mul(blocks);
     at_most("locals times blocks in one function", merges, MAX_MERGES)?;
-    Ok(merges)
+    Ok(Work { merges, passed: passing.passed })
 }
 
 /// Refuses a component that has more of something than `limit`.
 pub(crate) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), LoadError> {
-    if found > limit { Err(LoadError::TooComplex { what, found, limit }) } else { Ok(()) }
+    if found > limit { Err(LoadError::TooComplex { what: what.into(), found, limit }) } else { Ok(()) }
 }
 
 fn wide(number: usize) -> u64 {

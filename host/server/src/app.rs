@@ -133,7 +133,8 @@ impl App {
         Self::with_agent(config, locations, base_url, agent).await
     }
 
-    /// The same with an agent that is compiled into the program; the config's `[agent]` is not used.
+    /// The same with an agent that is compiled into the program; the config's `[agent]` is not used. The program's `main`
+    /// begins with [`annex_runtime::compile_if_asked`]: its components are compiled by processes of that program.
     ///
     /// # Errors
     /// As [`App::load`].
@@ -341,6 +342,8 @@ fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueSt
     Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,
         compile_time: Duration::from_secs(config.runtime.compile_seconds),
+        compile_memory: config.runtime.compile_memory_bytes,
+        compile_processes: config.runtime.compile_processes,
         cache: cache.or_else(|| locations.cache.clone()),
         cache_bytes: config.runtime.cache_bytes,
         keyvalue: Arc::clone(keyvalue),

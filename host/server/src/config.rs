@@ -228,8 +228,12 @@ pub struct RuntimeSection {
     pub cache_dir: Option<PathBuf>,
     /// Bytes of all compiled components in that folder; what was not used for longest goes. Default 1 GiB.
     pub cache_bytes: u64,
-    /// Seconds that compiling one component may take, waiting for another one included. Default 60.
+    /// Seconds that compiling one component may take. Default 60.
     pub compile_seconds: u64,
+    /// Bytes of memory that compiling one component may take. Default 512 MiB.
+    pub compile_memory_bytes: u64,
+    /// Components that are compiled at once, each by a process of its own. Default 2.
+    pub compile_processes: u32,
     /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
     pub extensions_dir: Option<PathBuf>,
     /// Whether component files are watched and loaded again when they change. Default: yes.
@@ -242,12 +246,14 @@ pub struct RuntimeSection {
 
 impl RuntimeSection {
     /// What must be at least 1.
-    fn bounds(&self) -> [(&'static str, usize); 3] {
+    fn bounds(&self) -> [(&'static str, usize); 5] {
         let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         [
             ("runtime.max_instances", whole(self.max_instances.into())),
             ("runtime.cache_bytes", whole(self.cache_bytes)),
             ("runtime.compile_seconds", whole(self.compile_seconds)),
+            ("runtime.compile_memory_bytes", whole(self.compile_memory_bytes)),
+            ("runtime.compile_processes", whole(self.compile_processes.into())),
         ]
     }
 }
@@ -259,6 +265,8 @@ impl Default for RuntimeSection {
             cache_dir: None,
             cache_bytes: 1 << 30,
             compile_seconds: 60,
+            compile_memory_bytes: 512 << 20,
+            compile_processes: 2,
             extensions_dir: None,
             watch: true,
             keep_versions: 3,

@@ -28,6 +28,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    annex_runtime::compile_if_asked();
     let result = match kind::asked_for() {
         Some((kind, folder)) => kind::serve(kind, folder),
         // Cargo also runs benches as tests; there is nothing to test here.

@@ -9,3 +9,5 @@ mod foreign;
 mod interceptors;
 mod sessions;
 mod support;
+
+annex_runtime::compile_in_tests!();

@@ -19,7 +19,7 @@ use annex_runtime::{
     SessionStateGrant, TaskReader, TurnRequest, TurnServices,
 };
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group};
 use tokio::runtime::Runtime as Executor;
 
 mod kinds;
@@ -62,7 +62,12 @@ criterion_group! {
     config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
     targets = load, fresh_instance, hooks, turn, kinds::method, kinds::transition, kinds::client, kinds::chains
 }
-criterion_main!(benches);
+
+fn main() {
+    annex_runtime::compile_if_asked();
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}
 
 /// From a file's bytes to a passed self-test, compilation included or not.
 fn load(criterion: &mut Criterion) {

@@ -1,11 +1,10 @@
 //! Components that are made to cost the compiler more than they are worth.
 
 use std::fmt::Display;
-use std::time::Duration;
 
-use annex_runtime::{LoadError, Runtime, RuntimeConfig};
+use annex_runtime::LoadError;
 
-use crate::support::{component, installation, refused};
+use crate::support::{installation, refused};
 
 /// A component that passes for an extension as long as nobody compiles it, with `parts` in it.
 fn extension(parts: &str) -> Vec<u8> {
@@ -21,12 +20,16 @@ fn times(count: usize, text: impl Display) -> String {
 
 /// The component is refused before it is compiled, for having too much of `what`.
 async fn check(what: &str, limit: u64, parts: &str) {
+    check_named(what, what, limit, parts).await;
+}
+
+async fn check_named(name: &str, what: &str, limit: u64, parts: &str) {
     let error = refused(extension(parts), installation()).await;
     let LoadError::TooComplex { what: told, found, limit: told_limit } = &error else {
-        unreachable!("{what}: {error:?}")
+        unreachable!("{name}: {error:?}")
     };
-    assert_eq!((*told, *told_limit), (what, limit));
-    assert!(*found > limit, "{error}");
+    assert_eq!((told.as_ref(), *told_limit), (what, limit), "{name}");
+    assert!(*found > limit, "{name}: {error}");
 }
 
 async fn check_module(what: &str, limit: u64, fields: &str) {
@@ -97,28 +100,57 @@ async fn what_is_within_the_limits_is_compiled() {
     assert!(matches!(error, LoadError::Link(_)), "{error:?}");
 }
 
+/// Functions of as many instructions as one may have, none of which can be left out.
+pub(crate) fn deep(count: usize) -> Vec<u8> {
+    let statements = times(30_000, "local.get 0 i64.mul local.get 1 i64.xor");
+    let function = format!("(func (param i64 i64) (result i64) local.get 0 {statements})");
+    extension(&format!("(core module {})", times(count, function)))
+}
+
+/// Types of so many parameters and results, which bombs pass on and on.
+fn of_type(values: usize, body: &str) -> String {
+    let values = times(values, "i32");
+    format!(
+        "(core module (type $t (func (param {values}) (result {values}))) (type $p (func (param {values})))
+            (table 1 funcref) (func $call (type $t) unreachable) (func (type $t) {body}))"
+    )
+}
+
 #[tokio::test]
-async fn a_compilation_that_takes_too_long_is_refused_and_its_result_is_kept_for_the_next_load() {
-    let cache = tempfile::tempdir().expect("a temporary folder");
-    let compile_time = Duration::from_millis(1);
-    let config = RuntimeConfig { compile_time, cache: Some(cache.path().to_owned()), ..RuntimeConfig::default() };
-    let runtime = Runtime::new(&config).expect("the runtime starts");
-    let load = async || runtime.load(component(annex_components::HELLO_EXTENSION), installation()).await;
-    let error = load().await.expect_err("compiling takes longer");
-    assert!(matches!(error, LoadError::CompileTime { .. }), "{error:?}");
-    assert!(error.to_string().contains("runtime.compile_seconds"), "{error}");
-    // Others wait for the compiler, and give up as soon.
-    let (other, again) = tokio::join!(load(), load());
-    assert!(other.is_err() && again.is_err());
-    let loaded = async {
-        loop {
-            match load().await {
-                Ok(extension) => break extension,
-                Err(LoadError::CompileTime { .. }) => tokio::time::sleep(Duration::from_millis(10)).await,
-                Err(other) => unreachable!("{other:?}"),
-            }
-        }
-    };
-    let extension = tokio::time::timeout(Duration::from_secs(60), loaded).await.expect("it is compiled by then");
-    assert!(!extension.was_compiled());
+async fn values_that_few_bytes_pass_on_by_the_thousand_are_not_compiled() {
+    let what = "values passed by blocks, branches and calls in one function";
+    let push = times(1_000, "i32.const 0");
+    for (name, body) in [
+        ("blocks", format!("{push} {}", times(500, "block (type $t) end"))),
+        ("loops", format!("{push} {}", times(5_000, "loop (type $t) end"))),
+        ("ifs", format!("{push} {}", times(5_000, "i32.const 1 if (type $t) end"))),
+        ("calls", format!("{push} {}", times(500, "call $call"))),
+        ("indirect calls", format!("{push} {}", times(500, "i32.const 0 call_indirect (type $t)"))),
+        ("tail calls", format!("{push} {}", times(500, "i32.const 1 if (type $t) return_call $call end"))),
+        ("branches", format!("{push} {}", times(500, "i32.const 0 br_if 0"))),
+        ("one table", format!("{push} i32.const 0 br_table {}", times(500, "0"))),
+        ("returns", format!("{push} {}", times(500, "block return end"))),
+    ] {
+        check_named(name, what, 100_000, &of_type(1_000, &body)).await;
+    }
+}
+
+/// So many functions, each of which passes nearly as many values on as it may.
+fn passing(functions: usize) -> String {
+    let values = times(100, "i32");
+    let body = format!("{} {}", times(100, "i32.const 0"), times(300, "block (type $t) end"));
+    let functions = times(functions, format!("(func (type $t) {body})"));
+    format!("(type $t (func (param {values}) (result {values}))) {functions}")
+}
+
+#[tokio::test]
+async fn values_are_counted_over_all_functions() {
+    let what = "values passed by blocks, branches and calls over all functions";
+    check_module(what, 10_000_000, &passing(130)).await;
+}
+
+#[tokio::test]
+async fn names_are_counted_over_all_sections() {
+    let names: String = (0..50_001).map(|name| format!("(export \"{name}\" (func 0)) ")).collect();
+    check_module("imports and exports", 50_000, &format!("(func) {names}")).await;
 }

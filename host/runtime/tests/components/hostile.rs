@@ -14,6 +14,8 @@ struct HandMade {
     module: &'static str,
     realloc: &'static str,
     validate: &'static str,
+    /// Of the texts of `validate`; UTF-8 when it is empty.
+    encoding: &'static str,
 }
 
 impl HandMade {
@@ -22,6 +24,8 @@ impl HandMade {
             .replace(";; => MODULE", self.module)
             .replace(";; => REALLOC", self.realloc)
             .replace(";; => VALIDATE", self.validate);
+        let lifted = r#"(core func $guest "validate") "#;
+        let text = text.replace(lifted, &format!("{lifted}{}", self.encoding));
         wat::parse_str(text).expect("a component")
     }
 
@@ -104,6 +108,34 @@ async fn results_that_lie_about_themselves_trap() {
     ];
     for validate in lies {
         traps(HandMade { validate, ..HandMade::default() }).await;
+    }
+}
+
+/// GHSA-394w-hwhg-8vgm and its like: what is transcoded is as long as it is said to be, or refused.
+#[tokio::test]
+async fn results_that_lie_in_the_other_encodings_trap() {
+    let (utf16, latin1) = ("string-encoding=utf16 ", "string-encoding=latin1+utf16 ");
+    for (encoding, validate) in [
+        // Half of a pair, and an address between two units.
+        (
+            utf16,
+            "(i32.store (i32.const 0x300) (i32.const 0xd800)) (call $answer (i32.const 0) (i32.const 1) (i32.const 0x300) (i32.const 1))",
+        ),
+        (utf16, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0x301) (i32.const 1))"),
+        // 65,536 units have twice as many bytes as the memory has left, and two billion overflow.
+        (utf16, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0x10000) (i32.const 0x10000))"),
+        (utf16, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 0x7fffffff))"),
+        // The top bit says that it is UTF-16.
+        (
+            latin1,
+            "(i32.store (i32.const 0x300) (i32.const 0xd800)) (call $answer (i32.const 0) (i32.const 1) (i32.const 0x300) (i32.const 0x80000001))",
+        ),
+        (latin1, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0x10000) (i32.const 0x80010000))"),
+        (latin1, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0) (i32.const -1))"),
+        (latin1, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 0x7fffffff))"),
+        (latin1, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0x1ffff) (i32.const 2))"),
+    ] {
+        traps(HandMade { validate, encoding, ..HandMade::default() }).await;
     }
 }
 

@@ -7,6 +7,7 @@ mod capabilities;
 mod card;
 mod chain;
 mod client_call;
+mod compiler;
 mod egress;
 mod failures;
 mod hostile;
@@ -27,3 +28,5 @@ mod support;
 mod transitions;
 mod turn_services;
 mod wasi;
+
+annex_runtime::compile_in_tests!();

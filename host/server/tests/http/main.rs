@@ -49,6 +49,8 @@ mod turn_services;
 mod upstream;
 mod v0_3;
 
+annex_runtime::compile_in_tests!();
+
 use annex_test_support::TestServer;
 
 /// A valid state for the specialist's schema.

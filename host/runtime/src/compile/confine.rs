@@ -1,0 +1,215 @@
+//! What a process that compiles may still do: read, write, ask for memory, end.
+//!
+//! The limits hold on every Linux. The filter of system calls is there where the kernel and the machine have one, and
+//! stops what the limits let through.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
+
+/// What the process may use up.
+pub(super) struct Bounds {
+    /// Bytes of memory, besides the program and its stack.
+    pub(super) memory: u64,
+    /// Seconds of CPU time, from the start of the process.
+    pub(super) cpu_seconds: u64,
+}
+
+/// Lets a request of a server go first.
+const NICENESS: i32 = 5;
+
+/// The kernel kills the process when the thread that started it ends.
+pub(super) fn end_with_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+/// Gives up everything that compiling does not need, for good. Whether system calls are filtered.
+///
+/// # Errors
+/// When a limit cannot be set.
+pub(super) fn confine(bounds: &Bounds) -> io::Result<bool> {
+    // One more second to the signal that cannot be caught.
+    set_limit(Resource::Cpu, bounds.cpu_seconds, bounds.cpu_seconds.saturating_add(1))?;
+    // Memory that can be written. Address space would count what allocators set aside and never touch.
+    set_limit(Resource::Data, bounds.memory, bounds.memory)?;
+    set_limit(Resource::Core, 0, 0)?;
+    set_limit(Resource::Fsize, 0, 0)?;
+    // Those that are open stay, and there is no further one: no file, no socket.
+    set_limit(Resource::Nofile, 0, 0)?;
+    set_limit(Resource::Nproc, 0, 0)?;
+    // A process that may not be put back costs some latency, nothing else.
+    let _ = rustix::process::nice(NICENESS);
+    Ok(filter_system_calls().is_ok())
+}
+
+fn set_limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+    let before = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let limit = Rlimit { current: Some(current.min(before)), maximum: Some(maximum.min(before)) };
+    Ok(setrlimit(resource, limit)?)
+}
+
+/// Two filters, of which the stricter decides. What is not listed at all kills the process. Before it comes to that, the
+/// process gives up gaining privileges by what it executes.
+fn filter_system_calls() -> Result<(), Box<dyn std::error::Error>> {
+    let machine = TargetArch::try_from(std::env::consts::ARCH)?;
+    let futile = FUTILE.iter().map(|call| (*call, Vec::new())).collect();
+    let refusal = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error().unsigned_abs());
+    let futile: BpfProgram = SeccompFilter::new(futile, SeccompAction::Allow, refusal, machine)?.try_into()?;
+    let allowed = SeccompFilter::new(allowed()?, SeccompAction::KillProcess, SeccompAction::Allow, machine)?;
+    let allowed: BpfProgram = allowed.try_into()?;
+    // In this order: the one that refuses also refuses what setting up another takes.
+    seccompiler::apply_filter_all_threads(&allowed)?;
+    seccompiler::apply_filter_all_threads(&futile)?;
+    Ok(())
+}
+
+/// What allocators and the C library try at moments of their own, to find out about the machine. They go on without an
+/// answer, so these are refused rather than deadly.
+const FUTILE: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_access,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink,
+    libc::SYS_openat,
+    libc::SYS_faccessat,
+    libc::SYS_readlinkat,
+    libc::SYS_newfstatat,
+    libc::SYS_prctl,
+    libc::SYS_prlimit64,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sysinfo,
+    libc::SYS_getcpu,
+    libc::SYS_mbind,
+];
+
+/// What compiling takes besides the socket: memory, threads that wait, the time, the end.
+const PLAIN: &[i64] = &[
+    libc::SYS_close,
+    libc::SYS_fstat,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_sched_yield,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    // One more filter can only take more away.
+    libc::SYS_seccomp,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn allowed() -> Result<Rules, seccompiler::BackendError> {
+    let mut rules: Rules = PLAIN.iter().chain(FUTILE).map(|call| (*call, Vec::new())).collect();
+    // The socket and the two beside it. Others may be open that the host itself inherited.
+    for call in [libc::SYS_read, libc::SYS_write, libc::SYS_writev] {
+        let standard = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Le, 2)?;
+        rules.insert(call, vec![SeccompRule::new(vec![standard])?]);
+    }
+    // Memory is its own, so that its limit counts it, and never runs.
+    let own = without(3, libc::MAP_SHARED)?;
+    rules.insert(libc::SYS_mmap, vec![SeccompRule::new(vec![without(2, libc::PROT_EXEC)?, own])?]);
+    rules.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![without(2, libc::PROT_EXEC)?])?]);
+    // A process that gets no more memory ends itself by a signal.
+    let itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, std::process::id().into())?;
+    rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![itself])?]);
+    Ok(rules)
+}
+
+/// The argument has none of these bits.
+fn without(argument: u8, bits: i32) -> Result<SeccompCondition, seccompiler::BackendError> {
+    let bits = u64::from(bits.unsigned_abs());
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::hint::black_box;
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus, Stdio, exit};
+
+    use rustix::process::Signal;
+
+    use super::{Bounds, confine};
+
+    /// Which attempt a process of this test is to make.
+    const ATTEMPT: &str = "ANNEX_CONFINED_ATTEMPT";
+    const REFUSED: i32 = 40;
+    const DONE: i32 = 41;
+    const NOT_FILTERED: i32 = 42;
+
+    /// How a confined process ends that tries this.
+    fn attempt(what: &str) -> ExitStatus {
+        let mut process = Command::new(std::env::current_exe().expect("the test binary"));
+        let name = "compile::confine::tests::a_confined_process_makes_its_attempt";
+        process.args([name, "--exact", "--nocapture"]).env_clear().env(ATTEMPT, what);
+        process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        process.status().expect("the test binary runs")
+    }
+
+    /// Does something only in a process of its own.
+    #[test]
+    fn a_confined_process_makes_its_attempt() {
+        let Ok(what) = std::env::var(ATTEMPT) else { return assert_eq!(attempt("nothing").code(), Some(DONE)) };
+        let path = std::env::temp_dir().join(format!("annex-confined-{}", std::process::id()));
+        let mut file = File::create(&path).expect("a file");
+        fs::remove_file(&path).expect("the file was there");
+        let filtered = confine(&Bounds { memory: 256 << 20, cpu_seconds: 1 }).expect("it is confined");
+        if !filtered {
+            exit(NOT_FILTERED);
+        }
+        let done = match what.as_str() {
+            "open" => fs::read("/proc/self/status").is_ok(),
+            "list" => fs::read_dir("/").is_ok(),
+            "write" => file.write_all(b"more").is_ok(),
+            "connect" => TcpStream::connect("127.0.0.1:9").is_ok(),
+            "execute" => Command::new("/bin/true").status().is_ok(),
+            "thread" => std::thread::Builder::new().spawn(|| ()).is_ok(),
+            "kill" => {
+                rustix::process::kill_process(rustix::process::getppid().expect("a parent"), Signal::USR1).is_ok()
+            }
+            "delete" => fs::remove_file("/nowhere").is_ok(),
+            "memory" => Vec::<u8>::new().try_reserve_exact(257 << 20).is_ok(),
+            "time" => loop {
+                black_box(());
+            },
+            _ => Vec::<u8>::new().try_reserve_exact(200 << 20).is_ok(),
+        };
+        exit(if done { DONE } else { REFUSED });
+    }
+
+    #[test]
+    fn a_confined_process_opens_nothing_and_gets_no_more_memory_than_it_may() {
+        for what in ["open", "list", "memory"] {
+            assert_eq!(attempt(what).code(), Some(REFUSED), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_confined_process_that_tries_more_is_killed() {
+        for what in ["connect", "execute", "thread", "kill", "delete", "write"] {
+            assert_eq!(attempt(what).signal(), Some(Signal::SYS.as_raw()), "{what}");
+        }
+        assert_eq!(attempt("time").signal(), Some(Signal::XCPU.as_raw()));
+    }
+}
