@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{Artifact, Part, TaskState};
@@ -9,7 +10,6 @@ use annex_test_support::{Events, Reply, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
-use std::sync::atomic::Ordering;
 
 use crate::auth::{ADA, BOB, api_keys};
 use crate::durable::{counting, id_of, serve, state};
