@@ -154,8 +154,8 @@ async fn written(pieces: usize, bytes: usize) -> (u64, u64) {
     let before = size(&file);
     let (snapshot, last) = grow(&store, "t-1", pieces, bytes).await;
     let grown = size(&file) - before;
-    let end = change(&mut snapshot.clone().into_task(), TaskState::Completed, at(9_000));
-    store.append(snapshot.id(), last, &[end.clone()], &snapshot.with(&[end])).await.unwrap();
+    let end = [change(&mut snapshot.clone().into_task(), TaskState::Completed, at(9_000))];
+    store.append(snapshot.id(), last, &end, &snapshot.with(&end)).await.unwrap();
     let ended = size(&file) - before - grown;
     reader.close().await.unwrap();
     (grown, ended)
@@ -201,7 +201,7 @@ async fn a_large_task_of_an_older_version_goes_on() {
 async fn a_task_that_is_deleted_while_it_is_read_is_not_there() {
     on_sqlite(|store| async move {
         let (snapshot, last) = grow(&*store, "t-1", 3, 20_000).await;
-        let end = change(&mut snapshot.clone().into_task(), TaskState::Completed, at(9_000));
+        let end = [change(&mut snapshot.clone().into_task(), TaskState::Completed, at(9_000))];
         let reads = async {
             for _ in 0..50 {
                 let stored = store.load(&owner("ada"), &"t-1".into()).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_task_that_is_deleted_while_it_is_read_is_not_there() {
             }
         };
         let delete = async {
-            store.append(snapshot.id(), last, &[end.clone()], &snapshot.with(&[end])).await.unwrap();
+            store.append(snapshot.id(), last, &end, &snapshot.with(&end)).await.unwrap();
             let none = annex_tasks::Retention { age: std::time::Duration::MAX, count: 0 };
             assert_eq!(store.sweep(&none).await.unwrap(), 1);
         };
