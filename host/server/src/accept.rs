@@ -8,7 +8,7 @@ use annex_agent::{RemoteCall, Steps, TurnContext};
 use annex_protocol::{A2aError, ContextId, ExtensionUri, Message, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, Entered, Entry, Installed, TurnRequest, TurnServices};
 use annex_session::{Event, StateDelta, TurnSession};
-use annex_tasks::{MessageKey, Owner};
+use annex_tasks::{Excess, MessageKey, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::field::{Empty, display};
@@ -123,6 +123,7 @@ impl RequestHandler {
             None => {}
         }
         target.check_open()?;
+        target.check_size(&request.message, self.tasks.limits())?;
         self.check_room(&request).await?;
         let place = self.places.take(&call.owner).await?;
         let session = self.begin_turn(&call.owner, &target).await?;
@@ -139,6 +140,8 @@ impl RequestHandler {
         let mut delta = StateDelta::from(delta);
         self.agent.before_turn(&request, &session, &mut delta)?;
         target.place(&mut request.message);
+        // Others have sent messages meanwhile, or an extension has rewritten this one.
+        target.check_size(&request.message, self.tasks.limits())?;
         let entry = target.entry(&mut chain, false).await?;
         // What is vetoed never was said.
         if !matches!(entry, Entry::Vetoed(_)) {
@@ -273,8 +276,8 @@ impl RequestHandler {
         let Opened { opening, active } = opening.await.map_err(|gone| fault::internal(&gone))??;
         if let (Opening::Task { snapshot, reader: Some(reader), .. }, Some(push)) = (&opening, &self.push) {
             match push_config {
-                Some(config) => drop(push.put(&snapshot.id, config, Some(reader.clone())).await?),
-                None if continues => push.forward(&snapshot.id, reader.clone()).await?,
+                Some(config) => drop(push.put(snapshot.id(), config, Some(reader.clone())).await?),
+                None if continues => push.forward(snapshot.id(), reader.clone()).await?,
                 None => {}
             }
         }
@@ -287,7 +290,8 @@ impl Target {
     pub(crate) fn of_task(owner: &Owner, record: Arc<TaskRecord>) -> Self {
         let (task_id, context_id, owner) = (record.id().clone(), record.context_id().clone(), owner.clone());
         let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
-        turn_task.show(&record.snapshot().status);
+        let snapshot = record.snapshot();
+        turn_task.show(snapshot.state(), snapshot.status_at());
         Self { context_id, task_id, record: Some(record), is_new: false, owner, claim: None, turn_task, steps }
     }
 
@@ -310,6 +314,25 @@ impl Target {
             Some(record) if record.runs_elsewhere() => Err(runs_elsewhere(record.id())),
             _ => Ok(()),
         }
+    }
+
+    /// A message must leave room in its task, for an answer too.
+    fn check_size(&self, message: &Message, limits: &TaskLimits) -> Result<(), A2aError> {
+        let Some(record) = &self.record else {
+            let too_large = |excess: Excess| {
+                let description = format!("is too large for any task: {excess}, of which the answer gets a part");
+                A2aError::invalid_field("message", description)
+            };
+            return limits.check_message(&TaskSize::default(), message).map_err(too_large);
+        };
+        record.check_message(message).map_err(|excess| {
+            let task_id = &self.task_id;
+            let reason = format!(
+                "with this message task {task_id} would have {excess}, of which the answer gets a part; send the \
+                 message without taskId to go on in the context with a new task"
+            );
+            A2aError::UnsupportedOperation { reason }
+        })
     }
 
     fn place(&self, message: &mut Message) {

@@ -34,7 +34,7 @@ use crate::session_store::{self, SessionStoreError};
 use crate::sessions::Sessions;
 use crate::signing::SigningError;
 use crate::task_store::{self, TaskStoreError};
-use crate::tasks::Tasks;
+use crate::tasks::{TaskBounds, Tasks};
 use crate::tenants::{Installers, Tenant, Tenants};
 
 mod agents;
@@ -257,7 +257,7 @@ impl<'a> Shared<'a> {
             base_url,
             authenticator: authenticator.map(Arc::new),
             runtime: runtime(config, locations, &keyvalue)?,
-            tasks: Arc::new(Tasks::new(Arc::clone(&store), Arc::clone(&pins))),
+            tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), TaskBounds::of(&config.tasks)),
             pins,
             claims: Claims::new(Arc::clone(&store)),
             keys: ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), apps),

@@ -185,10 +185,22 @@ pub struct TasksConfig {
     pub keep_days: u64,
     /// Finished tasks kept; the oldest goes first. Default 100,000.
     pub keep_count: u64,
-    /// Tasks kept in memory; the oldest finished one of the caller that has most goes first. Default 10,000.
+    /// Tasks kept in memory; the oldest finished one of the caller that has most goes first, then the oldest that waits.
+    /// Default 10,000.
     pub max_tasks: usize,
     /// Bytes of all tasks in memory and their events, of their texts and of the values that hold them. Default 256 MiB.
     pub max_bytes: usize,
+    /// Bytes of one task, of its texts and of the values that hold them. Default 8 MiB.
+    pub max_task_bytes: usize,
+    /// Messages of one task's history. Default 1,000.
+    pub max_task_messages: usize,
+    /// Artifacts of one task. Default 100.
+    pub max_task_artifacts: usize,
+    /// Days that a task may wait for its client; then it fails. Default 7.
+    pub keep_waiting_days: u64,
+    /// Tasks of one caller that may wait for it; beyond, the one that has waited longest fails. Default 1,000. Anonymous
+    /// callers, who cannot be told apart, have `max_tasks` together.
+    pub max_waiting_per_caller: usize,
     /// Whether everybody may list everybody's tasks where nobody is authenticated. For servers that clients are tested
     /// with. Default: no.
     pub list_all_anonymous: bool,
@@ -204,6 +216,11 @@ impl Default for TasksConfig {
             keep_count: 100_000,
             max_tasks: 10_000,
             max_bytes: 256 << 20,
+            max_task_bytes: 8 << 20,
+            max_task_messages: 1_000,
+            max_task_artifacts: 100,
+            keep_waiting_days: 7,
+            max_waiting_per_caller: 1_000,
             list_all_anonymous: false,
         }
     }
@@ -378,6 +395,11 @@ impl Config {
             ("sessions.keep_count", whole(self.sessions.keep_count)),
             ("tasks.max_tasks", self.tasks.max_tasks),
             ("tasks.max_bytes", self.tasks.max_bytes),
+            ("tasks.max_task_bytes", self.tasks.max_task_bytes),
+            ("tasks.max_task_messages", self.tasks.max_task_messages),
+            ("tasks.max_task_artifacts", self.tasks.max_task_artifacts),
+            ("tasks.keep_waiting_days", whole(self.tasks.keep_waiting_days)),
+            ("tasks.max_waiting_per_caller", self.tasks.max_waiting_per_caller),
             ("tasks.keep_days", whole(self.tasks.keep_days)),
             ("tasks.keep_count", whole(self.tasks.keep_count)),
         ];

@@ -170,6 +170,9 @@ impl RequestHandler {
     pub(crate) async fn get_task(&self, call: &Call, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
         let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         list::check_history_length(request.history_length)?;
+        if let Some(snapshot) = handler.tasks.large_snapshot(&call.owner, &request.id).await? {
+            return Ok(ShownTask::trimmed(snapshot, request.history_length));
+        }
         ShownTask::stored(handler.tasks.load(&call.owner, &request.id).await?, request.history_length)
     }
 

@@ -215,7 +215,7 @@ impl RequestHandler {
     ) -> Result<TaskPushNotificationConfig, A2aError> {
         let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         let push = handler.push()?;
-        handler.tasks.load(&call.owner, &request.task_id).await?;
+        handler.tasks.check_exists(&call.owner, &request.task_id).await?;
         push.get(&request.task_id, &request.id).await
     }
 
@@ -226,7 +226,7 @@ impl RequestHandler {
     ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
         let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         let push = handler.push()?;
-        handler.tasks.load(&call.owner, &request.task_id).await?;
+        handler.tasks.check_exists(&call.owner, &request.task_id).await?;
         push.list(request).await
     }
 
@@ -237,7 +237,7 @@ impl RequestHandler {
     ) -> Result<(), A2aError> {
         let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         let push = handler.push()?;
-        handler.tasks.load(&call.owner, &request.task_id).await?;
+        handler.tasks.check_exists(&call.owner, &request.task_id).await?;
         push.delete(&request.task_id, &request.id).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{ContextId, Json, JsonObject, TaskId, TaskState, TaskStatus};
+use annex_protocol::{ContextId, Json, JsonObject, TaskId, TaskState, TaskStatus, Timestamp};
 use annex_runtime::{SessionReader, TaskReader};
 use annex_session::TurnSession;
 
@@ -36,8 +36,7 @@ impl TurnTask {
         Self(Arc::new(Shown { id, context_id, status: Mutex::default() }))
     }
 
-    pub(crate) fn show(&self, status: &TaskStatus) {
-        let TaskStatus { state, timestamp, .. } = *status;
+    pub(crate) fn show(&self, state: TaskState, timestamp: Option<Timestamp>) {
         *self.lock() = Some(TaskStatus { state, message: None, timestamp });
     }
 

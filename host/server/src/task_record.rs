@@ -6,12 +6,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{
-    ContextId, Message, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
+    ContextId, Message, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
-use annex_tasks::{Owner, StoreError, TaskEvent, TaskSnapshot, TaskStore};
+use annex_tasks::{Excess, Owner, StoreError, TaskEvent, TaskLimits, TaskSnapshot, TaskStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::task_log::{LogReader, TaskLog};
+use crate::tasks::Tasks;
 
 /// The task as it is, and a reader of what follows without gap; no reader when nothing will.
 pub(crate) type Subscription = (TaskSnapshot, Option<LogReader>);
@@ -25,6 +26,7 @@ pub(crate) struct TaskRecord {
     context_id: ContextId,
     owner: Owner,
     store: Arc<dyn TaskStore>,
+    limits: TaskLimits,
     /// The number of the last event that was applied. Held while one is stored, so that they are stored and shown in
     /// one order.
     last: tokio::sync::Mutex<u64>,
@@ -55,18 +57,19 @@ impl RunningTurn {
 
 impl TaskRecord {
     /// A new task, stored as its event 1, whose first turn is stopped by `turn`.
-    pub(crate) fn new(owner: Owner, task: TaskSnapshot, turn: CancellationToken, store: Arc<dyn TaskStore>) -> Self {
-        let record = Self::stored(owner, task, 1, store);
+    pub(crate) fn new(owner: Owner, task: TaskSnapshot, turn: CancellationToken, tasks: &Tasks) -> Self {
+        let record = Self::stored(owner, task, 1, tasks);
         record.lock().turn = Some(RunningTurn::new(turn));
         record
     }
 
     /// A task as it is stored, `last` being its last event. Nobody works on it here.
-    pub(crate) fn stored(owner: Owner, task: TaskSnapshot, last: u64, store: Arc<dyn TaskStore>) -> Self {
-        let (id, context_id) = (task.id.clone(), task.context_id.clone());
-        let log = (!task.status.state.is_terminal()).then(|| Arc::new(TaskLog::default()));
+    pub(crate) fn stored(owner: Owner, task: TaskSnapshot, last: u64, tasks: &Tasks) -> Self {
+        let (id, context_id) = (task.id().clone(), task.context_id().clone());
+        let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
+        let (store, limits) = (Arc::clone(tasks.store()), *tasks.limits());
         let state = RecordState { task, log, turn: None };
-        Self { id, context_id, owner, store, last: last.into(), state: Mutex::new(state) }
+        Self { id, context_id, owner, store, limits, last: last.into(), state: Mutex::new(state) }
     }
 
     pub(crate) fn id(&self) -> &TaskId {
@@ -87,7 +90,7 @@ impl TaskRecord {
     }
 
     pub(crate) fn task_state(&self) -> TaskState {
-        self.lock().task.status.state
+        self.lock().task.state()
     }
 
     /// Whether the task has reached a final state.
@@ -103,7 +106,7 @@ impl TaskRecord {
     /// Whether the task is neither finished nor waiting, and yet nobody here works on it: another process does.
     pub(crate) fn runs_elsewhere(&self) -> bool {
         let state = self.lock();
-        let task_state = state.task.status.state;
+        let task_state = state.task.state();
         state.turn.is_none() && !task_state.is_terminal() && !task_state.is_interrupted()
     }
 
@@ -159,10 +162,37 @@ impl TaskRecord {
 
     /// Stores events together, applies them and hands them to every reader. What comes after the final state is
     /// dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] when the task may not become so large; then the events before it does are stored.
     pub(crate) async fn append(&self, events: impl IntoIterator<Item = StreamResponse>) -> Result<(), StoreError> {
         let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
+        self.append_all(&events).await
+    }
+
+    /// The same with events that are ready to be stored.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub(crate) async fn append_all(&self, events: &[TaskEvent]) -> Result<(), StoreError> {
         let mut last = self.last.lock().await;
-        self.store(&mut last, &events).await
+        match self.store(&mut last, events).await {
+            Err(StoreError::TooLarge { .. }) if events.len() > 1 => {
+                for event in events.chunks(1) {
+                    self.store(&mut last, event).await?;
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Checks that the task has room for a message of its client, and for an answer.
+    ///
+    /// # Errors
+    /// What there would be too much of.
+    pub(crate) fn check_message(&self, message: &Message) -> Result<(), Excess> {
+        self.snapshot().check_message(&self.limits, message)
     }
 
     /// Shows what was stored together with the task itself.
@@ -204,7 +234,9 @@ impl TaskRecord {
             }
             state.task.clone()
         };
-        let task = applied(&task, events);
+        let before = task;
+        let task = before.with(events);
+        task.check(&before, &self.limits).map_err(|excess| StoreError::TooLarge { excess })?;
         let number = self.store.append(&self.id, last, events, &task).await?;
         Ok(Some((number, task)))
     }
@@ -219,14 +251,14 @@ impl TaskRecord {
             let decoded = events.iter().map(|stored| stored.decode().map_err(unreadable));
             let decoded: Vec<TaskEvent> = decoded.collect::<Result<_, _>>()?;
             *last += decoded.len() as u64;
-            self.show(&decoded, applied(&self.snapshot(), &decoded));
+            self.show(&decoded, self.snapshot().with(&decoded));
         }
     }
 
     /// Lets everybody see events that are stored, and the task as it is with them.
     fn show(&self, events: &[TaskEvent], task: TaskSnapshot) {
         let mut state = self.lock();
-        let is_final = task.status.state.is_terminal();
+        let is_final = task.state().is_terminal();
         state.task = task;
         let Some(log) = state.log.clone() else { return };
         log.append(events.iter().filter_map(|event| match event {
@@ -276,23 +308,5 @@ impl TaskRecord {
 
     fn lock(&self) -> MutexGuard<'_, RecordState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The task with the events.
-pub(crate) fn applied(task: &Task, events: &[TaskEvent]) -> TaskSnapshot {
-    let mut task = task.clone();
-    events.iter().for_each(|event| apply(&mut task, event));
-    task.into()
-}
-
-fn apply(task: &mut Task, event: &TaskEvent) {
-    match event {
-        TaskEvent::Message(message) => task.apply_message(Message::clone(message)),
-        TaskEvent::Stream(event) => match event.as_ref() {
-            StreamResponse::StatusUpdate(update) => task.apply_status(update),
-            StreamResponse::ArtifactUpdate(update) => task.apply_artifact(update),
-            StreamResponse::Task(_) | StreamResponse::Message(_) => {}
-        },
     }
 }

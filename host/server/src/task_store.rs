@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_tasks::{
-    MemoryBounds, MemoryTaskStore, PostgresTaskStore, Retention, SqliteTaskStore, StoreError, TaskStore,
+    MemoryBounds, MemoryTaskStore, PostgresTaskStore, Retention, SqliteTaskStore, StoreError, TaskLimits, TaskStore,
+    WaitingBounds,
 };
 use tokio::runtime::Handle;
 
@@ -63,7 +64,8 @@ async fn open_store(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskS
         let url = env::var(name).map_err(|_| TaskStoreError::Variable { name: name.clone() })?;
         Arc::new(PostgresTaskStore::connect(&url, CONNECTIONS).await?)
     } else {
-        let bounds = MemoryBounds { max_tasks: config.max_tasks, max_bytes: config.max_bytes };
+        let (max_tasks, max_bytes, waiting) = (config.max_tasks, config.max_bytes, waiting(config));
+        let bounds = MemoryBounds { max_tasks, max_bytes, waiting };
         return Ok(Arc::new(MemoryTaskStore::new(bounds)));
     };
     // Another process may be at work on tasks of a shared database; a file has one.
@@ -76,7 +78,23 @@ async fn open_store(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskS
     Ok(store)
 }
 
+const DAY: u64 = 24 * 60 * 60;
+
+/// How large one task may become.
+pub(crate) fn limits(config: &TasksConfig) -> TaskLimits {
+    TaskLimits {
+        bytes: config.max_task_bytes,
+        messages: config.max_task_messages,
+        artifacts: config.max_task_artifacts,
+    }
+}
+
+/// How long tasks may wait for their clients, and how many.
+pub(crate) fn waiting(config: &TasksConfig) -> WaitingBounds {
+    let age = Duration::from_secs(config.keep_waiting_days.saturating_mul(DAY));
+    WaitingBounds { age, per_owner: config.max_waiting_per_caller, anonymous: config.max_tasks }
+}
+
 pub(crate) fn retention(config: &TasksConfig) -> Retention {
-    const DAY: u64 = 24 * 60 * 60;
     Retention { age: Duration::from_secs(config.keep_days.saturating_mul(DAY)), count: config.keep_count }
 }

@@ -2,19 +2,25 @@
 
 use std::collections::HashMap;
 use std::iter;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
-use annex_tasks::{Owner, Retention, StoreError, StoredTask, TaskEvent, TaskSnapshot, TaskStore};
+use annex_tasks::{
+    Owner, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,
+    WaitingWatcher,
+};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::TasksConfig;
 use crate::doors::Doors;
 use crate::fault;
 use crate::pins::Pins;
 use crate::scoped_keys::ScopedKeys;
 use crate::session_store::SessionSweep;
-use crate::task_record::{Subscription, TaskRecord, applied};
+use crate::task_record::{Subscription, TaskRecord};
+use crate::task_store;
 
 /// With so many live tasks, those that nobody needs leave memory.
 const CROWD: usize = 1_024;
@@ -27,6 +33,14 @@ const SETTLE: Duration = Duration::from_secs(60);
 /// What a task says when the end of its turn could not be stored.
 const UNSTORED: &str = "The server could not store what the agent did; send the message again.";
 
+/// Tasks that are ended at once.
+const OVERDUE: usize = 100;
+/// What a task says that has waited too long.
+const UNHEARD: &str = "The task waited for too long, or too many tasks waited; send the message again without taskId.";
+/// What a task says that others of its caller have taken the place of.
+const CROWDED_OUT: &str =
+    "Too many of your tasks wait, and this one for longest; send the message again without taskId.";
+
 /// All tasks of this server.
 pub(crate) struct Tasks {
     store: Arc<dyn TaskStore>,
@@ -36,6 +50,21 @@ pub(crate) struct Tasks {
     /// Tasks whose turn is over although the store does not know it.
     unsettled: Mutex<HashMap<TaskId, Owner>>,
     pins: Arc<Pins>,
+    bounds: TaskBounds,
+}
+
+/// How large one task may become, and how long and how many may wait.
+#[derive(Clone, Copy)]
+pub(crate) struct TaskBounds {
+    limits: TaskLimits,
+    waiting: WaitingBounds,
+}
+
+impl TaskBounds {
+    /// As the config has them.
+    pub(crate) fn of(config: &TasksConfig) -> Self {
+        Self { limits: task_store::limits(config), waiting: task_store::waiting(config) }
+    }
 }
 
 struct Live {
@@ -45,9 +74,21 @@ struct Live {
 }
 
 impl Tasks {
-    pub(crate) fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>) -> Self {
-        let live = Live { records: HashMap::new(), crowd: CROWD };
-        Self { store, live: Mutex::new(live), doors: Doors::new(), unsettled: Mutex::default(), pins }
+    pub(crate) fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>, bounds: TaskBounds) -> Arc<Self> {
+        let live = Mutex::new(Live { records: HashMap::new(), crowd: CROWD });
+        let (doors, unsettled) = (Doors::new(), Mutex::default());
+        let tasks = Arc::new(Self { store, live, doors, unsettled, pins, bounds });
+        tasks.store.watch_waiting(Arc::new(Watcher(Arc::downgrade(&tasks))));
+        tasks
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
+        &self.store
+    }
+
+    /// How large one task may become.
+    pub(crate) fn limits(&self) -> &TaskLimits {
+        &self.bounds.limits
     }
 
     /// Closes the store, when nobody works on tasks any more.
@@ -66,22 +107,23 @@ impl Tasks {
         &self,
         owner: &Owner,
         made: Task,
-        events: Vec<StreamResponse>,
+        events: &[TaskEvent],
         turn: CancellationToken,
     ) -> Result<(Arc<TaskRecord>, Subscription), StoreError> {
         let first = StreamResponse::Task(made.clone());
         let made = TaskSnapshot::from(made);
-        let events: Vec<TaskEvent> = iter::once(first).chain(events).map(TaskEvent::from).collect();
-        let task = applied(&made, &events);
-        let _door = self.doors.enter(&task.id).await;
+        let events: Vec<TaskEvent> = iter::once(TaskEvent::from(first)).chain(events.iter().cloned()).collect();
+        let task = made.with(&events);
+        task.check(&made, &self.bounds.limits).map_err(|excess| StoreError::TooLarge { excess })?;
+        let _door = self.doors.enter(task.id()).await;
         if let Err(error) = self.store.create(owner, &events, &task).await {
             if matches!(error, StoreError::Database(_)) {
                 // It may be stored all the same.
-                self.unsettled().insert(task.id.clone(), owner.clone());
+                self.unsettled().insert(task.id().clone(), owner.clone());
             }
             return Err(error);
         }
-        let record = Arc::new(TaskRecord::new(owner.clone(), made, turn, Arc::clone(&self.store)));
+        let record = Arc::new(TaskRecord::new(owner.clone(), made, turn, self));
         let subscription = record.subscribe();
         record.show_first(events.get(1..).unwrap_or_default(), task).await;
         // From an attempt that failed.
@@ -98,6 +140,34 @@ impl Tasks {
         self.settle(id).await.map_err(fault::of_store)?;
         let stored = self.store.load(owner, id).await.map_err(fault::of_store)?;
         stored.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
+    }
+
+    /// A live task that is stored as its events, which are not to be read and decoded each time that it is looked at.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn large_snapshot(&self, owner: &Owner, id: &TaskId) -> Result<Option<TaskSnapshot>, A2aError> {
+        let Some(record) = self.live_record(owner, id).filter(|record| record.snapshot().is_large()) else {
+            return Ok(None);
+        };
+        if !record.is_running() {
+            record.refresh().await.map_err(fault::of_store)?;
+            self.leave_if_finished(&record);
+            self.check_exists(owner, id).await?;
+        }
+        Ok(Some(record.snapshot()))
+    }
+
+    /// Checks that the owner has the task.
+    ///
+    /// # Errors
+    /// [`A2aError::TaskNotFound`].
+    pub(crate) async fn check_exists(&self, owner: &Owner, id: &TaskId) -> Result<(), A2aError> {
+        self.settle(id).await.map_err(fault::of_store)?;
+        match self.store.exists(owner, id).await.map_err(fault::of_store)? {
+            true => Ok(()),
+            false => Err(A2aError::TaskNotFound { task_id: id.clone() }),
+        }
     }
 
     /// The task to work with or to read on: the one record of it, unless it is finished.
@@ -123,7 +193,7 @@ impl Tasks {
             return Ok(Some(record));
         }
         let Some(stored) = self.store.load(owner, id).await? else { return Ok(None) };
-        let record = TaskRecord::stored(owner.clone(), stored.decode()?, stored.seq, Arc::clone(&self.store));
+        let record = TaskRecord::stored(owner.clone(), stored.decode()?, stored.seq, self);
         let record = Arc::new(record);
         if !record.is_finished() {
             self.insert(&record);
@@ -174,11 +244,61 @@ impl Tasks {
         let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
         let _door = self.doors.enter(id).await;
         if let Some(stored) = self.store.load(&owner, id).await? {
-            let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, Arc::clone(&self.store));
-            record.append([failed(&record)]).await?;
+            let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, self);
+            record.append([failed(&record, UNSTORED)]).await?;
         }
         self.unsettled().remove(id);
         Ok(())
+    }
+
+    /// Ends the tasks that have waited too long, or are too many of one caller.
+    ///
+    /// # Errors
+    /// When the store fails. What was ended until then stays ended.
+    async fn end_overdue(&self) -> Result<usize, StoreError> {
+        let mut ended = 0;
+        loop {
+            let overdue = self.store.overdue(&self.bounds.waiting, OVERDUE).await?;
+            let mut progress = 0;
+            for (owner, id) in &overdue {
+                progress += usize::from(self.end_waiting(owner, id, UNHEARD).await?);
+            }
+            ended += progress;
+            // The others are worked on, or have been ended by somebody else.
+            if overdue.len() < OVERDUE || progress == 0 {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Fails a task that waits, and says why; whether it did. Its readers hear of that like of any end.
+    async fn end_waiting(&self, owner: &Owner, id: &TaskId, reason: &str) -> Result<bool, StoreError> {
+        let found = match self.find(owner, id).await {
+            Err(error @ StoreError::Unreadable { .. }) => {
+                tracing::error!(task = %id, %error, "a task that waits cannot be read and is not ended");
+                return Ok(false);
+            }
+            found => found?,
+        };
+        let Some(record) = found.filter(|record| !record.is_running() && record.task_state().is_interrupted()) else {
+            return Ok(false);
+        };
+        match record.append([failed(&record, reason)]).await {
+            Ok(()) => {}
+            Err(StoreError::NotFound { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        self.leave_if_finished(&record);
+        Ok(record.is_finished())
+    }
+
+    /// A task that waited is no more: as if it had been deleted.
+    fn let_go(&self, id: &TaskId) {
+        self.pins.release(id);
+        let record = self.live().records.remove(id);
+        if let Some(record) = record {
+            record.break_off();
+        }
     }
 
     /// Sweeps and settles until it is told to stop. Keys that extensions keep with tasks and sessions are swept after
@@ -198,11 +318,7 @@ impl Tasks {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                _ = sweep.tick() => match self.store.sweep(&retention).await {
-                    Ok(0) => {}
-                    Ok(tasks) => tracing::info!(tasks, "swept finished tasks"),
-                    Err(error) => drop(fault::logged(&error)),
-                },
+                _ = sweep.tick() => self.sweep(&retention).await,
                 _ = sweep_sessions.tick() => sessions.run().await,
                 _ = sweep_keys.tick() => {
                     if let Err(error) = keys.sweep().await {
@@ -221,6 +337,19 @@ impl Tasks {
         }
     }
 
+    async fn sweep(&self, retention: &Retention) {
+        match self.end_overdue().await {
+            Ok(0) => {}
+            Ok(tasks) => tracing::info!(tasks, "failed tasks that waited for too long"),
+            Err(error) => drop(fault::logged(&error)),
+        }
+        match self.store.sweep(retention).await {
+            Ok(0) => {}
+            Ok(tasks) => tracing::info!(tasks, "swept finished tasks"),
+            Err(error) => drop(fault::logged(&error)),
+        }
+    }
+
     fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -230,8 +359,30 @@ impl Tasks {
     }
 }
 
-fn failed(record: &TaskRecord) -> StreamResponse {
-    let message = Message::agent(record.context_id().clone(), Some(record.id().clone()), vec![Part::text(UNSTORED)]);
+/// Hears of tasks that wait what the store finds of them.
+struct Watcher(Weak<Tasks>);
+
+impl WaitingWatcher for Watcher {
+    fn gone(&self, task: &TaskId) {
+        if let Some(tasks) = self.0.upgrade() {
+            tasks.let_go(task);
+        }
+    }
+
+    fn is_surplus(&self, owner: &Owner, task: &TaskId) {
+        let (Some(tasks), Ok(runtime)) = (self.0.upgrade(), Handle::try_current()) else { return };
+        let (owner, task) = (owner.clone(), task.clone());
+        // Not here: whoever has made it one too many may hold what ending it takes.
+        runtime.spawn(async move {
+            if let Err(error) = tasks.end_waiting(&owner, &task, CROWDED_OUT).await {
+                drop(fault::logged(&error));
+            }
+        });
+    }
+}
+
+fn failed(record: &TaskRecord, reason: &str) -> StreamResponse {
+    let message = Message::agent(record.context_id().clone(), Some(record.id().clone()), vec![Part::text(reason)]);
     let status = TaskStatus { state: TaskState::Failed, message: Some(message), timestamp: Some(Timestamp::now()) };
     StreamResponse::StatusUpdate(record.status_event(status))
 }

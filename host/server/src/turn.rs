@@ -18,7 +18,7 @@ use annex_protocol::{
     Timestamp,
 };
 use annex_runtime::{Chain, Entry};
-use annex_tasks::{Owner, StoreError, TaskSnapshot};
+use annex_tasks::{Owner, StoreError, TaskEvent, TaskSnapshot};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -320,11 +320,11 @@ impl Turn {
     /// Lets the extensions respond to the event, which is then ready to be stored.
     async fn respond(&mut self, mut event: StreamResponse) -> Result<(), A2aError> {
         if self.record.is_none() && self.pending.is_empty() {
-            self.turn_task.show(&self.task_status(TaskState::Submitted, None));
+            self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
         }
         self.chain.respond(&mut event).await.map_err(|fault| fault::internal(&fault))?;
         if let StreamResponse::StatusUpdate(update) = &event {
-            self.turn_task.show(&update.status);
+            self.turn_task.show(update.status.state, update.status.timestamp);
         }
         self.pending.push(event);
         Ok(())
@@ -357,16 +357,21 @@ impl Turn {
     }
 
     async fn create(&mut self, events: Vec<StreamResponse>) -> Result<(), A2aError> {
-        let Err(error) = self.try_create(events).await else { return Ok(()) };
+        let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
+        let Err(error) = self.try_create(&events).await else { return Ok(()) };
+        let is_too_large = matches!(error, StoreError::TooLarge { .. });
         let error = fault::of_store(error);
         // One of the events may be what cannot be stored. Then there is a task that can say so.
-        if self.try_create(Vec::new()).await.is_err() {
+        if self.try_create(&[]).await.is_err() {
             self.refuse(error.clone());
+        } else if is_too_large && let Some(record) = &self.record {
+            // The events before the one that is too much stay.
+            return record.append_all(&events).await.map_err(fault::of_store);
         }
         Err(error)
     }
 
-    async fn try_create(&mut self, events: Vec<StreamResponse>) -> Result<(), StoreError> {
+    async fn try_create(&mut self, events: &[TaskEvent]) -> Result<(), StoreError> {
         let task = Task {
             id: self.context.task_id.clone(),
             context_id: self.context.context_id.clone(),

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use annex_database::OpenError;
 use annex_protocol::TaskId;
 
+use crate::Excess;
+
 /// Why a store refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -41,9 +43,15 @@ pub enum StoreError {
         /// The most that one task may have.
         limit: usize,
     },
-    /// The memory store is full of tasks that are not finished.
+    /// The memory store is full of tasks that must stay, or an owner's running tasks have all that they may have of it.
     #[error("the task store is full")]
     Full,
+    /// A task has more than it may have. No store says so: whoever appends checks it.
+    #[error("the task has {excess}")]
+    TooLarge {
+        /// What it has too much of.
+        excess: Excess,
+    },
     /// What is stored is not what this version of the software writes.
     #[error("task {task} is stored in a form that cannot be read")]
     Unreadable {

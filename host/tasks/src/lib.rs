@@ -10,10 +10,12 @@
 
 mod error;
 mod key;
+mod limits;
 mod memory;
 mod page;
 mod postgres;
 mod record;
+mod size;
 mod snapshot;
 mod sql;
 mod sqlite;
@@ -21,6 +23,7 @@ mod store;
 
 pub use error::StoreError;
 pub use key::MAX_KEY_BYTES;
+pub use limits::{Excess, TaskLimits, TaskSize};
 pub use memory::{MemoryBounds, MemoryTaskStore};
 pub use page::{ConfigPage, InvalidCursor, TaskCursor, TaskPage, TaskQuery};
 pub use postgres::PostgresTaskStore;
@@ -28,4 +31,7 @@ pub use record::{StoredEvent, StoredTask, TaskEvent};
 pub use snapshot::TaskSnapshot;
 pub use sql::SqlTaskStore;
 pub use sqlite::SqliteTaskStore;
-pub use store::{MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, TaskStore};
+pub use store::{
+    MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, TaskStore, WaitingBounds,
+    WaitingWatcher,
+};

@@ -1,13 +1,14 @@
 //! Tasks in memory, bounded by count and bytes.
 //!
-//! A task that is not finished is never dropped; of the finished ones the oldest goes first, of the owner that has most.
+//! A task that is worked on is never dropped. Of the finished ones the oldest goes first, of the owner that has most, and
+//! where there are none, of those that wait.
 
 mod messages;
 mod shares;
-mod size;
 mod table;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
@@ -17,9 +18,9 @@ use crate::page::{cut, fitting};
 use crate::record::{fail, is_abandoned_by_crash};
 use crate::{
     ConfigPage, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage,
-    TaskQuery, TaskSnapshot, TaskStore,
+    TaskQuery, TaskSnapshot, TaskStore, WaitingBounds, WaitingWatcher,
 };
-use table::{Entry, Table};
+use table::{Entry, Notice, Table};
 
 /// How much a [`MemoryTaskStore`] keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,24 +30,49 @@ pub struct MemoryBounds {
     /// Bytes of all tasks, events and configs, of their texts and of the values that hold them, and of answers to
     /// messages, which get a quarter of it at most.
     pub max_bytes: usize,
+    /// How many of one owner's tasks may wait.
+    pub waiting: WaitingBounds,
 }
 
 /// Tasks in memory: gone with the process.
 ///
 /// Of a task that is finished the events are not kept, only the task.
 ///
-/// A full store makes room by dropping finished tasks of the owner that has most, oldest first. When none are left, or
-/// only those of owners that have less than the one that wants room, it refuses new tasks and further events, except for
-/// an event that finishes its task.
-#[derive(Debug)]
+/// A full store makes room by dropping tasks of the owner that has most, oldest first: finished ones, and when none are
+/// left, those that wait. When there are none of these either, or only those of owners that have less than the one that
+/// wants room, it refuses new tasks and further events, except for an event that finishes its task. The tasks of one owner
+/// that are worked on, which cannot go, get three quarters of the store.
 pub struct MemoryTaskStore {
     table: Mutex<Table>,
+    watcher: OnceLock<Arc<dyn WaitingWatcher>>,
+}
+
+impl fmt::Debug for MemoryTaskStore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("MemoryTaskStore").field("table", &self.table).finish_non_exhaustive()
+    }
 }
 
 impl MemoryTaskStore {
     /// An empty store.
     pub fn new(bounds: MemoryBounds) -> Self {
-        Self { table: Mutex::new(Table::new(bounds)) }
+        Self { table: Mutex::new(Table::new(bounds)), watcher: OnceLock::new() }
+    }
+
+    /// Makes a change, and tells whoever watches what it has done to tasks that wait.
+    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let (changed, notices) = {
+            let mut table = self.lock();
+            (change(&mut table), table.take_notices())
+        };
+        for notice in notices {
+            let Some(watcher) = self.watcher.get() else { break };
+            match notice {
+                Notice::Gone(task) => watcher.gone(&task),
+                Notice::Surplus(owner, task) => watcher.is_surplus(&owner, &task),
+            }
+        }
+        changed
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -58,10 +84,10 @@ impl MemoryTaskStore {
 impl TaskStore for MemoryTaskStore {
     async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<(), StoreError> {
         owner.check()?;
-        key::check_name("task id", task.id.as_str())?;
-        key::check("context id", task.context_id.as_str())?;
+        key::check_name("task id", task.id().as_str())?;
+        key::check("context id", task.context_id().as_str())?;
         let entry = Entry::new(owner.clone(), events, task)?;
-        self.lock().insert(entry)
+        self.change(|table| table.insert(entry))
     }
 
     async fn append(
@@ -71,7 +97,7 @@ impl TaskStore for MemoryTaskStore {
         events: &[TaskEvent],
         task: &TaskSnapshot,
     ) -> Result<u64, StoreError> {
-        self.lock().append(id, expected, events, task)
+        self.change(|table| table.append(id, expected, events, task))
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
@@ -107,7 +133,7 @@ impl TaskStore for MemoryTaskStore {
         let config_id = config.id.as_deref().unwrap_or_default();
         key::check_name("push notification config id", config_id)?;
         let json = serde_json::to_string(config)?;
-        self.lock().put_config(id, config_id, json)
+        self.change(|table| table.put_config(id, config_id, json))
     }
 
     async fn config(&self, id: &TaskId, config: &str) -> Result<Option<TaskPushNotificationConfig>, StoreError> {
@@ -140,7 +166,8 @@ impl TaskStore for MemoryTaskStore {
     }
 
     async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError> {
-        self.lock().answer(owner, message, serde_json::to_string(answer)?);
+        let answer = serde_json::to_string(answer)?;
+        self.change(|table| table.answer(owner, message, answer));
         Ok(())
     }
 
@@ -161,6 +188,16 @@ impl TaskStore for MemoryTaskStore {
         }
         table.forget_unclaimed(i64::MAX);
         Ok(abandoned.into_iter().map(|task| task.id).collect())
+    }
+
+    async fn overdue(&self, bounds: &WaitingBounds, limit: usize) -> Result<Vec<(Owner, TaskId)>, StoreError> {
+        let before = bounds.waited_before(Timestamp::now().as_millis());
+        Ok(self.lock().overdue(bounds, before, limit))
+    }
+
+    fn watch_waiting(&self, watcher: Arc<dyn WaitingWatcher>) {
+        // Whoever came first stays.
+        let _ = self.watcher.set(watcher);
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {

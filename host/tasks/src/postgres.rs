@@ -14,6 +14,7 @@ const MIGRATIONS: Migrations = Migrations {
     files: &[
         (1, "tasks", include_str!("../migrations/postgres/1_tasks.sql")),
         (2, "answers", include_str!("../migrations/postgres/2_answers.sql")),
+        (3, "since", include_str!("../migrations/postgres/3_since.sql")),
     ],
 };
 

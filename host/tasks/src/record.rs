@@ -6,8 +6,10 @@ use std::sync::Arc;
 use annex_protocol::{
     Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
+use serde::de::Error as _;
 use serde_json::Error as JsonError;
 
+use crate::snapshot::apply;
 use crate::{Remembered, StoreError, TaskSnapshot};
 
 /// What is appended to a task. Shared by whoever keeps it and whoever reads it.
@@ -127,6 +129,7 @@ pub struct StoredTask {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TaskContent {
     Json(Arc<str>),
+    Since(Arc<Since>),
     Value(TaskSnapshot),
 }
 
@@ -138,6 +141,7 @@ impl StoredTask {
     pub fn json(&self) -> Result<Cow<'_, str>, StoreError> {
         match &self.content {
             TaskContent::Json(json) => Ok(Cow::Borrowed(json)),
+            TaskContent::Since(_) => Ok(Cow::Owned(self.decode()?.json()?.into_owned())),
             TaskContent::Value(task) => Ok(task.json()?),
         }
     }
@@ -147,17 +151,48 @@ impl StoredTask {
     /// # Errors
     /// [`StoreError::Unreadable`] when it was stored by a version of the software that wrote something else.
     pub fn decode(&self) -> Result<TaskSnapshot, StoreError> {
-        match &self.content {
-            TaskContent::Json(json) => serde_json::from_str::<Task>(json)
-                .map(TaskSnapshot::from)
-                .map_err(|source| StoreError::Unreadable { task: self.id.clone(), source }),
+        let decoded = match &self.content {
+            TaskContent::Json(json) => serde_json::from_str::<Task>(json).map(TaskSnapshot::from),
+            TaskContent::Since(since) => since.decode(),
             TaskContent::Value(task) => Ok(task.clone()),
-        }
+        };
+        decoded.map_err(|source| StoreError::Unreadable { task: self.id.clone(), source })
     }
 }
 
 /// A status without a timestamp is older than all others.
 const NO_TIMESTAMP: i64 = i64::MIN;
+
+/// The events of a task from its last whole JSON on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Since {
+    /// The task as it was; empty where the events tell all of it.
+    pub(crate) json: String,
+    pub(crate) events: Vec<(Kind, String)>,
+}
+
+impl Since {
+    fn decode(&self) -> Result<TaskSnapshot, JsonError> {
+        let mut events = self.events.iter().map(|(kind, json)| TaskEvent::decode(*kind, json));
+        let mut task =
+            if self.json.is_empty() { first(events.next())? } else { serde_json::from_str::<Task>(&self.json)? };
+        for event in events {
+            apply(&mut task, &event?);
+        }
+        let logged = self.events.iter().map(|(_, json)| json.len()).sum();
+        Ok(TaskSnapshot::read(task, logged))
+    }
+}
+
+/// The task as it was made, which is its first event.
+fn first(event: Option<Result<TaskEvent, JsonError>>) -> Result<Task, JsonError> {
+    if let Some(TaskEvent::Stream(event)) = event.transpose()?
+        && let StreamResponse::Task(task) = event.as_ref()
+    {
+        return Ok(task.clone());
+    }
+    Err(JsonError::custom("its first event is no task"))
+}
 
 /// What tasks are sorted and swept by.
 #[derive(Clone, Copy)]
@@ -168,9 +203,18 @@ pub(crate) struct Standing {
     pub(crate) finished_at: Option<i64>,
 }
 
+/// What a memory store may drop of a task that is in its way, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It is worked on, and stays.
+    Runs,
+    /// It waits for its client.
+    Waits(i64),
+    Finished(i64),
+}
+
 impl Standing {
-    pub(crate) fn of(task: &Task) -> Self {
-        let TaskStatus { state, timestamp, .. } = task.status;
+    pub(crate) fn new(state: TaskState, timestamp: Option<Timestamp>) -> Self {
         let finished = state.is_terminal().then(|| timestamp.unwrap_or_else(Timestamp::now).as_millis());
         let status_at = timestamp.map_or(NO_TIMESTAMP, Timestamp::as_millis);
         Self { state, status_at, finished_at: finished }

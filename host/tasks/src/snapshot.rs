@@ -1,16 +1,32 @@
 //! A task as it is at one moment.
+//!
+//! A small task is kept as its values. One that grows is kept as what it was, and the events since, so that a further event
+//! costs what it adds; its values are made when somebody looks at them.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use annex_protocol::Task;
+use annex_protocol::{ArtifactId, ContextId, Message, StreamResponse, Task, TaskId, TaskState, Timestamp};
 use serde_json::Error as JsonError;
+
+use crate::limits::{Excess, TaskLimits, TaskSize};
+use crate::{TaskEvent, record::Standing};
+
+/// A task of so many bytes is copied, and stored, as a whole with each of its events.
+pub(crate) const SMALL: usize = 8 << 10;
+
+/// Bytes of an event that may end any task.
+const SHORT: usize = 16 << 10;
 
 /// A task as it is at one moment. Clones share it.
 ///
 /// Once a store has kept it as finished they share its JSON too, so that a binding need not make it again. Of a task that
 /// goes on there will be many snapshots, and none keeps a text beside its values.
+///
+/// To look at the task itself can cost a copy of it; [`id`](Self::id), [`context_id`](Self::context_id),
+/// [`state`](Self::state) and [`size`](Self::size) cost nothing.
 #[derive(Clone, Debug)]
 pub struct TaskSnapshot {
     inner: Arc<Inner>,
@@ -18,11 +34,140 @@ pub struct TaskSnapshot {
 
 #[derive(Debug)]
 struct Inner {
-    task: Task,
+    form: Form,
     json: OnceLock<Arc<str>>,
 }
 
+#[derive(Debug)]
+enum Form {
+    Whole(Task, TaskSize),
+    Grown(Grown),
+}
+
+/// A task that others have grown by events.
+#[derive(Debug)]
+struct Grown {
+    id: TaskId,
+    context_id: ContextId,
+    state: TaskState,
+    status_at: Option<Timestamp>,
+    size: TaskSize,
+    /// What it is, once somebody has looked.
+    whole: OnceLock<(Task, TaskSize)>,
+    /// What it is made of until then.
+    parts: Mutex<Option<Parts>>,
+}
+
+/// A task and what has happened since.
+#[derive(Clone, Debug)]
+struct Parts {
+    /// One whose values are at hand.
+    base: TaskSnapshot,
+    /// The events since, and maybe some that came after this moment.
+    log: Arc<Mutex<Vec<TaskEvent>>>,
+    /// How many of them belong to this moment.
+    length: usize,
+    /// The ids of all artifacts.
+    artifacts: Arc<BTreeSet<ArtifactId>>,
+}
+
 impl TaskSnapshot {
+    /// The task's id.
+    pub fn id(&self) -> &TaskId {
+        match &self.inner.form {
+            Form::Whole(task, _) => &task.id,
+            Form::Grown(grown) => &grown.id,
+        }
+    }
+
+    /// The conversation that it belongs to.
+    pub fn context_id(&self) -> &ContextId {
+        match &self.inner.form {
+            Form::Whole(task, _) => &task.context_id,
+            Form::Grown(grown) => &grown.context_id,
+        }
+    }
+
+    /// The state that it is in.
+    pub fn state(&self) -> TaskState {
+        match &self.inner.form {
+            Form::Whole(task, _) => task.status.state,
+            Form::Grown(grown) => grown.state,
+        }
+    }
+
+    /// When it came into that state, if that is known.
+    pub fn status_at(&self) -> Option<Timestamp> {
+        match &self.inner.form {
+            Form::Whole(task, _) => task.status.timestamp,
+            Form::Grown(grown) => grown.status_at,
+        }
+    }
+
+    /// How large it is; of a task that has grown perhaps less, by what events have replaced.
+    pub fn size(&self) -> TaskSize {
+        match &self.inner.form {
+            Form::Whole(_, size) => *size,
+            Form::Grown(grown) => grown.whole.get().map_or(grown.size, |(_, size)| *size),
+        }
+    }
+
+    /// Whether it is to be stored as a whole with each event.
+    pub(crate) fn is_small(&self) -> bool {
+        matches!(self.inner.form, Form::Whole(..)) && (self.size().bytes <= SMALL || self.state().is_terminal())
+    }
+
+    /// Whether stores keep it as its events.
+    pub fn is_large(&self) -> bool {
+        !self.is_small()
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        Standing::new(self.state(), self.status_at())
+    }
+
+    /// Checks it as its agent has made it of `before`. A task can always end by a short event, however large it is.
+    ///
+    /// # Errors
+    /// What the task has too much of.
+    pub fn check(&self, before: &Self, limits: &TaskLimits) -> Result<(), Excess> {
+        let added = self.size().logged.saturating_sub(before.size().logged);
+        if self.state().is_terminal() && added <= SHORT {
+            return Ok(());
+        }
+        // Only what seems to be too large is looked at.
+        limits.check(&self.size()).or_else(|_| limits.check(&self.exact_size()))
+    }
+
+    /// Checks it before a message of its client.
+    ///
+    /// # Errors
+    /// What the task would have too much of.
+    pub fn check_message(&self, limits: &TaskLimits, message: &Message) -> Result<(), Excess> {
+        limits.check_message(&self.size(), message).or_else(|_| limits.check_message(&self.exact_size(), message))
+    }
+
+    fn exact_size(&self) -> TaskSize {
+        let _ = self.task();
+        self.size()
+    }
+
+    /// The task with further events. Those that are no change of a task are passed over.
+    #[must_use]
+    pub fn with(&self, events: &[TaskEvent]) -> Self {
+        let (state, status_at) = events.iter().rev().find_map(status).unwrap_or((self.state(), self.status_at()));
+        let size = events.iter().fold(self.size(), TaskSize::with);
+        if size.bytes <= SMALL || state.is_terminal() {
+            return Self::read(self.assembled(events), size.logged);
+        }
+        let mut parts = self.parts();
+        parts.push(events);
+        let size = TaskSize { artifacts: parts.artifacts.len(), ..size };
+        let (id, context_id) = (self.id().clone(), self.context_id().clone());
+        let (whole, parts) = (OnceLock::new(), Mutex::new(Some(parts)));
+        Self::of(Form::Grown(Grown { id, context_id, state, status_at, size, whole, parts }))
+    }
+
     /// The task as JSON on one line.
     ///
     /// # Errors
@@ -30,7 +175,7 @@ impl TaskSnapshot {
     pub fn json(&self) -> Result<Cow<'_, str>, JsonError> {
         match self.inner.json.get() {
             Some(json) => Ok(Cow::Borrowed(json)),
-            None => serde_json::to_string(&self.inner.task).map(Cow::Owned),
+            None => serde_json::to_string(self.task()).map(Cow::Owned),
         }
     }
 
@@ -39,8 +184,8 @@ impl TaskSnapshot {
         if let Some(json) = self.inner.json.get() {
             return Ok(Arc::clone(json));
         }
-        let json: Arc<str> = serde_json::to_string(&self.inner.task)?.into();
-        if self.inner.task.status.state.is_terminal() {
+        let json: Arc<str> = serde_json::to_string(self.task())?.into();
+        if self.state().is_terminal() {
             return Ok(Arc::clone(self.inner.json.get_or_init(|| json)));
         }
         Ok(json)
@@ -49,15 +194,113 @@ impl TaskSnapshot {
     /// The task, to change it.
     pub fn into_task(self) -> Task {
         match Arc::try_unwrap(self.inner) {
-            Ok(inner) => inner.task,
-            Err(shared) => shared.task.clone(),
+            Ok(Inner { form: Form::Whole(task, _), .. }) => task,
+            Ok(Inner { form: Form::Grown(grown), .. }) => grown.into_task(),
+            Err(inner) => Self { inner }.assembled(&[]),
         }
+    }
+
+    /// The task whose events were measured to be `logged` bytes.
+    pub(crate) fn read(task: Task, logged: usize) -> Self {
+        let size = TaskSize::of(&task, logged);
+        Self::of(Form::Whole(task, size))
+    }
+
+    fn of(form: Form) -> Self {
+        Self { inner: Arc::new(Inner { form, json: OnceLock::new() }) }
+    }
+
+    fn task(&self) -> &Task {
+        match &self.inner.form {
+            Form::Whole(task, _) => task,
+            Form::Grown(grown) => grown.task(),
+        }
+    }
+
+    /// A copy of the task with further events.
+    fn assembled(&self, events: &[TaskEvent]) -> Task {
+        let parts = match &self.inner.form {
+            Form::Whole(..) => None,
+            Form::Grown(grown) => grown.lock().clone(),
+        };
+        let mut task = parts.map_or_else(|| self.task().clone(), |parts| parts.assembled());
+        events.iter().for_each(|event| apply(&mut task, event));
+        task
+    }
+
+    /// What a snapshot after this one is made of.
+    fn parts(&self) -> Parts {
+        let parts = match &self.inner.form {
+            Form::Whole(..) => None,
+            Form::Grown(grown) => grown.lock().clone(),
+        };
+        parts.unwrap_or_else(|| {
+            let artifacts = self.task().artifacts.iter().map(|artifact| artifact.artifact_id.clone()).collect();
+            Parts { base: self.clone(), log: Arc::default(), length: 0, artifacts: Arc::new(artifacts) }
+        })
+    }
+}
+
+impl Grown {
+    fn task(&self) -> &Task {
+        let (task, _) = self.whole.get_or_init(|| {
+            // Without parts there is a whole one.
+            let task = self.lock().as_ref().map(Parts::assembled).unwrap_or_default();
+            let size = TaskSize::of(&task, self.size.logged);
+            (task, size)
+        });
+        // Two copies of one task are one too many.
+        self.lock().take();
+        task
+    }
+
+    fn into_task(self) -> Task {
+        let whole = self.whole.into_inner().map(|(task, _)| task);
+        let parts = self.parts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        whole.or_else(|| parts.as_ref().map(Parts::assembled)).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Parts>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    fn assembled(&self) -> Task {
+        let mut task = self.base.task().clone();
+        self.log().iter().take(self.length).for_each(|event| apply(&mut task, event));
+        task
+    }
+
+    fn push(&mut self, events: &[TaskEvent]) {
+        for id in events.iter().filter_map(artifact) {
+            if !self.artifacts.contains(id) {
+                Arc::make_mut(&mut self.artifacts).insert(id.clone());
+            }
+        }
+        let mut log = self.log();
+        let branch = if log.len() == self.length {
+            log.extend_from_slice(events);
+            None
+        } else {
+            // What somebody else appended after this moment, or could not store, is no part of it.
+            Some(log.iter().take(self.length).chain(events).cloned().collect())
+        };
+        drop(log);
+        if let Some(branch) = branch {
+            self.log = Arc::new(Mutex::new(branch));
+        }
+        self.length += events.len();
+    }
+
+    fn log(&self) -> MutexGuard<'_, Vec<TaskEvent>> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl From<Task> for TaskSnapshot {
     fn from(task: Task) -> Self {
-        Self { inner: Arc::new(Inner { task, json: OnceLock::new() }) }
+        Self::read(task, 0)
     }
 }
 
@@ -65,42 +308,49 @@ impl Deref for TaskSnapshot {
     type Target = Task;
 
     fn deref(&self) -> &Task {
-        &self.inner.task
+        self.task()
     }
 }
 
 impl PartialEq for TaskSnapshot {
     fn eq(&self, other: &Self) -> bool {
-        self.inner.task == other.inner.task
+        self.task() == other.task()
+    }
+}
+
+/// The state that an event brings its task into.
+fn status(event: &TaskEvent) -> Option<(TaskState, Option<Timestamp>)> {
+    match event {
+        TaskEvent::Stream(event) => match event.as_ref() {
+            StreamResponse::StatusUpdate(update) => Some((update.status.state, update.status.timestamp)),
+            StreamResponse::ArtifactUpdate(_) | StreamResponse::Task(_) | StreamResponse::Message(_) => None,
+        },
+        TaskEvent::Message(_) => None,
+    }
+}
+
+/// The artifact that an event brings.
+fn artifact(event: &TaskEvent) -> Option<&ArtifactId> {
+    match event {
+        TaskEvent::Stream(event) => match event.as_ref() {
+            StreamResponse::ArtifactUpdate(update) => Some(&update.artifact.artifact_id),
+            StreamResponse::StatusUpdate(_) | StreamResponse::Task(_) | StreamResponse::Message(_) => None,
+        },
+        TaskEvent::Message(_) => None,
+    }
+}
+
+/// Applies an event to its task. One that is the task itself, or an answer without a task, changes nothing.
+pub(crate) fn apply(task: &mut Task, event: &TaskEvent) {
+    match event {
+        TaskEvent::Message(message) => task.apply_message(Message::clone(message)),
+        TaskEvent::Stream(event) => match event.as_ref() {
+            StreamResponse::StatusUpdate(update) => task.apply_status(update),
+            StreamResponse::ArtifactUpdate(update) => task.apply_artifact(update),
+            StreamResponse::Task(_) | StreamResponse::Message(_) => {}
+        },
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::borrow::Cow;
-    use std::sync::Arc;
-
-    use annex_protocol::{Task, TaskState, TaskStatus};
-
-    use super::TaskSnapshot;
-
-    fn task(state: TaskState) -> TaskSnapshot {
-        Task { id: "t".into(), status: TaskStatus { state, ..TaskStatus::default() }, ..Task::default() }.into()
-    }
-
-    #[test]
-    fn a_finished_task_that_a_store_has_kept_is_not_encoded_again() {
-        let kept = task(TaskState::Completed);
-        let sent = kept.clone();
-        let stored = kept.stored_json().unwrap();
-        assert!(matches!(sent.json().unwrap(), Cow::Borrowed(json) if json == &*stored));
-        assert!(Arc::ptr_eq(&sent.stored_json().unwrap(), &stored));
-    }
-
-    #[test]
-    fn a_task_that_goes_on_keeps_no_text_beside_its_values() {
-        let kept = task(TaskState::Working);
-        assert_eq!(*kept.stored_json().unwrap(), *kept.json().unwrap());
-        assert!(matches!(kept.json().unwrap(), Cow::Owned(_)));
-    }
-}
+mod tests;

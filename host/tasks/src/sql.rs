@@ -2,6 +2,7 @@
 
 mod recovery;
 mod retention;
+mod since;
 mod statements;
 mod write;
 
@@ -14,10 +15,10 @@ use async_trait::async_trait;
 use self::write::Write;
 use crate::key::{self, is_key};
 use crate::page::cut;
-use crate::record::{EventContent, Kind, TaskContent, repeated};
+use crate::record::{EventContent, Kind, repeated};
 use crate::{
     ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent,
-    StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore,
+    StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore, WaitingBounds,
 };
 
 /// Tasks in a SQL database.
@@ -31,8 +32,8 @@ pub struct SqlTaskStore<D> {
 impl<D: Database> TaskStore for SqlTaskStore<D> {
     async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<(), StoreError> {
         owner.check()?;
-        key::check_name("task id", task.id.as_str())?;
-        key::check("context id", task.context_id.as_str())?;
+        key::check_name("task id", task.id().as_str())?;
+        key::check("context id", task.context_id().as_str())?;
         let write = Write::create(owner, events, task)?;
         self.writer.store(write).await.map(drop)
     }
@@ -56,7 +57,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         }
         let values = [Value::Text(id.as_str()), Value::Text(&owner.tenant), Value::Text(&owner.principal)];
         let rows = self.database.read(statements::SELECT_TASK, &values).await?;
-        Ok(rows.iter().map(stored_task).next().transpose()?)
+        let Some(row) = rows.first() else { return Ok(None) };
+        since::stored_task(self.database.as_ref(), row).await
     }
 
     async fn exists(&self, owner: &Owner, id: &TaskId) -> Result<bool, StoreError> {
@@ -101,12 +103,14 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let total = self.database.read(count, counted.unwrap_or_default()).await?;
         let total = total.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
         let rows = self.database.read(page, &values).await?;
-        let there = rows.first().map(|row| row.int(4)).transpose()?.unwrap_or_default();
-        let mut found = rows.iter().map(listed_task).collect::<Result<Vec<_>, _>>()?;
-        found.truncate(query.limit);
-        let last = found.last().filter(|_| from_sql(there) > found.len() as u64);
-        let next = last.map(|(cursor, _)| cursor.clone());
-        let tasks = found.into_iter().map(|(_, task)| task).collect();
+        let there = rows.first().map(|row| row.int(5)).transpose()?.unwrap_or_default();
+        let listed = rows.get(..query.limit).unwrap_or(&rows);
+        let last = listed.last().filter(|_| from_sql(there) > listed.len() as u64);
+        let next = last.map(cursor).transpose()?;
+        let mut tasks = Vec::with_capacity(listed.len());
+        for row in listed {
+            tasks.extend(since::stored_task(self.database.as_ref(), row).await?);
+        }
         Ok(TaskPage { tasks, next, total: from_sql(total) })
     }
 
@@ -205,6 +209,17 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         recovery::recover(self, reason).await
     }
 
+    async fn overdue(&self, bounds: &WaitingBounds, limit: usize) -> Result<Vec<(Owner, TaskId)>, StoreError> {
+        let before = Value::Int(bounds.waited_before(Timestamp::now().as_millis()));
+        let values = [limit_value(bounds.anonymous), limit_value(bounds.per_owner), before, limit_value(limit)];
+        let rows = self.database.read(statements::SELECT_OVERDUE, &values).await?;
+        let overdue = rows.iter().map(|row| {
+            let owner = Owner { tenant: row.text(1)?, principal: row.text(2)? };
+            Ok((owner, row.text(0)?.into()))
+        });
+        overdue.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
         retention::sweep(self.database.as_ref(), retention).await
     }
@@ -229,16 +244,9 @@ impl<D: Database> SqlTaskStore<D> {
     }
 }
 
-/// From a row that begins with id, number of the last event and JSON.
-fn stored_task<R: Row>(row: &R) -> Result<StoredTask, sqlx::Error> {
-    let content = TaskContent::Json(row.text(2)?.into());
-    Ok(StoredTask { id: row.text(0)?.into(), seq: from_sql(row.int(1)?), content })
-}
-
 /// From the row of a task that goes on with the time of its status.
-fn listed_task<R: Row>(row: &R) -> Result<(TaskCursor, StoredTask), sqlx::Error> {
-    let task = stored_task(row)?;
-    Ok((TaskCursor { status_at: row.int(3)?, id: task.id.clone() }, task))
+fn cursor<R: Row>(row: &R) -> Result<TaskCursor, sqlx::Error> {
+    Ok(TaskCursor { status_at: row.int(4)?, id: row.text(0)?.into() })
 }
 
 fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {

@@ -1,5 +1,6 @@
 //! The contract of a task store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use annex_protocol::{ContextId, Message, MessageId, TaskId, TaskPushNotificationConfig};
@@ -54,6 +55,26 @@ pub struct Retention {
     pub age: Duration,
     /// How many finished tasks stay, all owners together. [`u64::MAX`] for all.
     pub count: u64,
+}
+
+/// How long tasks may wait for their client, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingBounds {
+    /// How long one may wait. [`Duration::MAX`] for ever.
+    pub age: Duration,
+    /// How many of one owner's may wait.
+    pub per_owner: usize,
+    /// How many of an owner without a principal may wait, whom all anonymous clients share.
+    pub anonymous: usize,
+}
+
+/// Whoever lets tasks wait, and hears what a store finds of them.
+pub trait WaitingWatcher: Send + Sync + 'static {
+    /// A task that waited was dropped, because others wanted the room. It is as if it had been deleted.
+    fn gone(&self, task: &TaskId);
+
+    /// The owner has one waiting task too many, of which this is the oldest. It is still there.
+    fn is_surplus(&self, owner: &Owner, task: &TaskId);
 }
 
 /// Keeps tasks, and what belongs to them.
@@ -167,6 +188,16 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database. What was recovered until then stays recovered.
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError>;
 
+    /// At most `limit` tasks that wait for longer, or are more of one owner, than the bounds say: of an owner those that
+    /// have waited longest. They are the caller's to end.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn overdue(&self, bounds: &WaitingBounds, limit: usize) -> Result<Vec<(Owner, TaskId)>, StoreError>;
+
+    /// Tells `watcher` from now on of tasks that wait and have to make room. Stores that never drop one tell nobody.
+    fn watch_waiting(&self, _watcher: Arc<dyn WaitingWatcher>) {}
+
     /// Deletes finished tasks that need not stay, oldest first, with their events, configs and remembered messages, and
     /// returns how many tasks that were. Messages that were answered with a message go by the same age and, counted
     /// apart, by the same count. Also forgets messages of which neither came within a day, or within the age if that is
@@ -192,6 +223,21 @@ impl Retention {
     /// Messages without a task that were remembered before this go.
     pub(crate) fn remembered_before(&self, now: i64) -> i64 {
         before(now, self.age.min(UNCLAIMED_AGE))
+    }
+}
+
+impl WaitingBounds {
+    /// Tasks wait for ever, as many as there are.
+    pub const UNBOUNDED: Self = Self { age: Duration::MAX, per_owner: usize::MAX, anonymous: usize::MAX };
+
+    /// How many of this owner's tasks may wait.
+    pub(crate) fn of(&self, owner: &Owner) -> usize {
+        if owner.principal.is_empty() { self.anonymous } else { self.per_owner }
+    }
+
+    /// Tasks that have waited since before this are overdue. Milliseconds since 1970-01-01T00:00:00Z.
+    pub(crate) fn waited_before(&self, now: i64) -> i64 {
+        before(now, self.age)
     }
 }
 

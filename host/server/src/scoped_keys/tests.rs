@@ -7,7 +7,7 @@ use annex_runtime::{KeyScopes, KeyValueStore, MemoryKeyValueStore, Quota, Scope,
 use annex_session::{
     Bounds, Event, InMemorySessionService, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
 };
-use annex_tasks::{MemoryBounds, MemoryTaskStore, Owner, TaskStore};
+use annex_tasks::{MemoryBounds, MemoryTaskStore, Owner, TaskStore, WaitingBounds};
 
 use super::{ScopedKeys, TurnKeys, session_key};
 
@@ -21,7 +21,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let store = Arc::new(MemoryKeyValueStore::default());
-        let tasks = Arc::new(MemoryTaskStore::new(MemoryBounds { max_tasks: 10, max_bytes: 1 << 20 }));
+        let bounds = MemoryBounds { max_tasks: 10, max_bytes: 1 << 20, waiting: WaitingBounds::UNBOUNDED };
+        let tasks = Arc::new(MemoryTaskStore::new(bounds));
         let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
         let apps = [(String::new(), "app".to_owned())].into();
         let keys = ScopedKeys::new(store.clone(), tasks.clone(), sessions.clone(), apps);

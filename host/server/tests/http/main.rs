@@ -40,6 +40,7 @@ mod sessions;
 mod sharing;
 mod state;
 mod streams;
+mod task_limits;
 mod tasks;
 mod tenants;
 mod three_ways;

@@ -7,15 +7,16 @@ use annex_protocol::TaskId;
 
 use super::table::Entry;
 use crate::Owner;
+use crate::record::Rest;
 
-/// When a task finished, and which one it is: the oldest is the least.
-type Finished = (i64, TaskId);
+/// Since when a task is finished or waits, and which one it is: the oldest is the least.
+type Resting = (i64, TaskId);
 
 /// The tasks of all owners, counted.
 #[derive(Default)]
 pub(super) struct Shares {
     bytes: usize,
-    finished: BTreeSet<Finished>,
+    finished: BTreeSet<Resting>,
     by_owner: HashMap<Owner, Share>,
 }
 
@@ -23,7 +24,17 @@ pub(super) struct Shares {
 struct Share {
     tasks: usize,
     bytes: usize,
-    finished: BTreeSet<Finished>,
+    /// Of these, those that are worked on.
+    running: Running,
+    finished: BTreeSet<Resting>,
+    waiting: BTreeSet<Resting>,
+}
+
+/// What nobody can be made room of.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Running {
+    pub(super) tasks: usize,
+    pub(super) bytes: usize,
 }
 
 /// What there is too much of.
@@ -50,9 +61,18 @@ impl Shares {
         let share = self.by_owner.entry(entry.owner.clone()).or_default();
         share.tasks += 1;
         share.bytes += entry.bytes();
-        if let Some(at) = entry.finished_at() {
-            share.finished.insert((at, id.clone()));
-            self.finished.insert((at, id.clone()));
+        match entry.rest() {
+            Rest::Runs => {
+                share.running.tasks += 1;
+                share.running.bytes += entry.bytes();
+            }
+            Rest::Waits(since) => {
+                share.waiting.insert((since, id.clone()));
+            }
+            Rest::Finished(since) => {
+                share.finished.insert((since, id.clone()));
+                self.finished.insert((since, id.clone()));
+            }
         }
     }
 
@@ -62,9 +82,18 @@ impl Shares {
         let Some(share) = self.by_owner.get_mut(&entry.owner) else { return };
         share.tasks -= 1;
         share.bytes -= entry.bytes();
-        if let Some(at) = entry.finished_at() {
-            share.finished.remove(&(at, id.clone()));
-            self.finished.remove(&(at, id.clone()));
+        match entry.rest() {
+            Rest::Runs => {
+                share.running.tasks -= 1;
+                share.running.bytes -= entry.bytes();
+            }
+            Rest::Waits(since) => {
+                share.waiting.remove(&(since, id.clone()));
+            }
+            Rest::Finished(since) => {
+                share.finished.remove(&(since, id.clone()));
+                self.finished.remove(&(since, id.clone()));
+            }
         }
         if share.tasks == 0 {
             self.by_owner.remove(&entry.owner);
@@ -76,13 +105,41 @@ impl Shares {
     }
 
     /// How many tasks are finished, and the oldest of them.
-    pub(super) fn finished(&self) -> (usize, Option<&Finished>) {
+    pub(super) fn finished(&self) -> (usize, Option<&Resting>) {
         (self.finished.len(), self.finished.first())
     }
 
-    /// The finished task that goes next: the oldest of the owner that has most. Owners that have less than the one that
-    /// wants room, with what it wants, lose nothing. Looks at every owner.
+    /// What the owner has that is worked on.
+    pub(super) fn running(&self, owner: &Owner) -> Running {
+        self.by_owner.get(owner).map(|share| share.running).unwrap_or_default()
+    }
+
+    /// The owner's waiting tasks, the oldest first.
+    pub(super) fn waiting(&self, owner: &Owner) -> impl DoubleEndedIterator<Item = &Resting> + ExactSizeIterator {
+        static NONE: BTreeSet<Resting> = BTreeSet::new();
+        self.by_owner.get(owner).map_or(&NONE, |share| &share.waiting).iter()
+    }
+
+    /// All tasks that wait, with their owners, in no order.
+    pub(super) fn all_waiting(&self) -> impl Iterator<Item = (&Owner, &BTreeSet<Resting>)> {
+        self.by_owner.iter().map(|(owner, share)| (owner, &share.waiting))
+    }
+
+    /// The task that goes next: the oldest finished one of the owner that has most, and where there is none, the oldest
+    /// that waits.
     pub(super) fn victim(&self, measure: Measure, wanted: Wanted<'_>) -> Option<TaskId> {
+        let finished = self.oldest(measure, wanted, |share| &share.finished);
+        finished.or_else(|| self.oldest(measure, wanted, |share| &share.waiting))
+    }
+
+    /// The oldest of what rests, of the owner that has most. Owners that have less than the one that wants room, with what
+    /// it wants, lose nothing. Looks at every owner.
+    fn oldest(
+        &self,
+        measure: Measure,
+        wanted: Wanted<'_>,
+        resting: impl Fn(&Share) -> &BTreeSet<Resting>,
+    ) -> Option<TaskId> {
         let own = self.by_owner.get(wanted.owner).map_or(0, |share| share.measured(measure));
         let own = own.saturating_add(match measure {
             Measure::Tasks => wanted.tasks,
@@ -94,8 +151,7 @@ impl Shares {
         });
         let large = shares.filter(|(size, _)| *size >= own);
         let oldest = large.filter_map(|(size, share)| {
-            let mut finished = share.finished.iter();
-            let oldest = finished.find(|(_, id)| wanted.kept != Some(id))?;
+            let oldest = resting(share).iter().find(|(_, id)| wanted.kept != Some(id))?;
             Some((size, Reverse(oldest)))
         });
         oldest.max().map(|(_, Reverse((_, id)))| id.clone())

@@ -1,16 +1,17 @@
 //! The table of a memory store: what is kept, and what has to go for it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 
-use annex_protocol::{ContextId, TaskId, Timestamp};
+use annex_protocol::{ContextId, StreamResponse, TaskId, TaskState, Timestamp};
 
+use super::MemoryBounds;
 use super::messages::SeenMessages;
-use super::shares::{Measure, Shares, Wanted};
-use super::{MemoryBounds, size};
-use crate::record::{EventContent, Standing, TaskContent};
+use super::shares::{Measure, Running, Shares, Wanted};
+use crate::record::{EventContent, Rest, Standing, TaskContent};
 use crate::{
     MAX_PUSH_CONFIGS, MessageKey, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskQuery,
-    TaskSnapshot,
+    TaskSnapshot, WaitingBounds, size,
 };
 
 pub(super) struct Entry {
@@ -19,6 +20,8 @@ pub(super) struct Entry {
     context_id: ContextId,
     content: TaskContent,
     pub(super) standing: Standing,
+    /// Whether it waits for its client, who has not answered yet.
+    waits: bool,
     /// The number of the last event.
     seq: u64,
     /// All events of a task that is not finished; the number of one is its index and one.
@@ -31,10 +34,11 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(owner: Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
-        let (id, context_id) = (task.id.clone(), task.context_id.clone());
-        let (content, standing) = (content(task)?, Standing::of(task));
-        let (kept, configs) = (Vec::new(), BTreeMap::new());
-        let mut entry = Self { owner, id, context_id, content, standing, seq: 0, events: kept, configs, bytes: 0 };
+        let (id, context_id) = (task.id().clone(), task.context_id().clone());
+        let (content, standing) = (content(task)?, task.standing());
+        let (waits, kept, configs) = (standing.state.is_interrupted(), Vec::new(), BTreeMap::new());
+        let mut entry =
+            Self { owner, id, context_id, content, standing, waits, seq: 0, events: kept, configs, bytes: 0 };
         entry.bytes = entry.bytes_with(events, &entry.content);
         entry.log(events);
         Ok(entry)
@@ -44,7 +48,7 @@ impl Entry {
     fn bytes_with(&self, events: &[TaskEvent], content: &TaskContent) -> usize {
         match content {
             TaskContent::Json(json) => json.len() + self.configs.values().map(String::len).sum::<usize>(),
-            TaskContent::Value(_) => self.bytes + size::of_events(events),
+            TaskContent::Since(_) | TaskContent::Value(_) => self.bytes + size::of_events(events),
         }
     }
 
@@ -52,7 +56,7 @@ impl Entry {
         self.seq += events.len() as u64;
         match self.content {
             TaskContent::Json(_) => self.events = Vec::new(),
-            TaskContent::Value(_) => self.events.extend_from_slice(events),
+            TaskContent::Since(_) | TaskContent::Value(_) => self.events.extend_from_slice(events),
         }
     }
 
@@ -65,8 +69,13 @@ impl Entry {
         unseen.map(|(event, seq)| StoredEvent { seq, content: EventContent::Value(event.clone()) })
     }
 
-    pub(super) fn finished_at(&self) -> Option<i64> {
-        self.standing.finished_at
+    /// What may become of it when room is wanted.
+    pub(super) fn rest(&self) -> Rest {
+        match self.standing.finished_at {
+            Some(since) => Rest::Finished(since),
+            None if self.waits => Rest::Waits(self.standing.status_at),
+            None => Rest::Runs,
+        }
     }
 
     /// Bytes of task, events and configs.
@@ -78,8 +87,29 @@ impl Entry {
     pub(super) fn task_bytes(&self) -> usize {
         match &self.content {
             TaskContent::Json(json) => json.len(),
-            TaskContent::Value(task) => size::of_task(task),
+            TaskContent::Since(_) => 0,
+            TaskContent::Value(task) => task.size().bytes,
         }
+    }
+
+    /// What there will be more of that is worked on, when it is worked on with so many bytes.
+    fn added_running(&self, bytes: usize) -> Running {
+        match self.rest() {
+            Rest::Runs => Running { tasks: 0, bytes: bytes.saturating_sub(self.bytes) },
+            Rest::Waits(_) | Rest::Finished(_) => Running { tasks: 1, bytes },
+        }
+    }
+
+    /// Whether it waits for its client once it has these events, which bring it into `state`.
+    fn waits_after(&self, events: &[TaskEvent], state: TaskState) -> bool {
+        let turned = events.iter().rev().find_map(|event| match event {
+            // Its client has answered.
+            TaskEvent::Message(_) => Some(false),
+            TaskEvent::Stream(event) => {
+                matches!(**event, StreamResponse::StatusUpdate(_)).then(|| state.is_interrupted())
+            }
+        });
+        turned.unwrap_or(self.waits)
     }
 
     fn matches(&self, owner: &Owner, query: &TaskQuery) -> bool {
@@ -93,10 +123,19 @@ impl Entry {
 /// A task that is finished is kept as JSON, which takes a fraction of the memory, and without its events, which nobody
 /// follows any more.
 fn content(task: &TaskSnapshot) -> Result<TaskContent, StoreError> {
-    match task.status.state.is_terminal() {
+    match task.state().is_terminal() {
         true => Ok(TaskContent::Json(task.stored_json()?)),
         false => Ok(TaskContent::Value(task.clone())),
     }
+}
+
+/// What happened to a task that its server did not do.
+#[derive(Debug)]
+pub(super) enum Notice {
+    /// It waited, and had to make room.
+    Gone(TaskId),
+    /// It waits, and is the oldest of more than its owner may have.
+    Surplus(Owner, TaskId),
 }
 
 pub(super) struct Table {
@@ -104,6 +143,8 @@ pub(super) struct Table {
     pub(super) tasks: HashMap<TaskId, Entry>,
     shares: Shares,
     pub(super) messages: SeenMessages,
+    /// What its server has to hear of.
+    notices: Vec<Notice>,
 }
 
 impl std::fmt::Debug for Table {
@@ -117,7 +158,12 @@ impl std::fmt::Debug for Table {
 impl Table {
     pub(super) fn new(bounds: MemoryBounds) -> Self {
         let messages = SeenMessages::new(bounds.max_tasks.saturating_mul(4), bounds.max_bytes / 4);
-        Self { bounds, tasks: HashMap::new(), shares: Shares::default(), messages }
+        Self { bounds, tasks: HashMap::new(), shares: Shares::default(), messages, notices: Vec::new() }
+    }
+
+    /// What has come to pass since this was asked last.
+    pub(super) fn take_notices(&mut self) -> Vec<Notice> {
+        mem::take(&mut self.notices)
     }
 
     pub(super) fn insert(&mut self, entry: Entry) -> Result<(), StoreError> {
@@ -125,8 +171,14 @@ impl Table {
         if self.tasks.contains_key(&id) {
             return Err(StoreError::AlreadyExists { task: id });
         }
+        let runs = entry.rest() == Rest::Runs;
+        let running = if runs { Running { tasks: 1, bytes: entry.bytes } } else { Running::default() };
+        self.check_running(&entry.owner, running)?;
         self.make_room(Wanted { owner: &entry.owner, tasks: 1, bytes: entry.bytes, kept: None })?;
         self.shares.add(&id, &entry);
+        if entry.waits {
+            self.note_surplus(&entry.owner);
+        }
         self.tasks.insert(id, entry);
         Ok(())
     }
@@ -143,20 +195,29 @@ impl Table {
         if expected != found {
             return Err(StoreError::Stale { expected, found });
         }
-        let (owner, standing, content) = (entry.owner.clone(), Standing::of(task), content(task)?);
+        let (owner, standing, content) = (entry.owner.clone(), task.standing(), content(task)?);
         let bytes = entry.bytes_with(events, &content);
         let grown = bytes.saturating_sub(entry.bytes);
-        match self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) }) {
+        let waits = entry.waits_after(events, standing.state);
+        let runs = standing.finished_at.is_none() && !waits;
+        let running = if runs { entry.added_running(bytes) } else { Running::default() };
+        let may_run = self.check_running(&owner, running);
+        let wanted = Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) };
+        match may_run.and_then(|()| self.make_room(wanted)) {
             // A task must be able to end, and then it can go.
             Err(StoreError::Full) if standing.finished_at.is_some() && events.len() == 1 => {}
             other => other?,
         }
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
         self.shares.remove(id, entry);
-        (entry.content, entry.standing, entry.bytes) = (content, standing, bytes);
+        (entry.content, entry.standing, entry.bytes, entry.waits) = (content, standing, bytes, waits);
         entry.log(events);
         self.shares.add(id, entry);
-        Ok(entry.seq)
+        let seq = entry.seq;
+        if waits {
+            self.note_surplus(&owner);
+        }
+        Ok(seq)
     }
 
     pub(super) fn put_config(&mut self, id: &TaskId, config: &str, json: String) -> Result<(), StoreError> {
@@ -214,7 +275,42 @@ impl Table {
         self.messages.forget_before(before, |task| !tasks.contains_key(task));
     }
 
-    /// Drops finished tasks until there is room for what is wanted.
+    /// Tasks that wait, and are older than a time or more than their owner may have, oldest first; at most `limit`.
+    pub(super) fn overdue(&self, bounds: &WaitingBounds, before: i64, limit: usize) -> Vec<(Owner, TaskId)> {
+        let of_owner = self.shares.all_waiting().flat_map(|(owner, waiting)| {
+            let surplus = waiting.len().saturating_sub(bounds.of(owner));
+            let overdue = waiting.iter().enumerate();
+            let overdue = overdue.take_while(move |(place, (since, _))| *place < surplus || *since < before);
+            overdue.map(move |(_, (since, id))| (*since, owner.clone(), id.clone()))
+        });
+        let mut overdue: Vec<_> = of_owner.collect();
+        overdue.sort_unstable_by(|(one, _, id), (other, _, other_id)| (one, id).cmp(&(other, other_id)));
+        overdue.into_iter().take(limit).map(|(_, owner, id)| (owner, id)).collect()
+    }
+
+    /// A task that now waits may be one more than its owner may have.
+    fn note_surplus(&mut self, owner: &Owner) {
+        let mut waiting = self.shares.waiting(owner);
+        if waiting.len() > self.bounds.waiting.of(owner)
+            && let Some((_, oldest)) = waiting.next()
+        {
+            self.notices.push(Notice::Surplus(owner.clone(), oldest.clone()));
+        }
+    }
+
+    /// Tasks that are worked on go for nobody, so one owner may fill three quarters of the store with them and no more.
+    fn check_running(&self, owner: &Owner, added: Running) -> Result<(), StoreError> {
+        let three_quarters = |whole: usize| whole - whole / 4;
+        let running = self.shares.running(owner);
+        if added.tasks == 0 && added.bytes == 0 {
+            return Ok(());
+        }
+        let fits = running.tasks + added.tasks <= three_quarters(self.bounds.max_tasks)
+            && running.bytes.saturating_add(added.bytes) <= three_quarters(self.bounds.max_bytes);
+        if fits { Ok(()) } else { Err(StoreError::Full) }
+    }
+
+    /// Drops tasks that are finished or wait until there is room for what is wanted.
     fn make_room(&mut self, wanted: Wanted<'_>) -> Result<(), StoreError> {
         if wanted.bytes > self.bounds.max_bytes {
             // Nothing that goes would help.
@@ -222,6 +318,9 @@ impl Table {
         }
         while let Some(measure) = self.excess(wanted) {
             let victim = self.shares.victim(measure, wanted).ok_or(StoreError::Full)?;
+            if self.tasks.get(&victim).is_some_and(|entry| entry.waits) {
+                self.notices.push(Notice::Gone(victim.clone()));
+            }
             self.remove(&victim);
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! What a crash left behind.
 
-use annex_database::{Database, Value};
+use annex_database::{Database, Row, Value};
 use annex_protocol::TaskId;
 
-use super::{SqlTaskStore, limit_value, statements, stored_task};
+use super::{SqlTaskStore, limit_value, since, statements};
 use crate::record::fail;
 use crate::{StoreError, StoredTask, TaskStore};
 
@@ -19,10 +19,10 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
     loop {
         let from = [Value::Text(last.as_str()), limit_value(BATCH)];
         let rows = store.database.read(statements::SELECT_ABANDONED, &from).await?;
-        let tasks = rows.iter().map(stored_task).collect::<Result<Vec<_>, _>>()?;
-        let Some(newest) = tasks.last() else { break };
-        last = newest.id.clone();
-        for task in tasks {
+        let Some(newest) = rows.last() else { break };
+        last = newest.text(0)?.into();
+        for row in &rows {
+            let Some(task) = since::stored_task(store.database.as_ref(), row).await? else { continue };
             if fail_task(store, &task, reason).await? {
                 recovered.push(task.id);
             }

@@ -6,15 +6,23 @@ use annex_database::Rows;
 
 pub(super) static INSERT_TASK: Rows = Rows {
     head: "
-    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json) VALUES",
-    row: "($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    parameters: 9,
+    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq) VALUES",
+    row: "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    parameters: 10,
     tail: " ON CONFLICT (id) DO NOTHING",
 };
 
 pub(super) const UPDATE_TASK: &str = "
-    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, json = $5
+    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, json = $5, json_seq = NULL
     WHERE id = $6 AND seq = $7";
+
+/// The same without the task's JSON, which from then on tells it as it was. A long JSON, which would be written again with
+/// its row, makes way for all events.
+pub(super) const ADVANCE_TASK: &str = "
+    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4,
+        json_seq = CASE WHEN json_seq IS NOT NULL THEN json_seq WHEN octet_length(json) > 16384 THEN 0 ELSE seq END,
+        json = CASE WHEN json_seq IS NULL AND octet_length(json) > 16384 THEN '' ELSE json END
+    WHERE id = $5 AND seq = $6";
 
 /// Keeps other writers off the task until the end of the transaction.
 pub(super) const LOCK_TASK: &str = "UPDATE task SET seq = seq WHERE id = $1";
@@ -22,7 +30,7 @@ pub(super) const LOCK_TASK: &str = "UPDATE task SET seq = seq WHERE id = $1";
 pub(super) const SELECT_SEQ: &str = "SELECT seq FROM task WHERE id = $1";
 
 pub(super) const SELECT_TASK: &str = "
-    SELECT id, seq, json FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
+    SELECT id, seq, json, coalesce(json_seq, seq) FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
 
 pub(super) const SELECT_EXISTING: &str = "
     SELECT id FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
@@ -48,7 +56,9 @@ macro_rules! page {
         concat!(
             "
     WITH page AS (
-        SELECT id, status_at, octet_length(json) AS size FROM task
+        SELECT id, status_at, octet_length(json) + CASE WHEN json_seq IS NULL THEN 0 ELSE (
+            SELECT coalesce(sum(octet_length(task_event.json)), 0) FROM task_event
+            WHERE task_event.task_id = task.id AND task_event.seq > task.json_seq) END AS size FROM task
         WHERE tenant = $1 AND principal = $2 AND ($3 = '' OR state = $3) AND status_at >= $4 AND ",
             $context,
             " AND (status_at, id) < ($6, $7)
@@ -56,7 +66,7 @@ macro_rules! page {
     sized AS (
         SELECT id, sum(size) OVER (ORDER BY status_at DESC, id DESC) AS up_to, size, count(*) OVER () AS found
         FROM page)
-    SELECT task.id, task.seq, task.json, task.status_at, sized.found FROM sized CROSS JOIN task
+    SELECT task.id, task.seq, task.json, coalesce(task.json_seq, task.seq), task.status_at, sized.found FROM sized CROSS JOIN task
     WHERE task.id = sized.id AND (sized.up_to <= $9 OR sized.up_to = sized.size)
     ORDER BY task.status_at DESC, task.id DESC"
         )
@@ -126,9 +136,20 @@ pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
         LIMIT CAST($2 AS BIGINT) OFFSET CAST($1 AS BIGINT))";
 
 pub(super) const SELECT_ABANDONED: &str = "
-    SELECT id, seq, json FROM task
+    SELECT id, seq, json, coalesce(json_seq, seq) FROM task
     WHERE finished_at IS NULL AND state NOT IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED') AND id > $1
     ORDER BY id LIMIT CAST($2 AS BIGINT)";
+
+/// Tasks that wait and are more than their owner may have, the younger ones counted first, or have waited since before a
+/// time.
+pub(super) const SELECT_OVERDUE: &str = "
+    SELECT id, tenant, principal FROM (
+        SELECT id, tenant, principal, status_at, row_number() OVER (
+            PARTITION BY tenant, principal ORDER BY status_at DESC, id DESC) AS place
+        FROM task
+        WHERE finished_at IS NULL AND state IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED')) AS waiting
+    WHERE place > CASE WHEN principal = '' THEN $1 ELSE $2 END OR status_at < $3
+    ORDER BY status_at, id LIMIT CAST($4 AS BIGINT)";
 
 pub(super) const COUNT_FINISHED: &str = "SELECT count(*) FROM task WHERE finished_at IS NOT NULL";
 

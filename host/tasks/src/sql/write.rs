@@ -20,7 +20,8 @@ pub(super) struct Write {
     id: TaskId,
     place: Place,
     standing: Standing,
-    json: Arc<str>,
+    /// The task as a whole; `None` where its events tell it.
+    json: Option<Arc<str>>,
     /// The kind of each event and its JSON.
     events: Vec<(Kind, String)>,
 }
@@ -59,7 +60,7 @@ impl Change for Write {
 impl Write {
     /// A new task with its first events.
     pub(super) fn create(owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
-        let place = Place::New { owner: owner.clone(), context: task.context_id.clone() };
+        let place = Place::New { owner: owner.clone(), context: task.context_id().clone() };
         Self::encode(place, events, task)
     }
 
@@ -71,7 +72,9 @@ impl Write {
     fn encode(place: Place, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
         let events = events.iter().map(|event| Ok((event.kind(), event.encode()?)));
         let events = events.collect::<Result<_, StoreError>>()?;
-        let (id, standing, json) = (task.id.clone(), Standing::of(task), task.stored_json()?);
+        let (id, standing) = (task.id().clone(), task.standing());
+        // The others would be written again with each of their events.
+        let json = if task.is_small() { Some(task.stored_json()?) } else { None };
         Ok(Self { id, place, standing, json, events })
     }
 
@@ -103,17 +106,29 @@ impl Write {
     fn task_step(&self) -> Step<'_> {
         let (id, last) = (Value::Text(self.id.as_str()), Value::Int(to_sql(self.last())));
         let (state, status_at) = (Value::Text(self.standing.state.name()), Value::Int(self.standing.status_at));
-        let (finished_at, json) = (Value::MaybeInt(self.standing.finished_at), Value::Text(&self.json));
+        let finished_at = Value::MaybeInt(self.standing.finished_at);
+        let json = self.json.as_deref().map(Value::Text);
         match &self.place {
             Place::New { owner, context } => {
                 let (tenant, principal) = (Value::Text(&owner.tenant), Value::Text(&owner.principal));
                 let context = Value::Text(context.as_str());
-                let row = [id, tenant, principal, context, state, status_at, finished_at, last, json];
+                let json_seq = Value::MaybeInt(if json.is_some() { None } else { Some(0) });
+                let json = json.unwrap_or(Value::Text(""));
+                let row = [id, tenant, principal, context, state, status_at, finished_at, last, json, json_seq];
                 Step::rows(&statements::INSERT_TASK, row)
             }
             Place::After(expected) => {
-                let change = [last, state, status_at, finished_at, json, id, Value::Int(to_sql(*expected))];
-                Step::new(statements::UPDATE_TASK, change)
+                let expected = Value::Int(to_sql(*expected));
+                match json {
+                    Some(json) => {
+                        let change = [last, state, status_at, finished_at, json, id, expected];
+                        Step::new(statements::UPDATE_TASK, change)
+                    }
+                    None => {
+                        let change = [last, state, status_at, finished_at, id, expected];
+                        Step::new(statements::ADVANCE_TASK, change)
+                    }
+                }
             }
         }
     }

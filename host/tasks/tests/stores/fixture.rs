@@ -6,7 +6,7 @@ use std::sync::Arc;
 use annex_protocol::{StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
 use annex_tasks::{
     MemoryBounds, MemoryTaskStore, Owner, PostgresTaskStore, SqliteTaskStore, StoreError, StoredEvent, TaskEvent,
-    TaskStore,
+    TaskStore, WaitingBounds,
 };
 
 use crate::cluster::Scratch;
@@ -35,7 +35,8 @@ pub(crate) trait OneByOne: TaskStore {
 impl<S: TaskStore + ?Sized> OneByOne for S {}
 
 pub(crate) async fn on_memory<F: Future<Output = ()>>(case: impl FnOnce(Store) -> F) {
-    case(Arc::new(MemoryTaskStore::new(MemoryBounds { max_tasks: 10_000, max_bytes: 64 << 20 }))).await;
+    let bounds = MemoryBounds { max_tasks: 10_000, max_bytes: 64 << 20, waiting: WaitingBounds::UNBOUNDED };
+    case(Arc::new(MemoryTaskStore::new(bounds))).await;
 }
 
 pub(crate) async fn on_sqlite<F: Future<Output = ()>>(case: impl FnOnce(Store) -> F) {

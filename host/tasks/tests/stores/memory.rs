@@ -4,12 +4,14 @@ use annex_protocol::{
     Artifact, Json, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent, TaskState, TaskStatus,
     TaskStatusUpdateEvent,
 };
-use annex_tasks::{MemoryBounds, MemoryTaskStore, MessageKey, Remembered, StoreError, TaskEvent, TaskQuery, TaskStore};
+use annex_tasks::{
+    MemoryBounds, MemoryTaskStore, MessageKey, Remembered, StoreError, TaskEvent, TaskQuery, TaskStore, WaitingBounds,
+};
 
 use crate::fixture::{OneByOne, at, change, owner, task, working};
 
 fn store(max_tasks: usize, max_bytes: usize) -> MemoryTaskStore {
-    MemoryTaskStore::new(MemoryBounds { max_tasks, max_bytes })
+    MemoryTaskStore::new(MemoryBounds { max_tasks, max_bytes, waiting: WaitingBounds::UNBOUNDED })
 }
 
 async fn has(store: &MemoryTaskStore, id: &str) -> bool {
@@ -26,7 +28,9 @@ async fn a_full_store_drops_the_finished_task_that_is_oldest() {
     assert!(has(&store, "live").await && has(&store, "new").await && !has(&store, "old").await);
     store.begin(&owner("ada"), &working("t-2")).await.unwrap();
     assert!(has(&store, "live").await && !has(&store, "new").await);
-    let refused = store.begin(&owner("ada"), &working("t-3")).await.unwrap_err();
+    store.begin(&owner("ada"), &working("t-3")).await.unwrap();
+    assert!(!has(&store, "live").await, "one that waits goes when no finished one is left");
+    let refused = store.begin(&owner("ada"), &working("t-4")).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full), "{refused}");
 }
 
@@ -173,10 +177,10 @@ async fn room_is_made_by_the_owner_that_has_most() {
     // Of equals the oldest goes.
     create("eve", "e-0", TaskState::Completed, 21).await.unwrap();
     assert_eq!(ids().await, ["a-19", "a-18", "a-17", "b-2", "b-1"]);
-    // Tasks that are not finished displace no more than an equal share.
+    // Tasks that are worked on displace no more than an equal share.
     let mut refused = None;
     for number in 30..40 {
-        refused = create("ada", &format!("a-{number}"), TaskState::InputRequired, number).await.err();
+        refused = create("ada", &format!("a-{number}"), TaskState::Working, number).await.err();
     }
     assert!(matches!(refused, Some(StoreError::Full)), "{refused:?}");
     let bobs = ids().await.into_iter().filter(|id| id.starts_with('b')).count();

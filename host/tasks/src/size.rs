@@ -11,11 +11,12 @@ use crate::TaskEvent;
 
 /// Bytes of the events and of what they make of their task. A task holds nothing that its events did not bring, so each
 /// is counted twice: in the log, and in the task.
-pub(super) fn of_events(events: &[TaskEvent]) -> usize {
+pub(crate) fn of_events(events: &[TaskEvent]) -> usize {
     2 * events.iter().map(of_event).sum::<usize>()
 }
 
-fn of_event(event: &TaskEvent) -> usize {
+/// Bytes of one event.
+pub(crate) fn of_event(event: &TaskEvent) -> usize {
     match event {
         TaskEvent::Message(message) => of_message(message),
         TaskEvent::Stream(event) => match event.as_ref() {
@@ -28,7 +29,7 @@ fn of_event(event: &TaskEvent) -> usize {
 }
 
 /// Bytes of one task.
-pub(super) fn of_task(task: &Task) -> usize {
+pub(crate) fn of_task(task: &Task) -> usize {
     let ids = task.id.as_str().len() + task.context_id.as_str().len();
     let artifacts = task.artifacts.iter().map(of_artifact).sum::<usize>();
     let history = task.history.iter().map(of_message).sum::<usize>();
@@ -49,7 +50,8 @@ fn of_status(status: &TaskStatus) -> usize {
     status.message.as_ref().map_or(0, of_message)
 }
 
-fn of_message(message: &Message) -> usize {
+/// Bytes of one message.
+pub(crate) fn of_message(message: &Message) -> usize {
     let ids = [Some(message.message_id.as_str()), message.context_id.as_ref().map(|id| id.as_str())];
     let task = message.task_id.as_ref().map(|id| id.as_str());
     let others = message.reference_task_ids.iter().map(|id| id.as_str());

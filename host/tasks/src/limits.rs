@@ -1,0 +1,125 @@
+//! How large a task is, and how large it may become.
+
+use std::fmt;
+
+use annex_protocol::{Message, StreamResponse, Task};
+
+use crate::{TaskEvent, size};
+
+/// How large one task may become. A store keeps whatever it is given: whoever appends to a task checks first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskLimits {
+    /// Bytes of the task: of its texts and of the values that hold them.
+    pub bytes: usize,
+    /// Messages of its history, the one of its status among them.
+    pub messages: usize,
+    /// Artifacts.
+    pub artifacts: usize,
+}
+
+/// How large a task is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskSize {
+    /// Bytes of the task: of its texts and of the values that hold them.
+    pub bytes: usize,
+    /// Messages of its history, the one of its status among them.
+    pub messages: usize,
+    /// Artifacts.
+    pub artifacts: usize,
+    /// Bytes of its events since it was read: more than the task has where events replaced what others brought.
+    pub logged: usize,
+}
+
+/// What a task would have too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excess {
+    measure: Measure,
+    found: usize,
+    limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    Bytes,
+    Messages,
+    Artifacts,
+    Logged,
+}
+
+/// How many times as large as a task its events may be.
+const LOG_FACTOR: usize = 4;
+/// The part of each limit that messages of the client leave to the agent, so that there is room for an answer.
+const ANSWER_PART: usize = 16;
+
+impl fmt::Display for Excess {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { found, limit, .. } = self;
+        match self.measure {
+            Measure::Bytes => write!(formatter, "{found} bytes, and {limit} is the limit"),
+            Measure::Messages => write!(formatter, "{found} messages, and {limit} is the limit"),
+            Measure::Artifacts => write!(formatter, "{found} artifacts, and {limit} is the limit"),
+            Measure::Logged => write!(formatter, "{found} bytes of events, and {limit} is the limit"),
+        }
+    }
+}
+
+impl TaskLimits {
+    /// Checks a task as its agent has left it.
+    ///
+    /// # Errors
+    /// What it has too much of.
+    pub(crate) fn check(&self, size: &TaskSize) -> Result<(), Excess> {
+        first_excess([
+            (Measure::Bytes, size.bytes, self.bytes),
+            (Measure::Messages, size.messages, self.messages),
+            (Measure::Artifacts, size.artifacts, self.artifacts),
+            (Measure::Logged, size.logged, self.bytes.saturating_mul(LOG_FACTOR)),
+        ])
+    }
+
+    /// Checks a task with a message of its client, which leaves room for the agent's answer.
+    ///
+    /// # Errors
+    /// What there would be too much of.
+    pub fn check_message(&self, size: &TaskSize, message: &Message) -> Result<(), Excess> {
+        let added = size::of_message(message);
+        let for_clients = |limit: usize| limit.saturating_sub((limit / ANSWER_PART).max(1));
+        first_excess([
+            (Measure::Bytes, size.bytes.saturating_add(added), for_clients(self.bytes)),
+            (Measure::Messages, size.messages.saturating_add(1), for_clients(self.messages).max(1)),
+            (Measure::Logged, size.logged.saturating_add(added), for_clients(self.bytes.saturating_mul(LOG_FACTOR))),
+        ])
+    }
+}
+
+fn first_excess<const N: usize>(measured: [(Measure, usize, usize); N]) -> Result<(), Excess> {
+    let beyond = measured.into_iter().find(|(_, found, limit)| found > limit);
+    beyond.map_or(Ok(()), |(measure, found, limit)| Err(Excess { measure, found, limit }))
+}
+
+impl TaskSize {
+    /// The size of a task whose events have been measured to be `logged` bytes.
+    pub(crate) fn of(task: &Task, logged: usize) -> Self {
+        let messages = task.history.len() + usize::from(task.status.message.is_some());
+        Self { bytes: size::of_task(task), messages, artifacts: task.artifacts.len(), logged }
+    }
+
+    /// The size with an event, as far as the event alone tells: not which artifact is new, nor what it replaces.
+    pub(crate) fn with(self, event: &TaskEvent) -> Self {
+        let messages = match event {
+            TaskEvent::Message(_) => 1,
+            TaskEvent::Stream(event) => match event.as_ref() {
+                StreamResponse::StatusUpdate(update) => usize::from(update.status.message.is_some()),
+                StreamResponse::ArtifactUpdate(_) => 0,
+                StreamResponse::Task(_) | StreamResponse::Message(_) => return self,
+            },
+        };
+        let bytes = size::of_event(event);
+        Self {
+            bytes: self.bytes.saturating_add(bytes),
+            messages: self.messages + messages,
+            artifacts: self.artifacts,
+            logged: self.logged.saturating_add(bytes),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Tasks of which the row tells only how they were, and the events how they went on.
+
+use annex_database::{Database, Row, Value};
+use annex_protocol::TaskId;
+
+use super::{from_sql, statements, to_sql};
+use crate::record::{Kind, Since, TaskContent};
+use crate::{StoreError, StoredTask};
+
+/// Events that are read at once.
+const BATCH: u64 = 1_000;
+
+/// The task of a row that begins with id, number of the last event, JSON, and number of the last event that the JSON
+/// tells. `None` when the task was deleted meanwhile.
+pub(super) async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<StoredTask>, StoreError> {
+    let id = TaskId::from(row.text(0)?);
+    let (seq, json, told) = (from_sql(row.int(1)?), row.text(2)?, from_sql(row.int(3)?));
+    if told >= seq {
+        return Ok(Some(StoredTask { id, seq, content: TaskContent::Json(json.into()) }));
+    }
+    let events = events(database, &id, told, seq).await?;
+    // What is appended meanwhile does no harm: an event never changes.
+    let is_whole = events.len() as u64 == seq - told;
+    let content = TaskContent::Since(Since { json, events }.into());
+    Ok(is_whole.then_some(StoredTask { id, seq, content }))
+}
+
+/// The events after number `told`, up to number `seq`, as far as they are there.
+async fn events<D: Database>(
+    database: &D,
+    id: &TaskId,
+    told: u64,
+    seq: u64,
+) -> Result<Vec<(Kind, String)>, StoreError> {
+    let (mut events, mut last) = (Vec::new(), told);
+    while last < seq {
+        let batch = BATCH.min(seq - last);
+        let from = [Value::Text(id.as_str()), Value::Int(to_sql(last)), Value::Int(to_sql(batch))];
+        let rows = database.read(statements::SELECT_EVENTS, &from).await?;
+        for row in &rows {
+            events.push((Kind::of_name(&row.text(1)?), row.text(2)?));
+        }
+        if (rows.len() as u64) < batch {
+            break;
+        }
+        last += batch;
+    }
+    Ok(events)
+}
