@@ -26,4 +26,4 @@ mod status;
 
 pub use client::{CallError, Client, Events};
 pub use operations::{CallParameters, EventStream, MethodReply, Operations, Reply, Results};
-pub use routes::{Limits, is_grpc, is_operation, refuse, routes, unknown_service};
+pub use routes::{Limits, is_grpc, is_operation, refuse, routes, unknown_service, unread_body};

@@ -70,6 +70,11 @@ pub fn refuse(error: &A2aError) -> Response {
     status::of(error).into_http::<Body>().into_response()
 }
 
+/// The error as that of a body which is not read to its end. The binding answers with it.
+pub fn unread_body(error: &A2aError) -> axum::Error {
+    axum::Error::new(status::of(error))
+}
+
 /// UNIMPLEMENTED, which gRPC answers to a path that is no method of a known service.
 pub async fn unknown_service() -> Response {
     Status::new(Code::Unimplemented, "no such service here").into_http::<Body>().into_response()

@@ -49,8 +49,13 @@ const BODY_PATIENCE: Duration = Duration::from_secs(60);
 /// The largest body: a component in base64 with its settings.
 const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 /// Few clients talk to the API, and a body may be large.
-pub(crate) const CONNECTIONS: ConnectionLimits =
-    ConnectionLimits { connections: 256, head: Duration::from_secs(5), write: Duration::from_secs(30), streams: 8 };
+pub(crate) const CONNECTIONS: ConnectionLimits = ConnectionLimits {
+    connections: 256,
+    per_address: 256,
+    head: Duration::from_secs(5),
+    write: Duration::from_secs(30),
+    streams: 8,
+};
 
 /// What the API is about, and who may use it.
 pub(crate) struct Admin {

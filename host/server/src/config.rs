@@ -103,6 +103,18 @@ pub struct ServerConfig {
     pub write_seconds: u64,
     /// Connections at once; more wait. Default 16,384.
     pub max_connections: usize,
+    /// Connections at once from one address, or from one /64 of IPv6; more are closed. Default 4,096.
+    pub max_connections_per_address: usize,
+    /// Requests at once on one HTTP/2 connection. Default 32.
+    pub max_requests_per_connection: u32,
+    /// Bytes of request bodies that are being read and have to be waited for. A caller gets a quarter. Default 64 MiB.
+    pub max_reading_bytes: usize,
+    /// Bytes of long answers that clients have not read yet. A caller gets a quarter, or one answer. Default 256 MiB.
+    pub max_answer_bytes: usize,
+    /// Streams at once. Default 10,000.
+    pub max_streams: usize,
+    /// The same for each caller. Default 1,000.
+    pub max_streams_per_caller: usize,
     /// Seconds that running turns get to finish after SIGTERM. Default 10.
     pub drain_seconds: u64,
     /// Seconds that one turn of the agent may take. Default 600.
@@ -127,6 +139,12 @@ impl Default for ServerConfig {
             head_seconds: 60,
             write_seconds: 60,
             max_connections: 16_384,
+            max_connections_per_address: 4_096,
+            max_requests_per_connection: 32,
+            max_reading_bytes: 64 << 20,
+            max_answer_bytes: 256 << 20,
+            max_streams: 10_000,
+            max_streams_per_caller: 1_000,
             drain_seconds: 10,
             max_turn_seconds: 600,
             max_waiting_turns: 64,
@@ -136,21 +154,26 @@ impl Default for ServerConfig {
     }
 }
 
-/// Requests at once on one HTTP/2 connection.
-const MAX_STREAMS: u32 = 256;
-
 impl ServerConfig {
     pub(crate) fn connections(&self) -> ConnectionLimits {
         ConnectionLimits {
             connections: self.max_connections,
+            per_address: self.max_connections_per_address,
             head: Duration::from_secs(self.head_seconds),
             write: Duration::from_secs(self.write_seconds),
-            streams: MAX_STREAMS,
+            streams: self.max_requests_per_connection,
         }
     }
 
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
+    }
+
+    /// The key of a budget that has no room for one body of the largest size, or for an answer as long.
+    fn budget_below_a_body(&self) -> Option<&'static str> {
+        let budgets =
+            [("server.max_reading_bytes", self.max_reading_bytes), ("server.max_answer_bytes", self.max_answer_bytes)];
+        budgets.into_iter().find(|(_, bytes)| *bytes < self.max_body_bytes).map(|(key, _)| key)
     }
 }
 
@@ -385,6 +408,12 @@ impl Config {
             ("server.max_turn_seconds", whole(self.server.max_turn_seconds)),
             ("server.max_body_bytes", self.server.max_body_bytes),
             ("server.max_connections", self.server.max_connections),
+            ("server.max_connections_per_address", self.server.max_connections_per_address),
+            ("server.max_requests_per_connection", whole(self.server.max_requests_per_connection.into())),
+            ("server.max_reading_bytes", self.server.max_reading_bytes),
+            ("server.max_answer_bytes", self.server.max_answer_bytes),
+            ("server.max_streams", self.server.max_streams),
+            ("server.max_streams_per_caller", self.server.max_streams_per_caller),
             ("sessions.max_sessions", self.sessions.max_sessions),
             ("sessions.max_bytes", self.sessions.max_bytes),
             ("sessions.max_state_bytes", self.sessions.max_state_bytes),
@@ -408,6 +437,10 @@ impl Config {
         };
         if let Some((key, _)) = bounds.into_iter().chain(self.runtime.bounds()).find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
+        }
+        if let Some(key) = self.server.budget_below_a_body() {
+            let reason = format!("is less than server.max_body_bytes ({})", self.server.max_body_bytes);
+            return wrong(key, &format!("{reason}: the largest request would never be served; raise it"));
         }
         if let Some(Err(reason)) = self.server.public_url.as_deref().map(check_url) {
             return wrong("server.public_url", &reason);

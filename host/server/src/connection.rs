@@ -1,8 +1,10 @@
 //! One connection: which version of HTTP it speaks, and when it is hung up on.
 
 mod activity;
+mod beginning;
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -19,12 +21,16 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::{ServiceExt, service_fn};
 
+use crate::caller::Network;
 use crate::listener::ConnectionLimits;
 use crate::write_limit::WriteLimited;
 use activity::Activity;
+pub(crate) use beginning::Beginning;
 
 /// Bytes per HTTP/2 request that wait in memory for a client that is slow to read.
 const SEND_BUFFER: usize = 64 << 10;
+/// Bytes per HTTP/1 connection that wait in memory, of the head of a request and of an answer that is not read.
+const HTTP1_BUFFER: usize = 64 << 10;
 
 type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
@@ -40,7 +46,7 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(limits: ConnectionLimits, router: Router) -> Self {
         let mut http1 = auto::Builder::new(TokioExecutor::new()).http1_only();
-        http1.http1().timer(TokioTimer::new()).header_read_timeout(limits.head);
+        http1.http1().timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HTTP1_BUFFER);
         let mut http2 = auto::Builder::new(TokioExecutor::new()).http2_only();
         http2
             .http2()
@@ -54,19 +60,21 @@ impl Connections {
     }
 
     /// Serves one connection to its end. When `closed` fires, requests that are under way are finished first.
-    pub(crate) async fn serve(&self, stream: TcpStream, closed: CancellationToken) {
+    pub(crate) async fn serve(&self, mut stream: TcpStream, peer: IpAddr, closed: CancellationToken) {
         // Small answers go out at once.
         let _ = stream.set_nodelay(true);
-        let version = tokio::select! {
-            version = timeout(self.limits.head, speaks_http2(&stream)) => version,
+        let read = tokio::select! {
+            read = timeout(self.limits.head, Beginning::read(&mut stream)) => read,
             () = closed.cancelled() => return,
         };
-        let stream = TokioIo::new(WriteLimited::new(stream, self.limits.write));
-        let ended = match version {
-            Ok(Ok(true)) => self.serve_http2(stream, closed).await,
-            Ok(Ok(false)) => self.serve_http1(stream, closed).await,
-            // It says nothing in time, or nothing at all.
-            Ok(Err(_)) | Err(_) => return,
+        // It says nothing in time, or nothing at all.
+        let Ok(Ok(beginning)) = read else { return };
+        let speaks_http2 = beginning.is_http2();
+        let stream = TokioIo::new(WriteLimited::new(stream, beginning, self.limits.write));
+        let network = Network::of(peer);
+        let ended = match speaks_http2 {
+            true => self.serve_http2(stream, network, closed).await,
+            false => self.serve_http1(stream, network, closed).await,
         };
         if let Err(error) = ended {
             tracing::debug!(error, "a connection broke");
@@ -74,8 +82,8 @@ impl Connections {
     }
 
     /// The time limit on heads closes idle connections, and the one on writes those that do not read.
-    async fn serve_http1(&self, stream: TokioIo<WriteLimited>, closed: CancellationToken) -> Ended {
-        let router = self.router.clone().map_request(|request: Request<Incoming>| request.map(Body::new));
+    async fn serve_http1(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
+        let router = self.router.clone().map_request(move |request| with_sender(request, network));
         let mut connection = pin!(self.http1.serve_connection(stream, TowerToHyperService::new(router)));
         tokio::select! {
             ended = connection.as_mut() => return ended,
@@ -84,13 +92,13 @@ impl Connections {
         connection.await
     }
 
-    async fn serve_http2(&self, stream: TokioIo<WriteLimited>, closed: CancellationToken) -> Ended {
+    async fn serve_http2(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
         let ConnectionLimits { head, write, .. } = self.limits;
         let (activity, router) = (Activity::new(), self.router.clone());
         let watched = activity.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (open, router) = (watched.begin(), router.clone());
-            let answer = router.oneshot(request.map(Body::new));
+            let answer = router.oneshot(with_sender(request, network));
             answer.map_ok(|answer| answer.map(|body| open.watch(body)))
         });
         let mut connection = pin!(self.http2.serve_connection(stream, TowerToHyperService::new(service)));
@@ -123,22 +131,8 @@ fn unread(time: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, reason)
 }
 
-/// How a client begins that speaks HTTP/2 without having asked (RFC 9113 section 3.4).
-const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Between looks at a client that has sent only the beginning of the preface.
-const PREFACE_PAUSE: Duration = Duration::from_millis(10);
-
-async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
-    let mut seen = [0; HTTP2_PREFACE.len()];
-    loop {
-        let count = stream.peek(&mut seen).await?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        match HTTP2_PREFACE.strip_prefix(seen.get(..count).unwrap_or_default()) {
-            None => return Ok(false),
-            Some([]) => return Ok(true),
-            Some(_) => tokio::time::sleep(PREFACE_PAUSE).await,
-        }
-    }
+fn with_sender(request: Request<Incoming>, network: Network) -> Request<Body> {
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(network);
+    request
 }

@@ -12,6 +12,7 @@ use axum::http::HeaderMap;
 use serde::Serialize;
 
 use crate::app::App;
+use crate::caller::Shares;
 use crate::card::EncodedCard;
 use crate::config::Config;
 use crate::handler::RequestHandler;
@@ -73,6 +74,8 @@ pub(crate) struct Front {
     pub(crate) max_body_bytes: usize,
     /// The longest that a client may take to send a body.
     pub(crate) body_patience: Duration,
+    /// What callers may make the process hold.
+    pub(crate) shares: Arc<Shares>,
     /// The names under which the server may be called; `None` for any.
     pub(crate) hosts: Option<Arc<Hosts>>,
     app: OnceLock<App>,
@@ -84,6 +87,7 @@ impl Front {
         Self {
             max_body_bytes: config.server.max_body_bytes,
             body_patience: Duration::from_secs(config.server.body_seconds),
+            shares: Shares::new(&config.server),
             hosts: Hosts::of(config),
             app: OnceLock::new(),
             draining: AtomicBool::new(false),

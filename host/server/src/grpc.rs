@@ -12,60 +12,87 @@ use annex_protocol::{
 use annex_tasks::Owner;
 use async_trait::async_trait;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use futures::StreamExt;
+use http_body_util::BodyExt;
 
 use crate::answer::{self, Answer, Sent};
+use crate::answer_body::AnswerBody;
 use crate::call::Call;
+use crate::caller::{Caller, Network};
 use crate::front::{Front, Phase};
 use crate::handler::RequestHandler;
 use crate::methods::MethodResult;
+use crate::request_body::{BodyError, RequestBody};
+use crate::streams::StreamPlace;
 
 /// The handler behind the front, which decides whether it may be called.
 pub(crate) struct GrpcOperations(pub(crate) Arc<Front>);
 
-/// Says who calls before tonic reads anything, and ends a body that takes too long.
-pub(crate) async fn admit(State(front): State<Arc<Front>>, request: Request<Body>, next: Next) -> Response {
-    let deadline = tokio::time::sleep(front.body_patience);
-    let mut request = request.map(|body| Body::from_stream(body.into_data_stream().take_until(deadline)));
-    if annex_grpc::is_operation(request.uri().path()) {
-        let (owner, headers) = match front.admit(request.headers()).await {
-            Ok((handler, owner)) => (owner, handler.headers_of(request.headers())),
-            Err(error) => return annex_grpc::refuse(&error),
-        };
-        request.extensions_mut().insert(owner);
-        if let Some(headers) = headers {
-            request.extensions_mut().insert(headers);
-        }
+/// Says who calls before tonic reads anything, and bounds what it reads and what it makes.
+pub(crate) async fn admit(
+    State(front): State<Arc<Front>>,
+    Extension(network): Extension<Network>,
+    request: Request<Body>,
+    next: Next,
+) -> Response {
+    if !annex_grpc::is_operation(request.uri().path()) {
+        let caller = Caller::new(Owner::default(), network, &front.shares);
+        return next.run(bounded(&front, caller, request)).await;
     }
-    next.run(request).await
+    let (owner, headers) = match front.admit(request.headers()).await {
+        Ok((handler, owner)) => (owner, handler.headers_of(request.headers())),
+        Err(error) => return annex_grpc::refuse(&error),
+    };
+    let caller = Caller::new(owner, network, &front.shares);
+    let mut request = bounded(&front, caller.clone(), request);
+    request.extensions_mut().insert(caller.clone());
+    if let Some(headers) = headers {
+        request.extensions_mut().insert(headers);
+    }
+    let (head, body) = next.run(request).await.into_parts();
+    match AnswerBody::begun(caller, body) {
+        Ok(body) => Response::from_parts(head, Body::new(body)),
+        Err(error) => annex_grpc::refuse(&error),
+    }
+}
+
+/// The request with a body that ends in time and counts for its caller.
+fn bounded(front: &Front, caller: Caller, request: Request<Body>) -> Request<Body> {
+    let told = |error: BodyError| annex_grpc::unread_body(&error.told().1);
+    let patience = front.body_patience;
+    request.map(|body| Body::new(RequestBody::new(caller, body, patience).map_err(told)))
 }
 
 impl GrpcOperations {
     fn admit(&self, parameters: CallParameters) -> Result<(&RequestHandler, Call), A2aError> {
         let handler = self.0.handler()?;
-        // The layer above puts it there; a call that came by without is nobody's.
-        let nobody = || A2aError::Unauthenticated {
-            reason: "the caller was not identified".to_owned(),
-            challenge: String::new(),
-        };
-        let owner = parameters.context.get::<Owner>().cloned().ok_or_else(nobody)?;
+        let caller = caller(&parameters)?.owner.clone();
         let headers = parameters.context.get::<Arc<HeaderMap>>().cloned();
-        let call = Call::new(owner, parameters.version.unwrap_or_default(), parameters.extensions)?;
+        let call = Call::new(caller, parameters.version.unwrap_or_default(), parameters.extensions)?;
         let call = call.with_headers(headers);
         Ok((handler, call))
     }
+}
+
+/// The layer above puts it there; a call that came by without is nobody's.
+fn caller(parameters: &CallParameters) -> Result<&Caller, A2aError> {
+    parameters.context.get::<Caller>().ok_or_else(|| A2aError::Unauthenticated {
+        reason: "the caller was not identified".to_owned(),
+        challenge: String::new(),
+    })
 }
 
 fn reply<T>(value: T) -> Reply<T> {
     Reply { value, active: Vec::new() }
 }
 
-fn events(events: answer::EventStream) -> EventStream {
-    Box::pin(events.map(|event| Ok(event.event().clone())))
+/// The events, with the place of their stream until it is over.
+fn events(place: StreamPlace, events: answer::EventStream) -> EventStream {
+    Box::pin(place.during(events.map(|event| Ok(event.event().clone()))))
 }
 
 #[async_trait]
@@ -89,9 +116,10 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
+        let place = caller(&parameters)?.open_stream()?;
         let (handler, call) = self.admit(parameters)?;
         let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
-        Ok(Reply { value: events(value), active })
+        Ok(Reply { value: events(place, value), active })
     }
 
     async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
@@ -122,8 +150,9 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SubscribeToTaskRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
+        let place = caller(&parameters)?.open_stream()?;
         let (handler, call) = self.admit(parameters)?;
-        Ok(reply(events(handler.subscribe_to_task(&call, &request).await?)))
+        Ok(reply(events(place, handler.subscribe_to_task(&call, &request).await?)))
     }
 
     async fn create_task_push_notification_config(
@@ -177,13 +206,14 @@ impl Operations for GrpcOperations {
         method: String,
         params: Json,
     ) -> Result<Reply<MethodReply>, A2aError> {
+        let caller = caller(&parameters)?.clone();
         let (handler, call) = self.admit(parameters)?;
         let (tenant, params) = handler.tenant_in(&params)?;
         let called = handler.call_method(&call, tenant.as_deref(), (None, &method), &params).await?;
         let Answer { value, active } = called;
         let value = match value {
             MethodResult::Value(value) => MethodReply::Value(value),
-            MethodResult::Results(results) => MethodReply::Results(results),
+            MethodResult::Results(results) => MethodReply::Results(Box::pin(caller.open_stream()?.during(results))),
         };
         Ok(Reply { value, active })
     }

@@ -8,7 +8,6 @@ use annex_protocol::{
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
     ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig, http_json,
 };
-use annex_tasks::Owner;
 use axum::body::Body;
 use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -16,10 +15,13 @@ use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use crate::answer::{EventStream, encode};
+use crate::answer_body;
 use crate::call::{self, Call};
+use crate::caller::Caller;
 use crate::handler::RequestHandler;
 use crate::methods::MethodResult;
 use crate::sse;
+use crate::streams::StreamPlace;
 
 /// What only the caller may keep.
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
@@ -52,7 +54,7 @@ enum NoRoute {
 
 /// One request to the binding.
 pub(crate) struct HttpRequest<'a> {
-    pub(crate) owner: Owner,
+    pub(crate) caller: &'a Caller,
     pub(crate) method: &'a Method,
     /// Below the binding's own path, without a leading slash, percent-decoded.
     pub(crate) path: &'a str,
@@ -129,65 +131,76 @@ async fn dispatch(
     tenant: Option<&str>,
     operation: Operation<'_>,
 ) -> Result<Response, A2aError> {
-    let call = Call::of(request.owner.clone(), request.headers, request.uri)?;
+    let call = Call::of(request.caller.owner.clone(), request.headers, request.uri)?;
     let call = call.with_headers(handler.headers_of(request.headers));
+    let caller = request.caller;
     match operation {
         Operation::SendMessage => {
             let sent = handler.send_message(&call, message(request, tenant)?).await?;
-            Ok(call::echo(json(sent.value.json()?), &sent.active))
+            Ok(call::echo(json(caller, sent.value.json()?)?, &sent.active))
         }
         Operation::SendStreamingMessage => {
+            let place = caller.open_stream()?;
             let streamed = handler.send_streaming_message(&call, message(request, tenant)?).await?;
-            Ok(call::echo(stream(streamed.value), &streamed.active))
+            Ok(call::echo(stream(caller, place, streamed.value), &streamed.active))
         }
         Operation::GetTask(id) => {
             let read: GetTaskRequest = from_query(request, tenant, &[("id", id)])?;
-            Ok(json(handler.get_task(&call, &read).await?.json()?.into_owned()))
+            let task = handler.get_task(&call, &read).await?;
+            let text = task.json()?;
+            caller.check_room(text.len())?;
+            json(caller, text.into_owned())
         }
         Operation::ListTasks => {
             let list: ListTasksRequest = from_query(request, tenant, &[])?;
-            Ok(json(encode(&handler.list_tasks(&call, &list).await?)?))
+            json(caller, encode(&handler.list_tasks(&call, &list).await?)?)
         }
         Operation::CancelTask(id) => {
             let mut cancel: CancelTaskRequest = params(&with(&read_body(request)?, "id", id)?)?;
             place(&mut cancel.tenant, tenant)?;
-            Ok(json(encode(&handler.cancel_task(&call, &cancel).await?)?))
+            json(caller, encode(&handler.cancel_task(&call, &cancel).await?)?)
         }
         Operation::SubscribeToTask(id) => {
             let subscribe = SubscribeToTaskRequest { tenant: tenant.map(str::to_owned), id: TaskId::from(id) };
-            Ok(stream(handler.subscribe_to_task(&call, &subscribe).await?))
+            let place = caller.open_stream()?;
+            Ok(stream(caller, place, handler.subscribe_to_task(&call, &subscribe).await?))
         }
         Operation::CreatePushConfig(task) => {
             let mut config: TaskPushNotificationConfig = params(&with(&read_body(request)?, "taskId", task)?)?;
             place(&mut config.tenant, tenant)?;
-            Ok(json(encode(&handler.create_push_config(&call, config).await?)?))
+            json(caller, encode(&handler.create_push_config(&call, config).await?)?)
         }
         Operation::ListPushConfigs(task) => {
             let list: ListTaskPushNotificationConfigsRequest = from_query(request, tenant, &[("taskId", task)])?;
-            Ok(json(encode(&handler.list_push_configs(&call, &list).await?)?))
+            json(caller, encode(&handler.list_push_configs(&call, &list).await?)?)
         }
         Operation::GetPushConfig(task, id) => {
             let get: GetTaskPushNotificationConfigRequest =
                 from_query(request, tenant, &[("taskId", task), ("id", id)])?;
-            Ok(json(encode(&handler.get_push_config(&call, &get).await?)?))
+            json(caller, encode(&handler.get_push_config(&call, &get).await?)?)
         }
         Operation::DeletePushConfig(task, id) => {
             let delete: DeleteTaskPushNotificationConfigRequest =
                 from_query(request, tenant, &[("taskId", task), ("id", id)])?;
             handler.delete_push_config(&call, &delete).await?;
-            Ok(json("{}"))
+            json(caller, "{}".to_owned())
         }
         Operation::Method(extension, method) => {
             let (response, active) = call_method(handler, &call, tenant, (extension, &method), request).await?;
             Ok(call::echo(response, &active))
         }
-        Operation::ExtendedAgentCard => extended_card(handler, &call, tenant),
+        Operation::ExtendedAgentCard => extended_card(handler, caller, &call, tenant),
     }
 }
 
-fn extended_card(handler: &RequestHandler, call: &Call, tenant: Option<&str>) -> Result<Response, A2aError> {
+fn extended_card(
+    handler: &RequestHandler,
+    caller: &Caller,
+    call: &Call,
+    tenant: Option<&str>,
+) -> Result<Response, A2aError> {
     let get = GetExtendedAgentCardRequest { tenant: tenant.map(str::to_owned) };
-    let mut response = json(encode(&*handler.get_extended_agent_card(call, &get)?)?);
+    let mut response = json(caller, encode(&*handler.get_extended_agent_card(call, &get)?)?)?;
     response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
     Ok(response)
 }
@@ -201,16 +214,20 @@ pub(crate) async fn call_method(
     request: &HttpRequest<'_>,
 ) -> Result<(Response, Vec<ExtensionUri>), A2aError> {
     let answered = handler.call_method(call, tenant, (Some(extension), method), &read_body(request)?).await?;
-    Ok((method_result(answered.value), answered.active))
+    Ok((method_result(request.caller, answered.value)?, answered.active))
 }
 
-fn method_result(result: MethodResult) -> Response {
+fn method_result(caller: &Caller, result: MethodResult) -> Result<Response, A2aError> {
     match result {
-        MethodResult::Value(value) => json(value.get()),
-        MethodResult::Results(results) => sse::respond(results, |result| match result {
-            Ok(value) => value.get().to_owned(),
-            Err(error) => http_json::failure(error),
-        }),
+        MethodResult::Value(value) => json(caller, value.get().to_owned()),
+        MethodResult::Results(results) => {
+            let place = caller.open_stream()?;
+            let answer = sse::respond(results, |result| match result {
+                Ok(value) => value.get().to_owned(),
+                Err(error) => http_json::failure(error),
+            });
+            Ok(answer_body::stream(caller, place, answer))
+        }
     }
 }
 
@@ -260,12 +277,12 @@ fn from_query<T: DeserializeOwned>(
     params(&object.to_json().map_err(|error| A2aError::Parse { reason: error.to_string() })?)
 }
 
-fn json(body: impl Into<String>) -> Response {
-    Body::from(body.into()).into_response()
+fn json(caller: &Caller, body: String) -> Result<Response, A2aError> {
+    Ok(caller.answer(body)?.into_response())
 }
 
-fn stream(events: EventStream) -> Response {
-    sse::respond(events, |event| event.json().to_string())
+fn stream(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {
+    answer_body::stream(caller, place, sse::respond(events, |event| event.json().to_string()))
 }
 
 fn failure(error: &A2aError) -> Response {

@@ -4,23 +4,22 @@ use std::sync::Arc;
 
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
-use annex_tasks::Owner;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use tokio::time::timeout;
 
+use crate::caller::{Caller, Network};
 use crate::front::{Front, NoCard, Phase};
 use crate::grpc::{self, GrpcOperations};
 use crate::handler::RequestHandler;
 use crate::hosts;
 use crate::jsonrpc;
+use crate::request_body::{BodyError, RequestBody};
 use crate::rest::{self, HttpRequest};
 
 /// Where the JSON-RPC binding listens.
@@ -54,10 +53,16 @@ pub(crate) fn router(front: Arc<Front>) -> Router {
     }
 }
 
-async fn json_rpc(State(front): State<Arc<Front>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+async fn json_rpc(
+    State(front): State<Arc<Front>>,
+    Extension(network): Extension<Network>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     // The HTTP status of what never reaches the handler is no 200, for whatever stands in between.
-    match admit(&front, &headers, body).await {
-        Ok((handler, owner, body)) => jsonrpc::answer(handler, owner, &headers, &uri, &body).await,
+    match admit(&front, network, &headers, body).await {
+        Ok((handler, caller, body)) => jsonrpc::answer(handler, &caller, &headers, &uri, &body).await,
         Err((status, error)) => {
             challenged((status, jsonrpc::failure(&RequestId::Null, &error)).into_response(), &error)
         }
@@ -66,16 +71,23 @@ async fn json_rpc(State(front): State<Arc<Front>>, uri: Uri, headers: HeaderMap,
 
 async fn http_json(
     State(front): State<Arc<Front>>,
+    Extension(network): Extension<Network>,
     method: Method,
     Path(path): Path<String>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    match admit(&front, &headers, body).await {
-        Ok((handler, owner, body)) => {
-            let request =
-                HttpRequest { owner, method: &method, path: &path, headers: &headers, uri: &uri, body: &body };
+    match admit(&front, network, &headers, body).await {
+        Ok((handler, caller, body)) => {
+            let request = HttpRequest {
+                caller: &caller,
+                method: &method,
+                path: &path,
+                headers: &headers,
+                uri: &uri,
+                body: &body,
+            };
             rest::answer(handler, request).await
         }
         Err((status, error)) => challenged(rest::refuse(&headers, status, &error), &error),
@@ -85,14 +97,18 @@ async fn http_json(
 /// The handler, if the phase allows requests; who calls; and the whole body. Nothing of a stranger's body is read.
 async fn admit<'a>(
     front: &'a Front,
+    network: Network,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(&'a RequestHandler, Owner, Bytes), (StatusCode, A2aError)> {
+) -> Result<(&'a RequestHandler, Caller, Bytes), (StatusCode, A2aError)> {
     let refused = |error: A2aError| {
         (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error)
     };
     let (handler, owner) = front.admit(headers).await.map_err(refused)?;
-    Ok((handler, owner, read(front, body).await?))
+    let caller = Caller::new(owner, network, &front.shares);
+    let mut reading = RequestBody::new(caller, body, front.body_patience);
+    let body = reading.whole(front.max_body_bytes).await.map_err(BodyError::told)?;
+    Ok((handler, reading.into_caller(), body))
 }
 
 /// Tells a client that has to say who it is how to do so (RFC 9110 section 11.6.1).
@@ -103,21 +119,6 @@ fn challenged(mut response: Response, error: &A2aError) -> Response {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }
     response
-}
-
-/// The body, if it is not too large and comes in time.
-async fn read(front: &Front, body: Body) -> Result<Bytes, (StatusCode, A2aError)> {
-    let (limit, patience) = (front.max_body_bytes, front.body_patience);
-    let (status, reason) = match timeout(patience, Limited::new(body, limit).collect()).await {
-        Ok(Ok(body)) => return Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let reason = format!("the body is larger than {limit} bytes, the most that is read here");
-            (StatusCode::PAYLOAD_TOO_LARGE, reason)
-        }
-        Ok(Err(_)) => (StatusCode::BAD_REQUEST, "the body broke off".to_owned()),
-        Err(_) => (StatusCode::REQUEST_TIMEOUT, format!("the body took longer than {} seconds", patience.as_secs())),
-    };
-    Err((status, A2aError::InvalidRequest { reason }))
 }
 
 async fn agent_card(State(front): State<Arc<Front>>, headers: HeaderMap, uri: Uri) -> Response {

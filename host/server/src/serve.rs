@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin;
 use crate::app::{App, AppError};
 use crate::config::Config;
+use crate::descriptors;
 use crate::front::Front;
 use crate::listener;
 use crate::routes;
@@ -61,6 +62,7 @@ impl Server {
     /// # Errors
     /// [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
+        descriptors::provide(&config);
         let (listener, address) = listen(config.server.listen, "server.listen").await?;
         let admin = match &config.admin {
             Some(admin) => Some(listen(admin.listen, "admin.listen").await?),

@@ -17,11 +17,14 @@ use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, 
 use axum::response::{IntoResponse, Response};
 
 use crate::answer::{EventStream, Sent, encode};
+use crate::answer_body;
 use crate::call::{self, Call};
+use crate::caller::Caller;
 use crate::handler::RequestHandler;
 use crate::jsonrpc as json_rpc_binding;
 use crate::rest::{self, HttpRequest};
 use crate::sse;
+use crate::streams::StreamPlace;
 
 /// The versions of this module's half of the server.
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
@@ -46,82 +49,92 @@ fn echo(response: Response, active: &[ExtensionUri]) -> Response {
 /// Answers a JSON-RPC request whose method has a 0.3 name.
 pub(crate) async fn json_rpc(
     handler: &RequestHandler,
-    owner: Owner,
+    caller: &Caller,
     headers: &HeaderMap,
     method: Method,
     request: &Request,
 ) -> Response {
-    dispatch(handler, owner, headers, method, request).await.unwrap_or_else(|error| {
+    dispatch(handler, caller, headers, method, request).await.unwrap_or_else(|error| {
         let failure = v0_3::failure(&request.id, &error);
         // A stream's client reads events only; anything else costs it the reason.
-        if method.streams() { sse::respond_once(&failure) } else { json(failure) }
+        if method.streams() { sse::respond_once(&failure) } else { json(failure.into()) }
     })
 }
 
 /// Answers a JSON-RPC request of 0.3 whose method is none of A2A's: an extension may have it.
-pub(crate) async fn extension_method(handler: &RequestHandler, call: &Call, request: &Request) -> Response {
-    match handler.call_method(call, None, (None, &request.method), &request.params).await {
-        Ok(answered) => {
-            echo(json_rpc_binding::method_result(&request.id, answered.value, v0_3::failure), &answered.active)
-        }
-        Err(error) => json(v0_3::failure(&request.id, &error)),
-    }
+pub(crate) async fn extension_method(
+    handler: &RequestHandler,
+    caller: &Caller,
+    call: &Call,
+    request: &Request,
+) -> Response {
+    let answered = handler.call_method(call, None, (None, &request.method), &request.params).await;
+    let answer = answered.and_then(|answered| {
+        let answer = json_rpc_binding::method_result(caller, &request.id, answered.value, v0_3::failure)?;
+        Ok(echo(answer, &answered.active))
+    });
+    answer.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error).into()))
 }
 
 async fn dispatch(
     handler: &RequestHandler,
-    owner: Owner,
+    caller: &Caller,
     headers: &HeaderMap,
     method: Method,
     request: &Request,
 ) -> Result<Response, A2aError> {
-    let (call, id, sent) = (read_call(owner, headers)?, request.id.clone(), &request.params);
-    let success = |result: &str| json(jsonrpc::success_raw(&id, result));
-    let events = |events: EventStream| {
+    let (call, id, sent) = (read_call(caller.owner.clone(), headers)?, request.id.clone(), &request.params);
+    let success = |result: &str| json_rpc_binding::success(caller, &id, result);
+    let events = |place: StreamPlace, events: EventStream| {
         let id = id.clone();
-        sse::respond(events, move |event| {
+        let answer = sse::respond(events, move |event| {
             let event = encode(&v0_3::Event::from(event.event())).unwrap_or_default();
             jsonrpc::success_raw(&id, &event)
-        })
+        });
+        answer_body::stream(caller, place, answer)
     };
     match method {
         Method::SendMessage => {
             let answer = handler.send_message(&call, request::send_message(sent)?).await?;
-            Ok(echo(success(&sent_event(answer.value, encode_event)?), &answer.active))
+            Ok(echo(success(&sent_event(answer.value, encode_event)?)?, &answer.active))
         }
         Method::SendStreamingMessage => {
+            let place = caller.open_stream()?;
             let answer = handler.send_streaming_message(&call, request::send_message(sent)?).await?;
-            Ok(echo(events(answer.value), &answer.active))
+            Ok(echo(events(place, answer.value), &answer.active))
         }
         Method::GetTask => {
             let task = handler.get_task(&call, &request::get_task(sent)?).await?.into_task()?;
-            Ok(success(&encode(&v0_3::Task::from(&task))?))
+            success(&encode(&v0_3::Task::from(&task))?)
         }
         Method::CancelTask => {
             let task = handler.cancel_task(&call, &request::cancel_task(sent)?).await?;
-            Ok(success(&encode(&v0_3::Task::from(&task))?))
+            success(&encode(&v0_3::Task::from(&task))?)
         }
-        Method::SubscribeToTask => Ok(events(handler.follow_turn(&call, &request::subscribe_to_task(sent)?).await?)),
+        Method::SubscribeToTask => {
+            let place = caller.open_stream()?;
+            Ok(events(place, handler.follow_turn(&call, &request::subscribe_to_task(sent)?).await?))
+        }
         Method::CreateTaskPushNotificationConfig => {
             let config = handler.create_push_config(&call, request::create_push_config(sent)?).await?;
-            Ok(success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?))
+            success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?)
         }
         Method::GetTaskPushNotificationConfig => {
             let config = handler.get_push_config(&call, &request::get_push_config(sent)?).await?;
-            Ok(success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?))
+            success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?)
         }
         Method::ListTaskPushNotificationConfigs => {
             let configs = handler.list_push_configs(&call, &request::list_push_configs(sent)?).await?;
-            Ok(success(&encode(&v0_3::push_configs(&configs))?))
+            success(&encode(&v0_3::push_configs(&configs))?)
         }
         Method::DeleteTaskPushNotificationConfig => {
             handler.delete_push_config(&call, &request::delete_push_config(sent)?).await?;
-            Ok(success("null"))
+            success("null")
         }
         Method::GetExtendedAgentCard => {
             let card = handler.get_extended_agent_card(&call, &GetExtendedAgentCardRequest::default())?;
             let card = v0_3::AgentCard::of(&card).ok_or(A2aError::ExtendedAgentCardNotConfigured)?;
-            Ok(success(&encode(&card)?))
+            success(&encode(&card)?)
         }
     }
 }
@@ -137,49 +150,56 @@ fn encode_event(event: &StreamResponse) -> Result<String, A2aError> {
     encode(&v0_3::Event::from(event))
 }
 
-fn json(body: String) -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::from(body)).into_response()
+fn json(body: Body) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}
+
+fn answer(caller: &Caller, body: String) -> Result<Response, A2aError> {
+    Ok(json(caller.answer(body)?))
 }
 
 /// Answers a request below `/v1` of the HTTP+JSON binding.
 pub(crate) async fn http_json(handler: &RequestHandler, path: &str, request: &HttpRequest<'_>) -> Response {
     rest_dispatch(handler, path, request).await.unwrap_or_else(|error| {
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, json(annex_protocol::http_json::failure(&error))).into_response()
+        (status, json(annex_protocol::http_json::failure(&error).into())).into_response()
     })
 }
 
 async fn rest_dispatch(handler: &RequestHandler, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
-    let call = read_call(request.owner.clone(), request.headers)?;
+    let caller = request.caller;
+    let call = read_call(caller.owner.clone(), request.headers)?;
     let segments: Vec<&str> = path.split('/').collect();
     let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));
     match (request.method, segments.as_slice()) {
         (&HttpMethod::POST, ["message:send"]) => {
             let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
-            let answer = handler.send_message(&call, message).await?;
+            let sent = handler.send_message(&call, message).await?;
             let event = |event: &StreamResponse| encode(&v0_3::rest::Event::from(event));
-            Ok(echo(json(sent_event(answer.value, event)?), &answer.active))
+            Ok(echo(answer(caller, sent_event(sent.value, event)?)?, &sent.active))
         }
         (&HttpMethod::POST, ["message:stream"]) => {
             let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
-            let answer = handler.send_streaming_message(&call, message).await?;
-            Ok(echo(rest_events(answer.value), &answer.active))
+            let place = caller.open_stream()?;
+            let streamed = handler.send_streaming_message(&call, message).await?;
+            Ok(echo(rest_events(caller, place, streamed.value), &streamed.active))
         }
-        (&HttpMethod::GET, ["card"]) => Ok(json(handler.editions.current().card_v0_3.clone())),
+        (&HttpMethod::GET, ["card"]) => answer(caller, handler.editions.current().card_v0_3.clone()),
         (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match verb(id) {
             Some((id, verb)) if verb == "subscribe" => {
                 let subscribe = SubscribeToTaskRequest { tenant: None, id };
-                Ok(rest_events(handler.follow_turn(&call, &subscribe).await?))
+                let place = caller.open_stream()?;
+                Ok(rest_events(caller, place, handler.follow_turn(&call, &subscribe).await?))
             }
             Some((id, verb)) if verb == "cancel" && request.method == HttpMethod::POST => {
                 let task = handler.cancel_task(&call, &CancelTaskRequest { id, ..Default::default() }).await?;
-                Ok(json(encode(&v0_3::rest::Task::from(&task))?))
+                answer(request.caller, encode(&v0_3::rest::Task::from(&task))?)
             }
             _ if request.method == HttpMethod::GET => {
                 let history_length = request::history_length(query_history_length(request.uri)?);
                 let read = GetTaskRequest { tenant: None, id: TaskId::from(*id), history_length };
                 let task = handler.get_task(&call, &read).await?.into_task()?;
-                Ok(json(encode(&v0_3::rest::Task::from(&task))?))
+                answer(request.caller, encode(&v0_3::rest::Task::from(&task))?)
             }
             _ => Err(no_route(request, path)),
         },
@@ -207,23 +227,23 @@ async fn push_configs(
         (&HttpMethod::POST, []) => {
             let config = v0_3::rest::create_push_config(task_id, &rest::read_body(request)?)?;
             let config = handler.create_push_config(call, config).await?;
-            Ok(json(encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?))
+            answer(request.caller, encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?)
         }
         (&HttpMethod::GET, []) => {
             let list = ListTaskPushNotificationConfigsRequest { task_id, ..Default::default() };
             let configs = handler.list_push_configs(call, &list).await?;
-            Ok(json(encode(&v0_3::rest::ListTaskPushNotificationConfigsResponse::from(&configs))?))
+            answer(request.caller, encode(&v0_3::rest::ListTaskPushNotificationConfigsResponse::from(&configs))?)
         }
         (&HttpMethod::GET, [id]) => {
             let get = GetTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
             let config = handler.get_push_config(call, &get).await?;
-            Ok(json(encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?))
+            answer(request.caller, encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?)
         }
         (&HttpMethod::DELETE, [id]) => {
             let delete =
                 DeleteTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
             handler.delete_push_config(call, &delete).await?;
-            Ok(json("{}".to_owned()))
+            answer(request.caller, "{}".to_owned())
         }
         _ => Err(no_route(request, &format!("tasks/{task}/pushNotificationConfigs"))),
     }
@@ -233,8 +253,9 @@ fn no_route(request: &HttpRequest<'_>, path: &str) -> A2aError {
     A2aError::MethodNotFound { method: format!("{} /v1/{path}", request.method) }
 }
 
-fn rest_events(events: EventStream) -> Response {
-    sse::respond(events, |event| encode(&v0_3::rest::Event::from(event.event())).unwrap_or_default())
+fn rest_events(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {
+    let answer = sse::respond(events, |event| encode(&v0_3::rest::Event::from(event.event())).unwrap_or_default());
+    answer_body::stream(caller, place, answer)
 }
 
 fn query_history_length(uri: &Uri) -> Result<Option<i32>, A2aError> {

@@ -1,4 +1,5 @@
-//! A connection on which no write waits for ever: a client that reads nothing is hung up on.
+//! A connection on which no write waits for ever: a client that reads nothing is hung up on. What was read of it before its
+//! version was known is read again.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,17 +10,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
+use crate::connection::Beginning;
+
 /// A stream whose writes fail when the peer has taken nothing for some time.
 pub(crate) struct WriteLimited {
     stream: TcpStream,
+    beginning: Beginning,
     patience: Duration,
     /// Runs while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl WriteLimited {
-    pub(crate) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, deadline: None }
+    pub(crate) fn new(stream: TcpStream, beginning: Beginning, patience: Duration) -> Self {
+        Self { stream, beginning, patience, deadline: None }
     }
 
     /// Passes on what a write came to, unless it waits and has waited too long.
@@ -41,6 +45,12 @@ impl AsyncRead for WriteLimited {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.beginning.replay(buffer) {
+            // What has come meanwhile goes along, so that a request is still one read for hyper. That there is nothing, or
+            // that the connection broke, the next read tells.
+            let _ = Pin::new(&mut self.stream).poll_read(context, buffer);
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }

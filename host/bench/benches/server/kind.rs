@@ -98,6 +98,10 @@ impl Kind {
         };
         let mut config = Config::parse(Path::new("annex.toml"), &text)?;
         config.server.listen.set_port(0);
+        // All clients have one address here.
+        config.server.max_connections_per_address = config.server.max_connections;
+        config.server.max_streams_per_caller = config.server.max_connections;
+        config.server.max_streams = config.server.max_connections;
         if self == Self::Neighbours {
             config.extensions.drain(1..config.extensions.len().saturating_sub(1));
         } else {

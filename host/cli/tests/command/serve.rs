@@ -1,6 +1,6 @@
 //! `annex serve`: what stops it at once, and how it stops when told to.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
@@ -80,5 +80,31 @@ fn sigterm_lets_a_stream_reach_its_end() -> Result<()> {
     assert_eq!(event["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
     assert_eq!(sending.wait()?.code(), Some(0));
     assert_eq!(server.process.wait()?.code(), Some(0));
+    Ok(())
+}
+
+/// What the process says at its start with this limit on open files, and the soft limit that it has then.
+fn limited(ulimit: &str) -> Result<(String, String)> {
+    let config = specialist().replace("[server]\n", "[server]\nmax_connections = 800\n");
+    let mut server = Server::start_in(&format!("{ulimit} && exec \"$@\""), &config)?;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.process.id()))?;
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).context("no limit")?;
+    let soft = files.split_whitespace().nth(3).context("no number")?.to_owned();
+    server.process.kill()?;
+    let mut said = String::new();
+    server.process.stderr.take().context("no standard error")?.read_to_string(&mut said)?;
+    Ok((said, soft))
+}
+
+#[test]
+fn a_limit_on_open_files_is_raised_to_what_the_config_promises_or_told() -> Result<()> {
+    let (said, soft) = limited("ulimit -n 700")?;
+    for part in ["may open 700 files", "wants 1312", "ulimit -n"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(soft, "700");
+    let (said, soft) = limited("ulimit -Sn 700")?;
+    assert!(!said.contains("may open"), "{said}");
+    assert_eq!(soft, "1312");
     Ok(())
 }

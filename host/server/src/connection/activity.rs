@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Duration, Instant};
 
-/// Bytes that are handed to HTTP/2 at once. What was handed over cannot be watched any more.
+/// Bytes that are handed to HTTP/2 at once.
 const CHUNK: usize = 16 << 10;
 
 /// The open requests of one connection.
@@ -27,8 +27,15 @@ struct State {
     open: usize,
     /// When the last open request was over.
     idle_since: Instant,
-    /// Answers of which a chunk waits to be sent, and since when.
-    waiting: HashMap<u64, Instant>,
+    /// Answers of which chunks wait to be sent.
+    waiting: HashMap<u64, Waiting>,
+}
+
+/// What of one answer is handed over and not sent.
+struct Waiting {
+    chunks: usize,
+    /// When the last chunk was sent, or the first of these handed over.
+    since: Instant,
 }
 
 impl Activity {
@@ -53,7 +60,7 @@ impl Activity {
 
     /// Whether the client has left an answer untaken for so long.
     pub(super) fn is_stalled_for(&self, time: Duration) -> bool {
-        self.lock().waiting.values().any(|since| since.elapsed() >= time)
+        self.lock().waiting.values().any(|waiting| waiting.since.elapsed() >= time)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -73,25 +80,57 @@ impl Open {
         WatchedBody { body, rest: Bytes::new(), open: self }
     }
 
-    fn hand_over(&self) {
-        self.activity.lock().waiting.insert(self.number, Instant::now());
-    }
-
-    fn taken(&self) {
-        self.activity.lock().waiting.remove(&self.number);
+    /// The chunk as HTTP/2 gets it. Until it is sent the request is open.
+    fn hand_over(&self, chunk: Bytes) -> Bytes {
+        let mut state = self.activity.lock();
+        state.open += 1;
+        let first = || Waiting { chunks: 0, since: Instant::now() };
+        state.waiting.entry(self.number).or_insert_with(first).chunks += 1;
+        drop(state);
+        Bytes::from_owner(Chunk { chunk, activity: Arc::clone(&self.activity), number: self.number })
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut state = self.activity.lock();
-        state.waiting.remove(&self.number);
-        state.open -= 1;
-        state.idle_since = Instant::now();
+        self.activity.lock().end_one();
     }
 }
 
-/// A body in chunks. It is asked for the next one when the client has room for the one before.
+impl State {
+    fn end_one(&mut self) {
+        self.open -= 1;
+        self.idle_since = Instant::now();
+    }
+}
+
+/// A chunk that is handed over, until it is sent or given up.
+struct Chunk {
+    chunk: Bytes,
+    activity: Arc<Activity>,
+    number: u64,
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.chunk
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let mut state = self.activity.lock();
+        state.end_one();
+        let Some(waiting) = state.waiting.get_mut(&self.number) else { return };
+        waiting.chunks -= 1;
+        waiting.since = Instant::now();
+        if waiting.chunks == 0 {
+            state.waiting.remove(&self.number);
+        }
+    }
+}
+
+/// A body in chunks. A chunk that the client has no room for waits with HTTP/2 until it is dropped there.
 pub(super) struct WatchedBody {
     body: Body,
     /// What is left of a longer piece.
@@ -107,7 +146,6 @@ impl HttpBody for WatchedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.open.taken();
         if self.rest.is_empty() {
             match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
@@ -119,8 +157,7 @@ impl HttpBody for WatchedBody {
         }
         let length = self.rest.len().min(CHUNK);
         let chunk = self.rest.split_to(length);
-        self.open.hand_over();
-        Poll::Ready(Some(Ok(Frame::data(chunk))))
+        Poll::Ready(Some(Ok(Frame::data(self.open.hand_over(chunk)))))
     }
 
     fn is_end_stream(&self) -> bool {

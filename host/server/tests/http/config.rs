@@ -142,6 +142,25 @@ async fn keys_of_another_kind_of_agent_are_refused() {
 }
 
 #[tokio::test]
+async fn bounds_on_what_clients_make_the_process_hold_are_checked() {
+    let bounds = [
+        "max_connections_per_address",
+        "max_requests_per_connection",
+        "max_reading_bytes",
+        "max_answer_bytes",
+        "max_streams",
+        "max_streams_per_caller",
+    ];
+    for key in bounds {
+        check(&format!("[server]\n{key} = 0"), &[&format!("server.{key}"), "at least 1"]).await;
+    }
+    for key in ["max_reading_bytes", "max_answer_bytes"] {
+        let below = format!("[server]\nmax_body_bytes = 2000\n{key} = 1999");
+        check(&below, &[&format!("server.{key}"), "server.max_body_bytes (2000)", "raise it"]).await;
+    }
+}
+
+#[tokio::test]
 async fn a_switch_for_anonymous_callers_is_refused_where_there_are_none() {
     let key = format!("[[auth.api_key]]\nprincipal = \"ada\"\nkey_sha256 = \"{}\"", "0".repeat(64));
     check(&format!("[tasks]\nlist_all_anonymous = true\n{key}"), &["tasks.list_all_anonymous", "[auth]"]).await;

@@ -7,6 +7,7 @@ mod agents;
 mod auth;
 mod bad_input;
 mod bindings;
+mod budgets;
 mod card;
 mod cases;
 mod catalogue;

@@ -1,0 +1,136 @@
+//! The first bytes of a connection, which tell the version of HTTP. They are read once and then replayed.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+/// How a client begins that speaks HTTP/2 without having asked (RFC 9113 section 3.4).
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What was read of a connection before its version was known.
+#[derive(Debug, Default)]
+pub(crate) struct Beginning {
+    bytes: [u8; HTTP2_PREFACE.len()],
+    read: usize,
+    replayed: usize,
+}
+
+impl Beginning {
+    /// Reads until the version is clear: the whole preface, or the first byte that is none of it. A client that sends no
+    /// more bytes is not looked at again before it does.
+    ///
+    /// # Errors
+    /// When the connection ends or breaks before.
+    pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
+        let mut beginning = Self::default();
+        while HTTP2_PREFACE.starts_with(beginning.unreplayed()) && !beginning.is_http2() {
+            let room = beginning.bytes.get_mut(beginning.read..).unwrap_or_default();
+            match stream.read(room).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => beginning.read += count,
+            }
+        }
+        Ok(beginning)
+    }
+
+    /// Whether the client speaks HTTP/2; otherwise it is served as one of HTTP/1.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.unreplayed() == HTTP2_PREFACE
+    }
+
+    /// Puts what was not replayed yet into the buffer, as far as it fits. Returns whether that was anything.
+    pub(crate) fn replay(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
+        let bytes = self.unreplayed();
+        let count = bytes.len().min(buffer.remaining());
+        buffer.put_slice(bytes.get(..count).unwrap_or_default());
+        self.replayed += count;
+        count > 0
+    }
+
+    fn unreplayed(&self) -> &[u8] {
+        self.bytes.get(self.replayed..self.read).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use tokio::io::{AsyncRead, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+    use tokio::time::{sleep, timeout};
+
+    use super::{Beginning, HTTP2_PREFACE};
+
+    /// Counts how often somebody looks for bytes.
+    struct Counted {
+        stream: DuplexStream,
+        looks: usize,
+    }
+
+    impl AsyncRead for Counted {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            self.looks += 1;
+            Pin::new(&mut self.stream).poll_read(context, buffer)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_sent_the_beginning_of_a_preface_is_not_looked_at_again_before_it_sends_more() {
+        let (mut client, stream) = duplex(64);
+        let mut counted = Counted { stream, looks: 0 };
+        client.write_all(b"P").await.expect("sent");
+        // Another task is always there to be run, as in a server.
+        let others = tokio::spawn(async {
+            for _ in 0..1_000 {
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let hour = Duration::from_secs(3600);
+        timeout(hour, Beginning::read(&mut counted)).await.expect_err("no version comes");
+        others.await.expect("no panic");
+        // The byte, that there is no other one, and a look when the time is over.
+        assert!(counted.looks <= 3, "{} looks", counted.looks);
+    }
+
+    #[tokio::test]
+    async fn the_version_is_clear_with_the_first_byte_that_does_not_match() {
+        let cases: [(&[u8], bool); 5] = [
+            (b"G", false),
+            (b"POST / HTTP/1.1\r\n", false),
+            (b"PRI * HTTP/1.1\r\n", false),
+            (HTTP2_PREFACE, true),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n and a frame", true),
+        ];
+        for (sent, is_http2) in cases {
+            let (mut client, mut stream) = duplex(64);
+            // One byte at a time, and the connection stays open.
+            let send = async {
+                for byte in sent {
+                    client.write_all(&[*byte]).await.expect("sent");
+                    tokio::task::yield_now().await;
+                }
+            };
+            let (beginning, ()) = futures::future::join(Beginning::read(&mut stream), send).await;
+            let mut beginning = beginning.expect("a version");
+            assert_eq!(beginning.is_http2(), is_http2, "{sent:?}");
+            let mut bytes = [0; 64];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            assert!(beginning.replay(&mut buffer) && !beginning.replay(&mut buffer));
+            assert!(sent.starts_with(buffer.filled()) && !buffer.filled().is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ends_before_it_has_a_version_is_an_error() {
+        let (mut client, mut stream) = duplex(64);
+        client.write_all(b"PRI").await.expect("sent");
+        drop(client);
+        Beginning::read(&mut stream).await.expect_err("no version");
+    }
+}
