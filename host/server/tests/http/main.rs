@@ -26,6 +26,7 @@ mod methods;
 mod metrics;
 mod names;
 mod profiles;
+mod pages;
 mod prometheus;
 mod push;
 mod receivers;
