@@ -18,7 +18,6 @@ use crate::listener;
 use crate::routes;
 use crate::session_store::SessionSweep;
 use crate::task_store;
-use crate::watch;
 
 /// What push notifications that wait get to be delivered.
 const PUSH_PATIENCE: Duration = Duration::from_secs(5);
@@ -103,9 +102,9 @@ impl Server {
         let housekeeping = stop.clone().drop_guard();
         let (tasks, retention) = (Arc::clone(&app.handler.tasks), task_store::retention(&self.config.tasks));
         let keys = Arc::clone(&app.handler.services.keys);
-        if self.config.runtime.watch {
-            for (_, installer) in app.installers().all() {
-                tokio::spawn(watch::watch(Arc::clone(installer), stop.clone()));
+        for (_, installer) in app.installers().all() {
+            if let Some(watch) = installer.take_watch() {
+                tokio::spawn(watch.run(Arc::clone(installer), stop.clone()));
             }
         }
         let sessions = SessionSweep::new(&app.handler.sessions, &self.config.sessions);
