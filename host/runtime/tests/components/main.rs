@@ -9,6 +9,7 @@ mod client_call;
 mod egress;
 mod failures;
 mod hostile;
+mod incidents;
 mod inspection;
 mod installing;
 mod keyvalue;
