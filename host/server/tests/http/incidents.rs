@@ -258,18 +258,18 @@ async fn soak() {
 
 /// Other settings each time, so that each is another version. What requests leave is bounded.
 fn configure(installation: &Installation, number: usize) {
-    let respond = if number % 2 == 0 { "none" } else { "ok" };
+    let respond = if number.is_multiple_of(2) { "none" } else { "ok" };
     let few = "[runtime]\nwatch = false\n[sessions]\nmax_sessions = 50\n[tasks]\nmax_tasks = 50\n";
     installation.config(&format!("{few}{}", extension("test.wasm", "", respond)));
 }
 
 /// Sends messages, a fault among them now and then, and counts them.
 async fn client(server: Arc<TestServer>, stop: CancellationToken) -> usize {
-    let mut requests = 0;
+    let mut requests: usize = 0;
     while !stop.is_cancelled() {
         let reply = say(&server, "hi").await;
         assert_eq!((reply.code(), reply.extensions.as_deref()), (0, Some(TEST_EXTENSION)), "{}", reply.text);
-        if requests % 10 == 0 {
+        if requests.is_multiple_of(10) {
             let trapping = server.say("hi").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, "\"trap\"");
             assert_ne!(trapping.send().await.expect("a reply").code(), 0);
         }
