@@ -9,7 +9,7 @@ use annex_agent::{AgentExecutor, McpError, ToolClash};
 use annex_auth::{AuthConfig, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_push::{Notifier, NotifierConfig};
-use annex_runtime::{Advisory, ENGINE_VERSION, Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
+use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{SessionService, Turns};
 use annex_tasks::TaskStore;
 use tokio_util::sync::CancellationToken;
@@ -337,12 +337,6 @@ fn located(auth: &AuthConfig, locations: &Locations) -> AuthConfig {
 }
 
 fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueStore>) -> Result<Runtime, RuntimeError> {
-    for Advisory { id, about, mended } in annex_runtime::advisories() {
-        tracing::warn!(
-            "the engine that confines extensions, wasmtime {ENGINE_VERSION}, has a known fault ({id}: {about}); take a \
-             release of Annex that is built with {mended} or later"
-        );
-    }
     let cache = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
     Runtime::new(&RuntimeConfig {
         instances: config.runtime.max_instances,

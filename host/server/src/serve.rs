@@ -113,6 +113,7 @@ impl Server {
             let router = admin::router(Arc::clone(admin));
             tokio::spawn(listener::serve(listener, router, admin::CONNECTIONS, closed.clone()));
         }
+        name_known_faults();
         ready(app);
         tokio::select! {
             ended = &mut serving => return finished(ended),
@@ -125,6 +126,17 @@ impl Server {
         drop(housekeeping);
         close_stores(app).await;
         ended
+    }
+}
+
+/// After the load, so that the reason of one that fails stands alone.
+fn name_known_faults() {
+    for annex_runtime::Advisory { id, about, mended } in annex_runtime::advisories() {
+        let engine = annex_runtime::ENGINE_VERSION;
+        tracing::warn!(
+            "the engine that confines extensions, wasmtime {engine}, has a known fault ({id}: {about}); take a release \
+             of Annex that is built with {mended} or later"
+        );
     }
 }
 
