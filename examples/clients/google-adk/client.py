@@ -2,8 +2,9 @@
 
     python client.py [URL]        # default: http://127.0.0.1:9999
 
-Short programs, to be read in this order. Each checks what the user of the calling agent gets, over JSON-RPC and over
-HTTP+JSON. No model is asked: the agent that delegates has one of its own, which always does so.
+Short programs, to be read in this order. Each checks what the user of the calling agent gets, over JSON-RPC, which is
+what ADK uses by itself, and over HTTP+JSON. No model is asked: the agent that delegates has one of its own, which
+always does so.
 """
 
 import asyncio
@@ -15,10 +16,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 
 import httpx
-from a2a.client import A2ACardResolver, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client import ClientCallContext, ClientConfig, ClientFactory
 from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
 from a2a.types import Message
-from a2a.utils.constants import TransportProtocol
+from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH, TransportProtocol
 from google.adk.a2a.agent.config import A2aRemoteAgentConfig, ParametersConfig, RequestInterceptor
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.agents.invocation_context import InvocationContext
@@ -32,7 +33,6 @@ from google.genai import types
 URI = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1"
 STATE_FIELD = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state"
 
-BINDINGS = [TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON]
 ADA = {"name": "Ada Lovelace", "role": "AI Specialist", "email": "ada@example.com"}
 QUESTION = "Who am I and what is my email?"
 USER = "user"
@@ -189,12 +189,13 @@ async def report(name: str, step: Awaitable[str]) -> bool:
 async def main(url: str) -> int:
     outcomes = []
     async with httpx.AsyncClient(timeout=30) as http:
-        # The card and not its URL: what ADK reads from a URL it takes only if every interface has a scheme in front,
-        # and the address for gRPC has none, because gRPC's own clients take host and port.
-        card = await A2ACardResolver(http, url).get_agent_card()
-        for binding in BINDINGS:
-            factory = ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding]))
-            remote = partial(RemoteA2aAgent, "specialist", card, a2a_client_factory=factory)
+        rest = ClientConfig(httpx_client=http, supported_protocol_bindings=[TransportProtocol.HTTP_JSON])
+        as_it_comes = partial(RemoteA2aAgent, "specialist", url.rstrip("/") + AGENT_CARD_WELL_KNOWN_PATH)
+        remotes = {
+            TransportProtocol.JSONRPC: as_it_comes,
+            TransportProtocol.HTTP_JSON: partial(as_it_comes, a2a_client_factory=ClientFactory(rest)),
+        }
+        for binding, remote in remotes.items():
             for step in STEPS:
                 outcomes.append(await report(f"{step.__name__} over {binding.value}", step(remote)))
     print(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")

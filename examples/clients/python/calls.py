@@ -9,7 +9,7 @@ import httpx
 from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientCallInterceptor, ClientConfig, ClientFactory
 from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
-from a2a.types import AgentCard, SendMessageRequest, StreamResponse, Task, TaskState
+from a2a.types import AgentCard, AgentInterface, SendMessageRequest, StreamResponse, Task, TaskState
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import A2AError
 
@@ -63,6 +63,16 @@ class Agent:
         return ClientFactory(replace(self.config, streaming=streaming)).create(self.card, list(interceptors))
 
 
+def with_grpc(card: AgentCard, url: str) -> AgentCard:
+    """The card with gRPC on it. The specialist serves it at its port without naming it: ADK refuses such cards."""
+    if all(interface.protocol_binding != TransportProtocol.GRPC for interface in card.supported_interfaces):
+        address = AgentInterface(
+            url=httpx.URL(url).netloc.decode(), protocol_binding=TransportProtocol.GRPC, protocol_version="1.0"
+        )
+        card.supported_interfaces.append(address)
+    return card
+
+
 def activating(uris: Sequence[str], parameters: dict[str, str] | None = None) -> dict[str, str]:
     """Service parameters that activate extensions beside those already in there: the header A2A-Extensions."""
     return ServiceParametersFactory.create_from(parameters, [with_a2a_extensions(list(uris))])
@@ -106,6 +116,7 @@ async def run(
     async with httpx.AsyncClient(timeout=30, event_hooks={"response": [echo.take_http]}) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         outcomes = [await report("discovery", discovery(card))]
+        card = with_grpc(card, url)
         for binding in BINDINGS:
             config = ClientConfig(
                 httpx_client=http, grpc_channel_factory=echo.channel, supported_protocol_bindings=[binding]

@@ -186,6 +186,7 @@ impl AgentError {
             | SessionError::TooManyStateKeys { .. }
             | SessionError::StateTooDeep { .. }
             | SessionError::InvalidKey { .. }
+            | SessionError::UnseenCharacters { .. }
             | SessionError::ArtifactTooLarge { .. } => {
                 tracing::warn!(%error, "a conversation cannot keep what an agent came to");
                 return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };

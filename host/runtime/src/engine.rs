@@ -110,15 +110,24 @@ fn pool(instances: u32) -> PoolingAllocationConfig {
 /// The ticker has a thread of its own, so that busy workers cannot hold it up; it ends with the engine.
 fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
     let engine = engine.weak();
-    let tick = move || {
-        while let Some(engine) = engine.upgrade() {
+    let advance = move || {
+        let engine = engine.upgrade();
+        if let Some(engine) = &engine {
             engine.increment_epoch();
             TICKS.fetch_add(1, Ordering::Relaxed);
-            drop(engine);
-            thread::sleep(TICK);
         }
+        engine.is_some()
     };
-    thread::Builder::new().name("annex-epoch".to_owned()).spawn(tick).map(drop).map_err(RuntimeError::Ticker)
+    let ticker = move || tick(advance, || thread::sleep(TICK));
+    thread::Builder::new().name("annex-epoch".to_owned()).spawn(ticker).map(drop).map_err(RuntimeError::Ticker)
+}
+
+/// One step for each pause, however long it took: when the whole process was stopped, the guests were too, and ticks that
+/// came all at once would end them.
+fn tick(mut advance: impl FnMut() -> bool, mut pause: impl FnMut()) {
+    while advance() {
+        pause();
+    }
 }
 
 /// Room for live instances, as much as the engine's pool has, or for the turns of one extension.
@@ -148,5 +157,38 @@ impl Slots {
         let waited = tokio::time::timeout(self.patience, Arc::clone(&self.free).acquire_owned()).await;
         meters.add_wait(began.elapsed());
         waited.ok().and_then(Result::ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::{TICK, start, tick};
+    use crate::self_check::{self, PATIENCE};
+
+    /// The test's one worker is the thread that waits here.
+    #[tokio::test]
+    async fn the_ticker_goes_on_while_every_worker_is_busy() {
+        let engine = start(1).expect("the engine starts");
+        for _ in 0..3 {
+            self_check::a_loop_is_stopped(&engine, PATIENCE).expect("the loop is stopped");
+        }
+    }
+
+    #[test]
+    fn ticks_that_were_missed_are_not_made_up_for() {
+        let (mut ticks, mut pauses) = (0, 0);
+        tick(
+            || {
+                ticks += 1;
+                ticks <= 5
+            },
+            || {
+                pauses += 1;
+                thread::sleep(if pauses == 2 { 20 * TICK } else { TICK });
+            },
+        );
+        assert_eq!((ticks, pauses), (6, 5));
     }
 }

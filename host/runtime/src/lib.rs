@@ -7,6 +7,7 @@
 //! What holds for every call into a guest: a fresh instance per extension and turn, a memory limit, a CPU deadline, an
 //! outer deadline, a budget of host calls, and caps on what crosses the boundary ([`Limits`]).
 
+mod advisories;
 mod bindings;
 mod breaker;
 mod cache;
@@ -40,6 +41,7 @@ mod store;
 mod structure;
 mod turn_services;
 
+pub use advisories::{Advisory, ENGINE_VERSION, EngineVersion, advisories};
 pub use breaker::Health;
 pub use chain::{Chain, Entered, TurnRequest};
 pub use client_call::{Addition, ClientCall, OutgoingCall};

@@ -83,6 +83,7 @@ pub(crate) fn of_session(error: &SessionError) -> A2aError {
         SessionError::StateTooLarge { .. }
         | SessionError::TooManyStateKeys { .. }
         | SessionError::StateTooDeep { .. }
+        | SessionError::UnseenCharacters { .. }
         | SessionError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
         SessionError::Stale { .. } => {
             let reason = "another process has changed the conversation; send the message again".to_owned();

@@ -1,19 +1,23 @@
 //! Under which names a listener is called.
 //!
 //! A web page can point a name of its own at 127.0.0.1 and then call a server there as if it were its own (DNS
-//! rebinding). The browser still sends that name, by which such calls are told.
+//! rebinding). The browser still sends that name, by which such calls are told. A page can also send a POST without a
+//! body to 127.0.0.1 itself, which no browser asks about first; it then says where the page is from.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::HOST;
+use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::config::{AdminConfig, Config};
+
+/// How the page that sends a request is related to the server (W3C Fetch Metadata). Pages cannot set it.
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// The names that are taken besides those of the machine itself.
 pub(crate) struct Hosts {
@@ -48,6 +52,25 @@ impl Hosts {
         named.find(|authority| !self.takes(authority)).map_or(Ok(()), |foreign| Err(foreign.to_owned()))
     }
 
+    /// Whether no page of another origin sends the request; otherwise what the browser says of it. What only reads may
+    /// be sent by any page, because the browser keeps the answer from it.
+    fn check_page<B>(&self, request: &Request<B>) -> Result<(), String> {
+        if matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Ok(());
+        }
+        let lines = |name| request.headers().get_all(name).iter().map(|line| line.to_str().unwrap_or("unreadable"));
+        // `none` is the user: the address bar or a bookmark.
+        let site = lines(SEC_FETCH_SITE).find(|site| !matches!(*site, "same-origin" | "none"));
+        let origin = || lines(ORIGIN.as_str()).find(|origin| !self.is_own(origin));
+        site.or_else(origin).map_or(Ok(()), |foreign| Err(foreign.to_owned()))
+    }
+
+    /// Sandboxed pages and files have the origin `null`.
+    fn is_own(&self, origin: &str) -> bool {
+        let origin = origin.parse::<Uri>().ok();
+        origin.is_some_and(|origin| origin.authority().is_some_and(|authority| self.takes(authority.as_str())))
+    }
+
     /// The port does not matter.
     fn takes(&self, authority: &str) -> bool {
         let Ok(authority) = authority.parse::<Authority>() else { return false };
@@ -56,12 +79,16 @@ impl Hosts {
     }
 }
 
-/// Refuses a request that was sent to another's name. One without a name comes from no browser.
+/// Refuses a request that was sent to another's name, and one by which another's page would change something. A request
+/// without a name and an origin comes from no browser.
 pub(crate) async fn check(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
-    match hosts.check(&request) {
-        Err(foreign) => refuse(&foreign),
-        Ok(()) => next.run(request).await,
+    if let Err(foreign) = hosts.check(&request) {
+        return refuse(&foreign);
     }
+    if let Err(page) = hosts.check_page(&request) {
+        return refuse_page(&page);
+    }
+    next.run(request).await
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -77,6 +104,14 @@ fn refuse(host: &str) -> Response {
     let text = format!(
         "this server has no authentication and is called as {host:?}, which is not this machine; if clients reach it \
          under that name, set server.public_url\n"
+    );
+    (StatusCode::FORBIDDEN, text).into_response()
+}
+
+fn refuse_page(page: &str) -> Response {
+    let text = format!(
+        "this server has no authentication and lets no web page of another origin ({page:?}) change anything; if pages \
+         are to use it, set [auth]\n"
     );
     (StatusCode::FORBIDDEN, text).into_response()
 }

@@ -17,7 +17,7 @@ use crate::edition::{Edition, Editions};
 use crate::fault;
 use crate::issuer::Issuer;
 use crate::pins::Pins;
-use crate::watch::Watched;
+use crate::watch::{Watch, Watched};
 
 mod arrange;
 mod error;
@@ -60,6 +60,8 @@ pub struct Installer {
     /// Held for the whole of a change.
     door: tokio::sync::Mutex<()>,
     state: Mutex<State>,
+    /// Watches the files since before they were read, and is to be run.
+    watch: Mutex<Option<Watch>>,
     /// Rings when the files that matter may be others.
     pub(crate) moved: Notify,
 }
@@ -100,6 +102,7 @@ impl Installer {
         let ceiling = config.runtime.ceiling.clone();
         let (loaded, refused) = (AtomicU64::new(0), AtomicU64::new(0));
         let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
+        let watch = config.runtime.watch.then(|| Watch::begin(watched(&config.extensions, &loader))).flatten();
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;
@@ -118,6 +121,7 @@ impl Installer {
             editions: Arc::new(Editions::new(edition)),
             door: tokio::sync::Mutex::new(()),
             state: Mutex::new(state),
+            watch: Mutex::new(watch),
             moved: Notify::new(),
         })
     }
@@ -392,9 +396,12 @@ impl Installer {
 
     /// The files that matter.
     pub(crate) fn watched(&self) -> Watched {
-        let state = self.lock();
-        let named = state.config.iter().map(|extension| self.loader.locations.component(&extension.component));
-        Watched::new(named, self.loader.folder.as_ref().map(Folder::path))
+        watched(&self.lock().config, &self.loader)
+    }
+
+    /// What watches the files, once; `None` where they are not watched.
+    pub(crate) fn take_watch(&self) -> Option<Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What could not be installed and why.
@@ -421,4 +428,9 @@ impl Installer {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn watched(config: &[ExtensionConfig], loader: &Loader) -> Watched {
+    let named = config.iter().map(|extension| loader.locations.component(&extension.component));
+    Watched::new(named, loader.folder.as_ref().map(Folder::path))
 }

@@ -19,7 +19,6 @@ use crate::listener;
 use crate::routes;
 use crate::session_store::SessionSweep;
 use crate::task_store;
-use crate::watch;
 
 /// What push notifications that wait get to be delivered.
 const PUSH_PATIENCE: Duration = Duration::from_secs(5);
@@ -105,9 +104,9 @@ impl Server {
         let housekeeping = stop.clone().drop_guard();
         let (tasks, retention) = (Arc::clone(&app.handler.tasks), task_store::retention(&self.config.tasks));
         let keys = Arc::clone(&app.handler.services.keys);
-        if self.config.runtime.watch {
-            for (_, installer) in app.installers().all() {
-                tokio::spawn(watch::watch(Arc::clone(installer), stop.clone()));
+        for (_, installer) in app.installers().all() {
+            if let Some(watch) = installer.take_watch() {
+                tokio::spawn(watch.run(Arc::clone(installer), stop.clone()));
             }
         }
         let sessions = SessionSweep::new(&app.handler.sessions, &self.config.sessions);
@@ -116,6 +115,7 @@ impl Server {
             let router = admin::router(Arc::clone(admin));
             tokio::spawn(listener::serve(listener, router, admin::CONNECTIONS, closed.clone()));
         }
+        name_known_faults();
         ready(app);
         tokio::select! {
             ended = &mut serving => return finished(ended),
@@ -128,6 +128,17 @@ impl Server {
         drop(housekeeping);
         close_stores(app).await;
         ended
+    }
+}
+
+/// After the load, so that the reason of one that fails stands alone.
+fn name_known_faults() {
+    for annex_runtime::Advisory { id, about, mended } in annex_runtime::advisories() {
+        let engine = annex_runtime::ENGINE_VERSION;
+        tracing::warn!(
+            "the engine that confines extensions, wasmtime {engine}, has a known fault ({id}: {about}); take a release \
+             of Annex that is built with {mended} or later"
+        );
     }
 }
 

@@ -2,35 +2,54 @@
 
 use std::collections::BTreeSet;
 use std::path::{self, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use notify::event::{ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::installer::Installer;
 
 /// How long nothing must happen before a file counts as written.
 const QUIET: Duration = Duration::from_millis(250);
+/// How often a folder is tried again that cannot be watched, because it is not there.
+const RETRY: Duration = Duration::from_secs(1);
 
-/// Watches until it is told to stop. Where files cannot be watched, the log says so and the server goes on.
-pub(crate) async fn watch(installer: Arc<Installer>, stop: CancellationToken) {
-    let touched = Arc::new(Notify::new());
-    let mut watching = match Watching::new(&touched) {
-        Ok(watching) => watching,
-        Err(error) => return cannot(&error),
-    };
-    loop {
-        watching.follow(installer.watched());
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = installer.moved.notified() => continue,
-            () = touched.notified() => {}
+/// Says when the files are to be looked at again.
+pub(crate) struct Watch {
+    touched: Arc<Notify>,
+    watching: Watching,
+}
+
+impl Watch {
+    /// Watches from now on. Called before the files are read for the first time, so that no change falls between reading
+    /// and watching. Where files cannot be watched, the log says so and the server goes on.
+    pub(crate) fn begin(watched: Watched) -> Option<Self> {
+        let touched = Arc::new(Notify::new());
+        let mut watching = Watching::new(&touched).inspect_err(cannot).ok()?;
+        watching.follow(watched);
+        Some(Self { touched, watching })
+    }
+
+    /// Has the installer look whenever something has changed, until it is told to stop.
+    pub(crate) async fn run(mut self, installer: Arc<Installer>, stop: CancellationToken) {
+        loop {
+            if self.watching.follow(installer.watched()) {
+                // What changed in a folder before it was watched is found by looking.
+                self.touched.notify_one();
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = installer.moved.notified() => continue,
+                () = sleep(RETRY), if !self.watching.refused.is_empty() => continue,
+                () = self.touched.notified() => {}
+            }
+            while timeout(QUIET, self.touched.notified()).await.is_ok() {}
+            installer.rescan().await;
         }
-        while timeout(QUIET, touched.notified()).await.is_ok() {}
-        installer.rescan().await;
     }
 }
 
@@ -71,41 +90,83 @@ impl Watched {
 /// What the watcher looks at.
 struct Watching {
     watcher: RecommendedWatcher,
+    followed: Arc<Mutex<Followed>>,
+    /// Folders that could not be watched the last time.
+    refused: BTreeSet<PathBuf>,
+}
+
+/// What events are compared with. Not locked while the watcher is called, which may wait for an event to be taken.
+#[derive(Default)]
+struct Followed {
+    watched: Watched,
     folders: BTreeSet<PathBuf>,
-    watched: Arc<Mutex<Watched>>,
+}
+
+impl Followed {
+    /// Whether files may have changed. A folder that is gone is not watched any more: what takes its name is another one.
+    fn take(&mut self, event: notify::Result<Event>) -> bool {
+        // The watcher did not get all events, so that any file may have changed.
+        let Ok(event) = event else { return true };
+        let is_gone =
+            matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)));
+        let before = self.folders.len();
+        if is_gone {
+            self.folders.retain(|folder| !event.paths.contains(folder));
+        }
+        let concerns = event.paths.iter().any(|path| self.watched.concerns(path));
+        event.need_rescan() || self.folders.len() < before || (is_change(&event) && concerns)
+    }
 }
 
 impl Watching {
     fn new(touched: &Arc<Notify>) -> notify::Result<Self> {
-        let watched = Arc::<Mutex<Watched>>::default();
-        let (touched, concerned) = (Arc::clone(touched), Arc::clone(&watched));
+        let followed = Arc::<Mutex<Followed>>::default();
+        let (touched, shared) = (Arc::clone(touched), Arc::clone(&followed));
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            let concerned = concerned.lock().unwrap_or_else(PoisonError::into_inner);
-            if event.is_ok_and(|event| event.need_rescan() || (is_change(&event) && touches(&event, &concerned))) {
+            if lock(&shared).take(event) {
                 touched.notify_one();
             }
         })?;
-        Ok(Self { watcher, folders: BTreeSet::new(), watched })
+        Ok(Self { watcher, followed, refused: BTreeSet::new() })
     }
 
-    fn follow(&mut self, watched: Watched) {
-        let folders = watched.folders();
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = watched;
-        for gone in self.folders.difference(&folders) {
-            // A folder that was deleted is not watched any more.
-            let _ = self.watcher.unwatch(gone);
+    /// Watches these files from now on. Whether a folder is watched that was not before.
+    fn follow(&mut self, watched: Watched) -> bool {
+        let wanted = watched.folders();
+        let gone = {
+            let mut followed = lock(&self.followed);
+            followed.watched = watched;
+            followed.folders.extract_if(.., |folder| !wanted.contains(folder)).collect::<Vec<_>>()
+        };
+        for folder in gone {
+            // One that was deleted is not watched any more.
+            let _ = self.watcher.unwatch(&folder);
         }
-        for new in folders.difference(&self.folders) {
-            if let Err(error) = self.watcher.watch(new, RecursiveMode::NonRecursive) {
-                cannot(&error);
+        let refused = std::mem::take(&mut self.refused);
+        let mut has_begun = false;
+        for folder in wanted {
+            if !lock(&self.followed).folders.insert(folder.clone()) {
+                continue;
+            }
+            // One that was moved away is still watched where it is now.
+            let _ = self.watcher.unwatch(&folder);
+            match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
+                Ok(()) => has_begun = true,
+                Err(error) => {
+                    if !refused.contains(&folder) {
+                        cannot(&error);
+                    }
+                    lock(&self.followed).folders.remove(&folder);
+                    self.refused.insert(folder);
+                }
             }
         }
-        self.folders = folders;
+        has_begun
     }
 }
 
-fn touches(event: &Event, watched: &Watched) -> bool {
-    event.paths.iter().any(|path| watched.concerns(path))
+fn lock(followed: &Mutex<Followed>) -> MutexGuard<'_, Followed> {
+    followed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reading the files is an event too.
@@ -117,7 +178,10 @@ fn is_change(event: &Event) -> bool {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::Watched;
+    use notify::event::{DataChange, Flag, ModifyKind, RemoveKind};
+    use notify::{Error, Event, EventKind};
+
+    use super::{Followed, Watched};
 
     #[test]
     fn only_files_that_are_named_or_lie_in_the_folder_matter() {
@@ -135,5 +199,23 @@ mod tests {
         {
             assert!(!watched.concerns(Path::new(path)), "{path}");
         }
+    }
+
+    #[test]
+    fn events_that_were_lost_and_folders_that_are_gone_have_everything_looked_at() {
+        let folder = Path::new("/var/extensions");
+        let mut followed = Followed {
+            watched: Watched::new(std::iter::empty(), Some(folder)),
+            folders: [folder.to_owned()].into_iter().collect(),
+        };
+        let changed =
+            |path: &str| Event::new(EventKind::Modify(ModifyKind::Data(DataChange::Any))).add_path(path.into());
+        assert!(followed.take(Ok(changed("/var/extensions/x.wasm"))));
+        assert!(!followed.take(Ok(changed("/var/extensions/x.log"))));
+        assert!(followed.take(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan))), "the queue was full");
+        assert!(followed.take(Err(Error::generic("cannot read"))));
+        let removed = || Event::new(EventKind::Remove(RemoveKind::Folder)).add_path(folder.to_owned());
+        assert!(followed.take(Ok(removed())) && followed.folders.is_empty());
+        assert!(!followed.take(Ok(removed())), "it is gone already");
     }
 }

@@ -36,6 +36,15 @@ pub enum SessionError {
         /// The most bytes that it may have.
         limit: usize,
     },
+    /// A name has characters that nobody sees, or that change how what stands around them is shown: control and format
+    /// characters, separators of lines and paragraphs.
+    #[error("the {field} {text:?} has control or format characters or line separators; leave them out")]
+    UnseenCharacters {
+        /// What the text is, such as `state key`.
+        field: &'static str,
+        /// The name.
+        text: String,
+    },
     /// Somebody else appended since the writer read the session.
     #[error("stale session: expected revision {expected}, found {found}")]
     Stale {
@@ -115,6 +124,7 @@ impl SessionError {
     pub(crate) fn is_about_events(&self) -> bool {
         match self {
             Self::InvalidKey { .. }
+            | Self::UnseenCharacters { .. }
             | Self::EventConflict { .. }
             | Self::StateTooLarge { .. }
             | Self::TooManyStateKeys { .. }

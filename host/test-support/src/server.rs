@@ -27,7 +27,7 @@ impl TestServer {
     /// # Errors
     /// Whatever keeps the server from becoming ready.
     pub async fn start(config: &str) -> anyhow::Result<Self> {
-        Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), None).await
+        Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), None, || ()).await
     }
 
     /// A server whose config is a file that can be read again; relative paths in it start at its folder. With
@@ -36,8 +36,20 @@ impl TestServer {
     /// # Errors
     /// As [`TestServer::start`].
     pub async fn from_file(config: &Path, agent: Option<Arc<dyn AgentExecutor>>) -> anyhow::Result<Self> {
+        Self::from_file_and_then(config, agent, || ()).await
+    }
+
+    /// The same; `loaded` is called when the extensions are loaded and before the server is ready.
+    ///
+    /// # Errors
+    /// As [`TestServer::start`].
+    pub async fn from_file_and_then(
+        config: &Path,
+        agent: Option<Arc<dyn AgentExecutor>>,
+        loaded: impl FnOnce() + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let folder = config.parent().unwrap_or(Path::new("")).to_owned();
-        Self::launch(Config::read(config)?, Locations { config: folder, ..locations() }, agent).await
+        Self::launch(Config::read(config)?, Locations { config: folder, ..locations() }, agent, loaded).await
     }
 
     /// The same with an agent of the test's own.
@@ -45,13 +57,14 @@ impl TestServer {
     /// # Errors
     /// As [`TestServer::start`].
     pub async fn with_agent(config: &str, agent: Arc<dyn AgentExecutor>) -> anyhow::Result<Self> {
-        Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), Some(agent)).await
+        Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), Some(agent), || ()).await
     }
 
     async fn launch(
         mut config: Config,
         locations: Locations,
         agent: Option<Arc<dyn AgentExecutor>>,
+        loaded: impl FnOnce() + Send + 'static,
     ) -> anyhow::Result<Self> {
         config.server.listen.set_port(0);
         if let Some(admin) = &mut config.admin {
@@ -66,9 +79,13 @@ impl TestServer {
             let announce = |app: &App| {
                 let _ = ready.send(Arc::clone(app.installer()));
             };
-            let load = async |config: &Config, url: &str| match agent {
-                Some(agent) => App::with_agent(config, &locations, url, agent).await,
-                None => App::load(config, &locations, url).await,
+            let load = async |config: &Config, url: &str| {
+                let app = match agent {
+                    Some(agent) => App::with_agent(config, &locations, url, agent).await?,
+                    None => App::load(config, &locations, url).await?,
+                };
+                loaded();
+                Ok(app)
             };
             // A test that drops the server wants it to stop.
             let stop = async { drop(shut_down.await) };

@@ -39,9 +39,10 @@ pub(crate) fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Re
     Ok(Run { code: output.status.code(), out, err })
 }
 
-/// The specialist of `examples/`, on a free port and with a quicker story.
+/// The specialist of `examples/`, on a free port, with gRPC on its card and with a quicker story.
 pub(crate) fn specialist() -> String {
-    SPECIALIST.replace("127.0.0.1:9999", "127.0.0.1:0").replace("delay_ms = 400", "delay_ms = 100")
+    let specialist = SPECIALIST.replace("127.0.0.1:9999", "127.0.0.1:0").replace("delay_ms = 400", "delay_ms = 100");
+    specialist.replacen("\"HTTP+JSON\"]", "\"HTTP+JSON\", \"GRPC\"]", 1)
 }
 
 /// A config in a folder of its own.

@@ -10,9 +10,8 @@ use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION, TestServer}
 use futures::TryStreamExt;
 use http::{HeaderName, HeaderValue};
 
-use crate::support::{agent, by, chain, client, no_parameters, test_server, text};
+use crate::support::{agent, by, chain, client, no_parameters, specialist, test_server, text};
 
-const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 /// A fraction that a double has too, so that gRPC carries it.
 const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"},"weight":1.5}"#;
 
@@ -74,7 +73,7 @@ async fn task_of(agent: &Agent, words: &str) -> Task {
 
 #[tokio::test]
 async fn state_injection_works_the_same_on_each_binding() {
-    let server = TestServer::start(SPECIALIST).await.expect("a server");
+    let server = TestServer::start(&specialist()).await.expect("a server");
     let mut snapshots = Vec::new();
     for binding in Binding::ALL {
         let agent = agent(server.url(), binding).await;
@@ -96,7 +95,7 @@ async fn state_injection_works_the_same_on_each_binding() {
 
 #[tokio::test]
 async fn errors_have_the_same_code_reason_and_details_on_each_binding() {
-    let server = TestServer::start(SPECIALIST).await.expect("a server");
+    let server = TestServer::start(&specialist()).await.expect("a server");
     let mut violations = Vec::new();
     for binding in Binding::ALL {
         let agent = agent(server.url(), binding).await;

@@ -8,7 +8,7 @@ use annex_runtime::{Grants, Installation, Limits, OnFailure, Runtime, RuntimeCon
 use annex_test_support::{COMMAND_KEY, STATE_INJECTION, TestServer, component};
 use futures::TryStreamExt;
 
-use crate::support::{Foreign, by, card, chain, client, no_parameters, ok, text};
+use crate::support::{Foreign, by, card, chain, client, no_parameters, ok, specialist, text};
 
 type Told = Arc<Mutex<Vec<String>>>;
 
@@ -49,7 +49,7 @@ async fn agent(server: &str, binding: Binding, half: &Half) -> Agent {
 
 #[tokio::test]
 async fn both_halves_of_state_injection_meet_on_each_binding() {
-    let server = TestServer::start(include_str!("../../../../examples/specialist/annex.toml")).await.expect("a server");
+    let server = TestServer::start(&specialist()).await.expect("a server");
     let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
     for binding in Binding::ALL {
         let half = half(annex_components::STATE_INJECTION, state, "{}").await;

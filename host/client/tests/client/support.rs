@@ -15,6 +15,12 @@ pub(crate) fn client(config: ClientConfig) -> Client {
     Client::new(config).expect("a client")
 }
 
+/// The specialist of `examples/`, with all bindings on its card.
+pub(crate) fn specialist() -> String {
+    let specialist = include_str!("../../../../examples/specialist/annex.toml");
+    specialist.replacen("\"HTTP+JSON\"]", "\"HTTP+JSON\", \"GRPC\"]", 1)
+}
+
 pub(crate) fn by(binding: Binding) -> ClientConfig {
     ClientConfig { bindings: vec![binding], ..ClientConfig::default() }
 }

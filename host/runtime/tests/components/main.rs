@@ -11,6 +11,7 @@ mod compiler;
 mod egress;
 mod failures;
 mod hostile;
+mod incidents;
 mod inspection;
 mod installing;
 mod keyvalue;

@@ -25,6 +25,34 @@ async fn the_card_declares_each_extension_with_its_schema() {
     assert_eq!((&interface["protocolBinding"], &interface["protocolVersion"]), (&"JSONRPC".into(), &"1.0".into()));
 }
 
+/// The interfaces on a card: binding and address of each.
+async fn interfaces(server: &annex_test_support::TestServer) -> Vec<(String, String)> {
+    let card: Value = server.get(CARD).await.expect("a card").json().await.expect("JSON");
+    let interfaces = card["supportedInterfaces"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    interfaces.iter().map(|one| (text(&one["protocolBinding"]), text(&one["url"]))).collect()
+}
+
+#[tokio::test]
+async fn the_specialists_card_is_one_that_googles_adk_takes() {
+    // ADK wants each address on a card to have a scheme, and the host and the port that the card came from.
+    let server = specialist("").await;
+    for (binding, url) in interfaces(&server).await {
+        assert!(url.starts_with(&format!("{}/", server.url())), "{binding}: {url}");
+    }
+    let said = crate::three_ways::Said { text: "hello", ..Default::default() };
+    let heard = crate::three_ways::say(&server, crate::three_ways::Binding::Grpc, said).await;
+    assert_eq!(heard.error().0, "EXTENSION_SUPPORT_REQUIRED", "gRPC is served nevertheless");
+}
+
+#[tokio::test]
+async fn the_catalogues_card_names_grpc() {
+    let catalogue = std::path::Path::new(crate::catalogue::FOLDER).join("annex.toml");
+    let server = annex_test_support::TestServer::from_file(&catalogue, None).await.expect("the example starts");
+    let address = server.url().trim_start_matches("http://").to_owned();
+    assert!(interfaces(&server).await.contains(&("GRPC".to_owned(), address)));
+}
+
 #[tokio::test]
 async fn a_client_that_has_the_card_is_told_so() {
     let server = specialist("").await;
@@ -101,7 +129,7 @@ async fn a_signed_card_with_the_fields_of_0_3_verifies_as_it_is_and_without_them
 #[tokio::test]
 async fn the_card_names_the_bindings_that_the_config_names_and_all_are_served() {
     let config = include_str!("../../../../examples/specialist/annex.toml");
-    let config = config.replacen("[card]\n", "[card]\nbindings = [\"HTTP+JSON\", \"JSONRPC\"]\n", 1);
+    let config = config.replacen("[\"JSONRPC\", \"HTTP+JSON\"]", "[\"HTTP+JSON\", \"JSONRPC\"]", 1);
     let server = annex_test_support::TestServer::start(&config).await.expect("it starts");
     let card: serde_json::Value = server.get(CARD).await.expect("a card").json().await.expect("JSON");
     let interfaces = card["supportedInterfaces"].as_array().expect("a list");

@@ -2,12 +2,19 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_protocol::ExtensionUri;
+use annex_runtime::Digest;
 use annex_test_support::{TEST_EXTENSION, TestServer};
 use serde_json::{Value, json};
 
-use crate::installation::{CARD, Installation, admin, etag, extension, on_card, ready, replace, say, segment, written};
+use crate::installation::{
+    CARD, Installation, admin, etag, extension, marked, on_card, ready, replace, say, segment, written,
+};
+
+/// After this, what is waited for does not come.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn test_uri() -> ExtensionUri {
     ExtensionUri::from(TEST_EXTENSION)
@@ -330,9 +337,59 @@ async fn requests_during_swaps_see_one_version_or_the_other_and_memory_is_given_
 
 /// Looks until the card has what was expected; the files are watched.
 async fn until_on_card(server: &TestServer, expected: &[&str]) {
-    while on_card(server).await != expected {
+    let look = async {
+        while on_card(server).await != expected {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.expect("the card has it some time");
+}
+
+#[tokio::test]
+async fn a_component_that_comes_after_the_folder_was_read_and_before_the_server_is_ready_is_installed() {
+    let installation = Installation::new();
+    installation.config("[runtime]\nextensions_dir = \"extensions\"");
+    let (aside, component) = (installation.path("aside"), installation.path("extensions/test.wasm"));
+    fs::write(&aside, marked("first")).expect("a file");
+    let loaded = move || fs::rename(aside, component).expect("renamed");
+    let server = TestServer::from_file_and_then(&installation.path("annex.toml"), None, loaded).await;
+    until_on_card(&server.expect("a server"), &[TEST_EXTENSION]).await;
+}
+
+#[tokio::test]
+async fn a_folder_that_was_deleted_and_made_again_is_watched_again() {
+    let installation = Installation::new();
+    installation.config("[runtime]\nextensions_dir = \"extensions\"");
+    let server = installation.serve().await;
+    let folder = installation.path("extensions");
+    fs::remove_dir(&folder).expect("removed");
+    while ready(&server).await["failed"].is_null() {
         tokio::task::yield_now().await;
     }
+    fs::create_dir(&folder).expect("made");
+    installation.component("extensions/test.wasm", "first");
+    until_on_card(&server, &[TEST_EXTENSION]).await;
+}
+
+#[tokio::test]
+async fn a_folder_that_a_reload_names_is_watched_and_what_came_meanwhile_is_found() {
+    let installation = Installation::new();
+    installation.config("");
+    let server = installation.serve().await;
+    fs::create_dir(installation.path("elsewhere")).expect("made");
+    installation.component("elsewhere/test.wasm", "first");
+    installation.config(&extension("elsewhere/test.wasm", "", "none"));
+    assert!(server.installer().reload().await.expect("a reload").changed);
+    // No await since the reload: the watcher has not begun to watch the folder.
+    let second = marked("second");
+    replace(&installation.path("elsewhere/test.wasm"), &second);
+    let uri = test_uri();
+    let look = async {
+        while server.installer().installed().get(&uri).expect("installed").digest() != Digest::of(&second) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.expect("it is installed some time");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Session state: injected, validated, merged, returned.
 
-use annex_test_support::{Reply, STATE_INJECTION, STATE_KEY, TestServer};
+use annex_test_support::{COMMAND_KEY, Reply, STATE_INJECTION, STATE_KEY, TEST_EXTENSION, TestServer};
 use serde_json::json;
 
 use crate::{ADA, QUESTION, agent, specialist, state_injection};
@@ -137,6 +137,32 @@ async fn scopes_need_a_grant_each_and_reach_no_other_context() {
     assert_eq!(reply.returned_state(), &json!({"a": 1, "last_answer": "L=pl T=s3cr3t"}), "scopes do not leave");
     assert_eq!(prompt(&server, "c", None).await.answer(), "L=pl T=", "temp: lives for one turn");
     assert_eq!(prompt(&server, "other", Some("{}")).await.answer(), "L= T=", "an anonymous user is one per context");
+}
+
+#[tokio::test]
+async fn an_extension_without_a_grant_writes_the_conversations_own_keys_and_no_others() {
+    let server = agent("T={test?} U={user:test?}", &crate::test_extension("")).await;
+    let command =
+        |command: &str| server.say("prompt").context("c").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, command);
+    let written = command("\"delta\"").send().await.expect("a reply");
+    assert_eq!(written.answer(), "T=delta U=", "{}", written.text);
+    let refused = command("\"scope-escalation\"").send().await.expect("a reply");
+    assert_ne!(refused.code(), 0, "{}", refused.text);
+    assert_eq!(prompt(&server, "c", None).await.answer(), "T=delta U=");
+}
+
+#[tokio::test]
+async fn a_key_that_nobody_can_read_is_the_clients_fault_and_the_extension_goes_on() {
+    let server = agent("N={name?}", &state_injection(READ)).await;
+    // More often than a failing extension is put up with.
+    for key in ["\\u202eeman", "name\\n", "na\\u200bme", "\\u0000", "name\\u2028", "\\u009b2J"].repeat(2) {
+        let reply = prompt(&server, "c", Some(&format!(r#"{{"name":"Eve","{key}":1}}"#))).await;
+        assert_eq!(reply.code(), -32_602, "{key}: {}", reply.text);
+        assert!(reply.text.contains("the state key"), "{}", reply.text);
+        assert!(!reply.text.contains(['\u{202e}', '\u{200b}', '\u{2028}', '\u{9b}']), "{}", reply.text);
+    }
+    assert_eq!(prompt(&server, "c", Some(r#"{"name":"Ada"}"#)).await.answer(), "N=Ada");
+    assert_eq!(prompt(&server, "c", Some(&format!(r#"{{"{}":1}}"#, "k".repeat(601)))).await.code(), -32_602);
 }
 
 #[tokio::test]

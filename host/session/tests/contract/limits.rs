@@ -12,6 +12,7 @@ on_every_store!(
     too_many_keys_are_refused,
     a_value_that_nests_too_deep_is_refused,
     a_key_that_is_too_long_is_refused,
+    a_state_key_with_characters_that_nobody_sees_is_refused,
     a_name_with_a_nul_is_refused,
     old_events_are_dropped_and_their_state_stays,
     a_sweep_deletes_what_is_old_and_what_is_too_much,
@@ -64,6 +65,38 @@ async fn a_key_that_is_too_long_is_refused(backend: Backend) {
     add(&service, "s", 0, event("e", &format!(r#"{{"{longest}":1}}"#))).await.unwrap();
     let longer = add(&service, "s", 1, event("f", &format!(r#"{{"{longest}k":1}}"#))).await;
     assert_eq!(refusal(longer), "the state key is longer than 600 bytes or contains a NUL character");
+}
+
+async fn a_state_key_with_characters_that_nobody_sees_is_refused(backend: Backend) {
+    let service = backend.service().await;
+    let unseen = [
+        "\0",
+        "a\n",
+        "\t",
+        "\u{1b}[2J",
+        "\u{7f}",
+        "\u{85}",
+        "\u{9b}31m",
+        "\u{ad}",
+        "\u{200b}",
+        "\u{200d}",
+        "\u{202e}admin",
+        "user_info\u{2028}",
+        "\u{2029}",
+        "\u{2066}",
+        "\u{feff}user_info",
+        "\u{e0041}",
+    ];
+    for key in unseen.into_iter().flat_map(|key| [key.to_owned(), format!("user:{key}")]) {
+        let delta = serde_json::json!({ &key: 1 }).to_string();
+        let expected =
+            format!("the state key {key:?} has control or format characters or line separators; leave them out");
+        assert_eq!(refusal(add(&service, "s", 0, event("e", &delta)).await), expected);
+        assert_eq!(refusal(service.create(&self::key("t"), self::delta(&delta)).await), expected);
+    }
+    assert_eq!(find(&service, "s").await, None);
+    let seen = r#"{"user_info":1,"user:größe":2,"名前":3,"a b":4,"__proto__":5,"😀":6,"":7,"e\u0301":8}"#;
+    add(&service, "s", 0, event("e", seen)).await.unwrap();
 }
 
 async fn a_name_with_a_nul_is_refused(backend: Backend) {
