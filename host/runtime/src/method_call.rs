@@ -95,7 +95,7 @@ impl MethodCall {
             let reason = format!("the parameters of {name} have at most {limit} bytes");
             return Err(A2aError::invalid_params(reason).into());
         }
-        let violations = self.violations(method.params.as_ref(), params.get()).await.map_err(not_taken)?;
+        let violations = violations(&extension, method.params.as_ref(), params.get()).await.map_err(not_taken)?;
         if !violations.is_empty() {
             return Err(A2aError::InvalidParams { violations: violations.into_iter().map(told).collect() }.into());
         }
@@ -130,10 +130,11 @@ impl MethodCall {
     }
 
     /// The result as JSON that fits the method's schema.
-    async fn checked(&self, value: String) -> Result<Json, HookError> {
+    async fn checked(&mut self, value: String) -> Result<Json, HookError> {
         let value = Json::parse(value).map_err(|error| self.broke(&format!("its result is not JSON: {error}")))?;
-        let Some(method) = self.member.extension.methods.get(self.place) else { return Ok(value) };
-        let violations = self.violations(method.result.as_ref(), value.get()).await;
+        let extension = Arc::clone(&self.member.extension);
+        let Some(method) = extension.methods.get(self.place) else { return Ok(value) };
+        let violations = violations(&extension, method.result.as_ref(), value.get()).await;
         let violations = violations.map_err(|error| self.broke(&format!("its result: {error}")))?;
         match violations.first() {
             None => Ok(value),
@@ -143,17 +144,21 @@ impl MethodCall {
         }
     }
 
-    /// The violations of a schema by what goes in or out, which takes no longer than a call of a hook.
-    async fn violations(&self, schema: Option<&Arc<Schema>>, value: &str) -> Result<Vec<Violation>, SchemaError> {
-        let Some(schema) = schema else { return Ok(Vec::new()) };
-        let profile = &self.member.extension.profile;
-        profile.schemas.validate_with(schema, value, profile.limits.cpu, &mut Duration::default()).await
-    }
-
     fn broke(&self, reason: &str) -> HookError {
         let fault: Fault = self.member.broke(Hook::Method, reason);
         fault.into()
     }
+}
+
+/// The violations of a schema by what goes in or out, which takes no longer than a call of a hook.
+async fn violations(
+    extension: &Extension,
+    schema: Option<&Arc<Schema>>,
+    value: &str,
+) -> Result<Vec<Violation>, SchemaError> {
+    let Some(schema) = schema else { return Ok(Vec::new()) };
+    let profile = &extension.profile;
+    profile.schemas.validate_with(schema, value, profile.limits.cpu, &mut Duration::default()).await
 }
 
 /// The client's parameters that cannot be validated.

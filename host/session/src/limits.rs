@@ -107,19 +107,8 @@ fn check_escaped(field: &'static str, text: &str) -> Result<(), SessionError> {
 
 /// State keys are read by people and fill the agent's instruction, and extensions and clients name them without a grant.
 fn check_seen(field: &'static str, text: &str) -> Result<(), SessionError> {
-    match text.contains(is_unseen) {
+    match text.contains(annex_text::steers) {
         true => Err(SessionError::UnseenCharacters { field, text: text.to_owned() }),
         false => Ok(()),
     }
-}
-
-/// Unicode's categories Cc, Cf, Zl and Zp.
-fn is_unseen(character: char) -> bool {
-    let format = matches!(character,
-        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}' | '\u{8e2}'
-        | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
-        | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
-        | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}'
-        | '\u{e0020}'..='\u{e007f}');
-    format || character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
 }

@@ -15,7 +15,6 @@ use crate::digest::Digest;
 use crate::engine;
 use crate::error::LoadError;
 use crate::inspect::MAX_COMPONENT_BYTES;
-use crate::log;
 use crate::structure;
 
 /// The one argument with which a program is started to compile a component.
@@ -62,7 +61,7 @@ fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
     let mut code = Vec::new();
     let mut filtered = false;
     let outcome = match ready(&request) {
-        Err(reason) => Outcome::Unfit { reason: log::printable(&reason, MAX_TEXT) },
+        Err(reason) => Outcome::Unfit { reason: annex_text::line_within(&reason, MAX_TEXT) },
         Ok((engine, is_filtered)) => {
             filtered = is_filtered;
             let bytes = wire::read_bytes(pipe, request.length)?;
@@ -107,13 +106,13 @@ fn outcome(engine: &Engine, bytes: &[u8], code: &mut Vec<u8>) -> Outcome {
 fn compile(engine: &Engine, bytes: &[u8]) -> Result<Vec<u8>, Outcome> {
     structure::check(bytes).map_err(|error| match error {
         LoadError::TooComplex { what, found, limit } => Outcome::TooComplex { what: what.into_owned(), found, limit },
-        other => Outcome::NotAComponent { reason: log::printable(&other.to_string(), MAX_TEXT) },
+        other => Outcome::NotAComponent { reason: annex_text::line_within(&other.to_string(), MAX_TEXT) },
     })?;
     engine.precompile_component(bytes).map_err(|error| {
         if is_out_of_memory(&error) {
             return Outcome::OutOfMemory;
         }
-        Outcome::Refused { reason: log::printable(&format!("{error:#}"), MAX_TEXT) }
+        Outcome::Refused { reason: annex_text::line_within(&format!("{error:#}"), MAX_TEXT) }
     })
 }
 

@@ -16,7 +16,6 @@ use super::child::COMPILE_ARGUMENT;
 use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, VERSION};
 use crate::digest::Digest;
 use crate::error::LoadError;
-use crate::log;
 
 /// The longest that a process may take to greet.
 const GREETING_TIME: Duration = Duration::from_secs(10);
@@ -148,7 +147,7 @@ fn greeted(mut pipe: &UnixStream) -> io::Result<()> {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::InvalidData => Self::Nonsense(log::printable(&error.to_string(), MAX_TEXT)),
+            io::ErrorKind::InvalidData => Self::Nonsense(annex_text::line_within(&error.to_string(), MAX_TEXT)),
             _ => Self::Ended,
         }
     }
@@ -172,7 +171,7 @@ fn judge(job: &Job, answer: Answer, code: Vec<u8>) -> Result<Vec<u8>, LoadError>
     if answer.version != VERSION || answer.component != digest.hex() || answer.engine != job.engine {
         return nonsense("it answers something else than it was asked");
     }
-    let shown = |text: &str| log::printable(text, MAX_TEXT);
+    let shown = |text: &str| annex_text::line_within(text, MAX_TEXT);
     match answer.outcome {
         Outcome::Compiled { length, .. } if length > MAX_CODE_BYTES => {
             let what = "bytes of compiled code".into();
