@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -62,9 +62,9 @@ impl Server {
     /// [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         descriptors::provide(&config);
-        let (listener, address) = listen(config.server.listen, "server.listen").await?;
+        let (listener, address) = listen(config.server.listen, "server.listen")?;
         let admin = match &config.admin {
-            Some(admin) => Some(listen(admin.listen, "admin.listen").await?),
+            Some(admin) => Some(listen(admin.listen, "admin.listen")?),
             None => None,
         };
         Ok(Self { config, listener, address, admin })
@@ -143,11 +143,23 @@ fn name_known_faults() {
 }
 
 /// Takes the address that `key` names.
-async fn listen(address: SocketAddr, key: &'static str) -> Result<(TcpListener, SocketAddr), ServeError> {
+fn listen(address: SocketAddr, key: &'static str) -> Result<(TcpListener, SocketAddr), ServeError> {
     let refused = |source| ServeError::Listen { address, key, source };
-    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let listener = open(address).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     Ok((listener, address))
+}
+
+/// Connections that the kernel keeps until they are accepted. When there are more, it drops those that come, and their
+/// clients try again after a second.
+const BACKLOG: u32 = 4_096;
+
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A server that starts again does not wait for the connections of the one before it.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 async fn drain(app: &App, patience: Duration) {

@@ -43,8 +43,8 @@ pub(crate) const ATTACKS: [Attack; 15] = [
     Attack { name: "parameter-schema", allowed: OF_COMPILING, run: parameter_schema },
     Attack { name: "one-byte-connections", allowed: Duration::from_millis(500), run: one_byte_connections },
     Attack { name: "unfinished-bodies", allowed: OF_REQUESTS, run: unfinished_bodies },
-    Attack { name: "large-task", allowed: OF_REQUESTS * 3, run: large_task },
-    Attack { name: "waiting-tasks", allowed: OF_REQUESTS * 4, run: waiting_tasks },
+    Attack { name: "large-task", allowed: Duration::from_secs(12), run: large_task },
+    Attack { name: "waiting-tasks", allowed: Duration::from_secs(16), run: waiting_tasks },
 ];
 
 /// Lets the extension without grants do as told, in several turns at once.

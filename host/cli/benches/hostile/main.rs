@@ -75,7 +75,7 @@ impl Wait {
 }
 
 fn measure(attack: &Attack) -> Result<Row> {
-    let mut server = Server::start()?;
+    let server = Server::start()?;
     let neighbour = Neighbour::start(&server.address);
     std::thread::sleep(ALONE);
     let alone = neighbour.longest();
