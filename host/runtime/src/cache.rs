@@ -5,7 +5,6 @@
 //! have written a file has not written that, without the key. Losing the folder costs a compilation each, nothing else.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::digest::Digest;
+use crate::engine;
 use crate::error::RuntimeError;
 
 mod key;
@@ -49,11 +49,9 @@ impl CompileCache {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refuse)?;
         annex_files::check_folder(folder, Purpose::Private).map_err(refuse)?;
         let key = key::of(folder).map_err(refuse)?;
-        let mut hasher = DefaultHasher::new();
-        engine.precompile_compatibility_hash().hash(&mut hasher);
         let folder = Folder { path: folder.to_owned(), most };
         folder.prune(None);
-        Ok(Self { folder, engine: hasher.finish(), key })
+        Ok(Self { folder, engine: engine::identity(engine), key })
     }
 
     /// The compiled component, if it is here and intact.

@@ -83,6 +83,8 @@ pub(crate) struct Services {
 
 /// Bytes of validators that all extensions of a process may keep.
 const KEPT_BY_ALL: usize = 64 << 20;
+/// Bytes of the validators of methods that one tenant may have installed.
+const PINNED_BY_TENANT: usize = 32 << 20;
 /// Bytes of validators that the extensions of one tenant may keep.
 const KEPT_BY_TENANT: usize = 24 << 20;
 
@@ -91,20 +93,29 @@ const KEPT_BY_TENANT: usize = 24 << 20;
 pub(crate) struct Validators {
     all: Arc<Budget>,
     tenant: Arc<Budget>,
+    /// Those of methods, which are the operator's choice and are not dropped for others.
+    pinned: Arc<Budget>,
     workers: Workers,
 }
 
 impl Default for Validators {
     fn default() -> Self {
         let all = Budget::new(KEPT_BY_ALL);
-        Self { tenant: all.part(KEPT_BY_TENANT), all, workers: Workers::default() }
+        let pinned = Budget::new(PINNED_BY_TENANT);
+        Self { tenant: all.part(KEPT_BY_TENANT), all, pinned, workers: Workers::default() }
     }
 }
 
 impl Validators {
     /// Those of another tenant.
     pub(crate) fn of_tenant(&self) -> Self {
-        Self { tenant: self.all.part(KEPT_BY_TENANT), all: Arc::clone(&self.all), workers: self.workers.clone() }
+        let pinned = Budget::new(PINNED_BY_TENANT);
+        let (all, workers) = (Arc::clone(&self.all), self.workers.clone());
+        Self { tenant: self.all.part(KEPT_BY_TENANT), all, pinned, workers }
+    }
+
+    pub(crate) fn pinned(&self) -> &Arc<Budget> {
+        &self.pinned
     }
 
     /// Those of one extension.

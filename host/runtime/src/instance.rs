@@ -19,7 +19,7 @@ use wasmtime::component::Instance as ComponentInstance;
 use crate::error::Fault;
 use crate::extension::{Profile, Program};
 use crate::hook::Hook;
-use crate::limits::LimitReached;
+use crate::limits::{HostBusy, LimitReached};
 use crate::store::{self, HostState, TurnReaders};
 
 pub(crate) struct Instance {
@@ -52,6 +52,11 @@ impl Instance {
     /// The last snapshot of the session that the guest asked for.
     pub(crate) fn take_shown(&mut self) -> Option<Json> {
         self.store.data_mut().shown.take()
+    }
+
+    /// The host's side of it, between two calls.
+    pub(crate) fn host(&mut self) -> &mut HostState {
+        self.store.data_mut()
     }
 
     /// Runs one call into the guest under the CPU and time limits, its own and what is left of the turn's. After an
@@ -108,7 +113,7 @@ async fn bounded<T>(
 
 fn fault(profile: &Profile, hook: Hook, error: wasmtime::Error) -> Fault {
     let uri = profile.uri.clone();
-    if error.is::<wasmtime::PoolConcurrencyLimitError>() {
+    if error.is::<wasmtime::PoolConcurrencyLimitError>() || error.is::<HostBusy>() {
         return Fault::Overloaded { uri };
     }
     match error.downcast_ref::<LimitReached>() {

@@ -61,6 +61,18 @@ impl Limits {
     }
 }
 
+/// The host had no time for a guest. It travels inside the trap, and is nobody's fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostBusy;
+
+impl fmt::Display for HostBusy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the host had no time for it")
+    }
+}
+
+impl std::error::Error for HostBusy {}
+
 /// A limit that a guest ran into. It travels inside the trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReached {

@@ -54,17 +54,18 @@ pub(crate) async fn declared(
         let name = &descriptor.name;
         return Err(wrong(format!("it has methods, and its name {name:?} is no word of letters, digits, _, - and .")));
     }
+    let mut spent = Duration::ZERO;
     let mut methods: Vec<Method> = Vec::with_capacity(declared.len());
     for declaration in declared {
         if methods.iter().any(|method| method.name == declaration.name) {
             return Err(wrong(format!("it declares the method {:?} twice", declaration.name)));
         }
-        methods.push(checked(profile, declaration).await.map_err(wrong)?);
+        methods.push(checked(profile, declaration, &mut spent).await.map_err(wrong)?);
     }
     Ok(methods)
 }
 
-async fn checked(profile: &Profile, declaration: Declaration) -> Result<Method, String> {
+async fn checked(profile: &Profile, declaration: Declaration, spent: &mut Duration) -> Result<Method, String> {
     let name = declaration.name;
     if name.len() > MAX_NAME || !name.split('/').all(is_word) {
         return Err(format!(
@@ -76,8 +77,9 @@ async fn checked(profile: &Profile, declaration: Declaration) -> Result<Method, 
         return Err(format!("the method {name:?} is a core method; an extension cannot replace it"));
     }
     let wrong = |what: &str, reason: String| format!("the {what} schema of the method {name:?}: {reason}");
-    let params = compiled(profile, declaration.params_schema).await.map_err(|reason| wrong("parameter", reason))?;
-    let result = compiled(profile, declaration.result_schema).await.map_err(|reason| wrong("result", reason))?;
+    let params =
+        compiled(profile, declaration.params_schema, spent).await.map_err(|reason| wrong("parameter", reason))?;
+    let result = compiled(profile, declaration.result_schema, spent).await.map_err(|reason| wrong("result", reason))?;
     Ok(Method {
         params,
         result,
@@ -87,15 +89,17 @@ async fn checked(profile: &Profile, declaration: Declaration) -> Result<Method, 
     })
 }
 
-/// A schema that stays as long as the extension is installed, so there must be room for it.
-async fn compiled(profile: &Profile, schema: Option<String>) -> Result<Option<Arc<Schema>>, String> {
+/// A schema that stays as long as the extension is installed. All of them together take what one call may take on the
+/// clock.
+async fn compiled(
+    profile: &Profile,
+    schema: Option<String>,
+    spent: &mut Duration,
+) -> Result<Option<Arc<Schema>>, String> {
     let Some(schema) = schema else { return Ok(None) };
-    let compiled = profile.schemas.compile(&schema, profile.limits.wall, &mut Duration::default()).await;
-    let compiled = compiled.map_err(|error| error.to_string())?;
-    if !compiled.is_kept() {
-        return Err("there is no room to keep it; the extension's schemas are too large together".to_owned());
-    }
-    Ok(Some(compiled))
+    let allowed = profile.limits.wall.saturating_sub(*spent);
+    let compiled = profile.schemas.pin(&schema, profile.services.validators.pinned(), allowed, spent).await;
+    compiled.map(Some).map_err(|error| error.to_string())
 }
 
 /// What can stand in a path between two slashes.

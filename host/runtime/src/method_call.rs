@@ -12,6 +12,7 @@ use crate::chain::{Member, TurnRequest};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
+use crate::limits::LimitReached;
 
 /// A call of a method, from its parameters to its last result. Dropping it frees its instance.
 pub struct MethodCall {
@@ -95,7 +96,10 @@ impl MethodCall {
             let reason = format!("the parameters of {name} have at most {limit} bytes");
             return Err(A2aError::invalid_params(reason).into());
         }
-        let violations = violations(&extension, method.params.as_ref(), params.get()).await.map_err(not_taken)?;
+        // The parameters are the client's, and so is the time that they take.
+        let (allowed, mut spent) = (extension.profile.limits.cpu, Duration::ZERO);
+        let violations = violations(&extension, method.params.as_ref(), params.get(), allowed, &mut spent).await;
+        let violations = violations.map_err(not_taken)?;
         if !violations.is_empty() {
             return Err(A2aError::InvalidParams { violations: violations.into_iter().map(told).collect() }.into());
         }
@@ -134,13 +138,32 @@ impl MethodCall {
         let value = Json::parse(value).map_err(|error| self.broke(&format!("its result is not JSON: {error}")))?;
         let extension = Arc::clone(&self.member.extension);
         let Some(method) = extension.methods.get(self.place) else { return Ok(value) };
-        let violations = violations(&extension, method.result.as_ref(), value.get()).await;
-        let violations = violations.map_err(|error| self.broke(&format!("its result: {error}")))?;
+        let allowed = self.member.host().map_or(Duration::ZERO, |host| host.cpu_left());
+        let mut spent = Duration::ZERO;
+        let violations = violations(&extension, method.result.as_ref(), value.get(), allowed, &mut spent).await;
+        let violations = self.charged(violations, spent)?;
         match violations.first() {
             None => Ok(value),
             Some(Violation { pointer, message }) => {
                 Err(self.broke(&format!("its result violates its own schema at {pointer:?}: {message}")))
             }
+        }
+    }
+
+    /// The time that a result took is the extension's.
+    fn charged(
+        &mut self,
+        violations: Result<Vec<Violation>, SchemaError>,
+        spent: Duration,
+    ) -> Result<Vec<Violation>, HookError> {
+        let (uri, hook) = (self.member.extension.uri().clone(), Hook::Method);
+        let charged = self.member.host().map_or(Ok(()), |host| host.charge(spent));
+        match (violations, charged) {
+            (Err(SchemaError::Busy), _) => Err(Fault::Overloaded { uri }.into()),
+            (Err(SchemaError::OutOfTime), _) => Err(Fault::LimitReached { uri, hook, limit: LimitReached::Cpu }.into()),
+            (_, Err(limit)) => Err(Fault::LimitReached { uri, hook, limit }.into()),
+            (Err(SchemaError::Unusable(reason)), Ok(())) => Err(self.broke(&format!("its result: {reason}"))),
+            (Ok(violations), Ok(())) => Ok(violations),
         }
     }
 
@@ -150,15 +173,16 @@ impl MethodCall {
     }
 }
 
-/// The violations of a schema by what goes in or out, which takes no longer than a call of a hook.
+/// The violations of a schema by what goes in or out.
 async fn violations(
     extension: &Extension,
     schema: Option<&Arc<Schema>>,
     value: &str,
+    allowed: Duration,
+    spent: &mut Duration,
 ) -> Result<Vec<Violation>, SchemaError> {
     let Some(schema) = schema else { return Ok(Vec::new()) };
-    let profile = &extension.profile;
-    profile.schemas.validate_with(schema, value, profile.limits.cpu, &mut Duration::default()).await
+    extension.profile.schemas.validate_with(schema, value, allowed, spent).await
 }
 
 /// The client's parameters that cannot be validated.

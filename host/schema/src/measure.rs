@@ -44,6 +44,8 @@ enum Keyword {
     Pattern,
     /// It compares with values of its own.
     Literal,
+    /// It asks for members by their names.
+    Names,
     Unique,
     /// A schema, or a list of them.
     Schema,
@@ -71,7 +73,8 @@ fn keyword(name: &str) -> Keyword {
         "minLength" | "maxLength" => Keyword::Text,
         "format" | "contentEncoding" | "contentMediaType" => Keyword::Format,
         "pattern" => Keyword::Pattern,
-        "const" | "enum" | "required" | "dependentRequired" => Keyword::Literal,
+        "const" | "enum" => Keyword::Literal,
+        "required" | "dependentRequired" => Keyword::Names,
         "uniqueItems" => Keyword::Unique,
         "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" | "items" | "prefixItems" | "additionalItems"
         | "contains" | "contentSchema" => Keyword::Schema,
@@ -143,12 +146,18 @@ impl<'a> Walk<'a> {
             Keyword::Annotation => Ok(Cost::default()),
             Keyword::Value => Ok(one),
             Keyword::Text => Ok(Cost { texts: 1, ..one }),
+            Keyword::Format if value == "regex" => {
+                Err("the work of the format regex has no bound in proportion to the text, and it is not supported"
+                    .to_owned())
+            }
             Keyword::Format => Ok(Cost { formats: 1, ..one }),
             Keyword::Pattern => {
                 let (automata, patterns) = value.as_str().map_or(Ok((0, 0)), |pattern| self.automaton(pattern))?;
                 Ok(Cost { texts: 1, automata, patterns, ..one })
             }
             Keyword::Literal => Ok(Cost { parts: 1 + literal(value), ..one }),
+            // Each name that is missing is a violation of its own.
+            Keyword::Names => Ok(Cost { parts: 1 + literal(value), assertions: literal(value), ..one }),
             Keyword::Unique => Ok(Cost { uniques: 1, ..one }),
             Keyword::Schema => self.schema(value, depth),
             Keyword::Schemas => self.schemas(value, depth),
@@ -219,6 +228,10 @@ impl<'a> Walk<'a> {
         let pointer = pointer.ok_or_else(|| format!("the $ref {reference:?} does not have the form #/…"))?;
         if self.open.contains(&reference) {
             return Err(format!("the $ref {reference:?} leads back to itself; recursive schemas are not supported"));
+        }
+        if reference.contains('%') {
+            // The validator decodes it first, and would be led elsewhere than this walk.
+            return Err(format!("the $ref {reference:?} has an escape with %; write the name as it is"));
         }
         let target = self.root.pointer(pointer).ok_or_else(|| format!("the $ref {reference:?} leads nowhere"))?;
         self.open.push(reference);

@@ -19,6 +19,8 @@ const MAX_SCHEMA_BYTES: usize = 64 << 10;
 const MAX_VIOLATIONS: usize = 64;
 /// Bytes of one violation's message; it may quote the instance.
 const MAX_MESSAGE_BYTES: usize = 512;
+/// Bytes of an instance that is parsed at all: values take many times the bytes of their text.
+const MAX_INSTANCE: usize = 1 << 20;
 /// Nanoseconds of work that a thread which serves others may do.
 const SMALL_WORK: u64 = 2_000_000;
 /// Bytes of an instance that such a thread may parse.
@@ -44,7 +46,8 @@ pub struct Schema {
     validator: Validator,
     cost: Cost,
     /// The bytes that it counts for, where it is kept.
-    kept: Option<Reservation>,
+    _kept: Option<Reservation>,
+    is_pinned: bool,
 }
 
 /// How much work may be done.
@@ -80,7 +83,7 @@ impl Schema {
         let options = jsonschema::options().should_validate_formats(true).with_pattern_options(patterns);
         // The words of an error may quote all of the schema.
         let validator = options.build(&document).map_err(|error| unusable(cut(error.to_string())))?;
-        Ok(Self { validator, cost, kept: None })
+        Ok(Self { validator, cost, _kept: None, is_pinned: false })
     }
 
     /// Bytes that it keeps at most.
@@ -90,13 +93,15 @@ impl Schema {
     }
 
     pub(crate) fn keep(self, reservation: Reservation) -> Self {
-        Self { kept: Some(reservation), ..self }
+        Self { _kept: Some(reservation), ..self }
     }
 
-    /// Whether it counts for the bytes that it keeps.
-    #[must_use]
-    pub fn is_kept(&self) -> bool {
-        self.kept.is_some()
+    pub(crate) fn pin(self, reservation: Reservation) -> Self {
+        Self { is_pinned: true, ..self.keep(reservation) }
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.is_pinned
     }
 
     /// Validates with little effort, or says that it takes more.
@@ -132,6 +137,10 @@ impl Schema {
 
     /// `None` when it takes more effort.
     fn validate_with(&self, instance: &str, effort: Effort) -> Option<Result<Vec<Violation>, String>> {
+        if instance.len() > MAX_INSTANCE {
+            let reason = format!("it has {} bytes; at most {MAX_INSTANCE} are allowed", instance.len());
+            return Some(Err(format!("the instance is not usable: {reason}")));
+        }
         let document = match strict::parse(instance) {
             Ok(document) => document,
             Err(error) => return Some(Err(format!("the instance is not usable: {error}"))),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::budget::Budget;
@@ -16,9 +16,6 @@ const MAX_KEPT: usize = 8 << 20;
 
 /// How long work waits for a worker.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long a worker may take to begin.
-const LATENCY: Duration = Duration::from_millis(50);
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,13 +58,17 @@ pub struct Schemas {
     workers: Workers,
     /// One piece of work at a time, so that a stranger takes one worker and no more.
     place: Arc<Semaphore>,
+    /// The same for pinned schemas, whose instances come from others too.
+    pinned_place: Arc<Semaphore>,
 }
 
 impl Schemas {
     /// Without validators. The bytes of those that are kept count in `budget`.
     #[must_use]
     pub fn new(budget: &Arc<Budget>, workers: Workers) -> Self {
-        Self { kept: Mutex::default(), budget: budget.part(MAX_KEPT), workers, place: Arc::new(Semaphore::new(1)) }
+        let place = || Arc::new(Semaphore::new(1));
+        let (kept, budget) = (Mutex::default(), budget.part(MAX_KEPT));
+        Self { kept, budget, workers, place: place(), pinned_place: place() }
     }
 
     /// All violations, up to a bound. Work that is not small is done by a worker, for no longer than `allowed`; then it is
@@ -102,7 +103,8 @@ impl Schemas {
             Attempt::Done(violations) => violations,
             Attempt::TooMuch => {
                 let (schema, instance) = (Arc::clone(schema), instance.to_owned());
-                self.work(allowed, spent, move || schema.validate(&instance)).await?
+                let place = if schema.is_pinned() { &self.pinned_place } else { &self.place };
+                self.work(place, allowed, spent, move || schema.validate(&instance)).await?
             }
         }
         .map_err(SchemaError::Unusable)
@@ -121,9 +123,32 @@ impl Schemas {
         if let Some(schema) = self.find(schema) {
             return Ok(schema);
         }
-        let text = schema.to_owned();
-        let compiled = self.work(allowed, spent, move || Schema::compile(&text)).await?;
-        Ok(self.keep(schema, compiled.map_err(SchemaError::Unusable)?))
+        let compiled = self.compile_new(schema, allowed, spent).await?;
+        Ok(self.keep(schema, compiled))
+    }
+
+    /// The validator of a schema that stays as long as whoever holds it, in a budget of its own: what is kept for others
+    /// cannot take its room.
+    ///
+    /// # Errors
+    /// As [`Self::compile`], and when there is no room.
+    pub async fn pin(
+        &self,
+        schema: &str,
+        budget: &Arc<Budget>,
+        allowed: Duration,
+        spent: &mut Duration,
+    ) -> Result<Arc<Schema>, SchemaError> {
+        let compiled = self.compile_new(schema, allowed, spent).await?;
+        let weight = compiled.weight();
+        let no_room = || SchemaError::Unusable(format!("there is no room for its {weight} bytes beside the others"));
+        Ok(Arc::new(compiled.pin(budget.reserve(weight).ok_or_else(no_room)?)))
+    }
+
+    async fn compile_new(&self, text: &str, allowed: Duration, spent: &mut Duration) -> Result<Schema, SchemaError> {
+        let text = text.to_owned();
+        let compiled = self.work(&self.place, allowed, spent, move || Schema::compile(&text)).await?;
+        compiled.map_err(SchemaError::Unusable)
     }
 
     /// Bytes that are kept.
@@ -134,19 +159,27 @@ impl Schemas {
 
     async fn work<T: Send + 'static>(
         &self,
+        place: &Arc<Semaphore>,
         allowed: Duration,
         spent: &mut Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, SchemaError> {
-        let place = take(&self.place).await?;
+        let place = take(place).await?;
         let worker = take(&self.workers.0).await?;
+        let (begins, has_begun) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
+            // Whoever gave up does not listen.
+            let _ = begins.send(());
             let done = work();
             drop((worker, place));
             (done, began.elapsed())
         });
-        match timeout(allowed.saturating_add(LATENCY), working).await {
+        // The time of a thread that has not begun is not the work's.
+        if timeout(PATIENCE, has_begun).await.is_err() {
+            return Err(SchemaError::Busy);
+        }
+        match timeout(allowed, working).await {
             Ok(Ok((done, took))) => {
                 *spent += took;
                 Ok(done)

@@ -28,7 +28,7 @@ use activity::Activity;
 pub(crate) use beginning::Beginning;
 
 /// Bytes per HTTP/2 request that wait in memory for a client that is slow to read.
-const SEND_BUFFER: usize = 64 << 10;
+const SEND_BUFFER: usize = 16 << 10;
 /// Bytes per HTTP/1 connection that wait in memory, of the head of a request and of an answer that is not read.
 const HTTP1_BUFFER: usize = 64 << 10;
 

@@ -257,15 +257,16 @@ impl Tasks {
     /// When the store fails. What was ended until then stays ended.
     async fn end_overdue(&self) -> Result<usize, StoreError> {
         let mut ended = 0;
+        // Those that are worked on, or cannot be read.
+        let mut left = 0;
         loop {
-            let overdue = self.store.overdue(&self.bounds.waiting, OVERDUE).await?;
-            let mut progress = 0;
+            let overdue = self.store.overdue(&self.bounds.waiting, left, OVERDUE).await?;
             for (owner, id) in &overdue {
-                progress += usize::from(self.end_waiting(owner, id, UNHEARD).await?);
+                let is_ended = self.end_waiting(owner, id, UNHEARD).await?;
+                ended += usize::from(is_ended);
+                left += usize::from(!is_ended);
             }
-            ended += progress;
-            // The others are worked on, or have been ended by somebody else.
-            if overdue.len() < OVERDUE || progress == 0 {
+            if overdue.len() < OVERDUE {
                 return Ok(ended);
             }
         }

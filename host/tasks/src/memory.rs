@@ -190,9 +190,14 @@ impl TaskStore for MemoryTaskStore {
         Ok(abandoned.into_iter().map(|task| task.id).collect())
     }
 
-    async fn overdue(&self, bounds: &WaitingBounds, limit: usize) -> Result<Vec<(Owner, TaskId)>, StoreError> {
+    async fn overdue(
+        &self,
+        bounds: &WaitingBounds,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<(Owner, TaskId)>, StoreError> {
         let before = bounds.waited_before(Timestamp::now().as_millis());
-        Ok(self.lock().overdue(bounds, before, limit))
+        Ok(self.lock().overdue(bounds, before, skip, limit))
     }
 
     fn watch_waiting(&self, watcher: Arc<dyn WaitingWatcher>) {

@@ -209,9 +209,15 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         recovery::recover(self, reason).await
     }
 
-    async fn overdue(&self, bounds: &WaitingBounds, limit: usize) -> Result<Vec<(Owner, TaskId)>, StoreError> {
+    async fn overdue(
+        &self,
+        bounds: &WaitingBounds,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<(Owner, TaskId)>, StoreError> {
         let before = Value::Int(bounds.waited_before(Timestamp::now().as_millis()));
-        let values = [limit_value(bounds.anonymous), limit_value(bounds.per_owner), before, limit_value(limit)];
+        let (anonymous, per_owner) = (limit_value(bounds.anonymous), limit_value(bounds.per_owner));
+        let values = [anonymous, per_owner, before, limit_value(limit), limit_value(skip)];
         let rows = self.database.read(statements::SELECT_OVERDUE, &values).await?;
         let overdue = rows.iter().map(|row| {
             let owner = Owner { tenant: row.text(1)?, principal: row.text(2)? };

@@ -189,11 +189,16 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError>;
 
     /// At most `limit` tasks that wait for longer, or are more of one owner, than the bounds say: of an owner those that
-    /// have waited longest. They are the caller's to end.
+    /// have waited longest, and the first `skip` of them left out. They are the caller's to end.
     ///
     /// # Errors
     /// None but those of the database.
-    async fn overdue(&self, bounds: &WaitingBounds, limit: usize) -> Result<Vec<(Owner, TaskId)>, StoreError>;
+    async fn overdue(
+        &self,
+        bounds: &WaitingBounds,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<(Owner, TaskId)>, StoreError>;
 
     /// Tells `watcher` from now on of tasks that wait and have to make room. Stores that never drop one tell nobody.
     fn watch_waiting(&self, _watcher: Arc<dyn WaitingWatcher>) {}

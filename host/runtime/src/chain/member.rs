@@ -69,6 +69,14 @@ impl Member {
         result
     }
 
+    /// The host's side of its instance, if it has one.
+    pub(crate) fn host(&mut self) -> Option<&mut HostState> {
+        match &mut self.instance {
+            Slot::Running(instance) => Some(instance.host()),
+            Slot::Idle | Slot::Out => None,
+        }
+    }
+
     /// Whether it takes no further part in the turn.
     pub(crate) fn is_out(&self) -> bool {
         matches!(self.instance, Slot::Out)

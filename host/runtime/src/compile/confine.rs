@@ -43,7 +43,12 @@ pub(super) fn confine(bounds: &Bounds) -> io::Result<bool> {
     set_limit(Resource::Nproc, 0, 0)?;
     // A process that may not be put back costs some latency, nothing else.
     let _ = rustix::process::nice(NICENESS);
-    Ok(filter_system_calls().is_ok())
+    match filter_system_calls() {
+        Ok(()) => Ok(true),
+        // A machine or a kernel without filters; one that has half of them is none to rely on.
+        Err(error) if error.is::<FirstFilter>() => Ok(false),
+        Err(error) => Err(io::Error::other(error.to_string())),
+    }
 }
 
 fn set_limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
@@ -55,17 +60,22 @@ fn set_limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
 /// Two filters, of which the stricter decides. What is not listed at all kills the process. Before it comes to that, the
 /// process gives up gaining privileges by what it executes.
 fn filter_system_calls() -> Result<(), Box<dyn std::error::Error>> {
-    let machine = TargetArch::try_from(std::env::consts::ARCH)?;
+    let machine = TargetArch::try_from(std::env::consts::ARCH).map_err(|_| FirstFilter)?;
     let futile = FUTILE.iter().map(|call| (*call, Vec::new())).collect();
     let refusal = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error().unsigned_abs());
     let futile: BpfProgram = SeccompFilter::new(futile, SeccompAction::Allow, refusal, machine)?.try_into()?;
     let allowed = SeccompFilter::new(allowed()?, SeccompAction::KillProcess, SeccompAction::Allow, machine)?;
     let allowed: BpfProgram = allowed.try_into()?;
     // In this order: the one that refuses also refuses what setting up another takes.
-    seccompiler::apply_filter_all_threads(&allowed)?;
+    seccompiler::apply_filter_all_threads(&allowed).map_err(|_| FirstFilter)?;
     seccompiler::apply_filter_all_threads(&futile)?;
     Ok(())
 }
+
+/// Nothing is filtered.
+#[derive(Debug, thiserror::Error)]
+#[error("the kernel filters no system calls")]
+struct FirstFilter;
 
 /// What allocators and the C library try at moments of their own, to find out about the machine. They go on without an
 /// answer, so these are refused rather than deadly.

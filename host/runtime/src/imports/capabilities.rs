@@ -10,7 +10,7 @@ use crate::bindings::v0_1::annex::extension::{json_schema, types};
 use crate::bindings::v0_1::wasi::clocks::wall_clock;
 use crate::bindings::v0_1::wasi::config::store as config;
 use crate::bindings::v0_1::wasi::logging::logging;
-use crate::limits::LimitReached;
+use crate::limits::{HostBusy, LimitReached};
 use crate::store::HostState;
 
 /// The key of `wasi:config/store` that holds all parameters as one JSON object.
@@ -71,15 +71,15 @@ impl json_schema::Host for HostState {
 }
 
 impl HostState {
-    /// A worker's time is the guest's. A guest that has no more of it is stopped, and so is one that no worker has time
-    /// for.
+    /// A worker's time is the guest's, and a guest that has no more of it is stopped. That no worker has time for it is not
+    /// its fault.
     fn answer<T>(&mut self, done: Result<T, SchemaError>, spent: Duration) -> wasmtime::Result<Result<T, String>> {
         self.charge(spent)?;
         match done {
             Ok(done) => Ok(Ok(done)),
             Err(SchemaError::Unusable(reason)) => Ok(Err(reason)),
             Err(SchemaError::OutOfTime) => Err(LimitReached::Cpu.into()),
-            Err(SchemaError::Busy) => Err(LimitReached::Wall.into()),
+            Err(SchemaError::Busy) => Err(HostBusy.into()),
         }
     }
 }

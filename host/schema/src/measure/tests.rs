@@ -17,6 +17,23 @@ fn schemas_whose_work_has_no_bound_are_refused() {
     refused(&json!({"$schema": "https://example.com/my-dialect"}), "$schema");
 }
 
+/// The validator decodes references before it follows them: `%24` is `$`, and `%2F` a slash.
+#[test]
+fn a_reference_leads_where_the_validator_goes() {
+    let decoys = json!({"$ref": "#/%24defs/a", "%24defs": {"a": true}, "$defs": {"a": {"$ref": "#/%24defs/a"}}});
+    refused(&decoys, "an escape with %");
+    refused(&json!({"$ref": "#/a%2Fb", "a%2Fb": true, "a": {"b": {"$ref": "#"}}}), "an escape with %");
+    measure(&json!({"$ref": "#/$defs/a~1b", "$defs": {"a/b": true}})).expect("it is followed");
+}
+
+#[test]
+fn each_name_that_may_be_missing_is_a_violation() {
+    let names: Vec<String> = (0..500).map(|number| format!("n{number}")).collect();
+    assert!(measure(&json!({"required": names})).expect("a schema").assertions > 500);
+    assert!(measure(&json!({"dependentRequired": {"a": names}})).expect("a schema").assertions > 500);
+    refused(&json!({"format": "regex"}), "format regex");
+}
+
 #[test]
 fn what_others_left_unevaluated_is_asked_for_only_where_that_has_a_bound() {
     for beside in ["allOf", "anyOf", "oneOf"] {

@@ -18,7 +18,7 @@ const PATTERNS: [&str; 12] = [
     "^\\S*$",
     "[^a]{1,60}b",
 ];
-const FORMATS: [&str; 19] = [
+const FORMATS: [&str; 18] = [
     "date",
     "date-time",
     "duration",
@@ -29,7 +29,6 @@ const FORMATS: [&str; 19] = [
     "iri",
     "iri-reference",
     "json-pointer",
-    "regex",
     "relative-json-pointer",
     "time",
     "uri",
@@ -56,7 +55,13 @@ pub(crate) fn schema(random: &mut Rng) -> Value {
     if random.u8(..4) == 0 {
         let draft = *random
             .choice(
-                ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2019-09/schema"].as_slice(),
+                [
+                    "http://json-schema.org/draft-04/schema#",
+                    "http://json-schema.org/draft-06/schema#",
+                    "http://json-schema.org/draft-07/schema#",
+                    "https://json-schema.org/draft/2019-09/schema",
+                ]
+                .as_slice(),
             )
             .expect("not empty");
         members.insert("$schema".to_owned(), draft.into());
@@ -95,7 +100,7 @@ fn object(random: &mut Rng, depth: usize) -> Value {
 
 fn assertion(random: &mut Rng) -> (&'static str, Value) {
     let number = random.u32(..40);
-    match random.u8(..22) {
+    match random.u8(..24) {
         0 => ("type", of(random, &TYPES).into()),
         1 => ("minimum", number.into()),
         2 => ("exclusiveMaximum", number.into()),
@@ -117,11 +122,17 @@ fn assertion(random: &mut Rng) -> (&'static str, Value) {
         18 => ("contentMediaType", "application/json".into()),
         19 if random.u8(..10) == 0 => ("unevaluatedProperties", random.bool().into()),
         20 if random.u8(..10) == 0 => ("unevaluatedItems", random.bool().into()),
+        21 => ("minContains", number.into()),
+        22 => ("maxContains", number.into()),
         _ => ("$ref", format!("#/$defs/d{}", random.u8(..3)).into()),
     }
 }
 
 fn names(random: &mut Rng) -> Value {
+    if random.u8(..8) == 0 {
+        // Each of them may be missing.
+        return (0..random.usize(1..400)).map(|number| Value::from(format!("n{number}"))).collect();
+    }
     let mut names: Vec<&str> = NAMES.to_vec();
     random.shuffle(&mut names);
     names.truncate(random.usize(1..4));
@@ -135,7 +146,7 @@ fn applicator(random: &mut Rng, depth: usize) -> (&'static str, Value) {
         let members = (0..random.usize(1..5)).map(|_| (of(random, keys).to_owned(), subschema(random, depth)));
         Value::Object(members.collect())
     };
-    match random.u8(..17) {
+    match random.u8(..18) {
         0 => ("allOf", list(random)),
         1 => ("anyOf", list(random)),
         2 => ("oneOf", list(random)),
@@ -152,17 +163,21 @@ fn applicator(random: &mut Rng, depth: usize) -> (&'static str, Value) {
         13 => ("patternProperties", map(random, &PATTERNS)),
         14 => ("dependencies", map(random, &NAMES)),
         15 => ("additionalItems", one(random)),
+        16 => ("contentSchema", one(random)),
         _ => ("properties", map(random, &NAMES)),
     }
 }
 
 /// An instance: small ones of any form, and large ones of few values or of many.
 pub(crate) fn instance(random: &mut Rng) -> Value {
-    match random.u8(..8) {
+    match random.u8(..10) {
         0 => text(random, 200_000),
         1 => (0..random.usize(..20_000)).map(|_| value(random, 0)).collect(),
         2 => (0..random.usize(..3_000)).map(|_| value(random, 2)).collect(),
         3 => Value::Object((0..random.usize(..3_000)).map(|number| (format!("a{number}"), value(random, 1))).collect()),
+        // One key in the path of all that is in it.
+        4 => json!({"k".repeat(random.usize(..300_000)): value(random, 3)}),
+        5 => (0..random.usize(..5_000)).map(|_| json!({})).collect(),
         _ => value(random, 5),
     }
 }

@@ -307,6 +307,25 @@ fn every_test_that_the_list_of_incidents_names_is_there() {
     }
 }
 
+/// Each promise of SECURITY.md names the tests that hold it, and each of them is there.
+#[test]
+fn every_test_that_the_page_on_security_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("SECURITY.md")).expect("the page");
+    let mut sources = String::new();
+    for folder in ["host", "guest"] {
+        collect(&root.join(folder), &mut sources);
+    }
+    let promises = page.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.split('|').nth(2));
+    let names = promises.flat_map(|tests| tests.split('`').skip(1).step_by(2)).map(|test| test.rsplit("::").next());
+    // Whole modules are named by one word.
+    let tests: Vec<&str> = names.flatten().filter(|name| name.matches('_').count() > 2).collect();
+    assert!(tests.len() > 100, "{} tests are named", tests.len());
+    for test in tests.into_iter().filter(|test| !test.ends_with('…')) {
+        assert!(sources.contains(&format!("fn {test}(")), "there is no test {test}");
+    }
+}
+
 /// All Rust code below a folder.
 fn collect(folder: &Path, sources: &mut String) {
     for entry in fs::read_dir(folder).expect("a folder") {

@@ -276,7 +276,13 @@ impl Table {
     }
 
     /// Tasks that wait, and are older than a time or more than their owner may have, oldest first; at most `limit`.
-    pub(super) fn overdue(&self, bounds: &WaitingBounds, before: i64, limit: usize) -> Vec<(Owner, TaskId)> {
+    pub(super) fn overdue(
+        &self,
+        bounds: &WaitingBounds,
+        before: i64,
+        skip: usize,
+        limit: usize,
+    ) -> Vec<(Owner, TaskId)> {
         let of_owner = self.shares.all_waiting().flat_map(|(owner, waiting)| {
             let surplus = waiting.len().saturating_sub(bounds.of(owner));
             let overdue = waiting.iter().enumerate();
@@ -285,7 +291,7 @@ impl Table {
         });
         let mut overdue: Vec<_> = of_owner.collect();
         overdue.sort_unstable_by(|(one, _, id), (other, _, other_id)| (one, id).cmp(&(other, other_id)));
-        overdue.into_iter().take(limit).map(|(_, owner, id)| (owner, id)).collect()
+        overdue.into_iter().skip(skip).take(limit).map(|(_, owner, id)| (owner, id)).collect()
     }
 
     /// A task that now waits may be one more than its owner may have.

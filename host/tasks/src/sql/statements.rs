@@ -149,7 +149,7 @@ pub(super) const SELECT_OVERDUE: &str = "
         FROM task
         WHERE finished_at IS NULL AND state IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED')) AS waiting
     WHERE place > CASE WHEN principal = '' THEN $1 ELSE $2 END OR status_at < $3
-    ORDER BY status_at, id LIMIT CAST($4 AS BIGINT)";
+    ORDER BY status_at, id LIMIT CAST($4 AS BIGINT) OFFSET CAST($5 AS BIGINT)";
 
 pub(super) const COUNT_FINISHED: &str = "SELECT count(*) FROM task WHERE finished_at IS NOT NULL";
 

@@ -32,7 +32,7 @@ async fn tasks_that_have_waited_too_long_or_are_too_many_are_overdue(store: Stor
     }
     let bounds = WaitingBounds { age: Duration::from_secs(24 * 60 * 60), per_owner: 2, anonymous: 3 };
     let overdue = async |bounds, limit| {
-        let overdue = store.overdue(&bounds, limit).await.unwrap();
+        let overdue = store.overdue(&bounds, 0, limit).await.unwrap();
         overdue.into_iter().map(|(owner, id)| format!("{}/{id}", owner.principal)).collect::<Vec<_>>()
     };
     assert_eq!(overdue(bounds, 10).await, ["ada/old", "/x-1", "bob/b-1"]);
