@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use annex_client::{Agent, ClientError};
 use annex_protocol::{CancelTaskRequest, Message, StreamResponse, TaskId};
 use clap::Args;
-use tokio::signal;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::connect::{Calling, Location};
 use crate::state::{self, Injection};
@@ -53,6 +53,8 @@ struct Talk {
     calling: Calling,
     state: Option<Injection>,
     conversation: Conversation,
+    /// Each Ctrl-C, also one that came while nobody waited for it.
+    interrupts: Signal,
 }
 
 /// What a line asks for.
@@ -78,7 +80,9 @@ impl Chat {
         if let Some(state) = state.as_ref().filter(|_| conversation.session.context_id().is_none()) {
             state.check(agent.card())?;
         }
-        Talk { agent, calling: self.calling, state, conversation }.run().await
+        // From here on, so that none is missed between two waits for one.
+        let interrupts = signal(SignalKind::interrupt())?;
+        Talk { agent, calling: self.calling, state, conversation, interrupts }.run().await
     }
 }
 
@@ -91,7 +95,9 @@ impl Talk {
         let mut lines = Lines::start();
         loop {
             let prompt = if self.conversation.session.awaits_input() { "answer> " } else { "> " };
-            let Some(line) = lines.next(is_interactive.then_some(prompt)).await? else { return Ok(()) };
+            let Some(line) = lines.next(is_interactive.then_some(prompt), &mut self.interrupts).await? else {
+                return Ok(());
+            };
             match Input::of(&line) {
                 Input::Quit => return Ok(()),
                 Input::Message(text) => match self.say(text).await {
@@ -171,7 +177,7 @@ impl Talk {
         let exchange = turn::exchange(&self.agent, self.calling.parameters()?, message, streams, take);
         let ended = tokio::select! {
             ended = exchange => Some(ended),
-            _ = signal::ctrl_c() => None,
+            _ = self.interrupts.recv() => None,
         };
         let Some(active) = ended.transpose()? else {
             return self.cancel(outcome.task().cloned().or(continued)).await;
@@ -189,7 +195,7 @@ impl Talk {
         let request = CancelTaskRequest { id, ..CancelTaskRequest::default() };
         let canceled = tokio::select! {
             canceled = self.agent.cancel_task(self.calling.parameters()?, request) => canceled?.value,
-            _ = signal::ctrl_c() => return Ok(()),
+            _ = self.interrupts.recv() => return Ok(()),
         };
         output::note(&format!("task     {}  {}", canceled.id, canceled.status.state));
         self.conversation.session.follow(&StreamResponse::Task(canceled))?;

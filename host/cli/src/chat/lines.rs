@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 use std::thread;
 
-use tokio::signal;
+use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 
 use crate::output;
@@ -28,13 +28,17 @@ impl Lines {
     ///
     /// # Errors
     /// When standard input cannot be read or is not UTF-8.
-    pub(super) async fn next(&mut self, prompt: Option<&str>) -> anyhow::Result<Option<String>> {
+    pub(super) async fn next(
+        &mut self,
+        prompt: Option<&str>,
+        interrupts: &mut Signal,
+    ) -> anyhow::Result<Option<String>> {
         if let Some(prompt) = prompt {
             output::prompt(prompt);
         }
         tokio::select! {
             line = self.0.recv() => Ok(line.transpose()?),
-            _ = signal::ctrl_c() => Ok(None),
+            _ = interrupts.recv() => Ok(None),
         }
     }
 }
