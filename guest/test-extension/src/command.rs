@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::process::abort;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use annex_sdk::{ExtensionError, log, schema};
+use annex_sdk::{ExtensionError, Violation, log, schema};
 use serde::Deserialize;
 
 /// Outside of what JSON-RPC and A2A own.
@@ -104,6 +104,13 @@ impl<'a> Command<'a> {
         "[".repeat(depth) + &"]".repeat(depth)
     }
 
+    /// As many violations as the command asks for, each with a long text.
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        (0..self.amount.unwrap_or_default())
+            .map(|number| Violation::new(format!("/{number}"), "x".repeat(20)))
+            .collect()
+    }
+
     /// For `turn`: whether it has behaved often enough.
     pub(crate) fn has_turned(&self) -> bool {
         BEHAVED.fetch_add(1, Ordering::Relaxed) >= self.amount.unwrap_or_default()
@@ -185,10 +192,12 @@ fn misuse_schemas(number: usize) -> ! {
             validate_for_ever(&format!(r#"{{"items":{{"anyOf":[{lengths}]}}}}"#), &format!("[{texts}]"))
         }
         // A new schema in each call, so that each is compiled.
-        5 => (0_u64..).for_each(|number| {
-            let pattern = format!("^[a-z0-9]{{1,{}}}x{number}$", 1 + number % 200);
-            let _ = black_box(schema::validate(&format!(r#"{{"pattern":"{pattern}"}}"#), "\"a\""));
-        }),
+        5 => {
+            for number in 0_u64..=u64::MAX {
+                let pattern = format!("^[a-z0-9]{{1,{}}}x{number}$", 1 + number % 200);
+                let _ = black_box(schema::validate(&format!(r#"{{"pattern":"{pattern}"}}"#), "\"a\""));
+            }
+        }
         other => fail(&format!("there is no schema {other}")),
     }
     spin()

@@ -102,6 +102,7 @@ impl State for TestExtension {
         let delta = match command.name {
             "ok" | "none" => return Ok(None),
             "violation" => return Err(Violation::new("/message/metadata/test~1command", "was told to object").into()),
+            "violations" => return Err(Rejection::Violations(command.violations())),
             "empty-violations" => return Err(Rejection::Violations(Vec::new())),
             "reject" | "forged-code" => return Err(command.extension_error().into()),
             "delta" => r#"{"test":"delta"}"#.to_owned(),

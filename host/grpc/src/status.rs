@@ -93,14 +93,23 @@ fn error_info(reason: String, domain: String, metadata: HashMap<String, String>)
     any_of("google.rpc.ErrorInfo", &pb::ErrorInfo { reason, domain, metadata })
 }
 
+/// Bytes of an entry in a list, beside the entry: its key, and a length of up to two bytes.
+const ENTRY_BYTES: usize = 4;
+
 fn bad_request(violations: Vec<Violation>, room: usize) -> Any {
     let violation = |violation: Violation| pb::bad_request::FieldViolation {
         field: shortened(violation.field, MAX_TEXT_BYTES),
         description: shortened(violation.description, MAX_TEXT_BYTES),
         ..Default::default()
     };
-    let mut detail = pb::BadRequest { field_violations: violations.into_iter().map(violation).collect() };
-    while detail.encoded_len() > room && detail.field_violations.pop().is_some() {}
+    let mut detail = pb::BadRequest::default();
+    let mut left = room;
+    for violation in violations.into_iter().map(violation) {
+        // Its key and its length take a few bytes more.
+        let Some(rest) = left.checked_sub(violation.encoded_len() + ENTRY_BYTES) else { break };
+        left = rest;
+        detail.field_violations.push(violation);
+    }
     any_of("google.rpc.BadRequest", &detail)
 }
 

@@ -99,7 +99,7 @@ impl MethodCall {
         // The parameters are the client's, and so is the time that they take.
         let (allowed, mut spent) = (extension.profile.limits.cpu, Duration::ZERO);
         let violations = violations(&extension, method.params.as_ref(), params.get(), allowed, &mut spent).await;
-        let violations = violations.map_err(not_taken)?;
+        let violations = violations.map_err(|error| not_taken(&error))?;
         if !violations.is_empty() {
             return Err(A2aError::InvalidParams { violations: violations.into_iter().map(told).collect() }.into());
         }
@@ -186,7 +186,7 @@ async fn violations(
 }
 
 /// The client's parameters that cannot be validated.
-fn not_taken(error: SchemaError) -> A2aError {
+fn not_taken(error: &SchemaError) -> A2aError {
     match error {
         SchemaError::Busy => A2aError::Overloaded { reason: error.to_string() },
         SchemaError::Unusable(_) | SchemaError::OutOfTime => A2aError::invalid_params(error.to_string()),

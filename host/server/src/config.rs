@@ -17,6 +17,7 @@ use crate::listener::ConnectionLimits;
 
 mod admin;
 mod agent;
+mod bounds;
 mod card;
 mod extension;
 mod file;
@@ -284,20 +285,6 @@ pub struct RuntimeSection {
     pub ceiling: LimitsConfig,
 }
 
-impl RuntimeSection {
-    /// What must be at least 1.
-    fn bounds(&self) -> [(&'static str, usize); 5] {
-        let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        [
-            ("runtime.max_instances", whole(self.max_instances.into())),
-            ("runtime.cache_bytes", whole(self.cache_bytes)),
-            ("runtime.compile_seconds", whole(self.compile_seconds)),
-            ("runtime.compile_memory_bytes", whole(self.compile_memory_bytes)),
-            ("runtime.compile_processes", whole(self.compile_processes.into())),
-        ]
-    }
-}
-
 impl Default for RuntimeSection {
     fn default() -> Self {
         Self {
@@ -398,44 +385,10 @@ impl Config {
 
     /// Bounds of zero would make a server that refuses everything.
     fn check(&self, path: &Path) -> Result<(), ConfigError> {
-        let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let bounds = [
-            ("server.body_seconds", whole(self.server.body_seconds)),
-            ("server.head_seconds", whole(self.server.head_seconds)),
-            ("server.write_seconds", whole(self.server.write_seconds)),
-            ("server.max_running_turns", self.server.max_running_turns),
-            ("server.max_running_turns_per_caller", self.server.max_running_turns_per_caller),
-            ("server.max_turn_seconds", whole(self.server.max_turn_seconds)),
-            ("server.max_body_bytes", self.server.max_body_bytes),
-            ("server.max_connections", self.server.max_connections),
-            ("server.max_connections_per_address", self.server.max_connections_per_address),
-            ("server.max_requests_per_connection", whole(self.server.max_requests_per_connection.into())),
-            ("server.max_reading_bytes", self.server.max_reading_bytes),
-            ("server.max_answer_bytes", self.server.max_answer_bytes),
-            ("server.max_streams", self.server.max_streams),
-            ("server.max_streams_per_caller", self.server.max_streams_per_caller),
-            ("sessions.max_sessions", self.sessions.max_sessions),
-            ("sessions.max_bytes", self.sessions.max_bytes),
-            ("sessions.max_state_bytes", self.sessions.max_state_bytes),
-            ("sessions.max_state_keys", self.sessions.max_state_keys),
-            ("sessions.max_artifacts", self.sessions.max_artifacts),
-            ("sessions.max_artifact_bytes", self.sessions.max_artifact_bytes),
-            ("sessions.keep_days", whole(self.sessions.keep_days)),
-            ("sessions.keep_count", whole(self.sessions.keep_count)),
-            ("tasks.max_tasks", self.tasks.max_tasks),
-            ("tasks.max_bytes", self.tasks.max_bytes),
-            ("tasks.max_task_bytes", self.tasks.max_task_bytes),
-            ("tasks.max_task_messages", self.tasks.max_task_messages),
-            ("tasks.max_task_artifacts", self.tasks.max_task_artifacts),
-            ("tasks.keep_waiting_days", whole(self.tasks.keep_waiting_days)),
-            ("tasks.max_waiting_per_caller", self.tasks.max_waiting_per_caller),
-            ("tasks.keep_days", whole(self.tasks.keep_days)),
-            ("tasks.keep_count", whole(self.tasks.keep_count)),
-        ];
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })
         };
-        if let Some((key, _)) = bounds.into_iter().chain(self.runtime.bounds()).find(|(_, value)| *value == 0) {
+        if let Some((key, _)) = bounds::all(self).find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
         }
         if let Some(key) = self.server.budget_below_a_body() {

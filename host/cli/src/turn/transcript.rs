@@ -6,6 +6,9 @@ use annex_text::line;
 use crate::output;
 use crate::pretty::pretty;
 
+/// Bytes of an answer that are kept to be shown again; an agent may never stop talking.
+const MAX_WORDS: usize = 1 << 20;
+
 /// What has been printed so far.
 #[derive(Default)]
 pub(crate) struct Transcript {
@@ -13,7 +16,7 @@ pub(crate) struct Transcript {
     begun: bool,
     /// The last line of the answer has no end yet, because the next event may go on with it.
     line_is_open: bool,
-    /// The agent's words.
+    /// The agent's words, as many as are kept of an answer.
     words: String,
     /// The last event, if it was a task.
     snapshot: Option<Task>,
@@ -50,7 +53,7 @@ impl Transcript {
         if std::mem::take(&mut self.line_is_open) { output::write("\n") } else { Ok(()) }
     }
 
-    /// The agent's words, all that were printed.
+    /// The agent's words that were printed, up to [`MAX_WORDS`] bytes.
     pub(crate) fn into_words(self) -> String {
         self.words
     }
@@ -90,7 +93,8 @@ impl Transcript {
             if !text.is_empty() {
                 self.begun = true;
                 self.line_is_open = !text.ends_with('\n');
-                self.words.push_str(&text);
+                let room = MAX_WORDS.saturating_sub(self.words.len());
+                self.words.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
                 output::show(&text)?;
             }
         }

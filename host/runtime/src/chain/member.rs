@@ -21,6 +21,12 @@ use crate::store::{HostState, TurnReaders};
 mod way_in;
 mod way_out;
 
+/// Violations of one refusal that the client is told, as many as `json-schema` finds. Each binding writes them several
+/// times, so their number and length are bounded here.
+const MAX_VIOLATIONS: usize = 64;
+/// Bytes of each text of a violation.
+const MAX_VIOLATION_TEXT: usize = 1 << 10;
+
 pub(crate) struct Member {
     pub(crate) extension: Arc<Extension>,
     instance: Slot,
@@ -143,9 +149,7 @@ impl Member {
                 Err(self.broke(hook, "it refused the request without naming a violation"))
             }
             types::Rejection::Violations(violations) => {
-                let violations = violations
-                    .into_iter()
-                    .map(|violation| FieldViolation { field: violation.pointer, description: violation.message });
+                let violations = violations.into_iter().take(MAX_VIOLATIONS).map(told);
                 Ok(A2aError::InvalidParams { violations: violations.collect() })
             }
         }
@@ -169,6 +173,18 @@ impl Member {
     pub(crate) fn failed(&self, hook: Hook, message: &str) -> Fault {
         Fault::Failed { uri: self.extension.uri().clone(), hook, message: self.extension.profile.words(message) }
     }
+}
+
+fn told(violation: types::Violation) -> FieldViolation {
+    FieldViolation { field: cut(violation.pointer), description: cut(violation.message) }
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > MAX_VIOLATION_TEXT {
+        text.truncate(text.floor_char_boundary(MAX_VIOLATION_TEXT));
+        text.push('…');
+    }
+    text
 }
 
 /// What ran to the end without a fault went well. What was broken off tells nothing.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_protocol::ExtensionUri;
+use annex_protocol::{A2aError, ExtensionUri};
 use annex_runtime::{
     Chain, Extension, Fault, Health, HookError, Installation, Limits, OnFailure, Runtime, RuntimeConfig,
 };
 
-use crate::support::{Turn, config, log_of, respond, runtime, test_extension, with_parameters};
+use crate::support::{Turn, config, installation, log_of, respond, runtime, test_extension, with_parameters};
 
 const FIRST: &str = "https://annex.example/first/v1";
 const SECOND: &str = "https://annex.example/second/v1";
@@ -254,4 +254,17 @@ async fn whatever_set_of_extensions_fails_turns_without_them_are_served_and_only
         assert_eq!(failures(&pair.good), 0, "{}", pair.uri);
         assert!(failures(&pair.bad) > 0, "{}", pair.uri);
     }
+}
+
+/// Each binding writes them several times, and a refusal is no failure that would end.
+#[tokio::test]
+async fn of_a_flood_of_violations_the_client_is_told_a_few() {
+    let limits = Limits { cpu: Duration::from_secs(20), ..Limits::standard() };
+    let extension = test_extension(&runtime(), Installation { limits, ..installation() }).await;
+    let refused = Turn::commanding("\"violations 12000\"").start(&[extension]).await;
+    let Err(HookError::Refused(A2aError::InvalidParams { violations })) = refused else {
+        unreachable!("it is refused")
+    };
+    assert_eq!(violations.len(), 64);
+    assert_eq!(violations.first().map(|first| first.field.as_str()), Some("/0"));
 }

@@ -248,9 +248,14 @@ fn attacks_are_refused_or_stay_within_their_bound() {
     }
 }
 
-#[tokio::test]
-async fn validators_are_weighed_and_the_oldest_go() {
+#[test]
+fn validators_are_weighed_and_the_oldest_go() {
     let _measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let executor = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("an executor");
+    executor.block_on(weigh());
+}
+
+async fn weigh() {
     let budget = Budget::new(6 << 20);
     let schemas = Schemas::new(&budget, Workers::new(1));
     let before = ALLOCATED.current_usage();
