@@ -103,7 +103,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Passes on what is written to it in one line, as [`line`] has it.
+/// Passes on what is written to it in one line, as [`line()`] has it.
 pub struct Line<W>(pub W);
 
 impl<W: Write> Write for Line<W> {
