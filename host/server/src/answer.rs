@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::list;
+use crate::long_work::LongWork;
 use crate::task_log::{LogReader, LoggedEvent};
 
 /// A result, and the extensions that were really active for it.
@@ -36,7 +37,13 @@ impl Sent {
 }
 
 /// A task as a client may see it.
-pub(crate) enum ShownTask {
+pub(crate) struct ShownTask {
+    form: Form,
+    /// Held until the task is written.
+    _long: Option<LongWork>,
+}
+
+enum Form {
     /// Shown in full, as it is stored.
     Stored(StoredTask),
     Snapshot(TaskSnapshot),
@@ -44,37 +51,43 @@ pub(crate) enum ShownTask {
 
 impl ShownTask {
     /// The stored task with at most so many messages of history.
-    pub(crate) fn stored(stored: StoredTask, history_length: Option<i32>) -> Result<Self, A2aError> {
+    pub(crate) async fn stored(stored: StoredTask, history_length: Option<i32>) -> Result<Self, A2aError> {
+        let long = LongWork::begin(stored.bytes()).await;
         if history_length.is_none() {
-            return Ok(Self::Stored(stored));
+            return Ok(Self { form: Form::Stored(stored), _long: long });
         }
         let task = stored.decode().map_err(fault::of_store)?;
-        Ok(Self::trimmed(task, history_length))
+        Ok(Self { form: trimmed(task, history_length), _long: long })
     }
 
-    pub(crate) fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Self {
-        if history_length.is_none() {
-            return Self::Snapshot(snapshot);
-        }
-        let mut task = snapshot.into_task();
-        list::trim_history(&mut task, history_length);
-        Self::Snapshot(task.into())
+    pub(crate) async fn snapshot(snapshot: TaskSnapshot, history_length: Option<i32>) -> Self {
+        let long = LongWork::begin(snapshot.size().bytes).await;
+        Self { form: trimmed(snapshot, history_length), _long: long }
     }
 
     /// The task as JSON.
     pub(crate) fn json(&self) -> Result<Cow<'_, str>, A2aError> {
-        match self {
-            Self::Stored(stored) => stored.json().map_err(fault::of_store),
-            Self::Snapshot(task) => task.json().map_err(|error| fault::internal(&error)),
+        match &self.form {
+            Form::Stored(stored) => stored.json().map_err(fault::of_store),
+            Form::Snapshot(task) => task.json().map_err(|error| fault::internal(&error)),
         }
     }
 
     pub(crate) fn into_task(self) -> Result<Task, A2aError> {
-        match self {
-            Self::Stored(stored) => stored.decode().map(TaskSnapshot::into_task).map_err(fault::of_store),
-            Self::Snapshot(task) => Ok(task.into_task()),
+        match self.form {
+            Form::Stored(stored) => stored.decode().map(TaskSnapshot::into_task).map_err(fault::of_store),
+            Form::Snapshot(task) => Ok(task.into_task()),
         }
     }
+}
+
+fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
+    if history_length.is_none() {
+        return Form::Snapshot(snapshot);
+    }
+    let mut task = snapshot.into_task();
+    list::trim_history(&mut task, history_length);
+    Form::Snapshot(task.into())
 }
 
 /// The events of a stream in order, the first one a task or the only message.

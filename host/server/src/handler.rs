@@ -23,6 +23,7 @@ use crate::counters::Counters;
 use crate::edition::Editions;
 use crate::input_modes::InputModes;
 use crate::list;
+use crate::long_work::LongWork;
 use crate::places::Places;
 use crate::push::PushNotifications;
 use crate::services::Services;
@@ -110,7 +111,7 @@ impl RequestHandler {
         let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         let configuration = &request.configuration;
         let (at_once, history_length) = (configuration.return_immediately, configuration.history_length);
-        let shown = |task| Sent::Task(ShownTask::trimmed(task, history_length));
+        let shown = async |task| Sent::Task(ShownTask::snapshot(task, history_length).await);
         let Started { mut active, opening, running } = match handler.accept(&call, "SendMessage", request).await? {
             Accepted::Started(started) => started,
             Accepted::Answered(message) => return Ok(Answer { value: Sent::Message(message), active: Vec::new() }),
@@ -118,15 +119,15 @@ impl RequestHandler {
                 if !at_once {
                     record.turn_over().await;
                 }
-                return Ok(Answer { value: shown(record.snapshot()), active: Vec::new() });
+                return Ok(Answer { value: shown(record.snapshot()).await, active: Vec::new() });
             }
         };
         let value = match opening {
             Opening::Message(message) => Sent::Message(message),
-            Opening::Task { snapshot, .. } if at_once => shown(snapshot),
+            Opening::Task { snapshot, .. } if at_once => shown(snapshot).await,
             Opening::Task { record, .. } => {
                 active = running.ended().await?;
-                shown(record.snapshot())
+                shown(record.snapshot()).await
             }
         };
         Ok(Answer { value, active })
@@ -171,9 +172,9 @@ impl RequestHandler {
         let (handler, call) = self.serving(call, request.tenant.as_deref())?;
         list::check_history_length(request.history_length)?;
         if let Some(snapshot) = handler.tasks.large_snapshot(&call.owner, &request.id).await? {
-            return Ok(ShownTask::trimmed(snapshot, request.history_length));
+            return Ok(ShownTask::snapshot(snapshot, request.history_length).await);
         }
-        ShownTask::stored(handler.tasks.load(&call.owner, &request.id).await?, request.history_length)
+        ShownTask::stored(handler.tasks.load(&call.owner, &request.id).await?, request.history_length).await
     }
 
     pub(crate) async fn list_tasks(
@@ -219,7 +220,13 @@ impl RequestHandler {
                 reason: format!("task {} is finished; use GetTask to read it", request.id),
             });
         };
+        let long = LongWork::begin(snapshot.size().bytes).await;
         let first = LoggedEvent::new(Arc::new(StreamResponse::Task(snapshot.into_task())));
+        if long.is_some() {
+            // Encoded now, as the stream is read without the permit.
+            first.json();
+        }
+        drop(long);
         Ok(answer::events(first, Some(reader), self.closing.clone(), until))
     }
 }

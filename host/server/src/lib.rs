@@ -34,6 +34,7 @@ mod jsonrpc;
 mod keyvalue_store;
 mod list;
 mod listener;
+mod long_work;
 mod methods;
 mod notes;
 mod pins;

@@ -6,6 +6,7 @@ use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksRespon
 use annex_tasks::{InvalidCursor, Owner, StoreError, StoredTask, TaskCursor, TaskQuery, TaskStore};
 
 use crate::fault;
+use crate::long_work::LongWork;
 
 const DEFAULT_PAGE_SIZE: i32 = 50;
 const MAX_PAGE_SIZE: i32 = 100;
@@ -39,6 +40,7 @@ async fn page(store: &dyn TaskStore, owner: &Owner, request: &ListTasksRequest) 
         limit: size,
     };
     let page = store.list(owner, &query).await.map_err(fault::of_store)?;
+    let _long = LongWork::begin(page.tasks.iter().map(StoredTask::bytes).sum()).await;
     let tasks = page.tasks.iter().map(|task| shown(task, request)).collect::<Result<_, _>>();
     Ok(ListTasksResponse {
         tasks: tasks.map_err(fault::of_store)?,

@@ -134,6 +134,15 @@ pub(crate) enum TaskContent {
 }
 
 impl StoredTask {
+    /// About how many bytes there are to read, or to write as JSON.
+    pub fn bytes(&self) -> usize {
+        match &self.content {
+            TaskContent::Json(json) => json.len(),
+            TaskContent::Since(since) => since.bytes(),
+            TaskContent::Value(task) => task.size().bytes,
+        }
+    }
+
     /// The task as JSON on one line.
     ///
     /// # Errors
@@ -179,8 +188,15 @@ impl Since {
         for event in events {
             apply(&mut task, &event?);
         }
-        let logged = self.events.iter().map(|(_, json)| json.len()).sum();
-        Ok(TaskSnapshot::read(task, logged))
+        Ok(TaskSnapshot::read(task, self.logged()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.json.len() + self.logged()
+    }
+
+    fn logged(&self) -> usize {
+        self.events.iter().map(|(_, json)| json.len()).sum()
     }
 }
 

@@ -1,0 +1,55 @@
+//! Work that grows with bytes that a client chose, such as writing a large task: few do it at once.
+//!
+//! It runs on the threads that serve everybody. A hundred clients that ask for a large task each would otherwise occupy
+//! all of these threads, one answer after the other, while everybody else waits.
+
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Bytes that are copied and encoded in about a millisecond.
+const SHORT: usize = 256 << 10;
+
+/// At most every second thread does long work.
+static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(permits()));
+
+fn permits() -> usize {
+    available_parallelism().map_or(1, |threads| threads.get() / 2).max(1)
+}
+
+/// The permit to do long work, given back when this is dropped. It must not be held while something else is awaited.
+pub(crate) struct LongWork {
+    _permit: SemaphorePermit<'static>,
+}
+
+impl LongWork {
+    /// Waits until work on so many bytes may begin. `None` when there is so little to do that nobody has to wait for it.
+    pub(crate) async fn begin(bytes: usize) -> Option<Self> {
+        if bytes <= SHORT {
+            return None;
+        }
+        // It is never closed.
+        let permit = PERMITS.acquire().await.ok()?;
+        // Whoever gave the permit back woke this task to run before all others. They come first.
+        tokio::task::yield_now().await;
+        Some(Self { _permit: permit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::{LongWork, PERMITS, SHORT, permits};
+
+    #[tokio::test]
+    async fn little_work_begins_while_long_work_waits_for_a_permit() {
+        let held = PERMITS.acquire_many(u32::try_from(permits()).expect("few")).await;
+        let mut long = Box::pin(LongWork::begin(SHORT + 1));
+        assert!(long.as_mut().now_or_never().is_none(), "all permits are taken");
+        assert!(LongWork::begin(SHORT).await.is_none());
+        drop(held);
+        assert!(long.await.is_some());
+    }
+}
