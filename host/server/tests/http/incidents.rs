@@ -290,7 +290,7 @@ fn every_test_that_the_list_of_incidents_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let list = fs::read_to_string(root.join("host/docs/incidents.md")).expect("the list");
     let mut sources = String::new();
-    for folder in ["host", "fuzz", "guest"] {
+    for folder in ["host", "guest"] {
         collect(&root.join(folder), &mut sources);
     }
     let rows: Vec<&str> =
