@@ -327,7 +327,7 @@ fn every_test_that_the_page_on_security_names_is_there() {
 }
 
 /// All Rust code below a folder.
-fn collect(folder: &Path, sources: &mut String) {
+pub(crate) fn collect(folder: &Path, sources: &mut String) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() && !path.ends_with("target") {
