@@ -89,7 +89,11 @@ fn main() -> Result<()> {
 fn watch(workspace: &Path) -> Result<()> {
     let mut crates = vec![workspace.join("examples/hello-extension")];
     for entry in fs::read_dir(workspace.join("guest")).context("read guest/")? {
-        crates.push(entry?.path());
+        let path = entry?.path();
+        // A path that is not there would start this script on every build, and a page has no `src`.
+        if path.is_dir() {
+            crates.push(path);
+        }
     }
     let shared = ["Cargo.toml", "Cargo.lock", ".cargo/config.toml", "wit"].map(|name| workspace.join(name));
     let own = crates.iter().flat_map(|folder| [folder.join("src"), folder.join("Cargo.toml")]);

@@ -14,6 +14,7 @@ mod catalogue;
 mod config;
 mod connections;
 mod crowd;
+mod documents;
 mod durable;
 mod failures;
 mod faults;

@@ -16,7 +16,7 @@ use annex_runtime::{
 };
 use libfuzzer_sys::fuzz_target;
 
-const GUEST: &str = include_str!("../../host/runtime/tests/components/hand_made.wat");
+const GUEST: &str = include_str!("../../runtime/tests/components/hand_made.wat");
 
 /// Copies the value of the first metadata entry over the answer and what follows it, as far as its length says.
 const ANSWER: &str = "

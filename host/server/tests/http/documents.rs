@@ -1,0 +1,279 @@
+//! The pages of this repository: every TOML block loads, every link leads somewhere, every test that is named is there.
+//!
+//! A block is a part of a config; the card and the agent that it lacks are added. A block that is no config says what it
+//! is: `toml,settings` is the settings file of an extension, `toml,cargo` a file of Cargo.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::{fs, iter};
+
+use annex_server::{Config, ExtensionConfig};
+
+use crate::incidents;
+
+/// Folders with pages, besides the top level.
+const FOLDERS: [&str; 4] = ["examples", "guest", "host", "wit"];
+/// Folders that tools fill.
+const FOREIGN: [&str; 4] = ["artifacts", "corpus", "node_modules", "target"];
+/// Pages that are read in one go, and how many bytes they may have.
+const SHORT: [(&str, usize); 2] = [("README.md", 10_000), ("ARCHITECTURE.md", 12_000)];
+/// The lines of a decision, in their order.
+const DECISION: [&str; 5] = ["Decided: ", "Because: ", "Instead of: ", "Costs: ", "Look again when: "];
+
+const CARD: &str = r#"
+[card]
+name = "n"
+description = "d"
+"#;
+const AGENT: &str = r#"
+[agent]
+kind = "template"
+name = "a"
+instruction = "i"
+[agent.model.scripted]
+fallback = "f"
+"#;
+
+struct Page {
+    path: PathBuf,
+    text: String,
+}
+
+/// A fenced block.
+struct Block {
+    info: String,
+    text: String,
+    line: usize,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "md")
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The pages at the top level and below the folders.
+fn pages() -> Vec<Page> {
+    let mut paths: Vec<PathBuf> = entries(&root()).into_iter().filter(|path| path.is_file() && is_page(path)).collect();
+    for folder in FOLDERS {
+        find(&root().join(folder), &mut paths);
+    }
+    paths.into_iter().map(|path| Page { text: read(&path), path }).collect()
+}
+
+fn find(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in entries(folder) {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let is_foreign = name.starts_with('.') || FOREIGN.contains(&name);
+        if path.is_dir() && !is_foreign {
+            find(&path, found);
+        } else if path.is_file() && is_page(&path) {
+            found.push(path);
+        }
+    }
+}
+
+fn is_fence(line: &str) -> bool {
+    line.trim_start().starts_with("```")
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut is_open = false;
+    for (index, line) in text.lines().enumerate() {
+        if is_fence(line) {
+            is_open = !is_open;
+            if is_open {
+                let info = line.trim().trim_start_matches('`').to_owned();
+                blocks.push(Block { info, text: String::new(), line: index + 1 });
+            }
+        } else if is_open && let Some(block) = blocks.last_mut() {
+            block.text.push_str(line);
+            block.text.push('\n');
+        }
+    }
+    blocks
+}
+
+/// The lines outside of fenced blocks.
+fn prose(text: &str) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        if is_fence(line) {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// The block with a card and an agent where it has none.
+fn whole(block: &str) -> Result<String, String> {
+    let tables: toml::Table = toml::from_str(block).map_err(|error| error.to_string())?;
+    let card = if tables.contains_key("card") { "" } else { CARD };
+    let has_agent = tables.get("agent").is_some_and(|agent| agent.get("kind").is_some());
+    let agent = if has_agent { "" } else { AGENT };
+    Ok(format!("{card}{agent}{block}"))
+}
+
+fn load(block: &Block) -> Result<(), String> {
+    match block.info.as_str() {
+        "toml" => {
+            let config = Config::parse(Path::new("annex.toml"), &whole(&block.text)?);
+            config.map(drop).map_err(|error| error.to_string())
+        }
+        "toml,settings" => ExtensionConfig::read_installation(&block.text, Path::new(".")).map(drop),
+        "toml,cargo" => toml::from_str::<toml::Table>(&block.text).map(drop).map_err(|error| error.to_string()),
+        other => Err(format!("{other:?} is none of toml, toml,settings and toml,cargo")),
+    }
+}
+
+/// What GitHub makes of the headings of a page.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let in_anchor = |letter: char| match letter {
+        ' ' => Some('-'),
+        letter => (letter.is_alphanumeric() || matches!(letter, '-' | '_')).then_some(letter),
+    };
+    let mut anchors = BTreeSet::new();
+    for line in prose(text).into_iter().filter(|line| line.starts_with('#')) {
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let name: String = heading.chars().filter_map(in_anchor).collect();
+        let repeated = (1..).map(|count| format!("{name}-{count}"));
+        let free = iter::once(name.clone()).chain(repeated).find(|anchor| !anchors.contains(anchor));
+        anchors.extend(free);
+    }
+    anchors
+}
+
+/// The targets of the links in a page.
+fn links(text: &str) -> Vec<&str> {
+    let after_texts = prose(text).into_iter().flat_map(|line| line.split("](").skip(1));
+    after_texts.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
+}
+
+/// What is wrong with a link.
+fn fault(page: &Page, target: &str) -> Option<&'static str> {
+    if target.contains("://") {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+    if path.starts_with('/') {
+        return Some("leads out of the repository");
+    }
+    let file = if path.is_empty() { page.path.clone() } else { page.path.with_file_name("").join(path) };
+    if !file.exists() {
+        return Some("leads nowhere");
+    }
+    let is_there = anchor.is_empty() || !is_page(&file) || anchors(&read(&file)).contains(anchor);
+    (!is_there).then_some("names no heading of that page")
+}
+
+#[test]
+fn every_block_of_toml_in_the_pages_is_loaded() {
+    let mut loaded = 0;
+    let mut faults = Vec::new();
+    for page in pages() {
+        for block in blocks(&page.text).iter().filter(|block| block.info.starts_with("toml")) {
+            loaded += 1;
+            if let Err(reason) = load(block) {
+                faults.push(format!("{}:{}: {reason}", page.path.display(), block.line));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(loaded > 20, "{loaded} blocks were found");
+}
+
+#[test]
+fn every_link_in_the_pages_leads_to_a_file_and_a_heading() {
+    let mut followed = 0;
+    let mut faults = Vec::new();
+    for page in pages() {
+        for target in links(&page.text) {
+            followed += 1;
+            if let Some(fault) = fault(&page, target) {
+                faults.push(format!("{}: {target} {fault}", page.path.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(followed > 100, "{followed} links were found");
+}
+
+#[test]
+fn anchors_are_those_that_a_reader_of_the_repository_gets() {
+    let page = "# A title\n```sh\n# no heading\n```\n## `[auth]` & more\n## Two_words-3\n## A title\n";
+    let expected = ["a-title", "a-title-1", "auth--more", "two_words-3"];
+    assert_eq!(anchors(page).into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_first_pages_are_short_enough_to_be_read_in_one_go() {
+    for (name, most) in SHORT {
+        let bytes = read(&root().join(name)).len();
+        assert!(bytes <= most, "{name} has {bytes} bytes of at most {most}: move something to host/docs");
+    }
+}
+
+#[test]
+fn every_page_for_operators_and_every_decision_is_in_its_index() {
+    for folder in ["host/docs", "host/docs/decisions"] {
+        let folder = root().join(folder);
+        let index = read(&folder.join("README.md"));
+        let listed = links(&index);
+        for path in entries(&folder).into_iter().filter(|path| path.is_file() && !path.ends_with("README.md")) {
+            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            assert!(listed.contains(&name), "{name} is not in the index of {}", folder.display());
+        }
+    }
+}
+
+#[test]
+fn every_decision_says_why_instead_of_what_and_at_what_cost() {
+    let decisions = entries(&root().join("host/docs/decisions"));
+    for path in decisions.iter().filter(|path| !path.ends_with("README.md")) {
+        let text = read(path);
+        let starts: Vec<&str> =
+            text.lines().filter_map(|line| DECISION.into_iter().find(|start| line.starts_with(start))).collect();
+        assert_eq!(starts, DECISION, "{}", path.display());
+    }
+}
+
+/// Each invariant names the tests that hold it, or says that there is none.
+#[test]
+fn every_test_that_the_page_on_architecture_names_is_there() {
+    let page = read(&root().join("ARCHITECTURE.md"));
+    let (_, invariants) = page.split_once("\n## Invariants\n").expect("the invariants");
+    let mut sources = String::new();
+    for folder in ["host", "guest"] {
+        incidents::collect(&root().join(folder), &mut sources);
+    }
+    let mut named = 0;
+    for invariant in invariants.split("\n- ").skip(1) {
+        let Some((_, tests)) = invariant.split_once("test: ") else {
+            assert!(invariant.to_lowercase().contains("no test"), "neither a test nor \"no test\": {invariant}");
+            continue;
+        };
+        for test in tests.split('`').skip(1).step_by(2) {
+            named += 1;
+            assert!(sources.contains(&format!("fn {test}(")), "there is no test {test}");
+        }
+    }
+    assert!(named > 20, "{named} tests are named");
+}
