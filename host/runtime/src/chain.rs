@@ -7,8 +7,8 @@ use annex_protocol::{
     TaskStatusUpdateEvent,
 };
 
-use crate::bindings::v0_1::annex::extension::types;
-use crate::bindings::v0_1::exports::annex::extension::transition::Beginning;
+use crate::bindings::{SeenBeginning, SeenRequest};
+use crate::contract::{Beginning, Request};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
@@ -51,7 +51,7 @@ pub struct TurnRequest<'a> {
 pub struct Chain {
     members: Vec<Member>,
     /// The request as its `transition` hooks see it when the turn begins.
-    seen: Option<types::Request>,
+    seen: Option<SeenRequest>,
 }
 
 /// What the hooks of the way in made of a request.
@@ -124,10 +124,10 @@ impl Chain {
             waits_in: waits_in.map(|state| state.name().to_owned()),
             resumed,
         };
-        Box::pin(self.ask_to_begin(&seen, &beginning)).await
+        Box::pin(self.ask_to_begin(&seen, &beginning.into())).await
     }
 
-    async fn ask_to_begin(&mut self, seen: &types::Request, beginning: &Beginning) -> Result<Entry, Fault> {
+    async fn ask_to_begin(&mut self, seen: &SeenRequest, beginning: &SeenBeginning) -> Result<Entry, Fault> {
         let mut entry = Entry::Proceed;
         for member in &mut self.members {
             match Self::or_skipped(member.begin(seen, beginning).await, member)? {
@@ -186,7 +186,7 @@ impl Chain {
 
     /// Whether any extension has the hook `transition`.
     fn steers(&self) -> bool {
-        self.members.iter().any(|member| member.extension.program.hooks.transition.is_some())
+        self.members.iter().any(|member| member.extension.program.hooks.has(Hook::Transition))
     }
 
     fn or_skipped(opinion: Result<Opinion, Fault>, member: &Member) -> Result<Opinion, Fault> {
@@ -274,13 +274,14 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
 
 impl TurnRequest<'_> {
     /// The request as guests see it.
-    pub(crate) fn seen(&self) -> types::Request {
-        types::Request {
+    pub(crate) fn seen(&self) -> SeenRequest {
+        let request = Request {
             operation: self.operation.to_owned(),
             context_id: self.context_id.map(ToString::to_string),
             task_id: self.task_id.map(ToString::to_string),
             requested: self.requested.iter().map(ToString::to_string).collect(),
-        }
+        };
+        request.into()
     }
 
     /// What guests can read of the turn.

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, AgentExtension, Json, Message, Metadata, StreamResponse};
 
-use crate::bindings::v0_1::annex::extension::types::Location;
-use crate::bindings::v0_1::exports::annex::extension::client::{Incoming, Outgoing};
 use crate::chain::Member;
+use crate::contract::{ClientEvent, ClientRequest, Location};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
@@ -80,10 +79,13 @@ impl ClientCall {
 
     async fn ask(&mut self, call: &OutgoingCall<'_>) -> Result<Addition, HookError> {
         let extension = Arc::clone(&self.member.extension);
-        let Some(indices) = &extension.program.hooks.client else { return Ok(Addition::default()) };
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Client) {
+            return Ok(Addition::default());
+        }
         let message = call.message.map(|message| rewriting::shown(message, &message.parts, &extension.descriptor));
         let declaration = call.declaration.and_then(|declaration| Json::from_serialize(declaration).ok());
-        let seen = Outgoing {
+        let seen = ClientRequest {
             operation: call.operation.to_owned(),
             agent: call.agent.to_owned(),
             declaration: declaration.map(|declaration| declaration.get().to_owned()),
@@ -96,12 +98,8 @@ impl ClientCall {
             let reason = format!("extension {} takes calls of at most {limit} bytes; this has {size}", extension.uri());
             return Err(A2aError::invalid_params(reason).into());
         }
-        let added = self
-            .member
-            .call(Hook::Client, async |store, component| {
-                indices.load(&mut *store, component)?.call_before(store, &seen).await
-            })
-            .await?;
+        let added =
+            self.member.call(Hook::Client, async |store, component| hooks.before(store, component, seen).await).await?;
         let added = match added {
             Ok(added) => added,
             Err(rejection) => return Err(self.member.refusal(Hook::Client, rejection)?.into()),
@@ -121,8 +119,8 @@ impl ClientCall {
 
     async fn tell(&mut self, event: &StreamResponse, active: bool) -> Result<Option<Json>, Fault> {
         let extension = Arc::clone(&self.member.extension);
-        let Some(indices) = &extension.program.hooks.client else { return Ok(None) };
-        if self.member.is_out() {
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Client) || self.member.is_out() {
             return Ok(None);
         }
         // Not every agent echoes the header, and all name extensions on what these had a part in.
@@ -131,13 +129,9 @@ impl ClientCall {
         own::narrow(&mut event, &extension.descriptor.metadata_keys);
         let shown = serde_json::to_string(&event).unwrap_or_default();
         self.member.check_size(Some(&shown))?;
-        let seen = Incoming { active, event: shown, metadata: own::entries(&mut event) };
-        let told = self
-            .member
-            .call(Hook::Client, async |store, component| {
-                indices.load(&mut *store, component)?.call_after(store, &seen).await
-            })
-            .await?;
+        let seen = ClientEvent { active, event: shown, metadata: own::entries(&mut event) };
+        let told =
+            self.member.call(Hook::Client, async |store, component| hooks.after(store, component, seen).await).await?;
         let told = told.map_err(|message| self.member.failed(Hook::Client, &message))?;
         let told = told.map(Json::parse).transpose();
         told.map_err(|error| {

@@ -9,8 +9,9 @@ use annex_protocol::{AgentExtension, ExtensionUri, Json, JsonObject};
 use annex_schema::{Budget, Schemas, Workers};
 use wasmtime::component::InstancePre;
 
-use crate::bindings::v0_1::exports::annex::extension as hooks;
+use crate::bindings::Hooks;
 use crate::breaker::{Breaker, Health};
+use crate::contract::Events;
 use crate::digest::Digest;
 use crate::engine::Slots;
 use crate::grants::Grants;
@@ -185,17 +186,6 @@ pub struct Descriptor {
     pub payload: bool,
 }
 
-/// Kinds of outgoing event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Events {
-    /// The agent's answer as a Message.
-    pub message: bool,
-    /// Changes of the task's state.
-    pub status: bool,
-    /// Artifacts.
-    pub artifact: bool,
-}
-
 /// An installed extension, ready to serve turns.
 pub struct Extension {
     pub(crate) descriptor: Descriptor,
@@ -221,37 +211,6 @@ pub(crate) struct Program {
     pub(crate) component: InstancePre<HostState>,
     pub(crate) hooks: Hooks,
     pub(crate) slots: Slots,
-}
-
-/// Where each exported hook is found in an instance; `None` when the component has no such hook.
-pub(crate) struct Hooks {
-    pub(crate) descriptor: hooks::descriptor::GuestIndices,
-    pub(crate) card: Option<hooks::card::GuestIndices>,
-    pub(crate) activation: Option<hooks::activation::GuestIndices>,
-    pub(crate) message: Option<hooks::message::GuestIndices>,
-    pub(crate) state: Option<hooks::state::GuestIndices>,
-    pub(crate) transition: Option<hooks::transition::GuestIndices>,
-    pub(crate) response: Option<hooks::response::GuestIndices>,
-    pub(crate) method: Option<hooks::method::GuestIndices>,
-    pub(crate) client: Option<hooks::client::GuestIndices>,
-}
-
-impl Hooks {
-    /// Looks the hooks up and checks their types against the contract.
-    pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
-        let has = |hook| exported.contains(&hook);
-        Ok(Self {
-            descriptor: hooks::descriptor::GuestIndices::new(component)?,
-            card: has(Hook::Card).then(|| hooks::card::GuestIndices::new(component)).transpose()?,
-            activation: has(Hook::Activation).then(|| hooks::activation::GuestIndices::new(component)).transpose()?,
-            message: has(Hook::Message).then(|| hooks::message::GuestIndices::new(component)).transpose()?,
-            state: has(Hook::State).then(|| hooks::state::GuestIndices::new(component)).transpose()?,
-            transition: has(Hook::Transition).then(|| hooks::transition::GuestIndices::new(component)).transpose()?,
-            response: has(Hook::Response).then(|| hooks::response::GuestIndices::new(component)).transpose()?,
-            method: has(Hook::Method).then(|| hooks::method::GuestIndices::new(component)).transpose()?,
-            client: has(Hook::Client).then(|| hooks::client::GuestIndices::new(component)).transpose()?,
-        })
-    }
 }
 
 impl Extension {

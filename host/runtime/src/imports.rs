@@ -1,25 +1,22 @@
-//! What a guest can call: one table of interfaces, with the grant that each one takes and what implements it.
+//! What a guest can call: two tables of interfaces, with the grant that each one takes and what implements it. One is of
+//! the contract (`bindings/v0_1/imports.rs`), the other of WASI (`wasi.rs`); the files beside that one do the work.
 //!
 //! An interface is linked when the component imports it and the operator has granted it. There is no other way into a
-//! linker, so the table is the whole of what a component can reach.
+//! linker, so the tables are the whole of what a component can reach.
 
 use wasmtime::Engine;
-use wasmtime::component::{HasSelf, Linker};
+use wasmtime::component::Linker;
 
-use crate::bindings::v0_1::annex::extension::{
-    agent_steps, json_schema, session_state, task, task_resumption, tasks, types,
-};
-use crate::bindings::v0_1::wasi::clocks::wall_clock;
-use crate::bindings::v0_1::wasi::config::store as config;
-use crate::bindings::v0_1::wasi::keyvalue::{atomics, store as keyvalue_store};
-use crate::bindings::v0_1::wasi::logging::logging;
-use crate::grants::{GrantNeeded, Grants};
+use crate::bindings;
+use crate::grants::Grants;
+use crate::imports::offer::Offer;
 use crate::inspect::{Inspection, split_version};
 use crate::store::HostState;
 
 mod capabilities;
 pub(crate) mod http;
 pub(crate) mod keyvalue;
+pub(crate) mod offer;
 mod session;
 mod stdio;
 mod turn;
@@ -28,60 +25,9 @@ pub(crate) mod wasi;
 #[cfg(test)]
 mod tests;
 
-/// One interface that a component can import.
-pub(crate) struct Offer {
-    /// `package:name/interface`, without a version.
-    pub(crate) name: &'static str,
-    /// The grant that it takes; `None` when it can neither observe nor affect anything outside of its own turn.
-    pub(crate) needs: Option<GrantNeeded>,
-    link: Link,
-}
-
-type Link = fn(&mut Linker<HostState>) -> wasmtime::Result<()>;
-
-const fn free(name: &'static str, link: Link) -> Offer {
-    Offer { name, needs: None, link }
-}
-
-const fn granted(grant: GrantNeeded, name: &'static str, link: Link) -> Offer {
-    Offer { name, needs: Some(grant), link }
-}
-
-/// Interfaces of Annex, and those of WASI that it implements itself.
-const OWN: &[Offer] = &[
-    free("annex:extension/types", |linker| types::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
-    free("annex:extension/json-schema", |linker| json_schema::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
-    granted(GrantNeeded::SessionState, "annex:extension/session-state", |linker| {
-        session_state::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
-    }),
-    granted(GrantNeeded::Task, "annex:extension/task", |linker| {
-        task::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
-    }),
-    granted(GrantNeeded::Tasks, "annex:extension/tasks", |linker| {
-        tasks::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
-    }),
-    granted(GrantNeeded::TaskResumption, "annex:extension/task-resumption", |linker| {
-        task_resumption::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
-    }),
-    granted(GrantNeeded::AgentSteps, "annex:extension/agent-steps", |linker| {
-        agent_steps::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
-    }),
-    free("wasi:logging/logging", |linker| logging::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
-    free("wasi:config/store", |linker| config::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
-    granted(GrantNeeded::Clock, "wasi:clocks/wall-clock", |linker| {
-        wall_clock::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
-    }),
-    granted(GrantNeeded::KeyValue, "wasi:keyvalue/store", |linker| {
-        keyvalue_store::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
-    }),
-    granted(GrantNeeded::KeyValue, "wasi:keyvalue/atomics", |linker| {
-        atomics::add_to_linker::<_, HasSelf<_>>(linker, |state| state)
-    }),
-];
-
 /// Everything that a component can import.
 fn offers() -> impl Iterator<Item = &'static Offer> {
-    OWN.iter().chain(wasi::OFFERS)
+    bindings::offers().chain(wasi::OFFERS)
 }
 
 /// What is offered under `interface` (`package:name/interface`, no version).

@@ -14,6 +14,7 @@ mod cache;
 mod chain;
 mod client_call;
 mod compile;
+mod contract;
 mod digest;
 mod engine;
 mod error;
@@ -46,10 +47,11 @@ pub use breaker::Health;
 pub use chain::{Chain, Entered, TurnRequest};
 pub use client_call::{Addition, ClientCall, OutgoingCall};
 pub use compile::{COMPILE_ARGUMENT, CompilerProcess, compile_if_asked};
+pub use contract::Events;
 pub use digest::Digest;
 pub use engine::{MEMORY_CEILING, TABLE_CEILING, TICK};
 pub use error::{Fault, HookError, LoadError, RuntimeError, Source};
-pub use extension::{Descriptor, Events, Extension, Installation, OnFailure};
+pub use extension::{Descriptor, Extension, Installation, OnFailure};
 pub use grants::{
     GrantNeeded, Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost, SessionStateGrant, StateScope,
 };

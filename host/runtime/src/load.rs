@@ -8,13 +8,14 @@ use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
 use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
 
-use crate::bindings::v0_1::exports::annex::extension::descriptor;
+use crate::bindings::Hooks;
 use crate::breaker::Breaker;
 use crate::cache::CompileCache;
 use crate::compile::{Compiler, CompilerProcess};
+use crate::contract::Description;
 use crate::engine::{self, Slots};
 use crate::error::{Fault, LoadError, RuntimeError};
-use crate::extension::{Descriptor, Events, Extension, Hooks, Installation, Profile, Program, Services, Validators};
+use crate::extension::{Descriptor, Extension, Installation, Profile, Program, Services, Validators};
 use crate::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::hook::Hook;
 use crate::imports::{self, http::Sender};
@@ -203,11 +204,9 @@ async fn describe(
     let unnamed = ExtensionUri::from("(not yet described)");
     let unnamed = Arc::new(Profile::new(unnamed, installation, services.clone()));
     let mut instance = start(program, &unnamed, Hook::Descriptor).await?;
-    let indices = &program.hooks.descriptor;
+    let hooks = &program.hooks;
     let described = instance
-        .call(Hook::Descriptor, async |store, component| {
-            indices.load(&mut *store, component)?.call_describe(store).await
-        })
+        .call(Hook::Descriptor, async |store, component| hooks.describe(store, component).await)
         .await
         .map_err(LoadError::SelfTest)?;
     let described = described.map_err(|reason| LoadError::Description { reason: unnamed.words(&reason) })?;
@@ -232,10 +231,7 @@ const MAX_NAME: usize = 2 << 10;
 /// Bytes of an extension's entry on the card, as JSON. Clients read cards of a mebibyte, and have to take all entries.
 const MAX_CARD_ENTRY: usize = 32 << 10;
 
-fn check_descriptor(
-    described: descriptor::ExtensionDescriptor,
-    installation: &Installation,
-) -> Result<Descriptor, LoadError> {
+fn check_descriptor(described: Description, installation: &Installation) -> Result<Descriptor, LoadError> {
     let wrong = |reason: String| Err(LoadError::Description { reason });
     if let Some(uri) = described.depends_on.iter().chain([&described.uri]).find(|uri| !is_uri(uri)) {
         return wrong(format!("{uri:?} is not an absolute URI without spaces and commas"));
@@ -258,7 +254,6 @@ fn check_descriptor(
             return Err(LoadError::NotGranted { needs: format!("extension {}", described.uri), grant });
         }
     }
-    let events = described.events;
     Ok(Descriptor {
         uri: ExtensionUri::from(described.uri),
         name: annex_text::line_within(&described.name, MAX_WORDS),
@@ -267,11 +262,7 @@ fn check_descriptor(
         parameter_schema: described.parameter_schema,
         metadata_keys: described.metadata_keys,
         depends_on: described.depends_on.into_iter().map(ExtensionUri::from).collect(),
-        events: Events {
-            message: events.contains(descriptor::EventKinds::MESSAGE),
-            status: events.contains(descriptor::EventKinds::STATUS),
-            artifact: events.contains(descriptor::EventKinds::ARTIFACT),
-        },
+        events: described.events,
         payload: described.payload,
     })
 }
@@ -308,10 +299,13 @@ async fn declare(
         required,
         params: None,
     };
-    let Some(indices) = &program.hooks.card else { return checked_entry(card) };
+    let hooks = &program.hooks;
+    if !hooks.has(Hook::Card) {
+        return checked_entry(card);
+    }
     let mut instance = start(program, profile, Hook::Card).await?;
     let declared = instance
-        .call(Hook::Card, async |store, component| indices.load(&mut *store, component)?.call_declare(store).await)
+        .call(Hook::Card, async |store, component| hooks.declare(store, component).await)
         .await
         .map_err(LoadError::SelfTest)?;
     let declared = declared.map_err(|reason| LoadError::Description { reason: profile.words(&reason) })?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use annex_protocol::jsonrpc::is_reserved;
 use annex_schema::Schema;
 
-use crate::bindings::v0_1::exports::annex::extension::method::Declaration;
+use crate::contract::MethodDeclaration;
 use crate::error::LoadError;
 use crate::extension::{Descriptor, Profile, Program};
 use crate::hook::Hook;
@@ -37,12 +37,13 @@ pub(crate) async fn declared(
     profile: &Arc<Profile>,
     descriptor: &Descriptor,
 ) -> Result<Vec<Method>, LoadError> {
-    let Some(indices) = &program.hooks.method else { return Ok(Vec::new()) };
+    let hooks = &program.hooks;
+    if !hooks.has(Hook::Method) {
+        return Ok(Vec::new());
+    }
     let mut instance = load::start(program, profile, Hook::Method).await?;
     let declared = instance
-        .call(Hook::Method, async |store, component| {
-            indices.load(&mut *store, component)?.call_declare_methods(store).await
-        })
+        .call(Hook::Method, async |store, component| hooks.declare_methods(store, component).await)
         .await
         .map_err(LoadError::SelfTest)?;
     let wrong = |reason: String| LoadError::Description { reason: profile.words(&reason) };
@@ -65,7 +66,7 @@ pub(crate) async fn declared(
     Ok(methods)
 }
 
-async fn checked(profile: &Profile, declaration: Declaration, spent: &mut Duration) -> Result<Method, String> {
+async fn checked(profile: &Profile, declaration: MethodDeclaration, spent: &mut Duration) -> Result<Method, String> {
     let name = declaration.name;
     if name.len() > MAX_NAME || !name.split('/').all(is_word) {
         return Err(format!(

@@ -2,7 +2,7 @@
 
 use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse, TaskStatusUpdateEvent};
 
-use crate::bindings::v0_1::exports::annex::extension::response::{Event, EventKind};
+use crate::contract::{Event, EventKind};
 use crate::extension::Descriptor;
 use crate::own;
 

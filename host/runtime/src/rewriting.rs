@@ -2,7 +2,7 @@
 
 use annex_protocol::{Message, Part};
 
-use crate::bindings::v0_1::exports::annex::extension::message::Rewrite;
+use crate::contract::Rewrite;
 use crate::extension::Descriptor;
 use crate::own;
 

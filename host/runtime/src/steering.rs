@@ -2,7 +2,7 @@
 
 use annex_protocol::{ExtensionUri, Message, Metadata, Part, TaskState, TaskStatusUpdateEvent};
 
-use crate::bindings::v0_1::exports::annex::extension::transition::{StateChange, Waiting};
+use crate::contract::StateChange;
 use crate::extension::Descriptor;
 use crate::own;
 
@@ -70,12 +70,5 @@ pub(crate) fn seen_change(current: TaskState, update: &TaskStatusUpdateEvent, de
         current: current.name().to_owned(),
         next: update.status.state.name().to_owned(),
         message,
-    }
-}
-
-pub(crate) fn waiting_state(waiting: Waiting) -> TaskState {
-    match waiting {
-        Waiting::Input => TaskState::InputRequired,
-        Waiting::Authorization => TaskState::AuthRequired,
     }
 }

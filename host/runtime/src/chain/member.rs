@@ -5,12 +5,13 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, FieldViolation, Json};
+use annex_schema::Violation;
 use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
 use wasmtime::component::Instance as ComponentInstance;
 
-use crate::bindings::v0_1::annex::extension::types;
 use crate::breaker::Admission;
+use crate::contract::{ExtensionError, Rejection};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
@@ -142,13 +143,13 @@ impl Member {
     }
 
     /// What the client hears of a rejection.
-    pub(crate) fn refusal(&self, hook: Hook, rejection: types::Rejection) -> Result<A2aError, Fault> {
+    pub(crate) fn refusal(&self, hook: Hook, rejection: Rejection) -> Result<A2aError, Fault> {
         match rejection {
-            types::Rejection::Error(error) => self.own_error(hook, error),
-            types::Rejection::Violations(violations) if violations.is_empty() => {
+            Rejection::Error(error) => self.own_error(hook, error),
+            Rejection::Violations(violations) if violations.is_empty() => {
                 Err(self.broke(hook, "it refused the request without naming a violation"))
             }
-            types::Rejection::Violations(violations) => {
+            Rejection::Violations(violations) => {
                 let violations = violations.into_iter().take(MAX_VIOLATIONS).map(told);
                 Ok(A2aError::InvalidParams { violations: violations.collect() })
             }
@@ -156,7 +157,7 @@ impl Member {
     }
 
     /// An extension may answer with an error of its own, never with one that the protocol owns.
-    fn own_error(&self, hook: Hook, error: types::ExtensionError) -> Result<A2aError, Fault> {
+    fn own_error(&self, hook: Hook, error: ExtensionError) -> Result<A2aError, Fault> {
         let core = (-32_768..=-32_600).contains(&error.code) || (-32_099..=-32_000).contains(&error.code);
         if core {
             return Err(self.broke(hook, &format!("it forged the core error code {}", error.code)));
@@ -175,7 +176,7 @@ impl Member {
     }
 }
 
-fn told(violation: types::Violation) -> FieldViolation {
+fn told(violation: Violation) -> FieldViolation {
     FieldViolation { field: cut(violation.pointer), description: cut(violation.message) }
 }
 

@@ -17,7 +17,7 @@ use wasmtime_wasi_http::{
     DEFAULT_FORBIDDEN_HEADERS, Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks,
 };
 
-use crate::bindings::v0_1::wasi::logging::logging::Level;
+use crate::contract::LogLevel;
 use crate::error::Source;
 use crate::extension::Profile;
 use crate::grants::HttpGrant;
@@ -125,7 +125,7 @@ fn log_denial(log: &Log, asked: &str, error: &Error) {
         Error::DestinationIpProhibited => "the address is private, and its grant's allow_private does not name it",
         _ => return,
     };
-    log.write(Level::Warn, "http", &format!("{asked} was not sent: {reason}"));
+    log.write(LogLevel::Warn, "http", &format!("{asked} was not sent: {reason}"));
 }
 
 fn denial(refused: &Refused) -> Error {

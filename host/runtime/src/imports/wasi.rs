@@ -15,9 +15,9 @@ use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_typ
 use wasmtime_wasi_http::{WasiHttp, WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::http::{FIELD_BYTES, Hooks};
+use super::offer::{Offer, free, granted};
 use super::stdio::LogStream;
-use super::{Offer, free, granted};
-use crate::bindings::v0_1::wasi::logging::logging::Level;
+use crate::contract::LogLevel;
 use crate::extension::Profile;
 use crate::grants::GrantNeeded;
 use crate::log::Log;
@@ -107,8 +107,8 @@ impl Wasi {
         resources.set_max_capacity(MAX_RESOURCES);
         let stream = |level, name| LogStream::new(log.clone(), level, name);
         let context = WasiCtx::builder()
-            .stdout(stream(Level::Info, "stdout"))
-            .stderr(stream(Level::Warn, "stderr"))
+            .stdout(stream(LogLevel::Info, "stdout"))
+            .stderr(stream(LogLevel::Warn, "stderr"))
             .max_random_size(MAX_RANDOM_BYTES)
             .allow_tcp(false)
             .allow_udp(false)
