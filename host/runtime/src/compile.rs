@@ -17,8 +17,9 @@ use wasmtime::component::Component;
 
 use crate::cache::CompileCache;
 use crate::digest::Digest;
-use crate::error::{LoadError, Source};
+use crate::error::LoadError;
 use crate::load::RuntimeConfig;
+use crate::source::Source;
 
 mod child;
 mod confine;

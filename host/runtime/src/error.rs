@@ -11,9 +11,7 @@ use crate::digest::Digest;
 use crate::grants::GrantNeeded;
 use crate::hook::Hook;
 use crate::limits::LimitReached;
-
-/// An underlying error whose type is nobody's business outside of this crate.
-pub type Source = Box<dyn std::error::Error + Send + Sync>;
+use crate::source::Source;
 
 /// Why the runtime itself cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -17,9 +17,10 @@ use wasmtime::Store;
 use wasmtime::component::Instance as ComponentInstance;
 
 use crate::error::Fault;
-use crate::extension::{Profile, Program};
 use crate::hook::Hook;
 use crate::limits::{HostBusy, LimitReached};
+use crate::profile::Profile;
+use crate::program::Program;
 use crate::store::{self, HostState, TurnReaders};
 
 pub(crate) struct Instance {

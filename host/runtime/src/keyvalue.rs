@@ -5,7 +5,7 @@ use std::fmt;
 use annex_protocol::{ContextId, ExtensionUri, TaskId};
 use async_trait::async_trait;
 
-use crate::error::Source;
+use crate::source::Source;
 
 mod memory;
 

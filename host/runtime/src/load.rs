@@ -13,17 +13,22 @@ use crate::breaker::Breaker;
 use crate::cache::CompileCache;
 use crate::compile::{Compiler, CompilerProcess};
 use crate::contract::Description;
-use crate::engine::{self, Slots};
+use crate::descriptor::Descriptor;
+use crate::engine;
 use crate::error::{Fault, LoadError, RuntimeError};
-use crate::extension::{Descriptor, Extension, Installation, Profile, Program, Services, Validators};
+use crate::extension::Extension;
 use crate::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::hook::Hook;
 use crate::imports::{self, http::Sender};
 use crate::inspect::Inspection;
+use crate::installation::Installation;
 use crate::instance::Instance;
 use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
 use crate::method;
 use crate::metrics::Registry;
+use crate::profile::{Profile, Services, Validators};
+use crate::program::Program;
+use crate::slots::Slots;
 use crate::store::HostState;
 
 /// How the runtime is set up.

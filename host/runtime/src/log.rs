@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use annex_protocol::Secret;
 
 use crate::contract::LogLevel;
-use crate::extension::Profile;
+use crate::profile::Profile;
 
 /// What stands in a line where a secret stood.
 const HIDDEN: &str = "(secret)";

@@ -7,10 +7,12 @@ use annex_protocol::jsonrpc::is_reserved;
 use annex_schema::Schema;
 
 use crate::contract::MethodDeclaration;
+use crate::descriptor::Descriptor;
 use crate::error::LoadError;
-use crate::extension::{Descriptor, Profile, Program};
 use crate::hook::Hook;
 use crate::load;
+use crate::profile::Profile;
+use crate::program::Program;
 
 /// Methods of one extension.
 const MAX_METHODS: usize = 64;

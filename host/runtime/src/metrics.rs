@@ -14,10 +14,9 @@ use crate::hook::Hook;
 use crate::limits::LimitReached;
 
 mod meters;
-mod watch;
+pub(crate) mod watch;
 
 pub(crate) use meters::Meters;
-pub(crate) use watch::{Verdict, Watch};
 
 /// How a call of a hook ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse, TaskStatusUpdateEvent};
 
 use crate::contract::{Event, EventKind};
-use crate::extension::Descriptor;
+use crate::descriptor::Descriptor;
 use crate::own;
 
 /// The event for the guest; `None` when the extension did not ask for events of this kind.

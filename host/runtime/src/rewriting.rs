@@ -3,7 +3,7 @@
 use annex_protocol::{Message, Part};
 
 use crate::contract::Rewrite;
-use crate::extension::Descriptor;
+use crate::descriptor::Descriptor;
 use crate::own;
 
 /// The message with `parts` as JSON, its metadata narrowed to the extension's own keys.

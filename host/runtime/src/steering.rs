@@ -3,7 +3,7 @@
 use annex_protocol::{ExtensionUri, Message, Metadata, Part, TaskState, TaskStatusUpdateEvent};
 
 use crate::contract::StateChange;
-use crate::extension::Descriptor;
+use crate::descriptor::Descriptor;
 use crate::own;
 
 /// What one extension says to a change.

@@ -8,10 +8,10 @@ use annex_protocol::{Json, JsonObject};
 use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 
 use crate::engine::{self, TICK};
-use crate::extension::Profile;
 use crate::imports::wasi::Wasi;
 use crate::limits::LimitReached;
 use crate::log::Log;
+use crate::profile::Profile;
 use crate::turn_services::TurnServices;
 
 /// Reads the session that the running turn belongs to. Implemented by whoever owns sessions; called while a guest

@@ -16,7 +16,7 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::instance::Instance;
-use crate::metrics::{Verdict, Watch};
+use crate::metrics::watch::{Verdict, Watch};
 use crate::store::{HostState, TurnReaders};
 
 mod way_in;

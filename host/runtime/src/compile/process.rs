@@ -16,6 +16,7 @@ use super::child::COMPILE_ARGUMENT;
 use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, VERSION};
 use crate::digest::Digest;
 use crate::error::LoadError;
+use crate::source::Source;
 
 /// The longest that a process may take to greet.
 const GREETING_TIME: Duration = Duration::from_secs(10);
@@ -153,7 +154,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn no_greeting(error: &io::Error, status: ExitStatus) -> crate::error::Source {
+fn no_greeting(error: &io::Error, status: ExitStatus) -> Source {
     let what = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             format!("it said nothing for {} s", GREETING_TIME.as_secs())

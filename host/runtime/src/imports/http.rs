@@ -18,10 +18,10 @@ use wasmtime_wasi_http::{
 };
 
 use crate::contract::LogLevel;
-use crate::error::Source;
-use crate::extension::Profile;
 use crate::grants::HttpGrant;
 use crate::log::Log;
+use crate::profile::Profile;
+use crate::source::Source;
 
 /// The most that the header fields of a request or a response may take in memory, in bytes.
 pub(super) const FIELD_BYTES: usize = 32 << 10;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use wasmtime::component::Resource;
 
 use crate::contract::{BucketError, KeyPage};
-use crate::extension::Profile;
 use crate::keyvalue::{KEYS_PER_PAGE, KeyValueError, ScopeKind, Space};
+use crate::profile::Profile;
 use crate::store::HostState;
 
 /// Another name of the bucket that lasts.

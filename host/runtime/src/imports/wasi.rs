@@ -18,9 +18,9 @@ use super::http::{FIELD_BYTES, Hooks};
 use super::offer::{Offer, free, granted};
 use super::stdio::LogStream;
 use crate::contract::LogLevel;
-use crate::extension::Profile;
 use crate::grants::GrantNeeded;
 use crate::log::Log;
+use crate::profile::Profile;
 use crate::store::HostState;
 
 /// Handles that one instance can hold at once: streams, pollables, requests, responses.

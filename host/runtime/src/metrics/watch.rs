@@ -10,8 +10,9 @@ use tracing::field::Empty;
 
 use super::{LastFailure, Outcome};
 use crate::error::{Fault, HookError};
-use crate::extension::{Extension, Profile};
+use crate::extension::Extension;
 use crate::hook::Hook;
+use crate::profile::Profile;
 
 /// What came of a call, once the host has looked at what it returned.
 pub(crate) enum Verdict<'a> {
