@@ -8,7 +8,6 @@ use std::fmt;
 
 use annex_protocol::Secret;
 
-use crate::imports;
 use crate::keyvalue::Quota;
 
 mod http;
@@ -131,13 +130,6 @@ impl GrantNeeded {
         Self::AgentSteps,
         Self::RewriteMessage,
     ];
-
-    /// What importing `interface` (`package:name/interface`, no version) takes: `None` when the host has no such
-    /// interface, `Some(None)` when it is free.
-    #[must_use]
-    pub fn of_import(interface: &str) -> Option<Option<Self>> {
-        imports::offer(interface).map(|offer| offer.needs)
-    }
 
     /// The name that a descriptor uses for the grant.
     #[must_use]

@@ -4,45 +4,33 @@
 //! An interface is linked when the component imports it and the operator has granted it. There is no other way into a
 //! linker, so the tables are the whole of what a component can reach.
 
-use wasmtime::Engine;
-use wasmtime::component::Linker;
-
 use crate::bindings;
-use crate::grants::Grants;
+use crate::grants::GrantNeeded;
 use crate::imports::offer::Offer;
-use crate::inspect::{Inspection, split_version};
-use crate::store::HostState;
 
 mod capabilities;
-pub(crate) mod http;
+mod http;
 pub(crate) mod keyvalue;
 pub(crate) mod offer;
 mod session;
 mod stdio;
 mod turn;
 pub(crate) mod wasi;
+pub(crate) mod wasi_context;
 
 #[cfg(test)]
 mod tests;
 
 /// Everything that a component can import.
-fn offers() -> impl Iterator<Item = &'static Offer> {
+pub(crate) fn offers() -> impl Iterator<Item = &'static Offer> {
     bindings::offers().chain(wasi::OFFERS)
 }
 
-/// What is offered under `interface` (`package:name/interface`, no version).
-pub(crate) fn offer(interface: &str) -> Option<&'static Offer> {
-    offers().find(|offer| offer.name == interface)
-}
-
-/// Links what the component imports and the grants allow.
-pub(crate) fn linker(engine: &Engine, inspection: &Inspection, grants: &Grants) -> wasmtime::Result<Linker<HostState>> {
-    let mut linker = Linker::new(engine);
-    let imported = |offer: &&Offer| inspection.imports.iter().any(|import| split_version(&import.name).0 == offer.name);
-    for offer in offers().filter(imported) {
-        if offer.needs.is_none_or(|grant| grants.allow(grant)) {
-            (offer.link)(&mut linker)?;
-        }
+impl GrantNeeded {
+    /// What importing `interface` (`package:name/interface`, no version) takes: `None` when the host has no such
+    /// interface, `Some(None)` when it is free.
+    #[must_use]
+    pub fn of_import(interface: &str) -> Option<Option<Self>> {
+        offers().find(|offer| offer.name == interface).map(|offer| offer.needs)
     }
-    Ok(linker)
 }

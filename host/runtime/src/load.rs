@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use annex_egress::{Resolver, SystemResolver};
+use annex_egress::Resolver;
 use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
 use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
@@ -11,7 +11,8 @@ use wasmtime::component::{Component, InstancePre};
 use crate::bindings::Hooks;
 use crate::breaker::Breaker;
 use crate::cache::CompileCache;
-use crate::compile::{Compiler, CompilerProcess};
+use crate::compile::Compiler;
+use crate::config::RuntimeConfig;
 use crate::contract::Description;
 use crate::descriptor::Descriptor;
 use crate::engine;
@@ -19,61 +20,19 @@ use crate::error::{Fault, LoadError, RuntimeError};
 use crate::extension::Extension;
 use crate::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::hook::Hook;
-use crate::imports::{self, http::Sender};
+use crate::http_sender::Sender;
 use crate::inspect::Inspection;
 use crate::installation::Installation;
 use crate::instance::Instance;
-use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
-use crate::method;
+use crate::keyvalue::KeyValueStore;
+use crate::linker::linker;
 use crate::metrics::Registry;
 use crate::profile::{Profile, Services, Validators};
 use crate::program::Program;
 use crate::slots::Slots;
 use crate::store::HostState;
 
-/// How the runtime is set up.
-#[derive(Clone)]
-pub struct RuntimeConfig {
-    /// Instances that can be alive at once, over all extensions and tenants.
-    pub instances: u32,
-    /// How long a turn waits for an instance before it is refused.
-    pub patience: Duration,
-    /// Folder for compiled components; `None` compiles at every start.
-    pub cache: Option<std::path::PathBuf>,
-    /// Bytes of all compiled components in that folder; what was not used for longest goes.
-    pub cache_bytes: u64,
-    /// How long compiling one component may take.
-    pub compile_time: Duration,
-    /// Bytes of memory that compiling one component may take.
-    pub compile_memory: u64,
-    /// Components that are compiled at once, each by a process of its own; at least one.
-    pub compile_processes: u32,
-    /// The program of these processes.
-    pub compiler: CompilerProcess,
-    /// Where extensions with the grant keep keys.
-    pub keyvalue: Arc<dyn KeyValueStore>,
-    /// Where requests of extensions with the grant get addresses from.
-    pub resolver: Arc<dyn Resolver>,
-}
-
-impl Default for RuntimeConfig {
-    /// 1,000 instances, one second of patience, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
-    /// them at once by this program, keys in memory, the resolver of the operating system.
-    fn default() -> Self {
-        Self {
-            instances: 1_000,
-            patience: Duration::from_secs(1),
-            cache: None,
-            cache_bytes: 1 << 30,
-            compile_time: Duration::from_secs(60),
-            compile_memory: 512 << 20,
-            compile_processes: 2,
-            compiler: CompilerProcess::default(),
-            keyvalue: Arc::new(MemoryKeyValueStore::default()),
-            resolver: Arc::new(SystemResolver::default()),
-        }
-    }
-}
+mod methods;
 
 /// Loads components. One per process and tenant: it owns the engine, its ticker and the pool of instances, which those
 /// of its tenants share.
@@ -140,7 +99,7 @@ impl Runtime {
         let program = self.link(&component, &inspection, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
-        let methods = method::declared(&program, &profile, &descriptor).await?;
+        let methods = methods::declared(&program, &profile, &descriptor).await?;
         let Inspection { digest, size, hooks: exported, .. } = inspection;
         Ok(Extension {
             breaker: Breaker::new(descriptor.uri.clone()),
@@ -175,7 +134,7 @@ impl Runtime {
         installation: &Installation,
     ) -> Result<Program, LoadError> {
         let linked = || -> wasmtime::Result<(InstancePre<HostState>, Hooks)> {
-            let linker = imports::linker(&self.engine, inspection, &installation.grants)?;
+            let linker = linker(&self.engine, inspection, &installation.grants)?;
             let component = linker.instantiate_pre(component)?;
             let hooks = Hooks::of(&component, &inspection.hooks)?;
             Ok((component, hooks))
@@ -223,7 +182,7 @@ async fn describe(
     Ok((Arc::new(profile), descriptor))
 }
 
-pub(crate) async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
+async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
     Instance::start(program, profile, None, hook).await.map_err(LoadError::SelfTest)
 }
 

@@ -7,7 +7,7 @@ use annex_protocol::{ExtensionUri, Json, JsonObject};
 use annex_schema::{Budget, Schemas, Workers};
 
 use crate::grants::Grants;
-use crate::imports::http::Sender;
+use crate::http_sender::Sender;
 use crate::installation::Installation;
 use crate::keyvalue::{KeyValueStore, Scope, Space};
 use crate::limits::Limits;

@@ -8,7 +8,7 @@ use annex_protocol::{Json, JsonObject};
 use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 
 use crate::engine::{self, TICK};
-use crate::imports::wasi::Wasi;
+use crate::imports::wasi_context::Wasi;
 use crate::limits::LimitReached;
 use crate::log::Log;
 use crate::profile::Profile;

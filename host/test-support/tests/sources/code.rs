@@ -12,7 +12,8 @@ pub(crate) struct NamedPath {
 }
 
 /// Every path of the file's `use` lines, and every path in its code that begins with `crate`, `super`, `self` or one of
-/// `children`, its child modules. Inline modules called `tests` are left out.
+/// `children`, its child modules. Inline modules called `tests` are left out, and so is `$crate`, which is for the code
+/// that calls a macro.
 pub(crate) fn paths(source: &str, children: &[String]) -> Vec<NamedPath> {
     let mut reader = Reader { tokens: tokens(source), at: 0, inside: Vec::new(), depth: 0, found: Vec::new() };
     while reader.at < reader.tokens.len() {
@@ -114,7 +115,11 @@ impl Reader {
                 self.depth = self.depth.saturating_sub(1);
                 self.at += 1;
             }
-            first if self.token(1) == "::" && !["::", "in"].contains(&self.before()) && is_start(first, children) => {
+            first
+                if self.token(1) == "::"
+                    && !["::", "in", "$"].contains(&self.before())
+                    && is_start(first, children) =>
+            {
                 let segments = self.read_path();
                 self.keep(segments, false);
             }
