@@ -1,8 +1,8 @@
 //! The only place that matches on versions of the WIT contract.
 //!
-//! Each live version has one module, which alone names its generated types and converts them to those of `contract`; the
-//! rest of the crate calls [`Hooks`]. A broken contract becomes one more module here and one more variant of each type
-//! below, and at most two versions live at a time (`wit/README.md`).
+//! Each live version has one module, which alone names its generated types and converts them to those of `contract`.
+//! The rest of the crate calls [`Hooks`]. A broken contract becomes one more module here and one more variant of each
+//! type below, and at most two versions live at a time (`wit/README.md`).
 
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
@@ -24,7 +24,7 @@ pub(crate) const PACKAGE: &str = "annex:extension";
 /// Versions of [`PACKAGE`] that this host runs, newest first.
 pub(crate) const SUPPORTED: &[&str] = &["0.1.0"];
 
-/// Whether a component built against `version` links here: the same major and minor below 1.0, no newer patch.
+/// True when a component built against `version` links here: the same major and minor below 1.0, no newer patch.
 pub(crate) fn is_supported(version: &str) -> bool {
     let Some(wanted) = parts(version) else { return false };
     SUPPORTED
@@ -43,8 +43,8 @@ pub(crate) fn offers() -> impl Iterator<Item = &'static Offer> {
     v0_1::imports::OFFERS.iter()
 }
 
-/// The request of a turn, in the form in which its hooks are shown it. It is the same for all of them, so it is converted
-/// once. A second version adds a form, to be made when a component of that version takes part.
+/// The request of a turn, in the form in which its hooks are shown it. It is the same for all of them, so it is
+/// converted once. A second version adds a form, to be made when a component of that version takes part.
 pub(crate) struct SeenRequest {
     v0_1: v0_1::convert::Request,
 }
@@ -66,7 +66,7 @@ impl From<Beginning> for SeenBeginning {
     }
 }
 
-/// What a call gives: the hook's own result within that of the call, which fails by a trap or a limit.
+/// The result of a call: the hook's own result within that of the call, which fails by a trap or a limit.
 type Called<T, E> = wasmtime::Result<Result<T, E>>;
 
 /// The hooks of one component, by the version of the contract that it was built against.
@@ -80,7 +80,7 @@ impl Hooks {
         v0_1::exports::Exports::of(component, exported).map(Self::V0_1)
     }
 
-    /// Whether the component has the hook. One that it does not have must not be called.
+    /// True when the component has the hook. One that it does not have must not be called.
     pub(crate) fn has(&self, hook: Hook) -> bool {
         match self {
             Self::V0_1(exports) => exports.has(hook),

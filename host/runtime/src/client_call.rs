@@ -10,7 +10,7 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::outgoing;
-use crate::own;
+use crate::owned_metadata;
 use crate::rewriting;
 use crate::store::{NoTurn, TurnReaders};
 use crate::turn_services::TurnServices;
@@ -24,16 +24,16 @@ pub struct OutgoingCall<'a> {
     pub agent: &'a str,
     /// The extension's entry on that card.
     pub declaration: Option<&'a AgentExtension>,
-    /// What the program wants the extension to send.
+    /// The input of the program, for the extension to send.
     pub input: Option<&'a Json>,
     /// The message, for an operation that has one.
     pub message: Option<&'a Message>,
 }
 
-/// What the extension adds to the call.
+/// The extension's addition to the call.
 #[derive(Clone, Debug, Default)]
 pub struct Addition {
-    /// Whether its URI goes into `A2A-Extensions`.
+    /// True when its URI goes into `A2A-Extensions`.
     pub activate: bool,
     /// Entries for `message.metadata`.
     pub message: Metadata,
@@ -44,7 +44,7 @@ pub struct Addition {
 /// An extension's part of one call. Dropping it frees its instance.
 pub struct ClientCall {
     member: Member,
-    /// Whether the extension wanted to be active.
+    /// True when the extension wanted to be active.
     is_asked_for: bool,
 }
 
@@ -124,12 +124,12 @@ impl ClientCall {
             return Ok(None);
         }
         // Not every agent echoes the header, and all name extensions on what these had a part in.
-        let active = active || self.is_asked_for && own::has_a_part(event, extension.uri());
+        let active = active || self.is_asked_for && owned_metadata::has_a_part(event, extension.uri());
         let mut event = event.clone();
-        own::narrow(&mut event, &extension.descriptor.metadata_keys);
+        owned_metadata::retain(&mut event, &extension.descriptor.metadata_keys);
         let shown = serde_json::to_string(&event).unwrap_or_default();
         self.member.check_size(Some(&shown))?;
-        let seen = ClientEvent { active, event: shown, metadata: own::entries(&mut event) };
+        let seen = ClientEvent { active, event: shown, metadata: owned_metadata::entries(&mut event) };
         let told =
             self.member.call(Hook::Client, async |store, component| hooks.after(store, component, seen).await).await?;
         let told = told.map_err(|message| self.member.failed(Hook::Client, &message))?;

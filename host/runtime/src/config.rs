@@ -1,4 +1,4 @@
-//! What the process decides about its runtime.
+//! The settings that a process chooses for its runtime.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use annex_egress::{Resolver, SystemResolver};
 use crate::compile::CompilerProcess;
 use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
 
-/// How the runtime is set up.
+/// The settings of a runtime.
 #[derive(Clone)]
 pub struct RuntimeConfig {
     /// Instances that can be alive at once, over all extensions and tenants.
     pub instances: u32,
-    /// How long a turn waits for an instance before it is refused.
+    /// The longest that a turn waits for an instance before it is refused.
     pub patience: Duration,
     /// Folder for compiled components; `None` compiles at every start.
     pub cache: Option<PathBuf>,
     /// Bytes of all compiled components in that folder; what was not used for longest goes.
     pub cache_bytes: u64,
-    /// How long compiling one component may take.
+    /// The longest that compiling one component may take.
     pub compile_time: Duration,
     /// Bytes of memory that compiling one component may take.
     pub compile_memory: u64,
@@ -28,9 +28,9 @@ pub struct RuntimeConfig {
     pub compile_processes: u32,
     /// The program of these processes.
     pub compiler: CompilerProcess,
-    /// Where extensions with the grant keep keys.
+    /// The store of keys, for extensions with the grant.
     pub keyvalue: Arc<dyn KeyValueStore>,
-    /// Where requests of extensions with the grant get addresses from.
+    /// The source of addresses, for requests of extensions with the grant.
     pub resolver: Arc<dyn Resolver>,
 }
 

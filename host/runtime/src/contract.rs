@@ -19,7 +19,7 @@ pub struct Events {
     pub artifact: bool,
 }
 
-/// What a component says of itself, before it is checked.
+/// A component's description of itself, before it is checked.
 pub(crate) struct Description {
     pub(crate) uri: String,
     pub(crate) name: String,
@@ -33,7 +33,7 @@ pub(crate) struct Description {
     pub(crate) payload: bool,
 }
 
-/// What a component wants to be on the card.
+/// A component's wishes for its entry on the card.
 pub(crate) struct CardEntry {
     pub(crate) description: Option<String>,
     /// A JSON object.
@@ -48,7 +48,7 @@ pub(crate) struct Request {
     pub(crate) requested: Vec<String>,
 }
 
-/// Whether an extension takes part in a request.
+/// An extension's decision to take part in a request or to stay out.
 pub(crate) enum Decision {
     Active,
     Inactive,
@@ -62,13 +62,13 @@ pub(crate) struct ExtensionError {
     pub(crate) data: Option<String>,
 }
 
-/// Why a hook refuses a request.
+/// The reason for which a hook refuses a request.
 pub(crate) enum Rejection {
     Violations(Vec<Violation>),
     Error(ExtensionError),
 }
 
-/// Where in a request a metadata entry stands.
+/// The place of a metadata entry in a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Location {
     Message,
@@ -118,14 +118,14 @@ pub(crate) struct Wait {
     pub(crate) metadata: Entries,
 }
 
-/// Whether the agent is to run.
+/// The ruling on the beginning of a turn: the agent runs or not.
 pub(crate) enum BeginRuling {
     Proceed,
     Interrupt(Wait),
     Veto(String),
 }
 
-/// What is to become of a change of state.
+/// The ruling on a change of state.
 pub(crate) enum ChangeRuling {
     Pass,
     Annotate(Entries),
@@ -148,7 +148,7 @@ pub(crate) struct Event {
     pub(crate) task_state: Option<String>,
     pub(crate) has_message: bool,
     pub(crate) last_chunk: bool,
-    /// Which of the extension's own keys are there already.
+    /// The extension's own keys that are there already.
     pub(crate) present: Vec<String>,
     /// A StreamResponse as JSON text.
     pub(crate) payload: Option<String>,
@@ -163,7 +163,7 @@ pub(crate) struct MethodDeclaration {
     pub(crate) streams: bool,
 }
 
-/// What a method answers.
+/// The answer of a method.
 pub(crate) enum MethodReply {
     /// JSON text.
     Value(String),
@@ -183,7 +183,7 @@ pub(crate) struct ClientRequest {
     pub(crate) message: Option<String>,
 }
 
-/// What a component adds to a call of a client.
+/// A component's addition to a call of a client.
 pub(crate) struct ClientAddition {
     pub(crate) activate: bool,
     pub(crate) metadata: Vec<MetadataEntry>,
@@ -197,7 +197,7 @@ pub(crate) struct ClientEvent {
     pub(crate) metadata: Entries,
 }
 
-/// How important a line of a guest's log is.
+/// The importance of a line of a guest's log.
 #[derive(Clone, Copy)]
 pub(crate) enum LogLevel {
     Trace,
@@ -207,7 +207,7 @@ pub(crate) enum LogLevel {
     Error,
 }
 
-/// Why a bucket of keys does not do what it is asked.
+/// The reason for which a bucket of keys refuses or fails.
 pub(crate) enum BucketError {
     NoSuchStore,
     AccessDenied,
@@ -217,6 +217,6 @@ pub(crate) enum BucketError {
 /// Some of a bucket's keys.
 pub(crate) struct KeyPage {
     pub(crate) keys: Vec<String>,
-    /// Where the next page begins; `None` on the last one.
+    /// The beginning of the next page; `None` on the last one.
     pub(crate) cursor: Option<u64>,
 }

@@ -1,10 +1,10 @@
-//! What a component says about itself.
+//! A component's description of itself.
 
 use annex_protocol::ExtensionUri;
 
 use crate::contract::Events;
 
-/// What a component says about itself, checked.
+/// A component's description of itself, checked.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
     /// The extension's URI, which is its version too.
@@ -23,6 +23,6 @@ pub struct Descriptor {
     pub depends_on: Vec<ExtensionUri>,
     /// The outgoing events that it wants to see.
     pub events: Events,
-    /// Whether it wants those events as JSON.
+    /// True when it wants those events as JSON.
     pub payload: bool,
 }

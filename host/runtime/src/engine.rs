@@ -10,7 +10,8 @@ use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAlloc
 use crate::error::RuntimeError;
 use crate::self_check;
 
-/// How often the epoch advances. A guest yields to other work at each tick and is stopped at a whole number of them.
+/// The time from one advance of the epoch to the next. A guest yields to other work at each tick and is stopped at a
+/// whole number of them.
 pub const TICK: Duration = Duration::from_millis(5);
 
 /// The most linear memory that any instance can be given, in bytes.
@@ -54,7 +55,7 @@ pub(crate) fn config(instances: u32) -> Config {
     config
 }
 
-/// What code depends on.
+/// The settings that compiled code depends on.
 fn settings() -> Config {
     let mut config = Config::new();
     config

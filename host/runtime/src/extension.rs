@@ -47,19 +47,19 @@ impl Extension {
         &self.descriptor.uri
     }
 
-    /// What it says about itself.
+    /// Its description of itself.
     #[must_use]
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// Whether the operator requires it.
+    /// True when the operator requires it.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.card.required
     }
 
-    /// What its failure does to a request.
+    /// The effect of its failure on a request.
     #[must_use]
     pub fn on_failure(&self) -> OnFailure {
         self.on_failure
@@ -69,7 +69,7 @@ impl Extension {
         self.on_failure == OnFailure::Skip && !self.is_required()
     }
 
-    /// How it does: whether it is quarantined, and its failures.
+    /// Its health: whether it is quarantined, and its failures.
     #[must_use]
     pub fn health(&self) -> Health {
         self.breaker.health()
@@ -97,19 +97,19 @@ impl Extension {
         &self.exported
     }
 
-    /// What it may do.
+    /// Its grants.
     #[must_use]
     pub fn grants(&self) -> &Grants {
         &self.profile.grants
     }
 
-    /// Whether it may do exactly this, with these secrets.
+    /// True when it has exactly these grants, with these secrets.
     #[must_use]
     pub fn has_grants(&self, grants: &Grants) -> bool {
         self.profile.grants == *grants
     }
 
-    /// What it may use.
+    /// Its limits.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.profile.limits
@@ -121,7 +121,7 @@ impl Extension {
         self.profile.log.lines()
     }
 
-    /// What its calls cost and how they ended.
+    /// The costs and the outcomes of its calls.
     #[must_use]
     pub fn metrics(&self) -> ExtensionMetrics {
         self.profile.meters.read(&self.exported)
@@ -145,7 +145,7 @@ impl Extension {
         self.load_time
     }
 
-    /// Whether loading compiled it, rather than taking it from the compile cache.
+    /// True when loading compiled it, rather than taking it from the compile cache.
     #[must_use]
     pub fn was_compiled(&self) -> bool {
         self.compiled

@@ -63,7 +63,7 @@ impl Sender {
         self.bounded(answer.map_err(|error| failure(&error))?)
     }
 
-    /// What says beforehand that it is too large is refused at once; of the rest no more than the limit is read.
+    /// A response that announces too large a body is refused at once; of any other no more than the limit is read.
     fn bounded(&self, response: reqwest::Response) -> Result<Response<WasiBody>, Error> {
         let limit = self.grant.max_response_bytes;
         if response.content_length().is_some_and(|length| usize::try_from(length).unwrap_or(usize::MAX) > limit) {

@@ -1,5 +1,6 @@
-//! What a guest can call: two tables of interfaces, with the grant that each one takes and what implements it. One is of
-//! the contract (`bindings/v0_1/imports.rs`), the other of WASI (`wasi.rs`); the files beside that one do the work.
+//! The interfaces that a guest can call: two tables, with the grant that each interface takes and what implements it.
+//! One is of the contract (`bindings/v0_1/imports.rs`), the other of WASI (`wasi.rs`). The files beside `wasi.rs` do
+//! the work for both.
 //!
 //! An interface is linked when the component imports it and the operator has granted it. There is no other way into a
 //! linker, so the tables are the whole of what a component can reach.
@@ -27,8 +28,8 @@ pub(crate) fn offers() -> impl Iterator<Item = &'static Offer> {
 }
 
 impl GrantNeeded {
-    /// What importing `interface` (`package:name/interface`, no version) takes: `None` when the host has no such
-    /// interface, `Some(None)` when it is free.
+    /// The grant that importing `interface` (`package:name/interface`, no version) takes: `None` when the host has no
+    /// such interface, `Some(None)` when it is free.
     #[must_use]
     pub fn of_import(interface: &str) -> Option<Option<Self>> {
         offers().find(|offer| offer.name == interface).map(|offer| offer.needs)

@@ -1,26 +1,26 @@
-//! What the operator decides about a component.
+//! The operator's decisions about a component.
 
 use annex_protocol::JsonObject;
 
 use crate::grants::Grants;
 use crate::limits::Limits;
 
-/// What the operator decides about a component when it is installed.
+/// The operator's decisions about a component when it is installed.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// What it may do.
+    /// Its grants.
     pub grants: Grants,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
     /// Its parameters, checked against its own schema.
     pub parameters: JsonObject,
-    /// Whether requests that do not activate it are refused.
+    /// True when requests that do not activate it are refused.
     pub required: bool,
-    /// What its failure does to a request. Required extensions must not be skipped.
+    /// The effect of its failure on a request. Required extensions must not be skipped.
     pub on_failure: OnFailure,
 }
 
-/// What becomes of a request when an extension fails it: traps, overruns a limit, breaks the contract, is quarantined or
+/// The fate of a request when an extension fails it: traps, overruns a limit, breaks the contract, is quarantined or
 /// overloaded. That an extension refuses a request is its verdict and no failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {

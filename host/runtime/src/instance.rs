@@ -27,7 +27,7 @@ pub(crate) struct Instance {
     store: Store<HostState>,
     component: ComponentInstance,
     profile: Arc<Profile>,
-    /// What is left of [`Limits::turn_wall`](crate::Limits::turn_wall).
+    /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
     _slot: OwnedSemaphorePermit,
 }

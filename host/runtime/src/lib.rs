@@ -4,7 +4,7 @@
 //! a [`Chain`] runs the active ones for one turn. The crate knows A2A's data model and nothing of how it is served or
 //! how sessions and tasks are kept.
 //!
-//! What holds for every call into a guest: a fresh instance per extension and turn, a memory limit, a CPU deadline, an
+//! Every call into a guest has: a fresh instance per extension and turn, a memory limit, a CPU deadline, an
 //! outer deadline, a budget of host calls, and caps on what crosses the boundary ([`Limits`]).
 
 mod advisories;
@@ -39,7 +39,7 @@ mod method;
 mod method_call;
 mod metrics;
 mod outgoing;
-mod own;
+mod owned_metadata;
 mod profile;
 mod program;
 mod rewriting;

@@ -1,4 +1,4 @@
-//! Which of the interfaces that the host offers a component is given.
+//! Links a component to those interfaces of the host that it imports and is granted.
 
 use wasmtime::Engine;
 use wasmtime::component::Linker;

@@ -44,7 +44,7 @@ pub struct Runtime {
     resolver: Arc<dyn Resolver>,
     metrics: Arc<Registry>,
     validators: Validators,
-    /// Whose extensions it loads; empty where there are no tenants.
+    /// The tenant whose extensions it loads; empty where there are no tenants.
     tenant: Arc<str>,
 }
 

@@ -1,4 +1,4 @@
-//! What an extension writes to the log in one turn, counted and bounded, whichever way it comes.
+//! The log lines of an extension in one turn, counted and bounded, whichever way they come.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use annex_protocol::Secret;
 use crate::contract::LogLevel;
 use crate::profile::Profile;
 
-/// What stands in a line where a secret stood.
+/// The text that takes the place of a secret in a line.
 const HIDDEN: &str = "(secret)";
 
 /// The log of one instance. Clones share what is left of it.
@@ -19,7 +19,7 @@ pub(crate) struct Log {
     left: Arc<Left>,
 }
 
-/// What an instance may still write.
+/// The lines and bytes that an instance may still write.
 struct Left {
     lines: AtomicU32,
     bytes: AtomicUsize,

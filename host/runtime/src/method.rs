@@ -10,7 +10,7 @@ pub struct Method {
     pub name: String,
     /// One sentence.
     pub description: String,
-    /// Whether its results come as a stream.
+    /// True when its results come as a stream.
     pub streams: bool,
     pub(crate) params: Option<Arc<Schema>>,
     pub(crate) result: Option<Arc<Schema>>,

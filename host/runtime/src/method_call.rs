@@ -17,11 +17,11 @@ use crate::limits::LimitReached;
 /// A call of a method, from its parameters to its last result. Dropping it frees its instance.
 pub struct MethodCall {
     member: Member,
-    /// Which of the extension's methods.
+    /// The place of the method among those of the extension.
     place: usize,
 }
 
-/// What a method answered.
+/// The answer of a method.
 pub enum MethodAnswer {
     /// The result. The call is over.
     Value(Json),

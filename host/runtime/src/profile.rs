@@ -1,4 +1,4 @@
-//! What all instances of one extension share.
+//! The data that all instances of one extension share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::log;
 use crate::log_tail::LogTail;
 use crate::metrics::{Meters, Registry};
 
-/// What every store of the extension shares. Nothing in it can be changed by a guest, but for the validators that it
-/// had compiled.
+/// The data that every store of the extension shares. A guest can change nothing in it but the validators that it had
+/// compiled.
 pub(crate) struct Profile {
     pub(crate) uri: ExtensionUri,
     pub(crate) grants: Grants,
@@ -27,14 +27,14 @@ pub(crate) struct Profile {
     pub(crate) schemas: Schemas,
     /// The last lines that the component wrote.
     pub(crate) log: LogTail,
-    /// What is counted, shared with the other versions of the URI.
+    /// Its counters, shared with the other versions of the URI.
     pub(crate) meters: Arc<Meters>,
     /// Its keys in the store of the host that outlive turns.
     pub(crate) space: Space,
     pub(crate) services: Services,
 }
 
-/// What the host does for an extension outside of its store.
+/// The services of the host for an extension outside of its store.
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) keyvalue: Arc<dyn KeyValueStore>,
@@ -42,7 +42,7 @@ pub(crate) struct Services {
     pub(crate) http: Option<Arc<Sender>>,
     pub(crate) metrics: Arc<Registry>,
     pub(crate) validators: Validators,
-    /// Whose keys it sees; empty where there are no tenants.
+    /// The tenant whose keys it sees; empty where there are no tenants.
     pub(crate) tenant: Arc<str>,
 }
 

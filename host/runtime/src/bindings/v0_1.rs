@@ -1,5 +1,5 @@
-//! `annex:extension@0.1.0`: the one place that names what is generated from `wit/annex-extension@0.1.0`, and converts it
-//! from and to the types of `contract`.
+//! `annex:extension@0.1.0`: the one place that names what is generated from `wit/annex-extension@0.1.0`, and converts
+//! it from and to the types of `contract`.
 
 pub(crate) mod convert;
 pub(crate) mod exports;

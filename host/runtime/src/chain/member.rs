@@ -16,7 +16,7 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::instance::Instance;
-use crate::metrics::watch::{Verdict, Watch};
+use crate::metrics::watch::{CallVerdict, Watch};
 use crate::store::{HostState, TurnReaders};
 
 mod way_in;
@@ -67,11 +67,11 @@ impl Member {
     /// Counts the call of the hook that has just ended by what came of it. What was refused before the call counts too.
     pub(crate) fn counted<T, E>(&mut self, hook: Hook, result: Result<T, E>) -> Result<T, E>
     where
-        for<'a> Verdict<'a>: From<&'a E>,
+        for<'a> CallVerdict<'a>: From<&'a E>,
     {
         let refused = || result.is_err().then(|| Watch::new(&self.extension, hook));
         if let Some(watch) = self.watch.take().or_else(refused) {
-            watch.end(&result.as_ref().map_or_else(Verdict::from, |_| Verdict::Passed));
+            watch.end(&result.as_ref().map_or_else(CallVerdict::from, |_| CallVerdict::Passed));
         }
         result
     }
@@ -84,7 +84,7 @@ impl Member {
         }
     }
 
-    /// Whether it takes no further part in the turn.
+    /// True when it takes no further part in the turn.
     pub(crate) fn is_out(&self) -> bool {
         matches!(self.instance, Slot::Out)
     }
@@ -142,7 +142,7 @@ impl Member {
         Ok(value)
     }
 
-    /// What the client hears of a rejection.
+    /// The error of a rejection, for the client.
     pub(crate) fn refusal(&self, hook: Hook, rejection: Rejection) -> Result<A2aError, Fault> {
         match rejection {
             Rejection::Error(error) => self.own_error(hook, error),
@@ -188,7 +188,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// What ran to the end without a fault went well. What was broken off tells nothing.
+/// A turn that ended without a fault counts as a success. One that was broken off does not count.
 impl Drop for Member {
     fn drop(&mut self) {
         self.leave();

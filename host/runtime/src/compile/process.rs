@@ -52,7 +52,7 @@ pub(super) struct Job {
     pub(super) memory: u64,
 }
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 enum Failure {
     /// The program is none that compiles.
     NoGreeting(io::Error),
@@ -196,7 +196,7 @@ fn judge(job: &Job, answer: Answer, code: Vec<u8>) -> Result<Vec<u8>, LoadError>
     }
 }
 
-/// How a process ended that did not answer.
+/// The end of a process that did not answer.
 fn ended(job: &Job, status: ExitStatus) -> LoadError {
     let digest = job.digest;
     let is = |signal: Signal| status.signal() == Some(signal.as_raw());

@@ -1,4 +1,4 @@
-//! What needs nothing but the extension itself: its parameters and secrets, and JSON Schema.
+//! Capabilities that need nothing but the extension itself: its parameters and secrets, and JSON Schema.
 
 use std::sync::Arc;
 use std::time::Duration;

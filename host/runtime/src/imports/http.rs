@@ -12,12 +12,12 @@ use crate::contract::LogLevel;
 use crate::log::Log;
 use crate::profile::Profile;
 
-/// What belongs to the connection, to proxies and to the choice of the host is not the guest's to write, nor to read.
+/// Fields of the connection, of proxies and of the choice of the host are not the guest's to write, nor to read.
 fn is_forbidden(name: &HeaderName) -> bool {
     DEFAULT_FORBIDDEN_HEADERS.contains(name) || [TE, TRAILER].contains(name) || name.as_str().starts_with("proxy-")
 }
 
-/// What the request is for, without its query.
+/// The method and the URL of the request, without its query.
 fn asked(request: &Request<WasiBody>) -> String {
     let (method, uri) = (request.method(), request.uri());
     let scheme = uri.scheme_str().unwrap_or_default();
@@ -35,7 +35,7 @@ fn log_denial(log: &Log, asked: &str, error: &Error) {
     log.write(LogLevel::Warn, "http", &format!("{asked} was not sent: {reason}"));
 }
 
-/// How wasmtime's `wasi:http` reaches the sender.
+/// The way from wasmtime's `wasi:http` to the sender.
 pub(super) struct Hooks {
     profile: Arc<Profile>,
     log: Log,

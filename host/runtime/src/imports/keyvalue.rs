@@ -24,7 +24,7 @@ fn kind_of(name: &str) -> Option<ScopeKind> {
 }
 
 impl HostState {
-    /// Where the keys of a kind are in this turn; `None` where there is no such bucket.
+    /// The space of the keys of a kind in this turn; `None` where there is no such bucket.
     fn space_of(&self, kind: ScopeKind) -> Option<Space> {
         if kind == ScopeKind::Lasting {
             return Some(self.profile.space.clone());
@@ -41,7 +41,7 @@ impl HostState {
 }
 
 impl HostState {
-    /// Opens a bucket. While a component is loaded its URI is a claim that nobody has checked, so there are no keys then.
+    /// Opens a bucket. While a component is loaded its URI is a claim that nobody has checked, so it has no keys then.
     pub(crate) fn open_bucket(&self, name: &str) -> Result<Resource<Bucket>, BucketError> {
         if self.turn.is_none() {
             return Err(BucketError::AccessDenied);
@@ -50,7 +50,7 @@ impl HostState {
         kind.map(|kind| Resource::new_own(kind as u32)).ok_or(BucketError::NoSuchStore)
     }
 
-    /// What is under the key.
+    /// The value under the key.
     pub(crate) async fn value_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<Option<Vec<u8>>> {
         let (profile, space) = (Arc::clone(&self.profile), self.space(bucket)?);
         Ok(told(&profile, profile.services.keyvalue.get(&space, key).await))
@@ -90,7 +90,7 @@ impl HostState {
     }
 }
 
-/// What the guest learns of an outcome. A cause that is the operator's goes to the log.
+/// The outcome for the guest. A cause that is the operator's goes to the log.
 fn told<T>(profile: &Profile, outcome: Result<T, KeyValueError>) -> Result<T, BucketError> {
     outcome.map_err(|error| {
         if let KeyValueError::Unavailable(cause) = &error {

@@ -50,7 +50,7 @@ impl Lines {
     }
 }
 
-/// What was written without a line break is a line too, when the instance goes.
+/// Text without a line break at its end becomes a line when the instance goes.
 impl Drop for Lines {
     fn drop(&mut self) {
         if !self.line.is_empty() {

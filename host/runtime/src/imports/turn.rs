@@ -1,6 +1,6 @@
-//! What the host can tell of the turn beside its session: its task, the caller's tasks, what the agent did.
+//! The turn beside its session: its task, the caller's tasks, the agent's steps.
 
-use crate::own;
+use crate::owned_metadata;
 use crate::store::HostState;
 
 impl HostState {
@@ -21,7 +21,7 @@ impl HostState {
             Err(reason) => return Ok(Err(reason)),
         };
         for task in &mut listed.tasks {
-            own::narrow_task(task, &self.profile.metadata_keys);
+            owned_metadata::retain_in_task(task, &self.profile.metadata_keys);
         }
         let answer = serde_json::to_string(&listed)?;
         Ok(match answer.len() {

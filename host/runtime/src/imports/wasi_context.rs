@@ -18,7 +18,7 @@ const MAX_RESOURCES: usize = 100;
 /// Random bytes that one call gives.
 const MAX_RANDOM_BYTES: u64 = 64 << 10;
 
-/// What an instance has of WASI. Made when it is first used, which most instances never do.
+/// The WASI of one instance. It is made when it is first used, which most instances never do.
 pub(crate) struct Wasi {
     pub(super) context: WasiCtx,
     pub(super) resources: ResourceTable,

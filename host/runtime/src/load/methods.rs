@@ -93,7 +93,7 @@ async fn compiled(
     compiled.map(Some).map_err(|error| error.to_string())
 }
 
-/// What can stand in a path between two slashes.
+/// True for a text that can stand in a path between two slashes.
 fn is_word(text: &str) -> bool {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
     plain && !text.is_empty() && !text.bytes().all(|byte| byte == b'.')

@@ -13,7 +13,7 @@ use crate::contract::{
     Rejection, Rewrite, StateChange, Wait,
 };
 
-/// What is shown to all hooks of a turn is converted once, so the turn keeps it in this form.
+/// All hooks of a turn are shown the same request and beginning, so the turn converts them once and keeps this form.
 pub(crate) type Request = types::Request;
 pub(crate) type Beginning = hooks::transition::Beginning;
 pub(super) type MetadataEntry = types::MetadataEntry;

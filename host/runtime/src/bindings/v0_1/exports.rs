@@ -12,10 +12,10 @@ use crate::contract::{
 use crate::hook::Hook;
 use crate::store::HostState;
 
-/// What a call gives: the hook's own result within that of the call, which fails by a trap or a limit.
+/// The result of a call: the hook's own result within that of the call, which fails by a trap or a limit.
 type Called<T, E> = wasmtime::Result<Result<T, E>>;
 
-/// Where each exported hook is found in an instance; `None` when the component has no such hook.
+/// The place of each exported hook in an instance; `None` when the component has no such hook.
 pub(crate) struct Exports {
     descriptor: hooks::descriptor::GuestIndices,
     card: Option<hooks::card::GuestIndices>,

@@ -1,5 +1,5 @@
-//! The interfaces of this version that a component can import: the grant that each takes, and which function of the host
-//! answers each of their functions.
+//! The interfaces of this version that a component can import: the grant that each takes, and the function of the host
+//! that answers each of theirs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,7 +50,7 @@ pub(crate) const OFFERS: &[Offer] = &[
     }),
 ];
 
-/// What a function with an error of the interface's own gives the guest.
+/// The result of a function that has an error of its interface.
 type Answer<T, E> = wasmtime::Result<Result<T, E>>;
 
 impl types::Host for HostState {}

@@ -14,9 +14,9 @@ use crate::hook::Hook;
 use crate::rewriting;
 use crate::store::TurnReaders;
 
-/// What an extension does with a request that it lets pass.
+/// The changes of an extension to a request that it lets pass.
 #[derive(Default)]
-pub(in crate::chain) struct Verdict {
+pub(in crate::chain) struct RequestChanges {
     /// The state delta.
     pub(in crate::chain) delta: JsonObject,
     /// The message's parts, when it has rewritten them.
@@ -32,11 +32,11 @@ impl Member {
         seen: &SeenRequest,
         parts: &[Part],
         readers: TurnReaders,
-    ) -> Result<Option<(Self, Verdict)>, HookError> {
+    ) -> Result<Option<(Self, RequestChanges)>, HookError> {
         let mut member = Self::admit(extension, readers).await?;
         let entered = member.run_way_in(request, seen, parts).await;
         member.fails_by(&entered);
-        Ok(entered?.map(|verdict| (member, verdict)))
+        Ok(entered?.map(|changes| (member, changes)))
     }
 
     async fn run_way_in(
@@ -44,21 +44,21 @@ impl Member {
         request: &TurnRequest<'_>,
         seen: &SeenRequest,
         parts: &[Part],
-    ) -> Result<Option<Verdict>, HookError> {
+    ) -> Result<Option<RequestChanges>, HookError> {
         if !self.takes_part(seen).await? {
             return Ok(None);
         }
         if request.resumed {
-            return Ok(Some(Verdict::default()));
+            return Ok(Some(RequestChanges::default()));
         }
         let checked = self.check(request, seen, parts).await;
         let parts = self.counted(Hook::Message, checked)?;
         let validated = self.validate(request, seen).await;
         let delta = self.counted(Hook::State, validated)?;
-        Ok(Some(Verdict { delta, parts }))
+        Ok(Some(RequestChanges { delta, parts }))
     }
 
-    /// Whether it is active for the request.
+    /// True when it is active for the request.
     pub(crate) async fn takes_part(&mut self, seen: &SeenRequest) -> Result<bool, HookError> {
         let activated = self.activate(seen).await;
         self.counted(Hook::Activation, activated)

@@ -10,7 +10,7 @@ use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
 use crate::outgoing;
-use crate::steering::{self, Interruption, Opinion};
+use crate::steering::{self, Interruption, TransitionVerdict};
 
 impl Member {
     /// Asks whether the agent is to run.
@@ -18,27 +18,31 @@ impl Member {
         &mut self,
         seen: &SeenRequest,
         beginning: &SeenBeginning,
-    ) -> Result<Opinion, Fault> {
+    ) -> Result<TransitionVerdict, Fault> {
         let begun = self.ask_to_begin(seen, beginning).await;
         self.settled(Hook::Transition, begun)
     }
 
-    async fn ask_to_begin(&mut self, seen: &SeenRequest, beginning: &SeenBeginning) -> Result<Opinion, Fault> {
+    async fn ask_to_begin(
+        &mut self,
+        seen: &SeenRequest,
+        beginning: &SeenBeginning,
+    ) -> Result<TransitionVerdict, Fault> {
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
         if !hooks.has(Hook::Transition) {
-            return Ok(Opinion::Agrees);
+            return Ok(TransitionVerdict::Agrees);
         }
         if self.is_out() {
-            return Ok(Opinion::Agrees);
+            return Ok(TransitionVerdict::Agrees);
         }
         let entry = self
             .call(Hook::Transition, async |store, component| hooks.begin(store, component, seen, beginning).await)
             .await?;
         match entry.map_err(|message| self.failed(Hook::Transition, &message))? {
-            BeginRuling::Proceed => Ok(Opinion::Agrees),
-            BeginRuling::Interrupt(asked) => self.interruption(asked).map(Opinion::Interrupts),
-            BeginRuling::Veto(reason) => Ok(Opinion::Vetoes(self.extension.profile.words(&reason))),
+            BeginRuling::Proceed => Ok(TransitionVerdict::Agrees),
+            BeginRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
+            BeginRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),
         }
     }
 
@@ -47,7 +51,7 @@ impl Member {
         &mut self,
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
-    ) -> Result<Opinion, Fault> {
+    ) -> Result<TransitionVerdict, Fault> {
         let changed = self.ask_to_change(current, update).await;
         self.settled(Hook::Transition, changed)
     }
@@ -56,14 +60,14 @@ impl Member {
         &mut self,
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
-    ) -> Result<Opinion, Fault> {
+    ) -> Result<TransitionVerdict, Fault> {
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
         if !hooks.has(Hook::Transition) {
-            return Ok(Opinion::Agrees);
+            return Ok(TransitionVerdict::Agrees);
         }
         if self.is_out() {
-            return Ok(Opinion::Agrees);
+            return Ok(TransitionVerdict::Agrees);
         }
         let change = steering::seen_change(current, update, &extension.descriptor);
         self.check_size(change.message.as_deref())?;
@@ -73,17 +77,17 @@ impl Member {
         let next = update.status.state;
         let is_final = matches!(next, TaskState::Failed | TaskState::Canceled | TaskState::Rejected);
         match ruling {
-            ChangeRuling::Pass => Ok(Opinion::Agrees),
+            ChangeRuling::Pass => Ok(TransitionVerdict::Agrees),
             ChangeRuling::Annotate(entries) => {
                 let annotated = outgoing::annotate(update, &extension.descriptor, entries);
                 annotated.map_err(|reason| self.broke(Hook::Transition, &reason))?;
-                Ok(Opinion::Agrees)
+                Ok(TransitionVerdict::Agrees)
             }
             ChangeRuling::Interrupt(_) | ChangeRuling::Veto(_) if is_final => {
                 Err(self.broke(Hook::Transition, &format!("it stands against the change to {next}, which is final")))
             }
-            ChangeRuling::Interrupt(asked) => self.interruption(asked).map(Opinion::Interrupts),
-            ChangeRuling::Veto(reason) => Ok(Opinion::Vetoes(self.extension.profile.words(&reason))),
+            ChangeRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
+            ChangeRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),
         }
     }
 
