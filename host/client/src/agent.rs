@@ -1,44 +1,26 @@
 //! The agent at the other end, with a method for each operation (specification section 3.1).
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use annex_protocol::{
-    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
-    GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject,
-    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, ListTasksRequest,
-    ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
-    TaskPushNotificationConfig,
+    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
+    SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
-use futures::Stream;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::binding::{self, Spoken};
 use crate::card::AgentCardDocument;
-use crate::client::ClientConfig;
+use crate::config::ClientConfig;
 use crate::http::Http;
 use crate::transport::{self, Transport, WireCall};
-use crate::{Binding, ClientError, ExtensionMethod, Operation, ServiceParameters};
+use crate::{Answer, Binding, ClientError, EventStream, ExtensionMethod, Operation, ResultStream, ServiceParameters};
 
 mod exchange;
 
 use exchange::{Around, Exchange};
-
-/// What an agent answered, and the extensions that it says were active.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Answer<T> {
-    /// The answer itself.
-    pub value: T,
-    /// The active extensions.
-    pub active: Vec<ExtensionUri>,
-}
-
-/// The events of a stream in order. It ends after an error. Dropping it ends the stream, not the task.
-pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamResponse, ClientError>> + Send>>;
-
-/// The results of a method that streams them. It ends after an error.
-pub type ResultStream = Pin<Box<dyn Stream<Item = Result<Json, ClientError>> + Send>>;
 
 /// An agent whose card was read, and the interface of it that is used.
 ///

@@ -13,7 +13,7 @@ use lru::LruCache;
 use reqwest::{Response, Url};
 
 use crate::ClientError;
-use crate::client::ClientConfig;
+use crate::config::ClientConfig;
 use crate::http::{self as transport, Http};
 
 /// Cards are kept, so that their size counts more than that of answers.

@@ -5,7 +5,7 @@ use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{RequestBuilder, Response};
 
 use crate::ClientError;
-use crate::client::ClientConfig;
+use crate::config::ClientConfig;
 
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 

@@ -30,10 +30,12 @@
 
 mod agent;
 mod agent_error;
+mod answer;
 mod binding;
 mod card;
 mod client;
 mod component;
+mod config;
 mod error;
 mod http;
 mod interceptor;
@@ -43,12 +45,14 @@ mod session;
 mod sse;
 mod transport;
 
-pub use agent::{Agent, Answer, EventStream, ResultStream};
+pub use agent::Agent;
 pub use agent_error::{AgentError, Violation};
+pub use answer::{Answer, EventStream, ResultStream};
 pub use binding::Binding;
 pub use card::AgentCardDocument;
-pub use client::{Client, ClientConfig};
+pub use client::Client;
 pub use component::{ComponentInterceptor, NoClientHook};
+pub use config::ClientConfig;
 pub use error::ClientError;
 pub use interceptor::{Incoming, Interceptor, InterceptorError, OutgoingCall};
 pub use operation::{ExtensionMethod, Operation};

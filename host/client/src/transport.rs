@@ -1,41 +1,19 @@
-//! How a call travels: one trait, and an implementation for each binding.
+//! How a call travels: which binding carries it, and where to.
 
-use annex_protocol::service::{A2A_EXTENSIONS, parse_extensions};
-use annex_protocol::{ExtensionUri, Json, JsonObject};
-use async_trait::async_trait;
-use http::HeaderMap;
 use reqwest::Url;
 
 use crate::binding::{Spoken, Version};
 use crate::http::Http;
-use crate::{Answer, Binding, ClientError, Operation, ResultStream};
+use crate::{Binding, ClientError};
 
 mod answer;
 mod grpc;
 mod http_json;
 mod json_rpc;
 mod v0_3;
+mod wire;
 
-/// A call with everything that is sent.
-pub(crate) struct WireCall {
-    pub(crate) operation: Operation,
-    /// The request message as ProtoJSON.
-    pub(crate) params: JsonObject,
-    pub(crate) headers: HeaderMap,
-}
-
-/// The answers of a stream as ProtoJSON.
-pub(crate) type JsonStream = ResultStream;
-
-/// A binding to one interface of one agent.
-#[async_trait]
-pub(crate) trait Transport: Send + Sync {
-    /// Sends a call that has one answer.
-    async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError>;
-
-    /// Sends a call that is answered by a stream.
-    async fn open(&self, call: WireCall) -> Result<Answer<JsonStream>, ClientError>;
-}
+pub(crate) use wire::{JsonStream, Transport, WireCall};
 
 /// The transport of an interface at `url`.
 pub(crate) fn open(spoken: &Spoken<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
@@ -58,11 +36,6 @@ pub(crate) fn interface_url(binding: Binding, interface: &str, card: &Url) -> Re
     let url = Url::parse(&text).map_err(|_| unusable())?;
     let is_usable = matches!(url.scheme(), "http" | "https") && url.has_host();
     if is_usable { Ok(url) } else { Err(unusable()) }
-}
-
-/// The extensions that the header of an answer names as active.
-fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
-    parse_extensions(headers.get_all(A2A_EXTENSIONS).iter().filter_map(|value| value.to_str().ok()))
 }
 
 #[cfg(test)]

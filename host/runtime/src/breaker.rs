@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Quarantines end up to this share early, so that extensions that fail together are not tried together.
 const JITTER: f64 = 0.1;
 
-/// How an extension does.
+/// The health of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// The time to the next trials, while the extension is quarantined; `None` when it serves.
@@ -47,7 +47,7 @@ pub(crate) struct Admission {
 /// The state of one extension.
 pub(crate) struct Breaker {
     uri: ExtensionUri,
-    /// Whether there is anything to look up or to forget. While all goes well it is all that a turn reads.
+    /// True when there is anything to look up or to forget. While all goes well it is all that a turn reads.
     troubled: AtomicBool,
     record: Mutex<Record>,
 }

@@ -107,7 +107,7 @@ impl CompileCache {
         Ok(())
     }
 
-    /// What a file was compiled from, and for what.
+    /// The component that a file was compiled from, and the engine that it is for.
     fn origin(&self, digest: &Digest) -> [u8; ORIGIN_BYTES] {
         let mut origin = [0; ORIGIN_BYTES];
         let (component, engine) = origin.split_at_mut(digest.as_bytes().len());

@@ -7,12 +7,12 @@ use annex_protocol::{
     TaskStatusUpdateEvent,
 };
 
-use crate::bindings::v0_1::annex::extension::types;
-use crate::bindings::v0_1::exports::annex::extension::transition::Beginning;
+use crate::bindings::{SeenBeginning, SeenRequest};
+use crate::contract::{Beginning, Request};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::steering::{Entry, Opinion, Steering};
+use crate::steering::{Entry, Steering, TransitionVerdict};
 use crate::store::{SessionReader, TaskReader, TurnReaders};
 use crate::turn_services::TurnServices;
 
@@ -38,23 +38,24 @@ pub struct TurnRequest<'a> {
     pub session: Arc<dyn SessionReader>,
     /// The task, for extensions with the grant.
     pub task: Arc<dyn TaskReader>,
-    /// What else there is for extensions with the grants.
+    /// The other services of the turn, for extensions with the grants.
     pub services: TurnServices,
-    /// Whether the message was taken before, and its task is taken up again: then only `activation` runs on the way in.
+    /// True when the message was taken before, and its task is taken up again. Then only `activation` runs on the way
+    /// in.
     pub resumed: bool,
 }
 
 /// The extensions that are active in one turn. Dropping it frees their instances.
 ///
-/// What runs them is on the heap: a turn without extensions has no room for it, and is moved about.
+/// The futures that run them are on the heap, so that a turn without extensions stays small when it is moved.
 #[derive(Default)]
 pub struct Chain {
     members: Vec<Member>,
     /// The request as its `transition` hooks see it when the turn begins.
-    seen: Option<types::Request>,
+    seen: Option<SeenRequest>,
 }
 
-/// What the hooks of the way in made of a request.
+/// The outcome of the hooks of the way in.
 #[derive(Default)]
 pub struct Entered {
     /// The extensions that take part, for the way out.
@@ -89,9 +90,9 @@ impl Chain {
             }
             let parts = entered.parts.as_deref().unwrap_or(&request.message.parts);
             match Member::enter(extension, request, &seen, parts, readers.clone()).await {
-                Ok(Some((member, verdict))) => {
-                    entered.delta.extend(verdict.delta);
-                    entered.parts = verdict.parts.or(entered.parts);
+                Ok(Some((member, changes))) => {
+                    entered.delta.extend(changes.delta);
+                    entered.parts = changes.parts.or(entered.parts);
                     entered.chain.members.push(member);
                 }
                 Ok(None) => {}
@@ -124,19 +125,19 @@ impl Chain {
             waits_in: waits_in.map(|state| state.name().to_owned()),
             resumed,
         };
-        Box::pin(self.ask_to_begin(&seen, &beginning)).await
+        Box::pin(self.ask_to_begin(&seen, &beginning.into())).await
     }
 
-    async fn ask_to_begin(&mut self, seen: &types::Request, beginning: &Beginning) -> Result<Entry, Fault> {
+    async fn ask_to_begin(&mut self, seen: &SeenRequest, beginning: &SeenBeginning) -> Result<Entry, Fault> {
         let mut entry = Entry::Proceed;
         for member in &mut self.members {
             match Self::or_skipped(member.begin(seen, beginning).await, member)? {
-                Opinion::Agrees => {}
-                Opinion::Interrupts(interruption) => {
+                TransitionVerdict::Agrees => {}
+                TransitionVerdict::Interrupts(interruption) => {
                     entry = Entry::Interrupted(interruption);
                     break;
                 }
-                Opinion::Vetoes(reason) => {
+                TransitionVerdict::Vetoes(reason) => {
                     entry = Entry::Vetoed(reason);
                     break;
                 }
@@ -166,12 +167,12 @@ impl Chain {
         let mut steering = Steering::Passed;
         for member in &mut self.members {
             match Self::or_skipped(member.change(current, update).await, member)? {
-                Opinion::Agrees => {}
-                Opinion::Interrupts(interruption) => {
+                TransitionVerdict::Agrees => {}
+                TransitionVerdict::Interrupts(interruption) => {
                     steering = Steering::Interrupted(interruption.by.clone());
                     interruption.place(update);
                 }
-                Opinion::Vetoes(reason) => {
+                TransitionVerdict::Vetoes(reason) => {
                     steering = Steering::Vetoed;
                     update.status.state = TaskState::Failed;
                     let parts = vec![Part::text(reason)];
@@ -184,16 +185,16 @@ impl Chain {
         Ok(steering)
     }
 
-    /// Whether any extension has the hook `transition`.
+    /// True when any extension has the hook `transition`.
     fn steers(&self) -> bool {
-        self.members.iter().any(|member| member.extension.program.hooks.transition.is_some())
+        self.members.iter().any(|member| member.extension.program.hooks.has(Hook::Transition))
     }
 
-    fn or_skipped(opinion: Result<Opinion, Fault>, member: &Member) -> Result<Opinion, Fault> {
-        match opinion {
+    fn or_skipped(verdict: Result<TransitionVerdict, Fault>, member: &Member) -> Result<TransitionVerdict, Fault> {
+        match verdict {
             Err(fault) if member.extension.may_be_skipped() => {
                 log_skipped(&member.extension, &fault);
-                Ok(Opinion::Agrees)
+                Ok(TransitionVerdict::Agrees)
             }
             other => other,
         }
@@ -274,16 +275,17 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
 
 impl TurnRequest<'_> {
     /// The request as guests see it.
-    pub(crate) fn seen(&self) -> types::Request {
-        types::Request {
+    pub(crate) fn seen(&self) -> SeenRequest {
+        let request = Request {
             operation: self.operation.to_owned(),
             context_id: self.context_id.map(ToString::to_string),
             task_id: self.task_id.map(ToString::to_string),
             requested: self.requested.iter().map(ToString::to_string).collect(),
-        }
+        };
+        request.into()
     }
 
-    /// What guests can read of the turn.
+    /// The readers of the turn for its guests.
     pub(crate) fn readers(&self) -> TurnReaders {
         let (session, task) = (Arc::clone(&self.session), Arc::clone(&self.task));
         TurnReaders { session, task, services: self.services.clone() }

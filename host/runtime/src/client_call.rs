@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, AgentExtension, Json, Message, Metadata, StreamResponse};
 
-use crate::bindings::v0_1::annex::extension::types::Location;
-use crate::bindings::v0_1::exports::annex::extension::client::{Incoming, Outgoing};
 use crate::chain::Member;
+use crate::contract::{ClientEvent, ClientRequest, Location};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::outgoing;
-use crate::own;
+use crate::owned_metadata;
 use crate::rewriting;
 use crate::store::{NoTurn, TurnReaders};
 use crate::turn_services::TurnServices;
@@ -25,16 +24,16 @@ pub struct OutgoingCall<'a> {
     pub agent: &'a str,
     /// The extension's entry on that card.
     pub declaration: Option<&'a AgentExtension>,
-    /// What the program wants the extension to send.
+    /// The input of the program, for the extension to send.
     pub input: Option<&'a Json>,
     /// The message, for an operation that has one.
     pub message: Option<&'a Message>,
 }
 
-/// What the extension adds to the call.
+/// The extension's addition to the call.
 #[derive(Clone, Debug, Default)]
 pub struct Addition {
-    /// Whether its URI goes into `A2A-Extensions`.
+    /// True when its URI goes into `A2A-Extensions`.
     pub activate: bool,
     /// Entries for `message.metadata`.
     pub message: Metadata,
@@ -45,7 +44,7 @@ pub struct Addition {
 /// An extension's part of one call. Dropping it frees its instance.
 pub struct ClientCall {
     member: Member,
-    /// Whether the extension wanted to be active.
+    /// True when the extension wanted to be active.
     is_asked_for: bool,
 }
 
@@ -80,10 +79,13 @@ impl ClientCall {
 
     async fn ask(&mut self, call: &OutgoingCall<'_>) -> Result<Addition, HookError> {
         let extension = Arc::clone(&self.member.extension);
-        let Some(indices) = &extension.program.hooks.client else { return Ok(Addition::default()) };
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Client) {
+            return Ok(Addition::default());
+        }
         let message = call.message.map(|message| rewriting::shown(message, &message.parts, &extension.descriptor));
         let declaration = call.declaration.and_then(|declaration| Json::from_serialize(declaration).ok());
-        let seen = Outgoing {
+        let seen = ClientRequest {
             operation: call.operation.to_owned(),
             agent: call.agent.to_owned(),
             declaration: declaration.map(|declaration| declaration.get().to_owned()),
@@ -96,12 +98,8 @@ impl ClientCall {
             let reason = format!("extension {} takes calls of at most {limit} bytes; this has {size}", extension.uri());
             return Err(A2aError::invalid_params(reason).into());
         }
-        let added = self
-            .member
-            .call(Hook::Client, async |store, component| {
-                indices.load(&mut *store, component)?.call_before(store, &seen).await
-            })
-            .await?;
+        let added =
+            self.member.call(Hook::Client, async |store, component| hooks.before(store, component, seen).await).await?;
         let added = match added {
             Ok(added) => added,
             Err(rejection) => return Err(self.member.refusal(Hook::Client, rejection)?.into()),
@@ -121,23 +119,19 @@ impl ClientCall {
 
     async fn tell(&mut self, event: &StreamResponse, active: bool) -> Result<Option<Json>, Fault> {
         let extension = Arc::clone(&self.member.extension);
-        let Some(indices) = &extension.program.hooks.client else { return Ok(None) };
-        if self.member.is_out() {
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Client) || self.member.is_out() {
             return Ok(None);
         }
         // Not every agent echoes the header, and all name extensions on what these had a part in.
-        let active = active || self.is_asked_for && own::has_a_part(event, extension.uri());
+        let active = active || self.is_asked_for && owned_metadata::has_a_part(event, extension.uri());
         let mut event = event.clone();
-        own::narrow(&mut event, &extension.descriptor.metadata_keys);
+        owned_metadata::retain(&mut event, &extension.descriptor.metadata_keys);
         let shown = serde_json::to_string(&event).unwrap_or_default();
         self.member.check_size(Some(&shown))?;
-        let seen = Incoming { active, event: shown, metadata: own::entries(&mut event) };
-        let told = self
-            .member
-            .call(Hook::Client, async |store, component| {
-                indices.load(&mut *store, component)?.call_after(store, &seen).await
-            })
-            .await?;
+        let seen = ClientEvent { active, event: shown, metadata: owned_metadata::entries(&mut event) };
+        let told =
+            self.member.call(Hook::Client, async |store, component| hooks.after(store, component, seen).await).await?;
         let told = told.map_err(|message| self.member.failed(Hook::Client, &message))?;
         let told = told.map(Json::parse).transpose();
         told.map_err(|error| {

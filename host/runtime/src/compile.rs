@@ -16,9 +16,10 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::cache::CompileCache;
+use crate::config::RuntimeConfig;
 use crate::digest::Digest;
-use crate::error::{LoadError, Source};
-use crate::load::RuntimeConfig;
+use crate::error::LoadError;
+use crate::source::Source;
 
 mod child;
 mod confine;

@@ -1,19 +1,17 @@
 //! The one engine of the process: the only place that builds a wasmtime configuration.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
 
 use crate::error::RuntimeError;
-use crate::metrics::Meters;
 use crate::self_check;
 
-/// How often the epoch advances. A guest yields to other work at each tick and is stopped at a whole number of them.
+/// The time from one advance of the epoch to the next. A guest yields to other work at each tick and is stopped at a
+/// whole number of them.
 pub const TICK: Duration = Duration::from_millis(5);
 
 /// The most linear memory that any instance can be given, in bytes.
@@ -57,7 +55,7 @@ pub(crate) fn config(instances: u32) -> Config {
     config
 }
 
-/// What code depends on.
+/// The settings that compiled code depends on.
 fn settings() -> Config {
     let mut config = Config::new();
     config
@@ -127,36 +125,6 @@ fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
 fn tick(mut advance: impl FnMut() -> bool, mut pause: impl FnMut()) {
     while advance() {
         pause();
-    }
-}
-
-/// Room for live instances, as much as the engine's pool has, or for the turns of one extension.
-#[derive(Clone)]
-pub(crate) struct Slots {
-    free: Arc<Semaphore>,
-    patience: Duration,
-}
-
-impl Slots {
-    pub(crate) fn new(count: u32, patience: Duration) -> Self {
-        let count = usize::try_from(count).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(count)), patience }
-    }
-
-    /// Room of an extension's own, with the same patience.
-    pub(crate) fn of_extension(&self, turns: u32) -> Self {
-        Self::new(turns, self.patience)
-    }
-
-    /// Takes a slot, waiting for one in the order of asking, but not for long: `None` means overload.
-    pub(crate) async fn take(&self, meters: &Meters) -> Option<OwnedSemaphorePermit> {
-        if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
-            return Some(slot);
-        }
-        let began = Instant::now();
-        let waited = tokio::time::timeout(self.patience, Arc::clone(&self.free).acquire_owned()).await;
-        meters.add_wait(began.elapsed());
-        waited.ok().and_then(Result::ok)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong, by who caused it: the operator ([`LoadError`]), the guest ([`Fault`]) or the client
+//! The errors of the crate, by who caused them: the operator ([`LoadError`]), the guest ([`Fault`]) or the client
 //! ([`HookError::Refused`]).
 
 use std::borrow::Cow;
@@ -11,11 +11,9 @@ use crate::digest::Digest;
 use crate::grants::GrantNeeded;
 use crate::hook::Hook;
 use crate::limits::LimitReached;
+use crate::source::Source;
 
-/// An underlying error whose type is nobody's business outside of this crate.
-pub type Source = Box<dyn std::error::Error + Send + Sync>;
-
-/// Why the runtime itself cannot start.
+/// A reason for which the runtime itself cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
     /// The engine refused its settings.
@@ -32,12 +30,12 @@ pub enum RuntimeError {
     Cache {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// The fault of the folder, and what to do.
         reason: String,
     },
 }
 
-/// Why a component cannot be installed. Nothing of it stays behind.
+/// A reason for which a component cannot be installed. Nothing of it stays behind.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file is larger than the host compiles.
@@ -51,7 +49,7 @@ pub enum LoadError {
     /// Not a component at all.
     #[error("not a WebAssembly component: {reason}")]
     NotAComponent {
-        /// What it is instead.
+        /// A description of the file.
         reason: String,
     },
     /// It exports no `annex:extension/descriptor`.
@@ -109,11 +107,11 @@ pub enum LoadError {
     /// It is made of more than this host compiles.
     #[error("the component has {found} {what}; this host compiles at most {limit}")]
     TooComplex {
-        /// What there is too much of.
+        /// The things that there are too many of.
         what: Cow<'static, str>,
-        /// How many it has, as far as was counted.
+        /// Their number, as far as was counted.
         found: u64,
-        /// How many are allowed.
+        /// The number allowed.
         limit: u64,
     },
     /// Compiling it took too long.
@@ -141,7 +139,7 @@ pub enum LoadError {
     /// No process that compiles could be started.
     #[error("cannot start a process that compiles components")]
     CompilerStart {
-        /// Why, and what to do.
+        /// The reason, and what to do.
         #[source]
         reason: Source,
     },
@@ -159,7 +157,7 @@ pub enum LoadError {
     CompilerCrash {
         /// The component's identity.
         digest: Digest,
-        /// How it ended.
+        /// Its end.
         how: String,
     },
     /// The process that compiled it gave an answer that cannot be used.
@@ -167,7 +165,7 @@ pub enum LoadError {
     CompilerAnswer {
         /// The component's identity.
         digest: Digest,
-        /// What is wrong with the answer.
+        /// The fault of the answer.
         reason: String,
     },
     /// Its imports or exports have other types than the contract says.
@@ -179,7 +177,7 @@ pub enum LoadError {
     /// The descriptor or the card entry breaks a rule.
     #[error("the extension describes itself wrongly: {reason}")]
     Description {
-        /// Which rule.
+        /// The rule.
         reason: String,
     },
     /// The operator's parameters do not fit the descriptor's schema.
@@ -187,13 +185,13 @@ pub enum LoadError {
     Parameters {
         /// JSON pointer into the parameters.
         pointer: String,
-        /// What is wrong there.
+        /// The fault there.
         reason: String,
     },
     /// Its entry on the card is too large.
     #[error("the entry of {uri} on the card has {size} bytes; at most {limit} are allowed, params and description")]
     CardEntry {
-        /// Whose.
+        /// The extension whose entry it is.
         uri: ExtensionUri,
         /// Bytes of the entry as JSON.
         size: usize,
@@ -206,13 +204,13 @@ pub enum LoadError {
          largest is that of {largest}"
     )]
     CardEntries {
-        /// Who comes last.
+        /// The extension that comes last.
         uri: ExtensionUri,
         /// Bytes of all entries as JSON.
         size: usize,
         /// Bytes allowed.
         limit: usize,
-        /// Whose entry is the largest.
+        /// The extension with the largest entry.
         largest: ExtensionUri,
     },
     /// Two installed components claim one URI.
@@ -260,17 +258,17 @@ pub enum LoadError {
     /// An extension needs another one that is not installed before it.
     #[error("extension {uri} depends on {needs}, which must be installed and stand before it in the config")]
     Dependency {
-        /// Who needs it.
+        /// The extension that needs it.
         uri: ExtensionUri,
-        /// What is missing.
+        /// The extension that is missing.
         needs: ExtensionUri,
     },
     /// A required extension needs one that requests can go on without.
     #[error("extension {uri} is required and depends on {needs}, which on_failure = \"skip\" lets requests go without")]
     SkippedDependency {
-        /// Who needs it.
+        /// The extension that needs it.
         uri: ExtensionUri,
-        /// What may be skipped.
+        /// The extension that may be skipped.
         needs: ExtensionUri,
     },
 }
@@ -292,7 +290,7 @@ pub enum Fault {
     /// It trapped.
     #[error("extension {uri} trapped in {hook}")]
     Trapped {
-        /// Which extension.
+        /// The extension.
         uri: ExtensionUri,
         /// In which hook.
         hook: Hook,
@@ -303,17 +301,17 @@ pub enum Fault {
     /// It ran into a limit.
     #[error("extension {uri} reached its {limit} in {hook}")]
     LimitReached {
-        /// Which extension.
+        /// The extension.
         uri: ExtensionUri,
         /// In which hook.
         hook: Hook,
-        /// Which limit.
+        /// The limit.
         limit: LimitReached,
     },
     /// It returned an error where the contract says that this is a failure.
     #[error("extension {uri} failed in {hook}: {message}")]
     Failed {
-        /// Which extension.
+        /// The extension.
         uri: ExtensionUri,
         /// In which hook.
         hook: Hook,
@@ -323,31 +321,31 @@ pub enum Fault {
     /// It returned something that it may not.
     #[error("extension {uri} broke the contract in {hook}: {reason}")]
     BrokeContract {
-        /// Which extension.
+        /// The extension.
         uri: ExtensionUri,
         /// In which hook.
         hook: Hook,
-        /// What, with the offending path.
+        /// The violation, with the offending path.
         reason: String,
     },
     /// No instance became free in time.
     #[error("no instance for extension {uri} became free in time")]
     Overloaded {
-        /// Which extension.
+        /// The extension.
         uri: ExtensionUri,
     },
     /// It serves as many turns as it may, and none of them ended in time.
     #[error("extension {uri} serves {turns} turns already, as many as limits.turns allows")]
     Busy {
-        /// Which extension.
+        /// The extension.
         uri: ExtensionUri,
-        /// How many turns it may serve at once.
+        /// The number of turns that it may serve at once.
         turns: u32,
     },
     /// It failed in so many turns in a row that it is left alone for a while.
     #[error("extension {uri} is quarantined; the next trial is in {} ms", next_trial.as_millis())]
     Quarantined {
-        /// Which extension.
+        /// The extension.
         uri: ExtensionUri,
         /// The time to the next trial.
         next_trial: Duration,
@@ -355,7 +353,7 @@ pub enum Fault {
     /// An outgoing event has more bytes than the extension is handed.
     #[error("an event of {size} bytes is more than the {limit} of limits.input_bytes that extension {uri} is handed")]
     EventTooLarge {
-        /// Which extension.
+        /// The extension.
         uri: ExtensionUri,
         /// Bytes of the event as JSON.
         size: usize,
@@ -380,7 +378,7 @@ impl Fault {
         annex_text::line_within(&text, MAX_TEXT)
     }
 
-    /// Whether the guest is to blame, rather than the load on the host, or what others made.
+    /// True when the guest is to blame, rather than the load on the host or the work of others.
     pub(crate) fn is_of_guest(&self) -> bool {
         match self {
             Self::Trapped { .. } | Self::LimitReached { .. } | Self::Failed { .. } | Self::BrokeContract { .. } => true,
@@ -391,7 +389,7 @@ impl Fault {
     }
 }
 
-/// Why the hooks stopped a request.
+/// The reason for which the hooks stopped a request.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// The client's fault, in the words that it may read.

@@ -1,4 +1,4 @@
-//! What the operator lets one installed extension do. Deny by default.
+//! The grants of the operator to one installed extension. Deny by default.
 //!
 //! An import is either free (it can neither observe nor affect anything outside of its own turn) or needs a grant; the
 //! table in `imports.rs` says which, and [`GrantNeeded::of_import`] is how everybody else learns of it.
@@ -8,7 +8,6 @@ use std::fmt;
 
 use annex_protocol::Secret;
 
-use crate::imports;
 use crate::keyvalue::Quota;
 
 mod http;
@@ -45,26 +44,26 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Whether a delta may write keys of `scope`. Session scope needs no grant: validating what the client sent is what
-    /// the state hook is for.
+    /// True when a delta may write keys of `scope`. Session scope needs no grant: the hook `state` is there to check
+    /// what the client sent.
     #[must_use]
     pub fn may_write(&self, scope: StateScope) -> bool {
         scope == StateScope::Session || self.session_state.as_ref().is_some_and(|grant| grant.scopes.contains(&scope))
     }
 
-    /// Whether a delta may write this key.
+    /// True when a delta may write this key.
     #[must_use]
     pub fn may_write_key(&self, key: &str) -> bool {
         self.may_write(StateScope::of(key)) && self.session_state.as_ref().is_none_or(|grant| grant.lets_write(key))
     }
 
-    /// Whether the extension may see the session-scope key.
+    /// True when the extension may see the session-scope key.
     #[must_use]
     pub fn may_read(&self, key: &str) -> bool {
         StateScope::of(key) == StateScope::Session && self.session_state.as_ref().is_some_and(|grant| grant.shows(key))
     }
 
-    /// Whether the extension may have effects that outlive its turn whatever becomes of that.
+    /// True when the extension may have effects that outlive its turn, whatever becomes of the turn.
     #[must_use]
     pub fn reach_out(&self) -> bool {
         self.http.is_some() || self.keyvalue.is_some() || self.task_resumption
@@ -131,13 +130,6 @@ impl GrantNeeded {
         Self::AgentSteps,
         Self::RewriteMessage,
     ];
-
-    /// What importing `interface` (`package:name/interface`, no version) takes: `None` when the host has no such
-    /// interface, `Some(None)` when it is free.
-    #[must_use]
-    pub fn of_import(interface: &str) -> Option<Option<Self>> {
-        imports::offer(interface).map(|offer| offer.needs)
-    }
 
     /// The name that a descriptor uses for the grant.
     #[must_use]

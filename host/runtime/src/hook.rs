@@ -5,13 +5,13 @@ use std::fmt;
 /// An interface of `annex:extension` that a component may export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
-    /// What the extension is.
+    /// The extension's description of itself.
     Descriptor,
     /// Its entry on the Agent Card.
     Card,
-    /// Whether it takes part in a request.
+    /// Its decision to take part in a request.
     Activation,
-    /// What a message may contain.
+    /// The content that a message may have.
     Message,
     /// Session state sent by the client.
     State,

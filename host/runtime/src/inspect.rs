@@ -14,10 +14,10 @@ pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
 
 /// Imports, and exports, of a component.
 const MAX_NAMES: u64 = 1_000;
-/// How every WebAssembly file begins.
+/// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";
 
-/// What a component's type says about it.
+/// The facts that a component's type tells about it.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// SHA-256 of the file.
@@ -28,7 +28,7 @@ pub struct Inspection {
     pub contract: String,
     /// The hooks that it exports.
     pub hooks: Vec<Hook>,
-    /// What it imports.
+    /// Its imports.
     pub imports: Vec<Import>,
 }
 
@@ -37,11 +37,11 @@ pub struct Inspection {
 pub struct Import {
     /// `package:name/interface@version`.
     pub name: String,
-    /// What the host asks for it.
+    /// The grant that the host asks for it.
     pub access: Access,
 }
 
-/// What an import takes.
+/// The access that an import takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Always linked.

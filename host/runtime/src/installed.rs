@@ -106,7 +106,7 @@ impl Installed {
         Self::new(self.iter().map(version))
     }
 
-    /// What is under a key is its owner's to read and write, and nobody else's. Only the same component under another
+    /// The value under a key is its owner's to read and write, and nobody else's. Only the same component under another
     /// URI may own it too.
     fn check_keys(&self, extension: &Extension) -> Result<(), LoadError> {
         for key in &extension.descriptor.metadata_keys {

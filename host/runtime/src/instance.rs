@@ -17,16 +17,17 @@ use wasmtime::Store;
 use wasmtime::component::Instance as ComponentInstance;
 
 use crate::error::Fault;
-use crate::extension::{Profile, Program};
 use crate::hook::Hook;
 use crate::limits::{HostBusy, LimitReached};
+use crate::profile::Profile;
+use crate::program::Program;
 use crate::store::{self, HostState, TurnReaders};
 
 pub(crate) struct Instance {
     store: Store<HostState>,
     component: ComponentInstance,
     profile: Arc<Profile>,
-    /// What is left of [`Limits::turn_wall`](crate::Limits::turn_wall).
+    /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
     _slot: OwnedSemaphorePermit,
 }

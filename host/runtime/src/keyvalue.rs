@@ -1,11 +1,11 @@
-//! Where extensions keep keys of their own: the contract of a store, and the one in memory.
+//! Stores for keys of extensions: the contract of a store, and the one in memory.
 
 use std::fmt;
 
 use annex_protocol::{ContextId, ExtensionUri, TaskId};
 use async_trait::async_trait;
 
-use crate::error::Source;
+use crate::source::Source;
 
 mod memory;
 
@@ -23,18 +23,18 @@ pub const SCOPES_PER_PAGE: usize = 256;
 pub struct Space {
     /// The extension.
     pub extension: ExtensionUri,
-    /// What its keys live and die with.
+    /// The task or conversation that its keys live and die with, or none.
     pub scope: Scope,
 }
 
-/// What keys live and die with. No tenant and no owner sees another's.
+/// The task or conversation that keys live and die with, or none. No tenant and no owner sees another's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
-    /// Whether it is a task or a conversation, or has no end.
+    /// The kind: a task, a conversation, or without an end.
     pub kind: ScopeKind,
     /// The tenant; empty where there are none.
     pub tenant: String,
-    /// Whose task or conversation; empty for anonymous callers, and where keys last.
+    /// The owner of the task or conversation; empty for anonymous callers, and where keys last.
     pub principal: String,
     /// The id of the task or the conversation; empty where keys last.
     pub id: String,
@@ -87,14 +87,14 @@ impl ScopeKind {
         }
     }
 
-    /// Whether the scope has an end, and its keys with it.
+    /// True when the scope has an end, and its keys with it.
     #[must_use]
     pub fn ends(self) -> bool {
         self != Self::Lasting
     }
 }
 
-/// How much an extension may keep. It is the grant `keyvalue`.
+/// The quota of an extension. It is the grant `keyvalue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Keys of one bucket.
@@ -122,7 +122,7 @@ impl Default for Quota {
     }
 }
 
-/// What one bucket holds, or several.
+/// The content of one bucket or of several, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Keys.
@@ -132,10 +132,10 @@ pub struct Usage {
 }
 
 impl Quota {
-    /// Whether a bucket that holds `used` may take the value, which replaces one of `replaced` bytes, if any.
+    /// Checks that a bucket that holds `used` may take the value, which replaces one of `replaced` bytes, if any.
     ///
     /// # Errors
-    /// Which bound it would pass.
+    /// The bound that it would pass.
     pub fn check(&self, used: Usage, key: &str, value: &[u8], replaced: Option<usize>) -> Result<(), KeyValueError> {
         if key.len() > MAX_KEY_BYTES {
             return Err(KeyValueError::KeyTooLong { limit: MAX_KEY_BYTES });
@@ -156,7 +156,7 @@ impl Quota {
     /// The same for all buckets of tasks and conversations, which hold `used` together.
     ///
     /// # Errors
-    /// Which bound they would pass.
+    /// The bound that they would pass.
     pub fn check_scoped(
         &self,
         used: Usage,
@@ -176,7 +176,7 @@ impl Quota {
 }
 
 impl Usage {
-    /// What it is once the value is there, in place of one of `replaced` bytes, if any.
+    /// The usage once the value is there, in place of one of `replaced` bytes, if any.
     fn with(self, key: &str, value: &[u8], replaced: Option<usize>) -> Self {
         let (keys, freed) = match replaced {
             Some(bytes) => (self.keys, bytes.saturating_add(key.len())),
@@ -192,7 +192,7 @@ impl Usage {
     }
 }
 
-/// Why a store did not do what it was asked for. But for the last one, the texts are for the extension.
+/// The reason for which a store refused or failed. But for the last one, the texts are for the extension.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueError {
     /// The key is longer than any may be.
@@ -231,7 +231,7 @@ pub enum KeyValueError {
         /// Bytes allowed.
         limit: usize,
     },
-    /// What is to be incremented is no counter.
+    /// The value to be incremented is no counter.
     #[error("the value is not a decimal number of 64 bits")]
     NotACounter,
     /// The counter is at its end.
@@ -269,7 +269,7 @@ pub trait KeyValueStore: fmt::Debug + Send + Sync {
     async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError>;
 }
 
-/// What a counter is after an increment.
+/// The counter after an increment.
 ///
 /// # Errors
 /// When `value` is no counter, or at its end.

@@ -4,7 +4,7 @@
 //! a [`Chain`] runs the active ones for one turn. The crate knows A2A's data model and nothing of how it is served or
 //! how sessions and tasks are kept.
 //!
-//! What holds for every call into a guest: a fresh instance per extension and turn, a memory limit, a CPU deadline, an
+//! Every call into a guest has: a fresh instance per extension and turn, a memory limit, a CPU deadline, an
 //! outer deadline, a budget of host calls, and caps on what crosses the boundary ([`Limits`]).
 
 mod advisories;
@@ -14,18 +14,24 @@ mod cache;
 mod chain;
 mod client_call;
 mod compile;
+mod config;
+mod contract;
+mod descriptor;
 mod digest;
 mod engine;
 mod error;
 mod extension;
 mod grants;
 mod hook;
+mod http_sender;
 mod imports;
 mod inspect;
+mod installation;
 mod installed;
 mod instance;
 mod keyvalue;
 mod limits;
+mod linker;
 mod load;
 mod log;
 mod log_tail;
@@ -33,9 +39,13 @@ mod method;
 mod method_call;
 mod metrics;
 mod outgoing;
-mod own;
+mod owned_metadata;
+mod profile;
+mod program;
 mod rewriting;
 mod self_check;
+mod slots;
+mod source;
 mod steering;
 mod store;
 mod structure;
@@ -46,27 +56,32 @@ pub use breaker::Health;
 pub use chain::{Chain, Entered, TurnRequest};
 pub use client_call::{Addition, ClientCall, OutgoingCall};
 pub use compile::{COMPILE_ARGUMENT, CompilerProcess, compile_if_asked};
+pub use config::RuntimeConfig;
+pub use contract::Events;
+pub use descriptor::Descriptor;
 pub use digest::Digest;
 pub use engine::{MEMORY_CEILING, TABLE_CEILING, TICK};
-pub use error::{Fault, HookError, LoadError, RuntimeError, Source};
-pub use extension::{Descriptor, Events, Extension, Installation, OnFailure};
+pub use error::{Fault, HookError, LoadError, RuntimeError};
+pub use extension::Extension;
 pub use grants::{
     GrantNeeded, Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost, SessionStateGrant, StateScope,
 };
 pub use hook::Hook;
 pub use inspect::{Access, Import, Inspection, MAX_COMPONENT_BYTES};
+pub use installation::{Installation, OnFailure};
 pub use installed::Installed;
 pub use keyvalue::{
     KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
     ScopeKind, Space, Usage, incremented,
 };
 pub use limits::{LimitReached, Limits};
-pub use load::{Runtime, RuntimeConfig};
+pub use load::Runtime;
 pub use log_tail::LogLine;
 pub use method::Method;
 pub use method_call::{MethodAnswer, MethodCall};
 pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use outgoing::apply_patch;
+pub use source::Source;
 pub use steering::{Entry, Interruption, Steering};
 pub use store::{NoTurn, SessionReader, TaskReader};
 pub use turn_services::{KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};

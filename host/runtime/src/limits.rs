@@ -1,4 +1,4 @@
-//! What one instance may use.
+//! The limits of one instance.
 //!
 //! The type has no `Default` on purpose: every store is made with limits that somebody chose, if only by writing
 //! [`Limits::standard`].
@@ -38,9 +38,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What suits an extension that checks and adds metadata: 16 MiB, 10,000 table elements, 50 ms of CPU and 1 s in all
-    /// per call, 1 s of CPU and 30 s in all per turn, 1,000 host calls, 256 KiB in, 1 MiB out, 100 log lines of 4 KiB
-    /// and 64 KiB together, 1,000 turns at once.
+    /// Limits for an extension that checks and adds metadata: 16 MiB, 10,000 table elements, 50 ms of CPU and 1 s in
+    /// all per call, 1 s of CPU and 30 s in all per turn, 1,000 host calls, 256 KiB in, 1 MiB out, 100 log lines of
+    /// 4 KiB and 64 KiB together, 1,000 turns at once.
     #[must_use]
     pub const fn standard() -> Self {
         Self {

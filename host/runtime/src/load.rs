@@ -3,71 +3,36 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use annex_egress::{Resolver, SystemResolver};
+use annex_egress::Resolver;
 use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
 use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
 
-use crate::bindings::v0_1::exports::annex::extension::descriptor;
+use crate::bindings::Hooks;
 use crate::breaker::Breaker;
 use crate::cache::CompileCache;
-use crate::compile::{Compiler, CompilerProcess};
-use crate::engine::{self, Slots};
+use crate::compile::Compiler;
+use crate::config::RuntimeConfig;
+use crate::contract::Description;
+use crate::descriptor::Descriptor;
+use crate::engine;
 use crate::error::{Fault, LoadError, RuntimeError};
-use crate::extension::{Descriptor, Events, Extension, Hooks, Installation, Profile, Program, Services, Validators};
+use crate::extension::Extension;
 use crate::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::hook::Hook;
-use crate::imports::{self, http::Sender};
+use crate::http_sender::Sender;
 use crate::inspect::Inspection;
+use crate::installation::Installation;
 use crate::instance::Instance;
-use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
-use crate::method;
+use crate::keyvalue::KeyValueStore;
+use crate::linker::linker;
 use crate::metrics::Registry;
+use crate::profile::{Profile, Services, Validators};
+use crate::program::Program;
+use crate::slots::Slots;
 use crate::store::HostState;
 
-/// How the runtime is set up.
-#[derive(Clone)]
-pub struct RuntimeConfig {
-    /// Instances that can be alive at once, over all extensions and tenants.
-    pub instances: u32,
-    /// How long a turn waits for an instance before it is refused.
-    pub patience: Duration,
-    /// Folder for compiled components; `None` compiles at every start.
-    pub cache: Option<std::path::PathBuf>,
-    /// Bytes of all compiled components in that folder; what was not used for longest goes.
-    pub cache_bytes: u64,
-    /// How long compiling one component may take.
-    pub compile_time: Duration,
-    /// Bytes of memory that compiling one component may take.
-    pub compile_memory: u64,
-    /// Components that are compiled at once, each by a process of its own; at least one.
-    pub compile_processes: u32,
-    /// The program of these processes.
-    pub compiler: CompilerProcess,
-    /// Where extensions with the grant keep keys.
-    pub keyvalue: Arc<dyn KeyValueStore>,
-    /// Where requests of extensions with the grant get addresses from.
-    pub resolver: Arc<dyn Resolver>,
-}
-
-impl Default for RuntimeConfig {
-    /// 1,000 instances, one second of patience, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
-    /// them at once by this program, keys in memory, the resolver of the operating system.
-    fn default() -> Self {
-        Self {
-            instances: 1_000,
-            patience: Duration::from_secs(1),
-            cache: None,
-            cache_bytes: 1 << 30,
-            compile_time: Duration::from_secs(60),
-            compile_memory: 512 << 20,
-            compile_processes: 2,
-            compiler: CompilerProcess::default(),
-            keyvalue: Arc::new(MemoryKeyValueStore::default()),
-            resolver: Arc::new(SystemResolver::default()),
-        }
-    }
-}
+mod methods;
 
 /// Loads components. One per process and tenant: it owns the engine, its ticker and the pool of instances, which those
 /// of its tenants share.
@@ -79,7 +44,7 @@ pub struct Runtime {
     resolver: Arc<dyn Resolver>,
     metrics: Arc<Registry>,
     validators: Validators,
-    /// Whose extensions it loads; empty where there are no tenants.
+    /// The tenant whose extensions it loads; empty where there are no tenants.
     tenant: Arc<str>,
 }
 
@@ -134,7 +99,7 @@ impl Runtime {
         let program = self.link(&component, &inspection, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
-        let methods = method::declared(&program, &profile, &descriptor).await?;
+        let methods = methods::declared(&program, &profile, &descriptor).await?;
         let Inspection { digest, size, hooks: exported, .. } = inspection;
         Ok(Extension {
             breaker: Breaker::new(descriptor.uri.clone()),
@@ -169,7 +134,7 @@ impl Runtime {
         installation: &Installation,
     ) -> Result<Program, LoadError> {
         let linked = || -> wasmtime::Result<(InstancePre<HostState>, Hooks)> {
-            let linker = imports::linker(&self.engine, inspection, &installation.grants)?;
+            let linker = linker(&self.engine, inspection, &installation.grants)?;
             let component = linker.instantiate_pre(component)?;
             let hooks = Hooks::of(&component, &inspection.hooks)?;
             Ok((component, hooks))
@@ -203,11 +168,9 @@ async fn describe(
     let unnamed = ExtensionUri::from("(not yet described)");
     let unnamed = Arc::new(Profile::new(unnamed, installation, services.clone()));
     let mut instance = start(program, &unnamed, Hook::Descriptor).await?;
-    let indices = &program.hooks.descriptor;
+    let hooks = &program.hooks;
     let described = instance
-        .call(Hook::Descriptor, async |store, component| {
-            indices.load(&mut *store, component)?.call_describe(store).await
-        })
+        .call(Hook::Descriptor, async |store, component| hooks.describe(store, component).await)
         .await
         .map_err(LoadError::SelfTest)?;
     let described = described.map_err(|reason| LoadError::Description { reason: unnamed.words(&reason) })?;
@@ -219,7 +182,7 @@ async fn describe(
     Ok((Arc::new(profile), descriptor))
 }
 
-pub(crate) async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
+async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
     Instance::start(program, profile, None, hook).await.map_err(LoadError::SelfTest)
 }
 
@@ -232,10 +195,7 @@ const MAX_NAME: usize = 2 << 10;
 /// Bytes of an extension's entry on the card, as JSON. Clients read cards of a mebibyte, and have to take all entries.
 const MAX_CARD_ENTRY: usize = 32 << 10;
 
-fn check_descriptor(
-    described: descriptor::ExtensionDescriptor,
-    installation: &Installation,
-) -> Result<Descriptor, LoadError> {
+fn check_descriptor(described: Description, installation: &Installation) -> Result<Descriptor, LoadError> {
     let wrong = |reason: String| Err(LoadError::Description { reason });
     if let Some(uri) = described.depends_on.iter().chain([&described.uri]).find(|uri| !is_uri(uri)) {
         return wrong(format!("{uri:?} is not an absolute URI without spaces and commas"));
@@ -258,7 +218,6 @@ fn check_descriptor(
             return Err(LoadError::NotGranted { needs: format!("extension {}", described.uri), grant });
         }
     }
-    let events = described.events;
     Ok(Descriptor {
         uri: ExtensionUri::from(described.uri),
         name: annex_text::line_within(&described.name, MAX_WORDS),
@@ -267,11 +226,7 @@ fn check_descriptor(
         parameter_schema: described.parameter_schema,
         metadata_keys: described.metadata_keys,
         depends_on: described.depends_on.into_iter().map(ExtensionUri::from).collect(),
-        events: Events {
-            message: events.contains(descriptor::EventKinds::MESSAGE),
-            status: events.contains(descriptor::EventKinds::STATUS),
-            artifact: events.contains(descriptor::EventKinds::ARTIFACT),
-        },
+        events: described.events,
         payload: described.payload,
     })
 }
@@ -308,10 +263,13 @@ async fn declare(
         required,
         params: None,
     };
-    let Some(indices) = &program.hooks.card else { return checked_entry(card) };
+    let hooks = &program.hooks;
+    if !hooks.has(Hook::Card) {
+        return checked_entry(card);
+    }
     let mut instance = start(program, profile, Hook::Card).await?;
     let declared = instance
-        .call(Hook::Card, async |store, component| indices.load(&mut *store, component)?.call_declare(store).await)
+        .call(Hook::Card, async |store, component| hooks.declare(store, component).await)
         .await
         .map_err(LoadError::SelfTest)?;
     let declared = declared.map_err(|reason| LoadError::Description { reason: profile.words(&reason) })?;

@@ -1,4 +1,4 @@
-//! What an extension writes to the log in one turn, counted and bounded, whichever way it comes.
+//! The log lines of an extension in one turn, counted and bounded, whichever way they come.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use annex_protocol::Secret;
 
-use crate::bindings::v0_1::wasi::logging::logging::Level;
-use crate::extension::Profile;
+use crate::contract::LogLevel;
+use crate::profile::Profile;
 
-/// What stands in a line where a secret stood.
+/// The text that takes the place of a secret in a line.
 const HIDDEN: &str = "(secret)";
 
 /// The log of one instance. Clones share what is left of it.
@@ -19,7 +19,7 @@ pub(crate) struct Log {
     left: Arc<Left>,
 }
 
-/// What an instance may still write.
+/// The lines and bytes that an instance may still write.
 struct Left {
     lines: AtomicU32,
     bytes: AtomicUsize,
@@ -56,7 +56,7 @@ impl Log {
     }
 
     /// Writes one line, if any are left.
-    pub(crate) fn write(&self, level: Level, context: &str, message: &str) {
+    pub(crate) fn write(&self, level: LogLevel, context: &str, message: &str) {
         let Some(left) = self.left.take_line() else { return self.profile.meters.add_dropped_log_line() };
         self.profile.meters.add_log_line();
         let extension = &self.profile.uri;
@@ -65,11 +65,11 @@ impl Log {
         let message = shown(&self.profile, message, room - context.len());
         self.profile.log.push(level_name(level), context.clone(), message.clone());
         match level {
-            Level::Trace => tracing::trace!(%extension, context, "{message}"),
-            Level::Debug => tracing::debug!(%extension, context, "{message}"),
-            Level::Info => tracing::info!(%extension, context, "{message}"),
-            Level::Warn => tracing::warn!(%extension, context, "{message}"),
-            Level::Error | Level::Critical => tracing::error!(%extension, context, "{message}"),
+            LogLevel::Trace => tracing::trace!(%extension, context, "{message}"),
+            LogLevel::Debug => tracing::debug!(%extension, context, "{message}"),
+            LogLevel::Info => tracing::info!(%extension, context, "{message}"),
+            LogLevel::Warn => tracing::warn!(%extension, context, "{message}"),
+            LogLevel::Error => tracing::error!(%extension, context, "{message}"),
         }
         if self.left.spend(context.len() + message.len()) {
             tracing::warn!(%extension, "further log lines of this turn are dropped");
@@ -82,14 +82,13 @@ pub(crate) fn shown(profile: &Profile, text: &str, room: usize) -> String {
     annex_text::line_within(&without(text, profile.grants.secrets.values()), room)
 }
 
-/// As the process's log has it, which has no level beyond errors.
-fn level_name(level: Level) -> &'static str {
+fn level_name(level: LogLevel) -> &'static str {
     match level {
-        Level::Trace => "trace",
-        Level::Debug => "debug",
-        Level::Info => "info",
-        Level::Warn => "warn",
-        Level::Error | Level::Critical => "error",
+        LogLevel::Trace => "trace",
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
     }
 }
 

@@ -16,7 +16,7 @@ pub struct LogLine {
     pub at: SystemTime,
     /// `trace`, `debug`, `info`, `warn` or `error`.
     pub level: &'static str,
-    /// What the extension calls the part that writes; may be empty.
+    /// The extension's name for the part that writes; may be empty.
     pub context: String,
     /// The line.
     pub message: String,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use annex_protocol::{A2aError, FieldViolation, Json};
 use annex_schema::{Schema, SchemaError, Violation};
 
-use crate::bindings::v0_1::annex::extension::types;
-use crate::bindings::v0_1::exports::annex::extension::method::Answer;
+use crate::bindings::SeenRequest;
 use crate::chain::{Member, TurnRequest};
+use crate::contract::MethodReply;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
@@ -17,11 +17,11 @@ use crate::limits::LimitReached;
 /// A call of a method, from its parameters to its last result. Dropping it frees its instance.
 pub struct MethodCall {
     member: Member,
-    /// Which of the extension's methods.
+    /// The place of the method among those of the extension.
     place: usize,
 }
 
-/// What a method answered.
+/// The answer of a method.
 pub enum MethodAnswer {
     /// The result. The call is over.
     Value(Json),
@@ -81,14 +81,10 @@ impl MethodCall {
         self.member.counted(Hook::Method, answered)
     }
 
-    async fn ask_method(
-        &mut self,
-        seen: &types::Request,
-        name: &str,
-        params: &Json,
-    ) -> Result<Option<Json>, HookError> {
+    async fn ask_method(&mut self, seen: &SeenRequest, name: &str, params: &Json) -> Result<Option<Json>, HookError> {
         let extension = Arc::clone(&self.member.extension);
-        let (Some(indices), Some(method)) = (&extension.program.hooks.method, extension.methods.get(self.place)) else {
+        let hooks = &extension.program.hooks;
+        let Some(method) = extension.methods.get(self.place).filter(|_| hooks.has(Hook::Method)) else {
             return Err(A2aError::MethodNotFound { method: name.to_owned() }.into());
         };
         let limit = extension.profile.limits.input;
@@ -106,26 +102,26 @@ impl MethodCall {
         let (name, params) = (name.to_owned(), params.get().to_owned());
         let answered = self
             .member
-            .call(Hook::Method, async |store, component| {
-                indices.load(&mut *store, component)?.call_call(store, seen, &name, &params).await
-            })
+            .call(Hook::Method, async |store, component| hooks.call(store, component, seen, &name, params).await)
             .await?;
         match answered {
-            Ok(Answer::Value(_)) if method.streams => Err(self.broke("it answers one value to a method that streams")),
-            Ok(Answer::Value(value)) => self.checked(value).await.map(Some),
-            Ok(Answer::Results) if method.streams => Ok(None),
-            Ok(Answer::Results) => Err(self.broke("it streams, which the method is not declared to do")),
+            Ok(MethodReply::Value(_)) if method.streams => {
+                Err(self.broke("it answers one value to a method that streams"))
+            }
+            Ok(MethodReply::Value(value)) => self.checked(value).await.map(Some),
+            Ok(MethodReply::Results) if method.streams => Ok(None),
+            Ok(MethodReply::Results) => Err(self.broke("it streams, which the method is not declared to do")),
             Err(rejection) => Err(self.member.refusal(Hook::Method, rejection)?.into()),
         }
     }
 
     async fn ask_next(&mut self) -> Result<Option<Json>, HookError> {
         let extension = Arc::clone(&self.member.extension);
-        let Some(indices) = &extension.program.hooks.method else { return Ok(None) };
-        let next = self
-            .member
-            .call(Hook::Method, async |store, component| indices.load(&mut *store, component)?.call_next(store).await)
-            .await?;
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Method) {
+            return Ok(None);
+        }
+        let next = self.member.call(Hook::Method, async |store, component| hooks.next(store, component).await).await?;
         match next {
             Ok(None) => Ok(None),
             Ok(Some(value)) => self.checked(value).await.map(Some),

@@ -1,4 +1,4 @@
-//! What the calls of extensions cost and how they end, counted per URI.
+//! The costs and outcomes of the calls of extensions, counted per URI.
 //!
 //! The numbers of a URI live as long as any version of it is loaded: they go on when a version is replaced, and go with
 //! the last one. A call adds to a few atomics; it takes no lock and no memory.
@@ -14,12 +14,11 @@ use crate::hook::Hook;
 use crate::limits::LimitReached;
 
 mod meters;
-mod watch;
+pub(crate) mod watch;
 
 pub(crate) use meters::Meters;
-pub(crate) use watch::{Verdict, Watch};
 
-/// How a call of a hook ended.
+/// The outcome of a call of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It did its work.
@@ -100,7 +99,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it is neither a success nor a client's doing.
+    /// True when it is neither a success nor a client's doing.
     #[must_use]
     pub const fn is_failure(self) -> bool {
         !matches!(self, Self::Ok | Self::Refused | Self::Abandoned)
@@ -165,9 +164,9 @@ pub struct ExtensionMetrics {
 pub struct HookMetrics {
     /// The hook.
     pub hook: Hook,
-    /// How many calls ended how.
+    /// The number of calls by outcome.
     pub outcomes: Vec<(Outcome, u64)>,
-    /// How many calls took at most so long, in ascending order; each number has those before it in it.
+    /// The number of calls that took at most so long, in ascending order; each number has those before it in it.
     pub within: Vec<(Duration, u64)>,
     /// All calls that have ended.
     pub calls: u64,
@@ -180,13 +179,13 @@ pub struct HookMetrics {
 }
 
 impl HookMetrics {
-    /// How many calls ended this way.
+    /// The number of calls that ended this way.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> u64 {
         self.outcomes.iter().filter(|(counted, _)| *counted == outcome).map(|(_, count)| count).sum()
     }
 
-    /// How many calls failed.
+    /// The number of calls that failed.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.outcomes.iter().filter(|(outcome, _)| outcome.is_failure()).map(|(_, count)| count).sum()
@@ -206,9 +205,9 @@ pub struct LastFailure {
     pub at: SystemTime,
     /// Of which hook.
     pub hook: Hook,
-    /// How.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// Why, in one line, without secrets and cut to the length of a log line.
+    /// The reason in one line, without secrets and cut to the length of a log line.
     pub reason: String,
 }
 

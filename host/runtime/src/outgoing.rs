@@ -1,10 +1,10 @@
-//! What a `response` hook sees of an outgoing event, and the check of what it wants to add.
+//! An outgoing event as a `response` hook sees it, and the check of the entries that the hook adds.
 
 use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse, TaskStatusUpdateEvent};
 
-use crate::bindings::v0_1::exports::annex::extension::response::{Event, EventKind};
-use crate::extension::Descriptor;
-use crate::own;
+use crate::contract::{Event, EventKind};
+use crate::descriptor::Descriptor;
+use crate::owned_metadata;
 
 /// The event for the guest; `None` when the extension did not ask for events of this kind.
 pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Option<Event> {
@@ -52,7 +52,7 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
 /// The event as JSON, without the metadata of others: the agent's, and what extensions before this one have added.
 fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
     let mut event = event.clone();
-    own::narrow(&mut event, &descriptor.metadata_keys);
+    owned_metadata::retain(&mut event, &descriptor.metadata_keys);
     serde_json::to_string(&event).ok()
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn checked_entries(
     Ok(checked)
 }
 
-/// Where metadata of an event goes: its message, its artifact, or a bare status event itself.
+/// The target of an event's metadata: its message, its artifact, or a bare status event itself.
 type Target<'a> = (&'static str, &'a mut Metadata, Option<&'a mut Vec<ExtensionUri>>);
 
 fn target(event: &mut StreamResponse) -> Option<Target<'_>> {

@@ -1,15 +1,15 @@
-//! What a `message` hook sees of a message, and how its rewriting is applied.
+//! A message as a `message` hook sees it, and the rewriting that the hook asks for.
 
 use annex_protocol::{Message, Part};
 
-use crate::bindings::v0_1::exports::annex::extension::message::Rewrite;
-use crate::extension::Descriptor;
-use crate::own;
+use crate::contract::Rewrite;
+use crate::descriptor::Descriptor;
+use crate::owned_metadata;
 
 /// The message with `parts` as JSON, its metadata narrowed to the extension's own keys.
 pub(crate) fn shown(message: &Message, parts: &[Part], descriptor: &Descriptor) -> String {
     let mut shown = Message { parts: parts.to_vec(), ..message.clone() };
-    own::narrow_message(&mut shown, &descriptor.metadata_keys);
+    owned_metadata::retain_in_message(&mut shown, &descriptor.metadata_keys);
     serde_json::to_string(&shown).unwrap_or_default()
 }
 

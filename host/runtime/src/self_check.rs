@@ -9,7 +9,7 @@ use wasmtime::{Engine, Instance, Module, Store, Trap};
 
 use crate::error::RuntimeError;
 
-/// How long a guest that has used up its time may run on before the engine counts as broken. A tick is enough where
+/// The longest that a guest without time left may run on before the engine counts as broken. A tick is enough where
 /// nothing else keeps the machine busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -45,7 +45,7 @@ pub(crate) fn a_loop_is_stopped(engine: &Engine, patience: Duration) -> Result<(
     }
 }
 
-/// What the loop ended with.
+/// The end of the loop.
 fn run(engine: &Engine, module: &Module) -> Option<Trap> {
     let mut store = Store::new(engine, ());
     store.epoch_deadline_trap();

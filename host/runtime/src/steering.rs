@@ -1,13 +1,13 @@
-//! How `transition` hooks steer a task: what they see of a change, and what comes of what they say.
+//! The hook `transition`: a change as it is shown to guests, and the outcomes of what they say.
 
 use annex_protocol::{ExtensionUri, Message, Metadata, Part, TaskState, TaskStatusUpdateEvent};
 
-use crate::bindings::v0_1::exports::annex::extension::transition::{StateChange, Waiting};
-use crate::extension::Descriptor;
-use crate::own;
+use crate::contract::StateChange;
+use crate::descriptor::Descriptor;
+use crate::owned_metadata;
 
-/// What one extension says to a change.
-pub(crate) enum Opinion {
+/// The verdict of one extension on a change or a beginning.
+pub(crate) enum TransitionVerdict {
     Agrees,
     Interrupts(Interruption),
     Vetoes(String),
@@ -20,7 +20,7 @@ pub struct Interruption {
     pub by: ExtensionUri,
     /// `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
     pub state: TaskState,
-    /// What the client is told.
+    /// The text for the client.
     pub text: String,
     /// Entries for the metadata of the message that says so.
     pub metadata: Metadata,
@@ -36,7 +36,7 @@ impl Interruption {
     }
 }
 
-/// Whether the agent runs.
+/// The outcome of asking whether the agent is to run.
 #[derive(Clone, Debug)]
 pub enum Entry {
     /// It does.
@@ -47,7 +47,7 @@ pub enum Entry {
     Vetoed(String),
 }
 
-/// What became of a change of state.
+/// The outcome of a change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steering {
     /// It happens.
@@ -61,7 +61,7 @@ pub enum Steering {
 /// The change for the guest.
 pub(crate) fn seen_change(current: TaskState, update: &TaskStatusUpdateEvent, descriptor: &Descriptor) -> StateChange {
     let message = update.status.message.clone().and_then(|mut message| {
-        own::narrow_message(&mut message, &descriptor.metadata_keys);
+        owned_metadata::retain_in_message(&mut message, &descriptor.metadata_keys);
         serde_json::to_string(&message).ok()
     });
     StateChange {
@@ -70,12 +70,5 @@ pub(crate) fn seen_change(current: TaskState, update: &TaskStatusUpdateEvent, de
         current: current.name().to_owned(),
         next: update.status.state.name().to_owned(),
         message,
-    }
-}
-
-pub(crate) fn waiting_state(waiting: Waiting) -> TaskState {
-    match waiting {
-        Waiting::Input => TaskState::InputRequired,
-        Waiting::Authorization => TaskState::AuthRequired,
     }
 }

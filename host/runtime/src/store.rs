@@ -8,10 +8,10 @@ use annex_protocol::{Json, JsonObject};
 use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 
 use crate::engine::{self, TICK};
-use crate::extension::Profile;
-use crate::imports::wasi::Wasi;
+use crate::imports::wasi_context::Wasi;
 use crate::limits::LimitReached;
 use crate::log::Log;
+use crate::profile::Profile;
 use crate::turn_services::TurnServices;
 
 /// Reads the session that the running turn belongs to. Implemented by whoever owns sessions; called while a guest
@@ -30,7 +30,7 @@ pub trait TaskReader: Send + Sync {
     fn current(&self) -> Option<String>;
 }
 
-/// What can be read where there is no turn: in a method, and on the calling side.
+/// The readers where there is no turn: in a method, and on the calling side.
 #[derive(Clone, Copy, Debug)]
 pub struct NoTurn;
 
@@ -50,7 +50,7 @@ impl TaskReader for NoTurn {
     }
 }
 
-/// What a guest can read of the turn that it serves.
+/// The readers of the turn that a guest serves.
 #[derive(Clone)]
 pub(crate) struct TurnReaders {
     pub(crate) session: Arc<dyn SessionReader>,
@@ -73,7 +73,7 @@ pub(crate) struct HostState {
     turn_ticks_left: u64,
     /// Time that workers spent for the guest and that makes no whole tick yet.
     worked: Duration,
-    /// How often the call into the guest had to wait, which is told by whoever polls it.
+    /// The number of times that the call into the guest had to wait; whoever polls it counts.
     waits: Arc<AtomicU32>,
     /// The host's clock and the waits when the guest last called it.
     called_at: (u64, u32),
@@ -151,12 +151,12 @@ impl HostState {
         Ok(())
     }
 
-    /// How often the call into the guest had to wait.
+    /// The number of times that the call into the guest had to wait.
     pub(crate) fn waits(&self) -> Arc<AtomicU32> {
         Arc::clone(&self.waits)
     }
 
-    /// What is left of the guest's share of CPU time.
+    /// The rest of the guest's share of CPU time.
     pub(crate) fn cpu_left(&self) -> Duration {
         let ticks = self.ticks_left.min(self.turn_ticks_left);
         TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)).saturating_sub(self.worked)

@@ -1,4 +1,4 @@
-//! What a component may be made of, checked before the compiler sees it.
+//! Bounds on the structure of a component, checked before the compiler sees it.
 //!
 //! The compiler's time and memory grow with the component's parts, and faster than the size of one function. The limits
 //! leave room for whole interpreters compiled to WebAssembly.
@@ -41,7 +41,7 @@ const MAX_ALL_MERGES: u64 = 50_000_000;
 const MAX_PASSED: u64 = 100_000;
 /// The same over all functions.
 const MAX_ALL_PASSED: u64 = 10_000_000;
-/// What core modules and components import and export by name.
+/// Names that core modules and components import and export.
 const MAX_NAMES: u64 = 50_000;
 
 /// Parts of the whole component, those inside it included.
@@ -59,7 +59,7 @@ struct Parts {
     names: u64,
 }
 
-/// What is counted over all functions.
+/// The counts over all functions.
 #[derive(Default)]
 struct Work {
     merges: u64,

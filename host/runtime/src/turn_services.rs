@@ -1,4 +1,4 @@
-//! What else the guests of a turn can reach: implemented by whoever serves the turn, and behind grants.
+//! Services that the guests of a turn can reach: implemented by whoever serves the turn, and behind grants.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::keyvalue::{Scope, ScopeKind};
 
-/// What a turn has for its guests besides session and task. What is `None` is answered as not there.
+/// The services of a turn for its guests, besides session and task. One that is `None` is answered as not there.
 #[derive(Clone, Default)]
 pub struct TurnServices {
     /// For `wasi:keyvalue/store`: the buckets `task` and `context`.
@@ -29,10 +29,10 @@ pub trait KeyScopes: Send + Sync {
 /// Lists the tasks of the turn's caller.
 #[async_trait]
 pub trait TaskLister: Send + Sync {
-    /// What ListTasks answers to the caller: a ListTasksRequest as JSON in.
+    /// The answer of ListTasks to the caller: a ListTasksRequest as JSON in.
     ///
     /// # Errors
-    /// What ListTasks says of the request, as text for the extension.
+    /// The error of ListTasks, as text for the extension.
     async fn list(&self, request: &str) -> Result<ListTasksResponse, String>;
 }
 
@@ -47,6 +47,6 @@ pub trait TaskResumption: Send + Sync {
     /// Notes that a task which this extension interrupted is to go on.
     ///
     /// # Errors
-    /// Why it cannot, as text for the extension.
+    /// The reason for which it cannot, as text for the extension.
     fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String>;
 }

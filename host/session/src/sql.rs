@@ -4,6 +4,7 @@ mod encoding;
 mod retention;
 mod scopes;
 mod statements;
+mod values;
 mod write;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use annex_protocol::{Json, Timestamp};
 use async_trait::async_trait;
 
 use self::encoding::{decode_event, decode_name, encoded_name};
+use self::values::{from_sql, named, size_to_sql};
 use self::write::Write;
 use crate::SessionError;
 use crate::event::Event;
@@ -22,9 +24,6 @@ use crate::service::{Appended, Retention, SessionQuery, SessionService, StoredAr
 use crate::session::{Session, SessionKey};
 use crate::session_state::SessionState;
 use crate::state::{State, StateDelta};
-
-/// The id of a session that does not exist.
-const NO_SESSION: i64 = -1;
 
 /// Sessions in a SQL database.
 #[derive(Debug)]
@@ -191,22 +190,4 @@ fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError>
     let [session, user, app] = states.map(Arc::new);
     let state = SessionState { session, user, app };
     Ok(Session { key, revision, state, last_update: last_update.unwrap_or_else(Timestamp::now), events })
-}
-
-/// What a session is found by.
-fn named(key: &SessionKey) -> [Value<'_>; 4] {
-    [Value::Text(&key.tenant), Value::Text(&key.app), Value::Text(&key.user), Value::Text(key.context.as_str())]
-}
-
-/// Databases count with a sign; nothing here is so many that it matters.
-fn to_sql(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn from_sql(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
-}
-
-fn size_to_sql(size: usize) -> Value<'static> {
-    Value::Int(i64::try_from(size).unwrap_or(i64::MAX))
 }

@@ -8,10 +8,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use http::{Extensions, HeaderMap};
 use reqwest::Url;
 
-use super::{Answer, EventStream, decode};
+use super::decode;
 use crate::card::AgentCardDocument;
 use crate::transport::JsonStream;
-use crate::{ClientError, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters};
+use crate::{Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters};
 
 /// What is the same for all calls to an agent.
 pub(super) struct Around {

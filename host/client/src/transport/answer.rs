@@ -6,7 +6,7 @@ use annex_protocol::Json;
 use futures::{StreamExt, stream};
 use reqwest::Response;
 
-use super::JsonStream;
+use super::wire::JsonStream;
 use crate::error::quoted;
 use crate::http::{Http, failed};
 use crate::sse::Decoder;

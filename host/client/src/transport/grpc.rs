@@ -16,7 +16,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
-use super::{JsonStream, Transport, WireCall};
+use super::wire::{JsonStream, Transport, WireCall};
 use crate::http::{Http, failed};
 use crate::{AgentError, Answer, ClientError, Operation};
 

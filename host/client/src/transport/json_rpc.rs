@@ -8,7 +8,7 @@ use reqwest::{Response, Url};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::answer::{self, Unreadable};
-use super::{JsonStream, Transport, WireCall, active};
+use super::wire::{JsonStream, Transport, WireCall, active};
 use crate::agent_error::RpcError;
 use crate::http::{self as transport, EVENT_STREAM, Http};
 use crate::{Answer, ClientError};

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::answer::{self, Unreadable};
 use super::json_rpc::{self, JSON, Request};
-use super::{JsonStream, Transport, WireCall};
+use super::wire::{JsonStream, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Http};
 use crate::{Answer, ClientError, Operation};
 

@@ -3,8 +3,8 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
+use super::names::{CARD_VERSION, VERSION};
 use super::security::{Requirement, SecurityScheme, requirements};
-use super::{CARD_VERSION, VERSION};
 use crate::{
     AgentCapabilities, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider, AgentSkill,
     SecurityRequirement,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::VERSION;
+use super::names::VERSION;
 use crate::{AgentCard, AgentInterface, JsonObject};
 
 /// What 0.3 says of the interfaces.

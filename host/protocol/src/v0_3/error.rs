@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::X_A2A_EXTENSIONS;
+use super::names::X_A2A_EXTENSIONS;
 use super::task::state_name;
 use crate::error::comma_separated;
 use crate::jsonrpc::RequestId;

@@ -4,7 +4,7 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How files that are being written are called.
+/// The ending of files that are being written.
 const ASIDE: (&str, &str) = (".", ".new");
 /// Nobody writes one file for so long.
 const LEFT_OVER: Duration = Duration::from_secs(60 * 60);

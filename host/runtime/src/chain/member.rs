@@ -5,17 +5,18 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, FieldViolation, Json};
+use annex_schema::Violation;
 use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
 use wasmtime::component::Instance as ComponentInstance;
 
-use crate::bindings::v0_1::annex::extension::types;
 use crate::breaker::Admission;
+use crate::contract::{ExtensionError, Rejection};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::instance::Instance;
-use crate::metrics::{Verdict, Watch};
+use crate::metrics::watch::{CallVerdict, Watch};
 use crate::store::{HostState, TurnReaders};
 
 mod way_in;
@@ -66,11 +67,11 @@ impl Member {
     /// Counts the call of the hook that has just ended by what came of it. What was refused before the call counts too.
     pub(crate) fn counted<T, E>(&mut self, hook: Hook, result: Result<T, E>) -> Result<T, E>
     where
-        for<'a> Verdict<'a>: From<&'a E>,
+        for<'a> CallVerdict<'a>: From<&'a E>,
     {
         let refused = || result.is_err().then(|| Watch::new(&self.extension, hook));
         if let Some(watch) = self.watch.take().or_else(refused) {
-            watch.end(&result.as_ref().map_or_else(Verdict::from, |_| Verdict::Passed));
+            watch.end(&result.as_ref().map_or_else(CallVerdict::from, |_| CallVerdict::Passed));
         }
         result
     }
@@ -83,7 +84,7 @@ impl Member {
         }
     }
 
-    /// Whether it takes no further part in the turn.
+    /// True when it takes no further part in the turn.
     pub(crate) fn is_out(&self) -> bool {
         matches!(self.instance, Slot::Out)
     }
@@ -141,14 +142,14 @@ impl Member {
         Ok(value)
     }
 
-    /// What the client hears of a rejection.
-    pub(crate) fn refusal(&self, hook: Hook, rejection: types::Rejection) -> Result<A2aError, Fault> {
+    /// The error of a rejection, for the client.
+    pub(crate) fn refusal(&self, hook: Hook, rejection: Rejection) -> Result<A2aError, Fault> {
         match rejection {
-            types::Rejection::Error(error) => self.own_error(hook, error),
-            types::Rejection::Violations(violations) if violations.is_empty() => {
+            Rejection::Error(error) => self.own_error(hook, error),
+            Rejection::Violations(violations) if violations.is_empty() => {
                 Err(self.broke(hook, "it refused the request without naming a violation"))
             }
-            types::Rejection::Violations(violations) => {
+            Rejection::Violations(violations) => {
                 let violations = violations.into_iter().take(MAX_VIOLATIONS).map(told);
                 Ok(A2aError::InvalidParams { violations: violations.collect() })
             }
@@ -156,7 +157,7 @@ impl Member {
     }
 
     /// An extension may answer with an error of its own, never with one that the protocol owns.
-    fn own_error(&self, hook: Hook, error: types::ExtensionError) -> Result<A2aError, Fault> {
+    fn own_error(&self, hook: Hook, error: ExtensionError) -> Result<A2aError, Fault> {
         let core = (-32_768..=-32_600).contains(&error.code) || (-32_099..=-32_000).contains(&error.code);
         if core {
             return Err(self.broke(hook, &format!("it forged the core error code {}", error.code)));
@@ -175,7 +176,7 @@ impl Member {
     }
 }
 
-fn told(violation: types::Violation) -> FieldViolation {
+fn told(violation: Violation) -> FieldViolation {
     FieldViolation { field: cut(violation.pointer), description: cut(violation.message) }
 }
 
@@ -187,7 +188,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// What ran to the end without a fault went well. What was broken off tells nothing.
+/// A turn that ended without a fault counts as a success. One that was broken off does not count.
 impl Drop for Member {
     fn drop(&mut self) {
         self.leave();

@@ -35,7 +35,7 @@ pub fn compile_if_asked() {
     }
 }
 
-/// Whether the process was started to compile.
+/// True when the process was started to compile.
 pub(crate) fn asked() -> bool {
     std::env::args_os().nth(1).is_some_and(|argument| argument == COMPILE_ARGUMENT)
 }

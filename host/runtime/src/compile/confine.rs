@@ -1,4 +1,4 @@
-//! What a process that compiles may still do: read, write, ask for memory, end.
+//! Confines a process that compiles to reading, writing, asking for memory, and ending.
 //!
 //! The limits hold on every Linux. The filter of system calls is there where the kernel and the machine have one, and
 //! stops what the limits let through.
@@ -11,7 +11,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-/// What the process may use up.
+/// The resources that the process may use up.
 pub(super) struct Bounds {
     /// Bytes of memory, besides the program and its stack.
     pub(super) memory: u64,
@@ -77,8 +77,8 @@ fn filter_system_calls() -> Result<(), Box<dyn std::error::Error>> {
 #[error("the kernel filters no system calls")]
 struct FirstFilter;
 
-/// What allocators and the C library try at moments of their own, to find out about the machine. They go on without an
-/// answer, so these are refused rather than deadly.
+/// Calls that allocators and the C library try at moments of their own, to find out about the machine. They go on
+/// without an answer, so these are refused rather than deadly.
 const FUTILE: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
@@ -98,7 +98,7 @@ const FUTILE: &[i64] = &[
     libc::SYS_mbind,
 ];
 
-/// What compiling takes besides the socket: memory, threads that wait, the time, the end.
+/// Calls that compiling takes besides the socket: memory, threads that wait, the time, the end.
 const PLAIN: &[i64] = &[
     libc::SYS_close,
     libc::SYS_fstat,
@@ -162,13 +162,13 @@ mod tests {
 
     use super::{Bounds, confine};
 
-    /// Which attempt a process of this test is to make.
+    /// The attempt that a process of this test is to make.
     const ATTEMPT: &str = "ANNEX_CONFINED_ATTEMPT";
     const REFUSED: i32 = 40;
     const DONE: i32 = 41;
     const NOT_FILTERED: i32 = 42;
 
-    /// How a confined process ends that tries this.
+    /// The end of a confined process that tries this.
     fn attempt(what: &str) -> ExitStatus {
         let mut process = Command::new(std::env::current_exe().expect("the test binary"));
         let name = "compile::confine::tests::a_confined_process_makes_its_attempt";

@@ -16,6 +16,7 @@ use super::child::COMPILE_ARGUMENT;
 use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, VERSION};
 use crate::digest::Digest;
 use crate::error::LoadError;
+use crate::source::Source;
 
 /// The longest that a process may take to greet.
 const GREETING_TIME: Duration = Duration::from_secs(10);
@@ -51,7 +52,7 @@ pub(super) struct Job {
     pub(super) memory: u64,
 }
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 enum Failure {
     /// The program is none that compiles.
     NoGreeting(io::Error),
@@ -153,7 +154,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn no_greeting(error: &io::Error, status: ExitStatus) -> crate::error::Source {
+fn no_greeting(error: &io::Error, status: ExitStatus) -> Source {
     let what = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             format!("it said nothing for {} s", GREETING_TIME.as_secs())
@@ -195,7 +196,7 @@ fn judge(job: &Job, answer: Answer, code: Vec<u8>) -> Result<Vec<u8>, LoadError>
     }
 }
 
-/// How a process ended that did not answer.
+/// The end of a process that did not answer.
 fn ended(job: &Job, status: ExitStatus) -> LoadError {
     let digest = job.digest;
     let is = |signal: Signal| status.signal() == Some(signal.as_raw());

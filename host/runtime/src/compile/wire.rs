@@ -1,4 +1,4 @@
-//! What the host and the compiling process say to one another, over one socket: a greeting, one request, one answer.
+//! The conversation of the host with the compiling process, over one socket: a greeting, one request, one answer.
 //!
 //! Both are a header in JSON, with its length before it, and bytes after it.
 
@@ -47,7 +47,7 @@ pub(super) struct Answer {
     pub(super) outcome: Outcome,
 }
 
-/// What came of the request.
+/// The outcome of the request.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Outcome {
     /// There are so many bytes of code, with this SHA-256.

@@ -24,10 +24,10 @@ pub struct HttpGrant {
 impl HttpGrant {
     /// Bytes of a response's body unless the operator says otherwise.
     pub const MAX_RESPONSE_BYTES: usize = 1 << 20;
-    /// How long a request may take unless the operator says otherwise.
+    /// The longest that a request may take unless the operator says otherwise.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Whether a rule covers the request. `url` must be normalised, as [`Url`] is.
+    /// True when a rule covers the request. `url` must be normalised, as [`Url`] is.
     pub(crate) fn covers(&self, method: &Method, url: &Url) -> bool {
         self.allow.iter().any(|rule| rule.covers(method, url))
     }
@@ -44,7 +44,8 @@ pub struct HttpRule {
     pub host: HostPattern,
     /// The port.
     pub port: u16,
-    /// What the path must be or lie below, beginning with `/`: `/v1` and `/v1/` cover `/v1/users` and not `/v10`.
+    /// The path that a request's path must be or lie below, beginning with `/`: `/v1` and `/v1/` cover `/v1/users` and
+    /// not `/v10`.
     pub path: String,
 }
 
@@ -96,7 +97,7 @@ impl HttpRule {
     }
 }
 
-/// Whether servers differ on what the path is, so that it may leave the folder that it seems to be in. Some take an
+/// True when servers differ on what the path is, so that it may leave the folder that it seems to be in. Some take an
 /// encoded slash for a separator (`/v1/..%2fadmin`), some decode more than once (`/v1/%252e%252e/admin`), and some drop
 /// what stands behind a semicolon in a segment (`/v1/..;/admin`). Takes time in proportion to the path.
 fn is_ambiguous(path: &str) -> bool {
@@ -164,7 +165,7 @@ fn without_final_dot(name: &str) -> &str {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is neither a host name nor an address nor `*.` and a name")]
 pub struct InvalidHost {
-    /// What was to be read.
+    /// The text that was to be read.
     pub text: String,
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use wasmtime::component::Resource;
 
-use crate::bindings::v0_1::wasi::keyvalue::{atomics, store};
-use crate::extension::Profile;
+use crate::contract::{BucketError, KeyPage};
 use crate::keyvalue::{KEYS_PER_PAGE, KeyValueError, ScopeKind, Space};
+use crate::profile::Profile;
 use crate::store::HostState;
 
 /// Another name of the bucket that lasts.
@@ -16,7 +16,7 @@ const DEFAULT: &str = "default";
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct Bucket;
 
-type Answer<T> = wasmtime::Result<Result<T, store::Error>>;
+type Answer<T> = wasmtime::Result<Result<T, BucketError>>;
 
 fn kind_of(name: &str) -> Option<ScopeKind> {
     let name = if name == DEFAULT { ScopeKind::Lasting.name() } else { name };
@@ -24,7 +24,7 @@ fn kind_of(name: &str) -> Option<ScopeKind> {
 }
 
 impl HostState {
-    /// Where the keys of a kind are in this turn; `None` where there is no such bucket.
+    /// The space of the keys of a kind in this turn; `None` where there is no such bucket.
     fn space_of(&self, kind: ScopeKind) -> Option<Space> {
         if kind == ScopeKind::Lasting {
             return Some(self.profile.space.clone());
@@ -40,70 +40,62 @@ impl HostState {
     }
 }
 
-impl store::Host for HostState {
-    /// While a component is loaded its URI is a claim that nobody has checked, so there are no keys then.
-    fn open(&mut self, identifier: String) -> Answer<Resource<Bucket>> {
+impl HostState {
+    /// Opens a bucket. While a component is loaded its URI is a claim that nobody has checked, so it has no keys then.
+    pub(crate) fn open_bucket(&self, name: &str) -> Result<Resource<Bucket>, BucketError> {
         if self.turn.is_none() {
-            return Ok(Err(store::Error::AccessDenied));
+            return Err(BucketError::AccessDenied);
         }
-        let kind = kind_of(&identifier).filter(|kind| self.space_of(*kind).is_some());
-        Ok(kind.map(|kind| Resource::new_own(kind as u32)).ok_or(store::Error::NoSuchStore))
-    }
-}
-
-impl store::HostBucket for HostState {
-    async fn get(&mut self, bucket: Resource<Bucket>, key: String) -> Answer<Option<Vec<u8>>> {
-        let (profile, space) = (Arc::clone(&self.profile), self.space(&bucket)?);
-        Ok(told(&profile, profile.services.keyvalue.get(&space, &key).await))
+        let kind = kind_of(name).filter(|kind| self.space_of(*kind).is_some());
+        kind.map(|kind| Resource::new_own(kind as u32)).ok_or(BucketError::NoSuchStore)
     }
 
-    async fn set(&mut self, bucket: Resource<Bucket>, key: String, value: Vec<u8>) -> Answer<()> {
-        let (profile, space) = (Arc::clone(&self.profile), self.space(&bucket)?);
-        let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(store::Error::AccessDenied)) };
-        Ok(told(&profile, profile.services.keyvalue.set(&space, &key, value, quota).await))
+    /// The value under the key.
+    pub(crate) async fn value_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<Option<Vec<u8>>> {
+        let (profile, space) = (Arc::clone(&self.profile), self.space(bucket)?);
+        Ok(told(&profile, profile.services.keyvalue.get(&space, key).await))
     }
 
-    async fn delete(&mut self, bucket: Resource<Bucket>, key: String) -> Answer<()> {
-        let (profile, space) = (Arc::clone(&self.profile), self.space(&bucket)?);
-        Ok(told(&profile, profile.services.keyvalue.delete(&space, &key).await))
+    /// Puts a value under the key.
+    pub(crate) async fn set_in(&mut self, bucket: &Resource<Bucket>, key: &str, value: Vec<u8>) -> Answer<()> {
+        let (profile, space) = (Arc::clone(&self.profile), self.space(bucket)?);
+        let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
+        Ok(told(&profile, profile.services.keyvalue.set(&space, key, value, quota).await))
     }
 
-    async fn exists(&mut self, bucket: Resource<Bucket>, key: String) -> Answer<bool> {
-        let value = store::HostBucket::get(self, bucket, key).await?;
-        Ok(value.map(|value| value.is_some()))
+    /// Removes the key.
+    pub(crate) async fn delete_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<()> {
+        let (profile, space) = (Arc::clone(&self.profile), self.space(bucket)?);
+        Ok(told(&profile, profile.services.keyvalue.delete(&space, key).await))
     }
 
-    async fn list_keys(&mut self, bucket: Resource<Bucket>, cursor: Option<u64>) -> Answer<store::KeyResponse> {
+    /// One page of the bucket's keys.
+    pub(crate) async fn keys_in(&mut self, bucket: &Resource<Bucket>, cursor: Option<u64>) -> Answer<KeyPage> {
         let (profile, skip) = (Arc::clone(&self.profile), cursor.unwrap_or(0));
-        let space = self.space(&bucket)?;
+        let space = self.space(bucket)?;
         let keys = profile.services.keyvalue.keys(&space, skip).await;
         let page = |keys: Vec<String>| {
             let is_full = keys.len() == KEYS_PER_PAGE;
             let cursor = is_full.then(|| skip.saturating_add(KEYS_PER_PAGE as u64));
-            store::KeyResponse { keys, cursor }
+            KeyPage { keys, cursor }
         };
         Ok(told(&profile, keys.map(page)))
     }
 
-    fn drop(&mut self, _bucket: Resource<Bucket>) -> wasmtime::Result<()> {
-        Ok(())
+    /// Adds to the number under the key.
+    pub(crate) async fn increment_in(&mut self, bucket: &Resource<Bucket>, key: &str, delta: u64) -> Answer<u64> {
+        let (profile, space) = (Arc::clone(&self.profile), self.space(bucket)?);
+        let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
+        Ok(told(&profile, profile.services.keyvalue.increment(&space, key, delta, quota).await))
     }
 }
 
-impl atomics::Host for HostState {
-    async fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: u64) -> Answer<u64> {
-        let (profile, space) = (Arc::clone(&self.profile), self.space(&bucket)?);
-        let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(store::Error::AccessDenied)) };
-        Ok(told(&profile, profile.services.keyvalue.increment(&space, &key, delta, quota).await))
-    }
-}
-
-/// What the guest learns of an outcome. A cause that is the operator's goes to the log.
-fn told<T>(profile: &Profile, outcome: Result<T, KeyValueError>) -> Result<T, store::Error> {
+/// The outcome for the guest. A cause that is the operator's goes to the log.
+fn told<T>(profile: &Profile, outcome: Result<T, KeyValueError>) -> Result<T, BucketError> {
     outcome.map_err(|error| {
         if let KeyValueError::Unavailable(cause) = &error {
             tracing::warn!(extension = %profile.uri, %cause, "the key-value store failed");
         }
-        store::Error::Other(error.to_string())
+        BucketError::Other(error.to_string())
     })
 }

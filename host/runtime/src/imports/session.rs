@@ -1,20 +1,21 @@
-//! `annex:extension/session-state`
+//! The session of the turn, as far as the grant `session-state` shows it.
 
 use std::sync::Arc;
 
 use annex_protocol::{Json, JsonObject};
 
-use crate::bindings::v0_1::annex::extension::session_state;
 use crate::grants::StateScope;
 use crate::store::{HostState, SessionReader};
 
-impl session_state::Host for HostState {
-    fn get(&mut self, key: String) -> wasmtime::Result<Option<String>> {
-        let turn = self.turn.as_ref().filter(|_| self.profile.grants.may_read(&key));
-        Ok(turn.and_then(|turn| turn.session.get(&key)))
+impl HostState {
+    /// The JSON text of a session-scope key that the grant shows.
+    pub(crate) fn session_value(&self, key: &str) -> Option<String> {
+        let turn = self.turn.as_ref().filter(|_| self.profile.grants.may_read(key));
+        turn.and_then(|turn| turn.session.get(key))
     }
 
-    fn snapshot(&mut self) -> wasmtime::Result<String> {
+    /// All session-scope keys that the grant shows, as one JSON object.
+    pub(crate) fn session_snapshot(&mut self) -> wasmtime::Result<String> {
         let Some(turn) = &self.turn else { return Ok("{}".to_owned()) };
         let narrowed = self.profile.grants.session_state.as_ref().and_then(|grant| grant.keys.as_deref());
         let shown = match narrowed {
@@ -25,21 +26,6 @@ impl session_state::Host for HostState {
         let text = shown.get().to_owned();
         self.shown = Some(shown);
         Ok(text)
-    }
-
-    fn writable(&mut self) -> wasmtime::Result<session_state::Scopes> {
-        let mut scopes = session_state::Scopes::SESSION;
-        let granted = [
-            (StateScope::User, session_state::Scopes::USER),
-            (StateScope::App, session_state::Scopes::APP),
-            (StateScope::Temp, session_state::Scopes::TEMP),
-        ];
-        for (scope, flag) in granted {
-            if self.profile.grants.may_write(scope) {
-                scopes |= flag;
-            }
-        }
-        Ok(scopes)
     }
 }
 

@@ -8,7 +8,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-use crate::bindings::v0_1::wasi::logging::logging::Level;
+use crate::contract::LogLevel;
 use crate::log::Log;
 
 /// The most bytes that are taken at once.
@@ -20,14 +20,14 @@ pub(super) struct LogStream(Arc<Mutex<Lines>>);
 
 struct Lines {
     log: Log,
-    level: Level,
+    level: LogLevel,
     name: &'static str,
     /// The line that has not ended yet, cut to what a log line may have.
     line: Vec<u8>,
 }
 
 impl LogStream {
-    pub(super) fn new(log: Log, level: Level, name: &'static str) -> Self {
+    pub(super) fn new(log: Log, level: LogLevel, name: &'static str) -> Self {
         Self(Arc::new(Mutex::new(Lines { log, level, name, line: Vec::new() })))
     }
 }
@@ -50,7 +50,7 @@ impl Lines {
     }
 }
 
-/// What was written without a line break is a line too, when the instance goes.
+/// Text without a line break at its end becomes a line when the instance goes.
 impl Drop for Lines {
     fn drop(&mut self) {
         if !self.line.is_empty() {

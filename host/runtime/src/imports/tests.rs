@@ -6,15 +6,17 @@ use std::time::Duration;
 use annex_protocol::{JsonObject, Secret};
 use wasmtime::Engine;
 
-use super::{linker, offers};
+use super::offers;
+use crate::config::RuntimeConfig;
 use crate::digest::Digest;
 use crate::error::LoadError;
-use crate::extension::{Installation, OnFailure};
 use crate::grants::{GrantNeeded, Grants, HttpGrant, SessionStateGrant, StateScope};
 use crate::inspect::{Import, Inspection, split_version};
+use crate::installation::{Installation, OnFailure};
 use crate::keyvalue::Quota;
 use crate::limits::Limits;
-use crate::load::{Runtime, RuntimeConfig};
+use crate::linker::linker;
+use crate::load::Runtime;
 
 /// Each offered interface in the version that is linked, with one of its functions or resources; the one without any
 /// has types alone.

@@ -1,8 +1,6 @@
 //! The WASI interfaces that wasmtime implements, on a context with nothing in it: no files, no environment, no
 //! arguments, no network, no input. Components of toolchains that bring a standard library import them.
 
-use std::sync::Arc;
-
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
@@ -10,23 +8,14 @@ use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::{cli, clocks, filesystem, io, random, sockets};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
-use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi::{WasiCtxView, WasiView};
 use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
-use wasmtime_wasi_http::{WasiHttp, WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
+use wasmtime_wasi_http::{WasiHttp, WasiHttpCtxView, WasiHttpView};
 
-use super::http::{FIELD_BYTES, Hooks};
-use super::stdio::LogStream;
-use super::{Offer, free, granted};
-use crate::bindings::v0_1::wasi::logging::logging::Level;
-use crate::extension::Profile;
+use super::offer::{Offer, free, granted};
+use super::wasi_context::Wasi;
 use crate::grants::GrantNeeded;
-use crate::log::Log;
 use crate::store::HostState;
-
-/// Handles that one instance can hold at once: streams, pollables, requests, responses.
-const MAX_RESOURCES: usize = 100;
-/// Random bytes that one call gives.
-const MAX_RANDOM_BYTES: u64 = 64 << 10;
 
 /// Files and sockets are free because there are none: the context refuses to open any.
 pub(super) const OFFERS: &[Offer] = &[
@@ -92,33 +81,6 @@ pub(super) const OFFERS: &[Offer] = &[
         outgoing_handler::add_to_linker::<_, WasiHttp>(linker, HostState::http)
     }),
 ];
-
-/// What an instance has of WASI. Made when it is first used, which most instances never do.
-pub(crate) struct Wasi {
-    context: WasiCtx,
-    resources: ResourceTable,
-    http: WasiHttpCtx,
-    hooks: Hooks,
-}
-
-impl Wasi {
-    fn new(log: &Log, profile: &Arc<Profile>) -> Self {
-        let mut resources = ResourceTable::new();
-        resources.set_max_capacity(MAX_RESOURCES);
-        let stream = |level, name| LogStream::new(log.clone(), level, name);
-        let context = WasiCtx::builder()
-            .stdout(stream(Level::Info, "stdout"))
-            .stderr(stream(Level::Warn, "stderr"))
-            .max_random_size(MAX_RANDOM_BYTES)
-            .allow_tcp(false)
-            .allow_udp(false)
-            .allow_ip_name_lookup(false)
-            .build();
-        let mut http = WasiHttpCtx::new();
-        http.set_field_size_limit(FIELD_BYTES);
-        Self { context, resources, http, hooks: Hooks::new(Arc::clone(profile), log.clone()) }
-    }
-}
 
 struct HasIo;
 

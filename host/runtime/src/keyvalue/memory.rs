@@ -22,11 +22,11 @@ struct Table {
     /// By a hash of the scope, which is quicker to find than a scope among many that begin alike. No bucket is empty.
     scopes: BTreeMap<u64, Vec<(Scope, Buckets)>>,
     hasher: RandomState,
-    /// What all buckets of an extension that end hold together, by tenant.
+    /// The usage of all buckets of an extension that end, by tenant.
     scoped: HashMap<(String, ExtensionUri), Usage>,
 }
 
-/// What is kept with a scope.
+/// The content of a scope.
 type Buckets = HashMap<ExtensionUri, Bucket>;
 
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use crate::hook::Hook;
 /// Upper bounds of the latencies that are told apart, in microseconds.
 const BOUNDS: [u64; 11] = [5, 10, 25, 50, 100, 250, 1_000, 10_000, 50_000, 250_000, 1_000_000];
 
-/// What is counted for one URI.
+/// The counters of one URI.
 #[derive(Default)]
 pub(crate) struct Meters {
     hooks: [HookMeters; Hook::ALL.len()],

@@ -10,23 +10,24 @@ use tracing::field::Empty;
 
 use super::{LastFailure, Outcome};
 use crate::error::{Fault, HookError};
-use crate::extension::{Extension, Profile};
+use crate::extension::Extension;
 use crate::hook::Hook;
+use crate::profile::Profile;
 
-/// What came of a call, once the host has looked at what it returned.
-pub(crate) enum Verdict<'a> {
+/// The verdict on a call, once the host has looked at what it returned.
+pub(crate) enum CallVerdict<'a> {
     Passed,
     Refused,
     Failed(&'a Fault),
 }
 
-impl<'a> From<&'a Fault> for Verdict<'a> {
+impl<'a> From<&'a Fault> for CallVerdict<'a> {
     fn from(fault: &'a Fault) -> Self {
         Self::Failed(fault)
     }
 }
 
-impl<'a> From<&'a HookError> for Verdict<'a> {
+impl<'a> From<&'a HookError> for CallVerdict<'a> {
     fn from(error: &'a HookError) -> Self {
         match error {
             HookError::Refused(_) => Self::Refused,
@@ -75,11 +76,11 @@ impl Watch {
         .await
     }
 
-    pub(crate) fn end(mut self, verdict: &Verdict<'_>) {
+    pub(crate) fn end(mut self, verdict: &CallVerdict<'_>) {
         self.outcome = match verdict {
-            Verdict::Passed => Outcome::Ok,
-            Verdict::Refused => Outcome::Refused,
-            Verdict::Failed(fault) => {
+            CallVerdict::Passed => Outcome::Ok,
+            CallVerdict::Refused => Outcome::Refused,
+            CallVerdict::Failed(fault) => {
                 let (at, hook, outcome) = (SystemTime::now(), self.hook, Outcome::from(*fault));
                 self.profile.meters.failed(LastFailure { at, hook, outcome, reason: fault.text() });
                 outcome

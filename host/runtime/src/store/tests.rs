@@ -9,10 +9,11 @@ use wasmtime::{Engine, Func, Instance, Module};
 
 use super::{new, rearm};
 use crate::engine::{self, TICK};
-use crate::extension::{Installation, OnFailure, Profile, Services, Validators};
 use crate::grants::Grants;
+use crate::installation::{Installation, OnFailure};
 use crate::keyvalue::MemoryKeyValueStore;
 use crate::limits::{LimitReached, Limits};
+use crate::profile::{Profile, Services, Validators};
 
 /// Each makes the epoch advance once per round.
 const LOOPS: [&str; 3] = [

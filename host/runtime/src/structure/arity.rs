@@ -23,13 +23,13 @@ impl Arity {
     }
 }
 
-/// What the code of one core module refers to.
+/// The types that the code of one core module refers to.
 #[derive(Default)]
 pub(super) struct Signatures {
     types: Vec<Arity>,
     /// The type of each function, those that are imported first.
     functions: Vec<u32>,
-    /// How many of them have had their code.
+    /// The number of them that have had their code.
     bodies: usize,
     imported: usize,
 }
@@ -96,7 +96,7 @@ impl Signatures {
 /// Counts along the operators of one function.
 pub(super) struct Passing<'signatures> {
     signatures: &'signatures Signatures,
-    /// How many values a branch to each open block takes along, the function's own first.
+    /// The number of values that a branch to each open block takes along, the function's own first.
     labels: Vec<u64>,
     results: u64,
     pub(super) passed: u64,

@@ -8,6 +8,7 @@ mod card;
 mod chain;
 mod client_call;
 mod compiler;
+mod contract;
 mod egress;
 mod failures;
 mod hostile;

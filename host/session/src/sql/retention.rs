@@ -3,7 +3,8 @@
 use annex_database::{Database, Row, Value};
 use annex_protocol::Timestamp;
 
-use super::{from_sql, named, statements, to_sql};
+use super::statements;
+use super::values::{from_sql, named, to_sql};
 use crate::SessionError;
 use crate::service::Retention;
 use crate::session::SessionKey;

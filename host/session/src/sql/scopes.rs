@@ -6,7 +6,8 @@ use annex_database::{Database, Row, Value};
 use annex_protocol::Json;
 
 use super::encoding::encoded_name;
-use super::{size_to_sql, statements};
+use super::statements;
+use super::values::size_to_sql;
 use crate::SessionError;
 use crate::limits::Limits;
 use crate::session::SessionKey;

@@ -5,7 +5,8 @@ use annex_protocol::Timestamp;
 
 use super::encoding::{EncodedArtifact, EncodedEvent, encoded_name};
 use super::scopes::ScopeChange;
-use super::{NO_SESSION, from_sql, named, size_to_sql, statements, to_sql};
+use super::statements;
+use super::values::{NO_SESSION, from_sql, named, size_to_sql, to_sql};
 use crate::SessionError;
 use crate::event::{Event, combined};
 use crate::limits::Limits;

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use annex_protocol::{A2aError, FieldViolation, JsonObject, Part};
 
 use super::Member;
-use crate::bindings::v0_1::annex::extension::types;
-use crate::bindings::v0_1::exports::annex::extension::activation::Decision;
+use crate::bindings::SeenRequest;
 use crate::chain::TurnRequest;
+use crate::contract::{Decision, Location, MetadataEntry};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::rewriting;
 use crate::store::TurnReaders;
 
-/// What an extension does with a request that it lets pass.
+/// The changes of an extension to a request that it lets pass.
 #[derive(Default)]
-pub(in crate::chain) struct Verdict {
+pub(in crate::chain) struct RequestChanges {
     /// The state delta.
     pub(in crate::chain) delta: JsonObject,
     /// The message's parts, when it has rewritten them.
@@ -29,49 +29,49 @@ impl Member {
     pub(in crate::chain) async fn enter(
         extension: &Arc<Extension>,
         request: &TurnRequest<'_>,
-        seen: &types::Request,
+        seen: &SeenRequest,
         parts: &[Part],
         readers: TurnReaders,
-    ) -> Result<Option<(Self, Verdict)>, HookError> {
+    ) -> Result<Option<(Self, RequestChanges)>, HookError> {
         let mut member = Self::admit(extension, readers).await?;
         let entered = member.run_way_in(request, seen, parts).await;
         member.fails_by(&entered);
-        Ok(entered?.map(|verdict| (member, verdict)))
+        Ok(entered?.map(|changes| (member, changes)))
     }
 
     async fn run_way_in(
         &mut self,
         request: &TurnRequest<'_>,
-        seen: &types::Request,
+        seen: &SeenRequest,
         parts: &[Part],
-    ) -> Result<Option<Verdict>, HookError> {
+    ) -> Result<Option<RequestChanges>, HookError> {
         if !self.takes_part(seen).await? {
             return Ok(None);
         }
         if request.resumed {
-            return Ok(Some(Verdict::default()));
+            return Ok(Some(RequestChanges::default()));
         }
         let checked = self.check(request, seen, parts).await;
         let parts = self.counted(Hook::Message, checked)?;
         let validated = self.validate(request, seen).await;
         let delta = self.counted(Hook::State, validated)?;
-        Ok(Some(Verdict { delta, parts }))
+        Ok(Some(RequestChanges { delta, parts }))
     }
 
-    /// Whether it is active for the request.
-    pub(crate) async fn takes_part(&mut self, seen: &types::Request) -> Result<bool, HookError> {
+    /// True when it is active for the request.
+    pub(crate) async fn takes_part(&mut self, seen: &SeenRequest) -> Result<bool, HookError> {
         let activated = self.activate(seen).await;
         self.counted(Hook::Activation, activated)
     }
 
-    async fn activate(&mut self, seen: &types::Request) -> Result<bool, HookError> {
+    async fn activate(&mut self, seen: &SeenRequest) -> Result<bool, HookError> {
         let extension = Arc::clone(&self.extension);
-        let Some(indices) = &extension.program.hooks.activation else { return Ok(true) };
-        let decided = self
-            .call(Hook::Activation, async |store, component| {
-                indices.load(&mut *store, component)?.call_activate(store, seen).await
-            })
-            .await?;
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Activation) {
+            return Ok(true);
+        }
+        let decided =
+            self.call(Hook::Activation, async |store, component| hooks.activate(store, component, seen).await).await?;
         match decided {
             Ok(Decision::Active) => Ok(true),
             Ok(Decision::Inactive) if extension.is_required() => {
@@ -86,11 +86,14 @@ impl Member {
     async fn check(
         &mut self,
         request: &TurnRequest<'_>,
-        seen: &types::Request,
+        seen: &SeenRequest,
         parts: &[Part],
     ) -> Result<Option<Vec<Part>>, HookError> {
         let extension = Arc::clone(&self.extension);
-        let Some(indices) = &extension.program.hooks.message else { return Ok(None) };
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Message) {
+            return Ok(None);
+        }
         // First, because this error names the key.
         self.own_metadata(request)?;
         let message = rewriting::shown(request.message, parts, &extension.descriptor);
@@ -100,9 +103,7 @@ impl Member {
             return Err(A2aError::invalid_field("/message", description).into());
         }
         let checked = self
-            .call(Hook::Message, async |store, component| {
-                indices.load(&mut *store, component)?.call_check(store, seen, &message).await
-            })
+            .call(Hook::Message, async |store, component| hooks.check(store, component, seen, message).await)
             .await?;
         match checked {
             Ok(rewrites) if rewrites.is_empty() => Ok(None),
@@ -117,14 +118,15 @@ impl Member {
         }
     }
 
-    async fn validate(&mut self, request: &TurnRequest<'_>, seen: &types::Request) -> Result<JsonObject, HookError> {
+    async fn validate(&mut self, request: &TurnRequest<'_>, seen: &SeenRequest) -> Result<JsonObject, HookError> {
         let extension = Arc::clone(&self.extension);
-        let Some(indices) = &extension.program.hooks.state else { return Ok(JsonObject::new()) };
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::State) {
+            return Ok(JsonObject::new());
+        }
         let metadata = self.own_metadata(request)?;
         let validated = self
-            .call(Hook::State, async |store, component| {
-                indices.load(&mut *store, component)?.call_validate(store, seen, &metadata).await
-            })
+            .call(Hook::State, async |store, component| hooks.validate(store, component, seen, metadata).await)
             .await?;
         match validated {
             Ok(None) => Ok(JsonObject::new()),
@@ -134,18 +136,18 @@ impl Member {
     }
 
     /// The metadata under the keys that the extension owns; it sees no other.
-    fn own_metadata(&self, request: &TurnRequest<'_>) -> Result<Vec<types::MetadataEntry>, A2aError> {
+    fn own_metadata(&self, request: &TurnRequest<'_>) -> Result<Vec<MetadataEntry>, A2aError> {
         let mut entries = Vec::new();
         let mut left = self.extension.profile.limits.input;
         let places = [
-            (types::Location::Message, &request.message.metadata, "/message/metadata/"),
-            (types::Location::Request, request.request, "/metadata/"),
+            (Location::Message, &request.message.metadata, "/message/metadata/"),
+            (Location::Request, request.request, "/metadata/"),
         ];
         for (location, metadata, pointer) in places {
             for key in &self.extension.descriptor.metadata_keys {
                 let Some(value) = metadata.get(key) else { continue };
                 left = left.checked_sub(value.get().len()).ok_or_else(|| self.too_large(pointer, key))?;
-                entries.push(types::MetadataEntry { location, key: key.clone(), value: value.get().to_owned() });
+                entries.push(MetadataEntry { location, key: key.clone(), value: value.get().to_owned() });
             }
         }
         Ok(entries)

@@ -5,39 +5,44 @@ use std::sync::Arc;
 use annex_protocol::{StreamResponse, TaskState, TaskStatusUpdateEvent};
 
 use super::{Member, Slot};
-use crate::bindings::v0_1::annex::extension::types;
-use crate::bindings::v0_1::exports::annex::extension::transition::{self, Beginning, Entry, Ruling};
+use crate::bindings::{SeenBeginning, SeenRequest};
+use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
 use crate::outgoing;
-use crate::steering::{self, Interruption, Opinion};
+use crate::steering::{self, Interruption, TransitionVerdict};
 
 impl Member {
     /// Asks whether the agent is to run.
     pub(in crate::chain) async fn begin(
         &mut self,
-        seen: &types::Request,
-        beginning: &Beginning,
-    ) -> Result<Opinion, Fault> {
+        seen: &SeenRequest,
+        beginning: &SeenBeginning,
+    ) -> Result<TransitionVerdict, Fault> {
         let begun = self.ask_to_begin(seen, beginning).await;
         self.settled(Hook::Transition, begun)
     }
 
-    async fn ask_to_begin(&mut self, seen: &types::Request, beginning: &Beginning) -> Result<Opinion, Fault> {
+    async fn ask_to_begin(
+        &mut self,
+        seen: &SeenRequest,
+        beginning: &SeenBeginning,
+    ) -> Result<TransitionVerdict, Fault> {
         let extension = Arc::clone(&self.extension);
-        let Some(indices) = &extension.program.hooks.transition else { return Ok(Opinion::Agrees) };
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Transition) {
+            return Ok(TransitionVerdict::Agrees);
+        }
         if self.is_out() {
-            return Ok(Opinion::Agrees);
+            return Ok(TransitionVerdict::Agrees);
         }
         let entry = self
-            .call(Hook::Transition, async |store, component| {
-                indices.load(&mut *store, component)?.call_begin(store, seen, beginning).await
-            })
+            .call(Hook::Transition, async |store, component| hooks.begin(store, component, seen, beginning).await)
             .await?;
         match entry.map_err(|message| self.failed(Hook::Transition, &message))? {
-            Entry::Proceed => Ok(Opinion::Agrees),
-            Entry::Interrupt(asked) => self.interruption(asked).map(Opinion::Interrupts),
-            Entry::Veto(reason) => Ok(Opinion::Vetoes(self.extension.profile.words(&reason))),
+            BeginRuling::Proceed => Ok(TransitionVerdict::Agrees),
+            BeginRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
+            BeginRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),
         }
     }
 
@@ -46,7 +51,7 @@ impl Member {
         &mut self,
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
-    ) -> Result<Opinion, Fault> {
+    ) -> Result<TransitionVerdict, Fault> {
         let changed = self.ask_to_change(current, update).await;
         self.settled(Hook::Transition, changed)
     }
@@ -55,42 +60,42 @@ impl Member {
         &mut self,
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
-    ) -> Result<Opinion, Fault> {
+    ) -> Result<TransitionVerdict, Fault> {
         let extension = Arc::clone(&self.extension);
-        let Some(indices) = &extension.program.hooks.transition else { return Ok(Opinion::Agrees) };
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Transition) {
+            return Ok(TransitionVerdict::Agrees);
+        }
         if self.is_out() {
-            return Ok(Opinion::Agrees);
+            return Ok(TransitionVerdict::Agrees);
         }
         let change = steering::seen_change(current, update, &extension.descriptor);
         self.check_size(change.message.as_deref())?;
-        let ruling = self
-            .call(Hook::Transition, async |store, component| {
-                indices.load(&mut *store, component)?.call_change(store, &change).await
-            })
-            .await?;
+        let ruling =
+            self.call(Hook::Transition, async |store, component| hooks.change(store, component, change).await).await?;
         let ruling = ruling.map_err(|message| self.failed(Hook::Transition, &message))?;
         let next = update.status.state;
         let is_final = matches!(next, TaskState::Failed | TaskState::Canceled | TaskState::Rejected);
         match ruling {
-            Ruling::Pass => Ok(Opinion::Agrees),
-            Ruling::Annotate(entries) => {
+            ChangeRuling::Pass => Ok(TransitionVerdict::Agrees),
+            ChangeRuling::Annotate(entries) => {
                 let annotated = outgoing::annotate(update, &extension.descriptor, entries);
                 annotated.map_err(|reason| self.broke(Hook::Transition, &reason))?;
-                Ok(Opinion::Agrees)
+                Ok(TransitionVerdict::Agrees)
             }
-            Ruling::Interrupt(_) | Ruling::Veto(_) if is_final => {
+            ChangeRuling::Interrupt(_) | ChangeRuling::Veto(_) if is_final => {
                 Err(self.broke(Hook::Transition, &format!("it stands against the change to {next}, which is final")))
             }
-            Ruling::Interrupt(asked) => self.interruption(asked).map(Opinion::Interrupts),
-            Ruling::Veto(reason) => Ok(Opinion::Vetoes(self.extension.profile.words(&reason))),
+            ChangeRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
+            ChangeRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),
         }
     }
 
-    fn interruption(&self, asked: transition::Interruption) -> Result<Interruption, Fault> {
+    fn interruption(&self, asked: Wait) -> Result<Interruption, Fault> {
         let checked = outgoing::checked_entries("status.message", &self.extension.descriptor, asked.metadata, None);
         Ok(Interruption {
             by: self.extension.uri().clone(),
-            state: steering::waiting_state(asked.waiting),
+            state: asked.state,
             text: asked.text,
             metadata: checked.map_err(|reason| self.broke(Hook::Transition, &reason))?.into_iter().collect(),
         })
@@ -113,24 +118,24 @@ impl Member {
 
     async fn add_to(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         let extension = Arc::clone(&self.extension);
-        let Some(indices) = &extension.program.hooks.response else { return Ok(()) };
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Response) {
+            return Ok(());
+        }
         let Some(seen) = outgoing::seen_event(event, &extension.descriptor) else { return Ok(()) };
         if self.is_out() {
             return Ok(());
         }
         self.check_size(seen.payload.as_deref())?;
-        let patch = self
-            .call(Hook::Response, async |store, component| {
-                indices.load(&mut *store, component)?.call_respond(store, &seen).await
-            })
-            .await?;
+        let patch =
+            self.call(Hook::Response, async |store, component| hooks.respond(store, component, seen).await).await?;
         let patch = patch.map_err(|message| self.failed(Hook::Response, &message))?;
         let Some(patch) = patch else { return Ok(()) };
         let shown = match &mut self.instance {
             Slot::Running(instance) => instance.take_shown(),
             Slot::Idle | Slot::Out => None,
         };
-        outgoing::apply_patch(event, &extension.descriptor, patch.metadata, shown)
+        outgoing::apply_patch(event, &extension.descriptor, patch, shown)
             .map_err(|reason| self.broke(Hook::Response, &reason))
     }
 

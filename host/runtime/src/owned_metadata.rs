@@ -1,24 +1,24 @@
-//! What of a message, an event or a task is shown to an extension: all but the metadata under keys of others. Parts are
+//! Messages, events and tasks as an extension is shown them: without the metadata under keys of others. Parts are
 //! content, with what their metadata says of them.
 
 use annex_protocol::{Artifact, ExtensionUri, Json, Message, Metadata, StreamResponse, Task};
 
 /// Takes the metadata of others out of the event.
-pub(crate) fn narrow(event: &mut StreamResponse, keys: &[String]) {
-    each_metadata(event, &mut |metadata| narrow_metadata(metadata, keys));
+pub(crate) fn retain(event: &mut StreamResponse, keys: &[String]) {
+    each_metadata(event, &mut |metadata| retain_keys(metadata, keys));
 }
 
 /// Takes the metadata of others out of the task.
-pub(crate) fn narrow_task(task: &mut Task, keys: &[String]) {
-    of_task(task, &mut |metadata| narrow_metadata(metadata, keys));
+pub(crate) fn retain_in_task(task: &mut Task, keys: &[String]) {
+    of_task(task, &mut |metadata| retain_keys(metadata, keys));
 }
 
 /// Takes the metadata of others out of the message.
-pub(crate) fn narrow_message(message: &mut Message, keys: &[String]) {
-    narrow_metadata(&mut message.metadata, keys);
+pub(crate) fn retain_in_message(message: &mut Message, keys: &[String]) {
+    retain_keys(&mut message.metadata, keys);
 }
 
-/// The entries of an event that has been narrowed, in the order in which they stand there.
+/// The entries of an event after [`retain`], in the order in which they stand there.
 pub(crate) fn entries(event: &mut StreamResponse) -> Vec<(String, String)> {
     let mut entries = Vec::new();
     each_metadata(event, &mut |metadata| {
@@ -28,7 +28,7 @@ pub(crate) fn entries(event: &mut StreamResponse) -> Vec<(String, String)> {
     entries
 }
 
-/// Whether a message or an artifact in the event names the extension among those that had a part in it.
+/// True when a message or an artifact in the event names the extension among those that had a part in it.
 pub(crate) fn has_a_part(event: &StreamResponse, uri: &ExtensionUri) -> bool {
     let in_message = |message: &Message| message.extensions.contains(uri);
     let in_artifact = |artifact: &Artifact| artifact.extensions.contains(uri);
@@ -42,7 +42,7 @@ pub(crate) fn has_a_part(event: &StreamResponse, uri: &ExtensionUri) -> bool {
     }
 }
 
-fn narrow_metadata(metadata: &mut Metadata, keys: &[String]) {
+fn retain_keys(metadata: &mut Metadata, keys: &[String]) {
     metadata.retain_keys(|key| keys.iter().any(|own| own == key));
 }
 

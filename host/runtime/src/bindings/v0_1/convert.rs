@@ -1,0 +1,235 @@
+//! Moves data between the generated types and those of `contract`. Texts are moved and never copied.
+
+use annex_protocol::TaskState;
+use annex_schema::Violation;
+
+use super::generated::annex::extension::types;
+use super::generated::exports::annex::extension as hooks;
+use super::generated::wasi::keyvalue::store;
+use super::generated::wasi::logging::logging;
+use crate::contract::{
+    self, BeginRuling, BucketError, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision,
+    Description, Event, EventKind, Events, ExtensionError, KeyPage, Location, LogLevel, MethodDeclaration, MethodReply,
+    Rejection, Rewrite, StateChange, Wait,
+};
+
+/// All hooks of a turn are shown the same request and beginning, so the turn converts them once and keeps this form.
+pub(crate) type Request = types::Request;
+pub(crate) type Beginning = hooks::transition::Beginning;
+pub(super) type MetadataEntry = types::MetadataEntry;
+
+impl From<contract::Request> for Request {
+    fn from(request: contract::Request) -> Self {
+        let contract::Request { operation, context_id, task_id, requested } = request;
+        Self { operation, context_id, task_id, requested }
+    }
+}
+
+impl From<contract::Beginning> for Beginning {
+    fn from(beginning: contract::Beginning) -> Self {
+        let contract::Beginning { task_id, context_id, waits_in, resumed } = beginning;
+        Self { task_id, context_id, waits_in, resumed }
+    }
+}
+
+impl From<hooks::descriptor::ExtensionDescriptor> for Description {
+    fn from(described: hooks::descriptor::ExtensionDescriptor) -> Self {
+        let events = described.events;
+        Self {
+            uri: described.uri,
+            name: described.name,
+            version: described.version,
+            description: described.description,
+            parameter_schema: described.parameter_schema,
+            metadata_keys: described.metadata_keys,
+            depends_on: described.depends_on,
+            grants: described.grants,
+            events: Events {
+                message: events.contains(hooks::descriptor::EventKinds::MESSAGE),
+                status: events.contains(hooks::descriptor::EventKinds::STATUS),
+                artifact: events.contains(hooks::descriptor::EventKinds::ARTIFACT),
+            },
+            payload: described.payload,
+        }
+    }
+}
+
+impl From<hooks::card::Declaration> for CardEntry {
+    fn from(declared: hooks::card::Declaration) -> Self {
+        Self { description: declared.description, params: declared.params }
+    }
+}
+
+impl From<hooks::activation::Decision> for Decision {
+    fn from(decision: hooks::activation::Decision) -> Self {
+        match decision {
+            hooks::activation::Decision::Active => Self::Active,
+            hooks::activation::Decision::Inactive => Self::Inactive,
+        }
+    }
+}
+
+impl From<types::ExtensionError> for ExtensionError {
+    fn from(error: types::ExtensionError) -> Self {
+        Self { code: error.code, message: error.message, data: error.data }
+    }
+}
+
+impl From<types::Rejection> for Rejection {
+    fn from(rejection: types::Rejection) -> Self {
+        match rejection {
+            types::Rejection::Violations(violations) => {
+                let violation = |types::Violation { pointer, message }| Violation { pointer, message };
+                Self::Violations(violations.into_iter().map(violation).collect())
+            }
+            types::Rejection::Error(error) => Self::Error(error.into()),
+        }
+    }
+}
+
+impl From<Violation> for types::Violation {
+    fn from(violation: Violation) -> Self {
+        Self { pointer: violation.pointer, message: violation.message }
+    }
+}
+
+impl From<contract::MetadataEntry> for MetadataEntry {
+    fn from(entry: contract::MetadataEntry) -> Self {
+        let location = match entry.location {
+            Location::Message => types::Location::Message,
+            Location::Request => types::Location::Request,
+        };
+        Self { location, key: entry.key, value: entry.value }
+    }
+}
+
+impl From<MetadataEntry> for contract::MetadataEntry {
+    fn from(entry: MetadataEntry) -> Self {
+        let location = match entry.location {
+            types::Location::Message => Location::Message,
+            types::Location::Request => Location::Request,
+        };
+        Self { location, key: entry.key, value: entry.value }
+    }
+}
+
+impl From<hooks::message::Rewrite> for Rewrite {
+    fn from(rewrite: hooks::message::Rewrite) -> Self {
+        Self { part: rewrite.part, replacement: rewrite.replacement }
+    }
+}
+
+impl From<StateChange> for hooks::transition::StateChange {
+    fn from(change: StateChange) -> Self {
+        let StateChange { task_id, context_id, current, next, message } = change;
+        Self { task_id, context_id, current, next, message }
+    }
+}
+
+impl From<hooks::transition::Interruption> for Wait {
+    fn from(asked: hooks::transition::Interruption) -> Self {
+        let state = match asked.waiting {
+            hooks::transition::Waiting::Input => TaskState::InputRequired,
+            hooks::transition::Waiting::Authorization => TaskState::AuthRequired,
+        };
+        Self { state, text: asked.text, metadata: asked.metadata }
+    }
+}
+
+impl From<hooks::transition::Entry> for BeginRuling {
+    fn from(entry: hooks::transition::Entry) -> Self {
+        match entry {
+            hooks::transition::Entry::Proceed => Self::Proceed,
+            hooks::transition::Entry::Interrupt(asked) => Self::Interrupt(asked.into()),
+            hooks::transition::Entry::Veto(reason) => Self::Veto(reason),
+        }
+    }
+}
+
+impl From<hooks::transition::Ruling> for ChangeRuling {
+    fn from(ruling: hooks::transition::Ruling) -> Self {
+        match ruling {
+            hooks::transition::Ruling::Pass => Self::Pass,
+            hooks::transition::Ruling::Annotate(entries) => Self::Annotate(entries),
+            hooks::transition::Ruling::Interrupt(asked) => Self::Interrupt(asked.into()),
+            hooks::transition::Ruling::Veto(reason) => Self::Veto(reason),
+        }
+    }
+}
+
+impl From<Event> for hooks::response::Event {
+    fn from(event: Event) -> Self {
+        let kind = match event.kind {
+            EventKind::Message => hooks::response::EventKind::Message,
+            EventKind::Status => hooks::response::EventKind::Status,
+            EventKind::Artifact => hooks::response::EventKind::Artifact,
+        };
+        let Event { task_id, context_id, task_state, has_message, last_chunk, present, payload, .. } = event;
+        Self { kind, task_id, context_id, task_state, has_message, last_chunk, present, payload }
+    }
+}
+
+impl From<hooks::method::Declaration> for MethodDeclaration {
+    fn from(declared: hooks::method::Declaration) -> Self {
+        let hooks::method::Declaration { name, description, params_schema, result_schema, streams } = declared;
+        Self { name, description, params_schema, result_schema, streams }
+    }
+}
+
+impl From<hooks::method::Answer> for MethodReply {
+    fn from(answer: hooks::method::Answer) -> Self {
+        match answer {
+            hooks::method::Answer::Value(value) => Self::Value(value),
+            hooks::method::Answer::Results => Self::Results,
+        }
+    }
+}
+
+impl From<ClientRequest> for hooks::client::Outgoing {
+    fn from(call: ClientRequest) -> Self {
+        let ClientRequest { operation, agent, declaration, input, message } = call;
+        Self { operation, agent, declaration, input, message }
+    }
+}
+
+impl From<hooks::client::Addition> for ClientAddition {
+    fn from(added: hooks::client::Addition) -> Self {
+        Self { activate: added.activate, metadata: added.metadata.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl From<ClientEvent> for hooks::client::Incoming {
+    fn from(event: ClientEvent) -> Self {
+        let ClientEvent { active, event, metadata } = event;
+        Self { active, event, metadata }
+    }
+}
+
+impl From<logging::Level> for LogLevel {
+    /// The process's log has no level beyond errors.
+    fn from(level: logging::Level) -> Self {
+        match level {
+            logging::Level::Trace => Self::Trace,
+            logging::Level::Debug => Self::Debug,
+            logging::Level::Info => Self::Info,
+            logging::Level::Warn => Self::Warn,
+            logging::Level::Error | logging::Level::Critical => Self::Error,
+        }
+    }
+}
+
+impl From<BucketError> for store::Error {
+    fn from(error: BucketError) -> Self {
+        match error {
+            BucketError::NoSuchStore => Self::NoSuchStore,
+            BucketError::AccessDenied => Self::AccessDenied,
+            BucketError::Other(reason) => Self::Other(reason),
+        }
+    }
+}
+
+impl From<KeyPage> for store::KeyResponse {
+    fn from(page: KeyPage) -> Self {
+        Self { keys: page.keys, cursor: page.cursor }
+    }
+}

@@ -1,0 +1,200 @@
+//! The hooks that a component exports: where they are found in an instance, and one function per call of the host.
+
+use wasmtime::Store;
+use wasmtime::component::{Instance, InstancePre};
+
+use super::convert;
+use super::generated::exports::annex::extension as hooks;
+use crate::contract::{
+    BeginRuling, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision, Description, Entries,
+    Event, ExtensionError, MetadataEntry, MethodDeclaration, MethodReply, Rejection, Rewrite, StateChange,
+};
+use crate::hook::Hook;
+use crate::store::HostState;
+
+/// The result of a call: the hook's own result within that of the call, which fails by a trap or a limit.
+type Called<T, E> = wasmtime::Result<Result<T, E>>;
+
+/// The place of each exported hook in an instance; `None` when the component has no such hook.
+pub(crate) struct Exports {
+    descriptor: hooks::descriptor::GuestIndices,
+    card: Option<hooks::card::GuestIndices>,
+    activation: Option<hooks::activation::GuestIndices>,
+    message: Option<hooks::message::GuestIndices>,
+    state: Option<hooks::state::GuestIndices>,
+    transition: Option<hooks::transition::GuestIndices>,
+    response: Option<hooks::response::GuestIndices>,
+    method: Option<hooks::method::GuestIndices>,
+    client: Option<hooks::client::GuestIndices>,
+}
+
+impl Exports {
+    /// Looks the hooks up and checks their types against the contract.
+    pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
+        let has = |hook| exported.contains(&hook);
+        Ok(Self {
+            descriptor: hooks::descriptor::GuestIndices::new(component)?,
+            card: has(Hook::Card).then(|| hooks::card::GuestIndices::new(component)).transpose()?,
+            activation: has(Hook::Activation).then(|| hooks::activation::GuestIndices::new(component)).transpose()?,
+            message: has(Hook::Message).then(|| hooks::message::GuestIndices::new(component)).transpose()?,
+            state: has(Hook::State).then(|| hooks::state::GuestIndices::new(component)).transpose()?,
+            transition: has(Hook::Transition).then(|| hooks::transition::GuestIndices::new(component)).transpose()?,
+            response: has(Hook::Response).then(|| hooks::response::GuestIndices::new(component)).transpose()?,
+            method: has(Hook::Method).then(|| hooks::method::GuestIndices::new(component)).transpose()?,
+            client: has(Hook::Client).then(|| hooks::client::GuestIndices::new(component)).transpose()?,
+        })
+    }
+
+    pub(crate) fn has(&self, hook: Hook) -> bool {
+        match hook {
+            Hook::Descriptor => true,
+            Hook::Card => self.card.is_some(),
+            Hook::Activation => self.activation.is_some(),
+            Hook::Message => self.message.is_some(),
+            Hook::State => self.state.is_some(),
+            Hook::Transition => self.transition.is_some(),
+            Hook::Response => self.response.is_some(),
+            Hook::Method => self.method.is_some(),
+            Hook::Client => self.client.is_some(),
+        }
+    }
+
+    pub(crate) async fn describe(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> Called<Description, String> {
+        let described = self.descriptor.load(&mut *store, instance)?.call_describe(store).await?;
+        Ok(described.map(Description::from))
+    }
+
+    pub(crate) async fn declare(&self, store: &mut Store<HostState>, instance: &Instance) -> Called<CardEntry, String> {
+        let declared = found(self.card.as_ref())?.load(&mut *store, instance)?.call_declare(store).await?;
+        Ok(declared.map(CardEntry::from))
+    }
+
+    pub(crate) async fn activate(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &convert::Request,
+    ) -> Called<Decision, ExtensionError> {
+        let activation = found(self.activation.as_ref())?.load(&mut *store, instance)?;
+        let decided = activation.call_activate(store, request).await?;
+        Ok(decided.map(Decision::from).map_err(ExtensionError::from))
+    }
+
+    pub(crate) async fn check(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &convert::Request,
+        message: String,
+    ) -> Called<Vec<Rewrite>, Rejection> {
+        let hook = found(self.message.as_ref())?.load(&mut *store, instance)?;
+        let checked = hook.call_check(store, request, &message).await?;
+        Ok(checked.map(|rewrites| rewrites.into_iter().map(Rewrite::from).collect()).map_err(Rejection::from))
+    }
+
+    pub(crate) async fn validate(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &convert::Request,
+        metadata: Vec<MetadataEntry>,
+    ) -> Called<Option<String>, Rejection> {
+        let metadata: Vec<_> = metadata.into_iter().map(convert::MetadataEntry::from).collect();
+        let state = found(self.state.as_ref())?.load(&mut *store, instance)?;
+        Ok(state.call_validate(store, request, &metadata).await?.map_err(Rejection::from))
+    }
+
+    pub(crate) async fn begin(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &convert::Request,
+        beginning: &convert::Beginning,
+    ) -> Called<BeginRuling, String> {
+        let transition = found(self.transition.as_ref())?.load(&mut *store, instance)?;
+        Ok(transition.call_begin(store, request, beginning).await?.map(BeginRuling::from))
+    }
+
+    pub(crate) async fn change(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        change: StateChange,
+    ) -> Called<ChangeRuling, String> {
+        let transition = found(self.transition.as_ref())?.load(&mut *store, instance)?;
+        Ok(transition.call_change(store, &change.into()).await?.map(ChangeRuling::from))
+    }
+
+    pub(crate) async fn respond(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        event: Event,
+    ) -> Called<Option<Entries>, String> {
+        let response = found(self.response.as_ref())?.load(&mut *store, instance)?;
+        let responded = response.call_respond(store, &event.into()).await?;
+        Ok(responded.map(|patch| patch.map(|patch| patch.metadata)))
+    }
+
+    pub(crate) async fn declare_methods(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> Called<Vec<MethodDeclaration>, String> {
+        let method = found(self.method.as_ref())?.load(&mut *store, instance)?;
+        let declared = method.call_declare_methods(store).await?;
+        Ok(declared.map(|methods| methods.into_iter().map(MethodDeclaration::from).collect()))
+    }
+
+    pub(crate) async fn call(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        request: &convert::Request,
+        name: &str,
+        params: String,
+    ) -> Called<MethodReply, Rejection> {
+        let method = found(self.method.as_ref())?.load(&mut *store, instance)?;
+        let answered = method.call_call(store, request, name, &params).await?;
+        Ok(answered.map(MethodReply::from).map_err(Rejection::from))
+    }
+
+    pub(crate) async fn next(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> Called<Option<String>, Rejection> {
+        let method = found(self.method.as_ref())?.load(&mut *store, instance)?;
+        Ok(method.call_next(store).await?.map_err(Rejection::from))
+    }
+
+    pub(crate) async fn before(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        call: ClientRequest,
+    ) -> Called<ClientAddition, Rejection> {
+        let client = found(self.client.as_ref())?.load(&mut *store, instance)?;
+        let added = client.call_before(store, &call.into()).await?;
+        Ok(added.map(ClientAddition::from).map_err(Rejection::from))
+    }
+
+    pub(crate) async fn after(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+        event: ClientEvent,
+    ) -> Called<Option<String>, String> {
+        let client = found(self.client.as_ref())?.load(&mut *store, instance)?;
+        client.call_after(store, &event.into()).await
+    }
+}
+
+/// The host looks with [`Exports::has`] before it calls, so this fails only by a fault of its own.
+fn found<T>(indices: Option<&T>) -> wasmtime::Result<&T> {
+    indices.ok_or_else(|| wasmtime::format_err!("the component has no such hook"))
+}

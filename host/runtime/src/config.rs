@@ -1,0 +1,54 @@
+//! The settings that a process chooses for its runtime.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_egress::{Resolver, SystemResolver};
+
+use crate::compile::CompilerProcess;
+use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
+
+/// The settings of a runtime.
+#[derive(Clone)]
+pub struct RuntimeConfig {
+    /// Instances that can be alive at once, over all extensions and tenants.
+    pub instances: u32,
+    /// The longest that a turn waits for an instance before it is refused.
+    pub patience: Duration,
+    /// Folder for compiled components; `None` compiles at every start.
+    pub cache: Option<PathBuf>,
+    /// Bytes of all compiled components in that folder; what was not used for longest goes.
+    pub cache_bytes: u64,
+    /// The longest that compiling one component may take.
+    pub compile_time: Duration,
+    /// Bytes of memory that compiling one component may take.
+    pub compile_memory: u64,
+    /// Components that are compiled at once, each by a process of its own; at least one.
+    pub compile_processes: u32,
+    /// The program of these processes.
+    pub compiler: CompilerProcess,
+    /// The store of keys, for extensions with the grant.
+    pub keyvalue: Arc<dyn KeyValueStore>,
+    /// The source of addresses, for requests of extensions with the grant.
+    pub resolver: Arc<dyn Resolver>,
+}
+
+impl Default for RuntimeConfig {
+    /// 1,000 instances, one second of patience, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
+    /// them at once by this program, keys in memory, the resolver of the operating system.
+    fn default() -> Self {
+        Self {
+            instances: 1_000,
+            patience: Duration::from_secs(1),
+            cache: None,
+            cache_bytes: 1 << 30,
+            compile_time: Duration::from_secs(60),
+            compile_memory: 512 << 20,
+            compile_processes: 2,
+            compiler: CompilerProcess::default(),
+            keyvalue: Arc::new(MemoryKeyValueStore::default()),
+            resolver: Arc::new(SystemResolver::default()),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Checks of the sources of the whole workspace. They read files and run nothing.
+
+#![cfg(test)]
+
+mod circles;
+mod code;
+mod graph;
