@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::remote::RemoteCall;
+use crate::remote::UpstreamContext;
 use crate::steps::Steps;
 
 /// An agent: given one user message, it sends events until its turn is over.
@@ -72,7 +72,7 @@ pub trait AgentExecutor: Send + Sync {
 
     /// Called when a task ends before the agent has ended it: it was cancelled, or its turn took too long. An agent that
     /// lives elsewhere tells whoever works on the task. The server waits for a few seconds at most.
-    async fn give_up(&self, _task: &TaskId, _remote: &RemoteCall) {}
+    async fn give_up(&self, _task: &TaskId, _remote: &UpstreamContext) {}
 }
 
 /// What an agent knows about its turn.
@@ -93,7 +93,7 @@ pub struct TurnContext {
     /// Fires when the client cancels the task or the server stops.
     pub cancel: CancellationToken,
     /// What an agent that lives elsewhere needs; `None` for all others.
-    pub remote: Option<Arc<RemoteCall>>,
+    pub remote: Option<Arc<UpstreamContext>>,
 }
 
 /// What an agent sends. The server adds the task and context ids.

@@ -191,10 +191,7 @@ fn chat_request(prompt: Prompt) -> ChatRequest {
     if !prompt.instruction.is_empty() {
         request = request.with_system(prompt.instruction);
     }
-    match prompt.tools.is_empty() {
-        true => request,
-        false => request.with_tools(prompt.tools.iter().map(chat_tool)),
-    }
+    if prompt.tools.is_empty() { request } else { request.with_tools(prompt.tools.iter().map(chat_tool)) }
 }
 
 fn chat_message(turn: Turn) -> ChatMessage {

@@ -1,4 +1,4 @@
-//! What an agent that lives elsewhere is told beside the message, and what it notes about conversations and tasks.
+//! What an upstream agent is told beside the message, and where it keeps its own ids of conversations and tasks.
 
 use std::error::Error;
 use std::fmt;
@@ -8,28 +8,28 @@ use annex_protocol::{ExtensionUri, TaskId};
 use async_trait::async_trait;
 use http::HeaderMap;
 
-/// Why a note cannot be read or kept.
-pub type NotesError = Box<dyn Error + Send + Sync>;
+/// Why ids cannot be read or stored.
+pub type UpstreamIdsError = Box<dyn Error + Send + Sync>;
 
-/// What an agent notes about the conversation and the task of a turn: one text for each, which is no state and which
-/// nobody else sees. Notes live as long as what they are about, and as durably.
+/// The ids that the conversation and the task of a turn have at an upstream agent: one text for each, which is no state and
+/// which nobody else sees. They live as long as the conversation and the task, and as durably.
 #[async_trait]
-pub trait Notes: Send + Sync {
-    /// The note about the conversation.
-    async fn of_context(&self) -> Result<Option<String>, NotesError>;
+pub trait UpstreamIds: Send + Sync {
+    /// The ids of the conversation.
+    async fn of_context(&self) -> Result<Option<String>, UpstreamIdsError>;
 
-    /// The note about a task of the caller; none about a task of somebody else.
-    async fn of_task(&self, task: &TaskId) -> Result<Option<String>, NotesError>;
+    /// The ids of a task of the caller; `None` for a task of somebody else.
+    async fn of_task(&self, task: &TaskId) -> Result<Option<String>, UpstreamIdsError>;
 
-    /// Replaces the note about the conversation.
-    async fn note_context(&self, note: &str) -> Result<(), NotesError>;
+    /// Replaces the ids of the conversation.
+    async fn store_context(&self, ids: &str) -> Result<(), UpstreamIdsError>;
 
-    /// Replaces the note about the turn's task.
-    async fn note_task(&self, note: &str) -> Result<(), NotesError>;
+    /// Replaces the ids of the turn's task.
+    async fn store_task(&self, ids: &str) -> Result<(), UpstreamIdsError>;
 }
 
 /// What an agent that lives elsewhere is told of a request beside its message.
-pub struct RemoteCall {
+pub struct UpstreamContext {
     /// The extensions that the caller asked for and that are the agent's own.
     pub extensions: Vec<ExtensionUri>,
     /// The header fields of the request; `None` where the binding shows none.
@@ -38,20 +38,20 @@ pub struct RemoteCall {
     pub accepted_output_modes: Vec<String>,
     /// Metadata keys that are for this server's extensions, not for the agent.
     pub own_keys: Vec<String>,
-    /// What the agent notes.
-    pub notes: Arc<dyn Notes>,
+    /// The ids of conversations and tasks at the agent.
+    pub ids: Arc<dyn UpstreamIds>,
     active: Mutex<Vec<ExtensionUri>>,
 }
 
-impl RemoteCall {
-    /// A call of which only the notes are known.
-    pub fn new(notes: Arc<dyn Notes>) -> Self {
+impl UpstreamContext {
+    /// A request of which only the ids are known.
+    pub fn new(ids: Arc<dyn UpstreamIds>) -> Self {
         Self {
             extensions: Vec::new(),
             headers: None,
             accepted_output_modes: Vec::new(),
             own_keys: Vec::new(),
-            notes,
+            ids,
             active: Mutex::default(),
         }
     }
@@ -69,8 +69,8 @@ impl RemoteCall {
 }
 
 /// Without the header fields, which may be credentials.
-impl fmt::Debug for RemoteCall {
+impl fmt::Debug for UpstreamContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("RemoteCall").field("extensions", &self.extensions).finish_non_exhaustive()
+        formatter.debug_struct("UpstreamContext").field("extensions", &self.extensions).finish_non_exhaustive()
     }
 }

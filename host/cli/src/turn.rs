@@ -60,9 +60,12 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
     let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);
     let missing = declared.filter(|extension| !requested.contains(&extension.uri));
     let word = |extension: &AgentExtension| shell::word(extension.uri.as_str()).into_owned();
-    let option = |extension: &AgentExtension| match takes_state(extension) {
-        true => format!("\n  --extension {} --state JSON (--template prints what it looks like)", word(extension)),
-        false => format!("\n  --extension {}", word(extension)),
+    let option = |extension: &AgentExtension| {
+        if takes_state(extension) {
+            format!("\n  --extension {} --state JSON (--template prints what it looks like)", word(extension))
+        } else {
+            format!("\n  --extension {}", word(extension))
+        }
     };
     let options: String = missing.map(option).collect();
     if options.is_empty() { error } else { anyhow::anyhow!("{error:#}\nadd to this command:{options}") }

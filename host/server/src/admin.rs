@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_operations::counters::Counters;
+use annex_operations::request_handler::RequestHandler;
 use annex_runtime::MAX_COMPONENT_BYTES;
 use axum::body::Body;
 use axum::extract::{Path, Query, Request, State};
@@ -24,12 +26,10 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::config::AdminConfig;
-use crate::counters::Counters;
-use crate::handler::RequestHandler;
-use crate::hosts::Hosts;
-use crate::installer::{InstallError, Installer};
-use crate::listener::ConnectionLimits;
-use crate::sessions::Sessions;
+use crate::connections::listener::ConnectionLimits;
+use crate::installation::installer::{InstallError, Installer};
+use crate::process::hosts::Hosts;
+use crate::stores::sessions::Sessions;
 use crate::tenants::Installers;
 
 mod calls;

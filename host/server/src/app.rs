@@ -6,67 +6,43 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, McpError, ToolClash};
-use annex_auth::{AuthConfig, Authenticator};
+use annex_auth::{AuthConfig, AuthError, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
+use annex_operations::counters::Counters;
+use annex_operations::deduplication::Deduplication;
+use annex_operations::permits::TurnLimiter;
+use annex_operations::push::PushNotifications;
+use annex_operations::request_handler::RequestHandler;
+use annex_operations::send_message::input_modes::InputModes;
+use annex_operations::tasks::list::Lister;
+use annex_operations::tasks::pins::Pins;
+use annex_operations::tasks::{TaskBounds, Tasks};
+use annex_operations::views::ExtensionViews;
+use annex_operations::views::scoped_keys::ScopedKeys;
+use annex_protocol::A2aError;
 use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{SessionService, Turns};
-use annex_tasks::TaskStore;
+use annex_tasks::{Owner, TaskStore};
+use axum::http::HeaderMap;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
-use crate::claim::Claims;
-use crate::config::{Config, ConfigError, PushConfig};
-use crate::counters::Counters;
-use crate::handler::RequestHandler;
-use crate::input_modes::InputModes;
-use crate::installer::{Folder, InstallError, Installer, Parts};
-use crate::issuer::Issuer;
-use crate::keyvalue_store::{self, KeyValueStoreError};
-use crate::list::Lister;
-use crate::pins::Pins;
-use crate::places::Places;
-use crate::push::PushNotifications;
-use crate::scoped_keys::ScopedKeys;
-use crate::services::Services;
-use crate::session_store::{self, SessionStoreError};
-use crate::sessions::Sessions;
-use crate::signing::SigningError;
-use crate::task_store::{self, TaskStoreError};
-use crate::tasks::{TaskBounds, Tasks};
+use crate::config::{Config, ConfigError, PushConfig, TasksConfig};
+use crate::installation::installer::{Folder, InstallError, Installer, Parts};
+use crate::installation::issuer::Issuer;
+use crate::installation::signing::SigningError;
+use crate::locations::Locations;
+use crate::stores::keyvalue_store::{self, KeyValueStoreError};
+use crate::stores::session_store::{self, SessionStoreError};
+use crate::stores::sessions::Sessions;
+use crate::stores::task_store::{self, TaskStoreError};
 use crate::tenants::{Installers, Tenant, Tenants};
 
 mod agents;
 
 use agents::{agent, follow_card, input_modes};
-
-/// Where files are looked for.
-#[derive(Clone, Debug)]
-pub struct Locations {
-    /// The folder of the config; relative paths start here.
-    pub config: PathBuf,
-    /// The components that ship with Annex, found by bare name.
-    pub components: PathBuf,
-    /// Compiled components, unless the config names a folder; `None` keeps nothing.
-    pub cache: Option<PathBuf>,
-}
-
-impl Locations {
-    /// The file of a component: a bare name is one that ships, anything else a path.
-    #[must_use]
-    pub fn component(&self, name: &str) -> PathBuf {
-        match Self::ships(name) {
-            true => self.components.join(name).with_extension("wasm"),
-            false => self.config.join(name),
-        }
-    }
-
-    /// Whether it is a bare name.
-    pub(crate) fn ships(name: &str) -> bool {
-        !name.contains(['/', '.'])
-    }
-}
 
 /// Why the server cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +93,9 @@ pub enum AppError {
 
 /// Everything that serves requests.
 pub struct App {
-    pub(crate) handler: Arc<RequestHandler>,
+    tenants: Tenants,
+    /// Says who calls; `None` lets everybody in.
+    authenticator: Option<Arc<Authenticator>>,
     installers: Arc<Installers>,
     pub(crate) admin: Option<Arc<Admin>>,
     base_url: String,
@@ -149,15 +127,15 @@ impl App {
         let apps = served.iter().chain([&own]).map(|served| (served.name.clone(), served.agent.name().to_owned()));
         let apps: HashMap<String, String> = apps.collect();
         let shared = Shared::open(config, locations, base_url, apps.clone()).await?;
-        let (mut tenants, mut installers) = (Tenants::new(), BTreeMap::new());
+        let (mut others, mut installers) = (HashMap::new(), BTreeMap::new());
         for (served, named) in served.into_iter().zip(&config.tenants) {
             let name = served.name.clone();
-            let (handler, installer) = Box::pin(shared.serve(served, Tenants::new())).await?;
+            let (handler, installer) = Box::pin(shared.serve(served)).await?;
             let callers = named.callers.as_ref().map(|callers| callers.iter().cloned().collect());
-            tenants.insert(name.clone(), Tenant { handler, callers });
+            others.insert(name.clone(), Tenant { handler, callers });
             installers.insert(name, installer);
         }
-        let (handler, installer) = Box::pin(shared.serve(own, tenants)).await?;
+        let (handler, installer) = Box::pin(shared.serve(own)).await?;
         let installers = Arc::new(Installers::new(installer, installers));
         let sessions = || Sessions {
             service: Arc::clone(&shared.sessions),
@@ -167,7 +145,32 @@ impl App {
         };
         let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installers), sessions(), &handler);
         let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
-        Ok(Self { handler, installers, admin, base_url: base_url.to_owned() })
+        let authenticator = shared.authenticator.clone();
+        let tenants = Tenants::new(handler, others);
+        Ok(Self { tenants, authenticator, installers, admin, base_url: base_url.to_owned() })
+    }
+
+    /// Who serves requests.
+    pub(crate) fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    /// Who calls (A2A 1.0 section 7.4).
+    ///
+    /// # Errors
+    /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while nobody can tell.
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Owner, A2aError> {
+        let Some(authenticator) = &self.authenticator else { return Ok(Owner::default()) };
+        match authenticator.authenticate(headers).await {
+            Ok(principal) => Ok(Owner { tenant: String::new(), principal: principal.id }),
+            Err(AuthError::Unavailable) => {
+                Err(A2aError::Overloaded { reason: "the identity provider is unavailable".to_owned() })
+            }
+            Err(error) => {
+                let challenge = error.www_authenticate().and_then(|value| value.to_str().ok()).unwrap_or_default();
+                Err(A2aError::Unauthenticated { reason: error.to_string(), challenge: challenge.to_owned() })
+            }
+        }
     }
 
     /// What the config itself has installed now.
@@ -226,7 +229,7 @@ struct Shared<'a> {
     tasks: Arc<Tasks>,
     store: Arc<dyn TaskStore>,
     pins: Arc<Pins>,
-    claims: Arc<Claims>,
+    deduplication: Arc<Deduplication>,
     sessions: Arc<dyn SessionService>,
     turns: Turns,
     keys: Arc<ScopedKeys>,
@@ -257,9 +260,9 @@ impl<'a> Shared<'a> {
             base_url,
             authenticator: authenticator.map(Arc::new),
             runtime: runtime(config, locations, &keyvalue)?,
-            tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), TaskBounds::of(&config.tasks)),
+            tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), task_bounds(&config.tasks)),
             pins,
-            claims: Claims::new(Arc::clone(&store)),
+            deduplication: Deduplication::new(Arc::clone(&store)),
             keys: ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), apps),
             store,
             sessions,
@@ -273,7 +276,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Loads the components and joins the parts of one agent.
-    async fn serve(&self, served: Served, tenants: Tenants) -> Result<(Arc<RequestHandler>, Arc<Installer>), AppError> {
+    async fn serve(&self, served: Served) -> Result<(Arc<RequestHandler>, Arc<Installer>), AppError> {
         let Served { name, config, locations, agent } = served;
         let remote_card = agent.remote_card();
         let issuer = Issuer::new(&config, &name, self.base_url, self.authenticator.as_deref(), &locations)?;
@@ -292,21 +295,18 @@ impl<'a> Shared<'a> {
         let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
-            tenants,
-            editions: Arc::clone(installer.editions()),
+            extensions: Arc::clone(installer.publisher().sets()),
             app: agent.name().into(),
             agent,
             agent_is_remote,
-            speaks_v0_3: config.server.a2a_0_3,
-            authenticator: self.authenticator.clone(),
             push: self.push.clone(),
             input_modes: InputModes::new(&input_modes(&config)),
             sessions: Arc::clone(&self.sessions),
             turns: self.turns.clone(),
-            claims: Arc::clone(&self.claims),
+            deduplication: Arc::clone(&self.deduplication),
             tasks: Arc::clone(&self.tasks),
-            services: Services { keys: Arc::clone(&self.keys), lister },
-            places: Places::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
+            views: ExtensionViews { keys: Arc::clone(&self.keys), lister },
+            turn_limiter: TurnLimiter::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
@@ -325,6 +325,10 @@ fn notifications(
     let screen = Screen::new(ScreenConfig { allow: push.allow.clone(), https_only: push.https_only });
     let notifier = Notifier::new(&NotifierConfig::new(screen))?;
     Ok(Arc::new(PushNotifications::new(notifier, Arc::clone(store), closing.clone())))
+}
+
+fn task_bounds(config: &TasksConfig) -> TaskBounds {
+    TaskBounds { limits: task_store::limits(config), waiting: task_store::waiting(config) }
 }
 
 /// Files are named relative to the config.

@@ -3,17 +3,13 @@
 //! Paths in it are relative to the file it stands in.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use annex_auth::AuthConfig;
 use annex_egress::Allowed;
 use axum::http::Uri;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-
-use crate::listener::ConnectionLimits;
 
 mod admin;
 mod agent;
@@ -23,7 +19,10 @@ mod extension;
 mod file;
 mod grants;
 mod limits;
+mod runtime;
+mod server;
 mod sessions;
+mod tasks;
 mod tenant;
 
 pub use admin::AdminConfig;
@@ -37,7 +36,10 @@ pub use grants::{
     SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
+pub use runtime::RuntimeSection;
+pub use server::ServerConfig;
 pub use sessions::SessionsConfig;
+pub use tasks::TasksConfig;
 pub use tenant::TenantConfig;
 
 /// Everything that `annex serve` reads.
@@ -81,103 +83,6 @@ pub struct Config {
     pub file: Option<ConfigFile>,
 }
 
-/// `[server]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ServerConfig {
-    /// Address and port; port 0 takes a free one. Default `127.0.0.1:9999`.
-    pub listen: SocketAddr,
-    /// The base URL that clients reach, for the card. Default: `http://` and the address listened on.
-    pub public_url: Option<String>,
-    /// Whether everybody may call although `listen` is no loopback address. Default: no.
-    pub allow_anonymous: bool,
-    /// Whether clients of A2A 0.3 are served too. Default: no.
-    pub a2a_0_3: bool,
-    /// The largest request body in bytes. Default 1 MiB.
-    pub max_body_bytes: usize,
-    /// Seconds that a client may take to send a request's body. Default 30.
-    pub body_seconds: u64,
-    /// Seconds that a client may take to send a request's head; a connection that is idle for so long is closed.
-    /// Default 60.
-    pub head_seconds: u64,
-    /// Seconds that a client may leave what is sent to it unread; then it is hung up on. Default 60.
-    pub write_seconds: u64,
-    /// Connections at once; more wait. Default 16,384.
-    pub max_connections: usize,
-    /// Connections at once from one address, or from one /64 of IPv6; more are closed. Default 4,096.
-    pub max_connections_per_address: usize,
-    /// Requests at once on one HTTP/2 connection. Default 32.
-    pub max_requests_per_connection: u32,
-    /// Bytes of request bodies that are being read and have to be waited for. A caller gets a quarter. Default 64 MiB.
-    pub max_reading_bytes: usize,
-    /// Bytes of long answers that clients have not read yet. A caller gets a quarter, or one answer. Default 256 MiB.
-    pub max_answer_bytes: usize,
-    /// Streams at once. Default 10,000.
-    pub max_streams: usize,
-    /// The same for each caller. Default 1,000.
-    pub max_streams_per_caller: usize,
-    /// Seconds that running turns get to finish after SIGTERM. Default 10.
-    pub drain_seconds: u64,
-    /// Seconds that one turn of the agent may take. Default 600.
-    pub max_turn_seconds: u64,
-    /// Turns that may wait for their turn in one context. Default 64.
-    pub max_waiting_turns: usize,
-    /// Turns at once, those that wait included; more are refused. Default 1,000.
-    pub max_running_turns: usize,
-    /// The same for each authenticated caller. Default 100.
-    pub max_running_turns_per_caller: usize,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 9999)),
-            public_url: None,
-            allow_anonymous: false,
-            a2a_0_3: false,
-            max_body_bytes: 1 << 20,
-            body_seconds: 30,
-            head_seconds: 60,
-            write_seconds: 60,
-            max_connections: 16_384,
-            max_connections_per_address: 4_096,
-            max_requests_per_connection: 32,
-            max_reading_bytes: 64 << 20,
-            max_answer_bytes: 256 << 20,
-            max_streams: 10_000,
-            max_streams_per_caller: 1_000,
-            drain_seconds: 10,
-            max_turn_seconds: 600,
-            max_waiting_turns: 64,
-            max_running_turns: 1_000,
-            max_running_turns_per_caller: 100,
-        }
-    }
-}
-
-impl ServerConfig {
-    pub(crate) fn connections(&self) -> ConnectionLimits {
-        ConnectionLimits {
-            connections: self.max_connections,
-            per_address: self.max_connections_per_address,
-            head: Duration::from_secs(self.head_seconds),
-            write: Duration::from_secs(self.write_seconds),
-            streams: self.max_requests_per_connection,
-        }
-    }
-
-    pub(crate) fn drain(&self) -> Duration {
-        Duration::from_secs(self.drain_seconds)
-    }
-
-    /// The key of a budget that has no room for one body of the largest size, or for an answer as long.
-    fn budget_below_a_body(&self) -> Option<&'static str> {
-        let budgets =
-            [("server.max_reading_bytes", self.max_reading_bytes), ("server.max_answer_bytes", self.max_answer_bytes)];
-        budgets.into_iter().find(|(_, bytes)| *bytes < self.max_body_bytes).map(|(key, _)| key)
-    }
-}
-
 /// `[push]`
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -194,62 +99,6 @@ fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }
 
-/// `[tasks]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TasksConfig {
-    /// Folder of the SQLite file that keeps the tasks; it is made if needed. Default: they are kept in memory.
-    pub data_dir: Option<PathBuf>,
-    /// Name of the environment variable with the URL of the PostgreSQL database that keeps the tasks.
-    pub postgres_env: Option<String>,
-    /// Whether tasks that are running in the PostgreSQL database fail when this server starts. Must be `false` where
-    /// several processes work on one database. Default: yes.
-    pub recover: bool,
-    /// Days that a finished task is kept. Default 30.
-    pub keep_days: u64,
-    /// Finished tasks kept; the oldest goes first. Default 100,000.
-    pub keep_count: u64,
-    /// Tasks kept in memory; the oldest finished one of the caller that has most goes first, then the oldest that waits.
-    /// Default 10,000.
-    pub max_tasks: usize,
-    /// Bytes of all tasks in memory and their events, of their texts and of the values that hold them. Default 256 MiB.
-    pub max_bytes: usize,
-    /// Bytes of one task, of its texts and of the values that hold them. Default 8 MiB.
-    pub max_task_bytes: usize,
-    /// Messages of one task's history. Default 1,000.
-    pub max_task_messages: usize,
-    /// Artifacts of one task. Default 100.
-    pub max_task_artifacts: usize,
-    /// Days that a task may wait for its client; then it fails. Default 7.
-    pub keep_waiting_days: u64,
-    /// Tasks of one caller that may wait for it; beyond, the one that has waited longest fails. Default 1,000. Anonymous
-    /// callers, who cannot be told apart, have `max_tasks` together.
-    pub max_waiting_per_caller: usize,
-    /// Whether everybody may list everybody's tasks where nobody is authenticated. For servers that clients are tested
-    /// with. Default: no.
-    pub list_all_anonymous: bool,
-}
-
-impl Default for TasksConfig {
-    fn default() -> Self {
-        Self {
-            data_dir: None,
-            postgres_env: None,
-            recover: true,
-            keep_days: 30,
-            keep_count: 100_000,
-            max_tasks: 10_000,
-            max_bytes: 256 << 20,
-            max_task_bytes: 8 << 20,
-            max_task_messages: 1_000,
-            max_task_artifacts: 100,
-            keep_waiting_days: 7,
-            max_waiting_per_caller: 1_000,
-            list_all_anonymous: false,
-        }
-    }
-}
-
 /// `[keyvalue]`
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -257,49 +106,6 @@ pub struct KeyValueConfig {
     /// Folder of the SQLite file that keeps the keys of extensions; it is made if needed. Default: `tasks.data_dir`, and
     /// without it they are kept in memory.
     pub data_dir: Option<PathBuf>,
-}
-
-/// `[runtime]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RuntimeSection {
-    /// Component instances alive at once. Default 1,000.
-    pub max_instances: u32,
-    /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
-    pub cache_dir: Option<PathBuf>,
-    /// Bytes of all compiled components in that folder; what was not used for longest goes. Default 1 GiB.
-    pub cache_bytes: u64,
-    /// Seconds that compiling one component may take. Default 60.
-    pub compile_seconds: u64,
-    /// Bytes of memory that compiling one component may take. Default 512 MiB.
-    pub compile_memory_bytes: u64,
-    /// Components that are compiled at once, each by a process of its own. Default 2.
-    pub compile_processes: u32,
-    /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
-    pub extensions_dir: Option<PathBuf>,
-    /// Whether component files are watched and loaded again when they change. Default: yes.
-    pub watch: bool,
-    /// Replaced versions of each extension that are kept for a rollback. Default 3.
-    pub keep_versions: usize,
-    /// What no extension's limits may go beyond.
-    pub ceiling: LimitsConfig,
-}
-
-impl Default for RuntimeSection {
-    fn default() -> Self {
-        Self {
-            max_instances: 1_000,
-            cache_dir: None,
-            cache_bytes: 1 << 30,
-            compile_seconds: 60,
-            compile_memory_bytes: 512 << 20,
-            compile_processes: 2,
-            extensions_dir: None,
-            watch: true,
-            keep_versions: 3,
-            ceiling: LimitsConfig::default(),
-        }
-    }
 }
 
 /// Why a config cannot be used.
@@ -388,7 +194,8 @@ impl Config {
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })
         };
-        if let Some((key, _)) = bounds::all(self).find(|(_, value)| *value == 0) {
+        let mut bounds = bounds::all(&self.server, &self.sessions, &self.tasks, &self.runtime);
+        if let Some((key, _)) = bounds.find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
         }
         if let Some(key) = self.server.budget_below_a_body() {
@@ -431,8 +238,9 @@ impl Config {
 fn check_url(url: &str) -> Result<(), String> {
     let parsed: Result<Uri, _> = url.parse();
     let is_whole = parsed.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some());
-    match is_whole && !url.ends_with('/') {
-        true => Ok(()),
-        false => Err(format!("is {url:?}; write it as in \"https://agent.example.com\", without a slash at its end")),
+    if is_whole && !url.ends_with('/') {
+        Ok(())
+    } else {
+        Err(format!("is {url:?}; write it as in \"https://agent.example.com\", without a slash at its end"))
     }
 }

@@ -3,18 +3,23 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter;
 use std::sync::Arc;
 
+use annex_operations::fault;
+use annex_operations::request_handler::RequestHandler;
+use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{A2aError, Json, JsonObject};
 use annex_tasks::Owner;
+use axum::http::HeaderMap;
 
-use crate::call::Call;
-use crate::fault;
-use crate::handler::RequestHandler;
-use crate::installer::{InstallError, Installer, Reloaded};
+use crate::installation::installer::{InstallError, Installer, Reloaded};
 
-/// Who serves the tenants, by their names.
-pub(crate) type Tenants = HashMap<String, Tenant>;
+/// Who serves requests: the agent of the config itself, and those of the tenants.
+pub(crate) struct Tenants {
+    own: Arc<RequestHandler>,
+    others: HashMap<String, Tenant>,
+}
 
 /// One tenant.
 pub(crate) struct Tenant {
@@ -29,28 +34,43 @@ impl Tenant {
     }
 }
 
-impl RequestHandler {
+impl Tenants {
+    pub(crate) fn new(own: Arc<RequestHandler>, others: HashMap<String, Tenant>) -> Self {
+        Self { own, others }
+    }
+
+    /// The agent of the config itself. What all agents of the process share is found with it.
+    pub(crate) fn own(&self) -> &RequestHandler {
+        &self.own
+    }
+
     /// Who serves the tenant that a request names, and the call as it is there. A tenant that the caller may not call
     /// looks like one that does not exist.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] for the field `tenant`.
     pub(crate) fn serving<'a>(
         &'a self,
-        call: &'a Call,
+        call: &'a ServiceParameters,
         tenant: Option<&str>,
-    ) -> Result<(&'a Self, Cow<'a, Call>), A2aError> {
-        let Some(name) = tenant.filter(|name| !name.is_empty()) else { return Ok((self, Cow::Borrowed(call))) };
-        let Call { owner: Owner { principal, .. }, requested, headers } = call;
-        let found = self.tenants.get(name).filter(|tenant| tenant.admits(principal));
+    ) -> Result<(&'a RequestHandler, Cow<'a, ServiceParameters>), A2aError> {
+        let Some(name) = tenant.filter(|name| !name.is_empty()) else { return Ok((&self.own, Cow::Borrowed(call))) };
+        let principal = &call.owner.principal;
+        let found = self.others.get(name).filter(|tenant| tenant.admits(principal));
         let tenant = found.ok_or_else(|| {
             A2aError::invalid_field("tenant", format!("{name:?} is not known here; take it from the agent card"))
         })?;
         let owner = Owner { tenant: name.to_owned(), principal: principal.clone() };
-        Ok((&tenant.handler, Cow::Owned(Call { owner, requested: requested.clone(), headers: headers.clone() })))
+        Ok((&tenant.handler, Cow::Owned(ServiceParameters { owner, ..call.clone() })))
     }
 
     /// The tenant that the parameters of an extension's method name, and the parameters without it. Where there are no
     /// tenants all parameters are the extension's.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] for a tenant that is no string.
     pub(crate) fn tenant_in<'a>(&self, params: &'a Json) -> Result<(Option<String>, Cow<'a, Json>), A2aError> {
-        if self.tenants.is_empty() {
+        if self.others.is_empty() {
             return Ok((None, Cow::Borrowed(params)));
         }
         // What is no object is refused with the reason where the method is called.
@@ -58,6 +78,22 @@ impl RequestHandler {
         let Some(tenant) = object.remove("tenant") else { return Ok((None, Cow::Borrowed(params))) };
         let tenant = tenant.to::<String>().map_err(|_| A2aError::invalid_field("tenant", "is not a string"))?;
         Ok((Some(tenant), Cow::Owned(object.to_json().map_err(|error| fault::internal(&error))?)))
+    }
+
+    /// The header fields of a request, where an agent may want some of them.
+    pub(crate) fn headers_of(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
+        self.handlers().any(|handler| handler.agent_is_remote).then(|| Arc::new(headers.clone()))
+    }
+
+    /// Ends what the agents have running.
+    pub(crate) async fn close_agents(&self) {
+        for handler in self.handlers() {
+            handler.agent.close().await;
+        }
+    }
+
+    fn handlers(&self) -> impl Iterator<Item = &RequestHandler> {
+        iter::once(&self.own).chain(self.others.values().map(|tenant| &tenant.handler)).map(AsRef::as_ref)
     }
 }
 

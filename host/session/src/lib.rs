@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 mod artifacts;
+mod durability;
 mod error;
 mod event;
 mod event_log;
@@ -31,6 +32,7 @@ mod turn;
 mod turn_session;
 
 pub use annex_database::OpenError;
+pub use durability::Following;
 pub use error::SessionError;
 pub use event::{Event, EventError, USER_AUTHOR};
 pub use event_log::EventFilter;

@@ -93,9 +93,10 @@ impl Limits {
 
 /// PostgreSQL has no NUL in texts.
 pub(crate) fn check_key(field: &'static str, text: &str) -> Result<(), SessionError> {
-    match text.len() > MAX_KEY_BYTES || text.contains('\0') {
-        true => Err(SessionError::InvalidKey { field, limit: MAX_KEY_BYTES }),
-        false => Ok(()),
+    if text.len() > MAX_KEY_BYTES || text.contains('\0') {
+        Err(SessionError::InvalidKey { field, limit: MAX_KEY_BYTES })
+    } else {
+        Ok(())
     }
 }
 
@@ -107,8 +108,9 @@ fn check_escaped(field: &'static str, text: &str) -> Result<(), SessionError> {
 
 /// State keys are read by people and fill the agent's instruction, and extensions and clients name them without a grant.
 fn check_seen(field: &'static str, text: &str) -> Result<(), SessionError> {
-    match text.contains(annex_text::steers) {
-        true => Err(SessionError::UnseenCharacters { field, text: text.to_owned() }),
-        false => Ok(()),
+    if text.contains(annex_text::steers) {
+        Err(SessionError::UnseenCharacters { field, text: text.to_owned() })
+    } else {
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annex_protocol::{Json, Part};
 
 use crate::SessionError;
+use crate::durability::{Durability, Following, durability};
 use crate::event::{Event, EventError};
 use crate::event_log::EventFilter;
 use crate::service::SessionService;
@@ -31,7 +32,7 @@ pub struct TurnSession {
 
 /// A turn in which no event is being appended.
 #[must_use = "events can be appended when it is dropped"]
-pub struct Quiet<'a> {
+pub struct LockedTurn<'a> {
     inner: &'a Inner,
     _appending: tokio::sync::MutexGuard<'a, ()>,
 }
@@ -209,16 +210,21 @@ impl TurnSession {
         Ok(())
     }
 
-    /// Takes in what the user says, to be stored with the next event or by [`store`](Self::store), whichever comes first.
-    /// Where it begins no session, or changes state that others share, it is stored now, as by [`append`](Self::append).
+    /// Appends what the user says. It is durable when this returns, unless it is the first event of its conversation and
+    /// nothing outside of the turn can know of it: then it is staged, and stored in one step with the turn's next event
+    /// or by [`store`](Self::store), whichever comes first.
     ///
     /// # Errors
     /// As [`append`](Self::append); what a database or another writer can refuse is refused only when it is stored.
-    pub async fn take_in(&self, mut event: Event) -> Result<(), SessionError> {
-        let is_own = !event.state_delta.touches(Scope::User) && !event.state_delta.touches(Scope::App);
-        if self.exists() || event.partial || !is_own || !event.artifacts.is_empty() {
-            return self.append(event).await;
+    pub async fn append_user(&self, event: Event, following: Following) -> Result<(), SessionError> {
+        match durability(&event, self.exists(), following) {
+            Durability::Now => self.append(event).await,
+            Durability::WithNext => self.stage(event).await,
         }
+    }
+
+    /// Keeps the first event of a session to be stored later.
+    async fn stage(&self, mut event: Event) -> Result<(), SessionError> {
         let _appending = self.inner.appending.lock().await;
         let Hold { service, key } = &self.inner.hold;
         let temp = event.state_delta.take_temp();
@@ -232,26 +238,26 @@ impl TurnSession {
         Ok(())
     }
 
-    /// Whether nothing was taken in that is not stored.
+    /// Whether no event is staged.
     pub fn is_stored(&self) -> bool {
         self.inner.view().unstored().is_none()
     }
 
-    /// Stores what was taken in and is not stored.
+    /// Stores the event that is staged, if there is one.
     ///
     /// # Errors
     /// As [`append`](Self::append).
     pub async fn store(&self) -> Result<(), SessionError> {
-        if self.is_stored() { Ok(()) } else { self.quiet().await.store().await }
+        if self.is_stored() { Ok(()) } else { self.lock().await.store().await }
     }
 
     /// Waits until no event is being appended, and keeps others from it. Whoever appends must be able to go on meanwhile.
-    pub async fn quiet(&self) -> Quiet<'_> {
-        Quiet { _appending: self.inner.appending.lock().await, inner: &self.inner }
+    pub async fn lock(&self) -> LockedTurn<'_> {
+        LockedTurn { _appending: self.inner.appending.lock().await, inner: &self.inner }
     }
 
-    /// Forgets what was taken in and is not stored: it never was said.
-    pub fn discard(&self) {
+    /// Drops the event that is staged: the conversation is as if it had never come.
+    pub fn drop_staged(&self) {
         let mut view = self.inner.view();
         if view.unstored().is_some() {
             (view.first, view.exists, view.is_unanswered) = (None, false, false);
@@ -259,8 +265,8 @@ impl TurnSession {
     }
 }
 
-impl Quiet<'_> {
-    /// Stores what was taken in and is not stored.
+impl LockedTurn<'_> {
+    /// Stores the event that is staged, if there is one.
     ///
     /// # Errors
     /// As [`TurnSession::append`].

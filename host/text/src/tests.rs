@@ -49,9 +49,8 @@ fn the_categories_are_those_of_an_independent_table() {
 fn no_character_that_steers_is_left_in_a_line_and_no_other_is_changed() {
     for characters in every_character() {
         let text = spaced(&characters);
-        let escape = |character: char| match steers(character) {
-            true => character.escape_default().to_string(),
-            false => character.to_string(),
+        let escape = |character: char| {
+            if steers(character) { character.escape_default().to_string() } else { character.to_string() }
         };
         let expected: String = text.chars().map(escape).collect();
         let shown = line(&text);

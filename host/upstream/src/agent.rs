@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use annex_agent::{AgentError, AgentExecutor, EventSender, RemoteCall, StepKind, TurnContext};
+use annex_agent::{AgentError, AgentExecutor, EventSender, StepKind, TurnContext, UpstreamContext};
 use annex_protocol::{AgentCard, TaskId};
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -60,7 +60,7 @@ impl AgentExecutor for UpstreamAgent {
         Some(self.upstream.card())
     }
 
-    async fn give_up(&self, task: &TaskId, remote: &RemoteCall) {
+    async fn give_up(&self, task: &TaskId, remote: &UpstreamContext) {
         match Link::of_task(remote, task).await {
             Ok(Some(Link { task: Some(task), .. })) => follow::cancel(&self.upstream, remote, &task).await,
             Ok(_) => {}

@@ -57,9 +57,10 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
 /// A task cannot be read, although the upstream answers.
 pub(crate) fn of_lost_task(error: ClientError) -> AgentError {
     let is_unknown = error.agent().is_some_and(|error| error.code == Some(TASK_NOT_FOUND));
-    match is_unknown {
-        true => broken("The agent behind this server does not know the task any more. Send the message again.", error),
-        false => of_transport(error),
+    if is_unknown {
+        broken("The agent behind this server does not know the task any more. Send the message again.", error)
+    } else {
+        of_transport(error)
     }
 }
 

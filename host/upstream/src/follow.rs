@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_agent::{AgentError, EventSender, RemoteCall, TurnContext};
+use annex_agent::{AgentError, EventSender, TurnContext, UpstreamContext};
 use annex_client::{Agent, Answer, ClientError, EventStream, ServiceParameters};
 use annex_protocol::{
     A2aError, CancelTaskRequest, GetTaskRequest, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
@@ -43,7 +43,7 @@ enum Ended {
 pub(crate) struct Follower<'a> {
     upstream: &'a Upstream,
     turn: &'a TurnContext,
-    remote: &'a RemoteCall,
+    remote: &'a UpstreamContext,
     /// By the card as it was when the turn began.
     agent: &'a Agent,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Follower<'a> {
 impl<'a> Follower<'a> {
     pub(crate) fn new(
         upstream: &'a Upstream,
-        (turn, remote): (&'a TurnContext, &'a RemoteCall),
+        (turn, remote): (&'a TurnContext, &'a UpstreamContext),
         agent: &'a Agent,
     ) -> Self {
         Self { upstream, turn, remote, agent }
@@ -237,7 +237,7 @@ fn is_closed(wait: Duration) -> AgentError {
 }
 
 /// Tells the upstream that nobody waits for the task. It may have ended already.
-pub(crate) async fn cancel(upstream: &Upstream, remote: &RemoteCall, task: &TaskId) {
+pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: &TaskId) {
     let agent = upstream.agent();
     let request = CancelTaskRequest { id: task.clone(), ..CancelTaskRequest::default() };
     let canceled = async { agent.cancel_task(upstream.parameters(remote)?, request).await };

@@ -2,7 +2,7 @@
 //!
 //! [`UpstreamAgent`] finds it by its card, sends it each message with the state of the session as the config wants it,
 //! and relays what it answers. Ids of contexts and tasks are the upstream's inside and the server's own outside; which
-//! belong together is in the agent's notes. This crate knows no HTTP server, no task store and no extension.
+//! belong together is in the agent's `UpstreamIds`. This crate knows no HTTP server, no task store and no extension.
 
 #![warn(missing_docs)]
 

@@ -1,6 +1,6 @@
 //! Which context and task of the upstream belong to those of this server, as they are noted.
 
-use annex_agent::{NotesError, RemoteCall};
+use annex_agent::{UpstreamContext, UpstreamIdsError};
 use annex_protocol::{ContextId, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -20,29 +20,29 @@ pub(crate) struct Link {
 impl Link {
     /// What is known of the conversation and of `task`. A task that waits is continued as it was left: an upstream that
     /// has no contexts names none with it.
-    pub(crate) async fn load(remote: &RemoteCall, task: &TaskId) -> Result<Self, NotesError> {
+    pub(crate) async fn load(remote: &UpstreamContext, task: &TaskId) -> Result<Self, UpstreamIdsError> {
         let of_task = Self::of_task(remote, task).await?.unwrap_or_default();
         if of_task.context.is_some() || of_task.waits {
             return Ok(of_task);
         }
-        let of_context = remote.notes.of_context().await?;
+        let of_context = remote.ids.of_context().await?;
         Ok(of_context.map(|note| serde_json::from_str(&note)).transpose()?.unwrap_or_default())
     }
 
     /// The link of one task of the caller.
-    pub(crate) async fn of_task(remote: &RemoteCall, task: &TaskId) -> Result<Option<Self>, NotesError> {
-        let note = remote.notes.of_task(task).await?;
-        Ok(note.map(|note| serde_json::from_str(&note)).transpose()?)
+    pub(crate) async fn of_task(remote: &UpstreamContext, task: &TaskId) -> Result<Option<Self>, UpstreamIdsError> {
+        let stored = remote.ids.of_task(task).await?;
+        Ok(stored.map(|note| serde_json::from_str(&note)).transpose()?)
     }
 
-    /// Notes the ids. `known` is what is noted already.
-    pub(crate) async fn keep(&self, remote: &RemoteCall, known: &Self) -> Result<(), NotesError> {
+    /// Stores the ids. `known` is what is stored already.
+    pub(crate) async fn keep(&self, remote: &UpstreamContext, known: &Self) -> Result<(), UpstreamIdsError> {
         if self.context != known.context {
             let of_context = Self { context: self.context.clone(), ..Self::default() };
-            remote.notes.note_context(&serde_json::to_string(&of_context)?).await?;
+            remote.ids.store_context(&serde_json::to_string(&of_context)?).await?;
         }
         if self.task.is_some() && self != known {
-            remote.notes.note_task(&serde_json::to_string(self)?).await?;
+            remote.ids.store_task(&serde_json::to_string(self)?).await?;
         }
         Ok(())
     }

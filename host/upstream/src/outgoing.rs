@@ -1,6 +1,6 @@
 //! The request to the upstream: the caller's message with the upstream's ids and the session's state.
 
-use annex_agent::{AgentError, RemoteCall, TurnContext};
+use annex_agent::{AgentError, TurnContext, UpstreamContext};
 use annex_protocol::{ExtensionUri, Message, MessageId, SendMessageConfiguration, SendMessageRequest, TaskId};
 
 use crate::config::StateMapping;
@@ -9,7 +9,7 @@ use crate::links::Link;
 /// Makes the request of a turn.
 pub(crate) async fn request(
     turn: &TurnContext,
-    remote: &RemoteCall,
+    remote: &UpstreamContext,
     mapping: &StateMapping,
     link: &Link,
 ) -> Result<SendMessageRequest, AgentError> {
@@ -43,7 +43,7 @@ pub(crate) fn place(request: &mut SendMessageRequest, link: &Link) {
 }
 
 /// The upstream's ids of the tasks that the message refers to. Those that it has not worked on are left out.
-async fn references(remote: &RemoteCall, tasks: &[TaskId]) -> Result<Vec<TaskId>, AgentError> {
+async fn references(remote: &UpstreamContext, tasks: &[TaskId]) -> Result<Vec<TaskId>, AgentError> {
     let mut known = Vec::new();
     for task in tasks {
         let link = Link::of_task(remote, task).await.map_err(AgentError::internal)?;

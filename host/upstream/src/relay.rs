@@ -1,6 +1,6 @@
 //! What the upstream answers, event by event: checked, noted, taken into the session, and sent on.
 
-use annex_agent::{AgentError, AgentEvent, EventSender, RemoteCall, TurnContext, readable};
+use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext, readable};
 use annex_protocol::{
     Artifact, ArtifactId, ContextId, Message, Metadata, Part, PartContent, Role, StreamResponse, Task,
     TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatusUpdateEvent,
@@ -19,7 +19,7 @@ const MAX_ARTIFACTS: usize = 1_000;
 /// One turn's answer on its way.
 pub(crate) struct Relay<'a> {
     turn: &'a TurnContext,
-    remote: &'a RemoteCall,
+    remote: &'a UpstreamContext,
     config: &'a UpstreamConfig,
     events: EventSender,
     /// The ids as they are noted.
@@ -52,7 +52,7 @@ struct Relayed {
 
 impl<'a> Relay<'a> {
     pub(crate) fn new(
-        (turn, remote): (&'a TurnContext, &'a RemoteCall),
+        (turn, remote): (&'a TurnContext, &'a UpstreamContext),
         config: &'a UpstreamConfig,
         events: EventSender,
         (noted, sent): (Link, &Link),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use annex_agent::RemoteCall;
+use annex_agent::UpstreamContext;
 use annex_client::{Agent, Client, ClientConfig, ClientError, ParameterError, ServiceParameters};
 use annex_protocol::AgentCard;
 use http::HeaderMap;
@@ -73,7 +73,7 @@ impl Upstream {
     }
 
     /// What travels beside a request: the credentials, the caller's fields that are let through, and the extensions.
-    pub(crate) fn parameters(&self, remote: &RemoteCall) -> Result<ServiceParameters, ParameterError> {
+    pub(crate) fn parameters(&self, remote: &UpstreamContext) -> Result<ServiceParameters, ParameterError> {
         let mut parameters = ServiceParameters::default();
         if let Some((name, value)) = self.fields.own.clone() {
             parameters.set_field(name, value)?;

@@ -212,10 +212,7 @@ impl Starter {
 
     /// In a process group of its own: whoever stops this program by a key stops the servers through it, in order.
     fn command(&self, program: &str, args: &[String], env: &[String]) -> Result<CommandWrap, McpError> {
-        let program = match program.contains('/') {
-            true => self.folder.join(program),
-            false => PathBuf::from(program),
-        };
+        let program = if program.contains('/') { self.folder.join(program) } else { PathBuf::from(program) };
         let mut command = Command::new(program);
         command.args(args).env_clear();
         if !self.folder.as_os_str().is_empty() {

@@ -133,10 +133,7 @@ impl Tool for OfferedTool {
         }
         let response = content.response().map_err(refused)?;
         context.artifacts.extend(content.artifacts);
-        Ok(match self.is_long_running {
-            true => ToolOutput::Pending(response),
-            false => ToolOutput::Done(response),
-        })
+        Ok(if self.is_long_running { ToolOutput::Pending(response) } else { ToolOutput::Done(response) })
     }
 }
 

@@ -263,10 +263,7 @@ impl<'a> Run<'a> {
 
     /// Stores state that belongs to no words.
     async fn note(&self, changes: StateDelta) -> Result<(), AgentError> {
-        match changes.is_empty() {
-            true => Ok(()),
-            false => self.store(self.event(Vec::new(), changes)).await,
-        }
+        if changes.is_empty() { Ok(()) } else { self.store(self.event(Vec::new(), changes)).await }
     }
 
     fn event(&self, parts: Vec<Part>, changes: StateDelta) -> Event {

@@ -2,13 +2,13 @@
 
 use std::error::Error;
 
+use annex_operations::fault;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use crate::fault;
-use crate::installer::InstallError;
+use crate::installation::installer::InstallError;
 
 /// A refusal with its HTTP status and a code for programs.
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 //! The numbers of an extension go when it is removed, so there are never more of them than extensions. What belongs to
 //! a tenant has its name as a label.
 
+use annex_operations::counters::Counters;
 use annex_runtime::{ExtensionMetrics, HookMetrics};
 
 use super::exposition::{Exposition, Kind};
-use crate::counters::Counters;
-use crate::installer::{Installer, Version};
+use crate::installation::installer::{Installer, Version};
 use crate::tenants::Installers;
 
 /// One extension in force.
@@ -56,7 +56,7 @@ const PER_EXTENSION: &[PerExtension] = &[
     (
         "annex_extension_instance_waits_total",
         Kind::Counter,
-        "Places and instances that were not free at once and were waited for.",
+        "TurnLimiter and instances that were not free at once and were waited for.",
         |shown| shown.metrics.waits as f64,
     ),
     (
@@ -77,7 +77,9 @@ const PER_EXTENSION: &[PerExtension] = &[
 type PerTenant = (&'static str, &'static str, fn(&Installer) -> f64);
 
 const PER_TENANT: &[PerTenant] = &[
-    ("annex_edition", "The number of the edition in force.", |installer| installer.editions().current().number as f64),
+    ("annex_edition", "The number of the edition in force.", |installer| {
+        installer.publisher().current().extensions.number as f64
+    }),
     ("annex_extensions_installed", "Extensions that are installed.", |installer| installer.versions().len() as f64),
     ("annex_extension_failures", "Sources whose last load failed.", |installer| installer.failures().len() as f64),
 ];

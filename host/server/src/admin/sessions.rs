@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::Admin;
 use super::error::AdminError;
-use crate::sessions::{
+use crate::stores::sessions::{
     DeletedSession, SessionFilter, SessionList, SessionName, SessionsError, ShownEvents, ShownSession,
 };
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::calls::Calls;
 use crate::config::GrantsConfig;
-use crate::installer::{Change, Failure, Installer, Origin, Reloaded, Version};
+use crate::installation::installer::{Change, Failure, Installer, Origin, Reloaded, Version};
 
 /// Everything that is installed, in order.
 #[derive(Serialize)]
@@ -169,7 +169,7 @@ impl List {
     pub(super) fn of(installer: &Installer, tenants: Vec<String>) -> Self {
         Self {
             tenants,
-            edition: installer.editions().current().number,
+            edition: installer.publisher().current().extensions.number,
             extensions: installer.versions().iter().map(|version| Summary::of(installer, version)).collect(),
             failures: installer.failures().into_iter().map(Failed::from).collect(),
         }
@@ -234,7 +234,7 @@ impl Details {
         let (extension, descriptor) = (&version.extension, version.extension.descriptor());
         Self {
             summary: Summary::of(installer, version),
-            edition: installer.editions().current().number,
+            edition: installer.publisher().current().extensions.number,
             description: descriptor.description.clone(),
             component_version: descriptor.version.clone(),
             metadata_keys: descriptor.metadata_keys.clone(),
@@ -312,7 +312,7 @@ impl Removed {
             removed: version.uri().to_string(),
             version: version.number,
             digest: version.extension.digest().to_string(),
-            edition: installer.editions().current().number,
+            edition: installer.publisher().current().extensions.number,
             until: is_named.then_some("reload or restart, because the config names it"),
         }
     }

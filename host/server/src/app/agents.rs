@@ -9,10 +9,11 @@ use annex_protocol::AgentCard;
 use annex_upstream::{UpstreamAgent, UpstreamConfig};
 use tokio::sync::watch;
 
-use super::{AppError, Locations};
-use crate::card;
+use super::AppError;
 use crate::config::{AgentConfig, Config, ModelConfig, TemplateConfig};
-use crate::installer::Installer;
+use crate::installation::card;
+use crate::installation::installer::Installer;
+use crate::locations::Locations;
 
 /// Makes the cards again whenever that of the agent changes. Ends with the agent or the installer.
 pub(super) async fn follow_card(mut card: watch::Receiver<Arc<AgentCard>>, installer: Weak<Installer>) {

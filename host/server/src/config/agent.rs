@@ -7,7 +7,7 @@ use annex_client::Binding;
 use annex_upstream::{Credentials, LostContext, StateMapping, UpstreamConfig};
 use serde::Deserialize;
 
-use super::BindingConfig;
+use super::card::BindingConfig;
 
 /// `[agent]`
 #[derive(Clone, Debug, Deserialize)]

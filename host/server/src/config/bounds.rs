@@ -1,16 +1,24 @@
 //! The numbers of a config that must be at least 1. A bound of zero would make a server that refuses everything.
 
-use super::{Config, RuntimeSection, ServerConfig, SessionsConfig, TasksConfig};
+use super::runtime::RuntimeSection;
+use super::server::ServerConfig;
+use super::sessions::SessionsConfig;
+use super::tasks::TasksConfig;
 
 type Bound = (&'static str, usize);
 
 /// All of them, by their keys.
-pub(super) fn all(config: &Config) -> impl Iterator<Item = Bound> {
+pub(super) fn all(
+    of_server: &ServerConfig,
+    of_sessions: &SessionsConfig,
+    of_tasks: &TasksConfig,
+    of_runtime: &RuntimeSection,
+) -> impl Iterator<Item = Bound> {
     let sections = [
-        server(&config.server).to_vec(),
-        sessions(&config.sessions).to_vec(),
-        tasks(&config.tasks).to_vec(),
-        runtime(&config.runtime).to_vec(),
+        server(of_server).to_vec(),
+        sessions(of_sessions).to_vec(),
+        tasks(of_tasks).to_vec(),
+        runtime(of_runtime).to_vec(),
     ];
     sections.into_iter().flatten()
 }

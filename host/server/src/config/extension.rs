@@ -70,8 +70,17 @@ impl ExtensionConfig {
     /// # Errors
     /// What is wrong with the settings.
     pub fn read_installation(settings: &str, folder: &Path) -> Result<Installation, String> {
-        let config = crate::installer::settings("component", settings)?;
+        let config = Self::from_settings("component", settings)?;
         config.installation(folder, &LimitsConfig::default()).map_err(|(key, reason)| format!("{key} {reason}"))
+    }
+
+    /// Reads the keys of an `[[extension]]` but for `component`, which is the file of that name.
+    pub(crate) fn from_settings(name: &str, text: &str) -> Result<Self, String> {
+        let mut table: toml::Table = toml::from_str(text).map_err(|error| one_line(&error))?;
+        if table.insert("component".to_owned(), format!("{name}.wasm").into()).is_some() {
+            return Err("`component` is the file beside it; leave it out".to_owned());
+        }
+        table.try_into().map_err(|error: toml::de::Error| one_line(&error))
     }
 
     fn on_failure(&self) -> Result<OnFailure, (&'static str, String)> {
@@ -108,4 +117,30 @@ fn json_value(value: &toml::Value) -> Result<serde_json::Value, String> {
             entries.collect::<Result<serde_json::Map<_, _>, String>>()?.into()
         }
     })
+}
+
+/// Without the lines of the file that TOML errors show.
+fn one_line(error: &toml::de::Error) -> String {
+    error.message().trim().replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ExtensionConfig;
+
+    #[test]
+    fn settings_have_the_keys_of_an_extension_without_its_component() {
+        assert!(
+            ExtensionConfig::from_settings("x", "")
+                .is_ok_and(|settings| settings.component == "x.wasm" && !settings.required)
+        );
+        assert!(
+            ExtensionConfig::from_settings("x", "required = true\n[grants]\nclock = true")
+                .is_ok_and(|settings| settings.grants.clock)
+        );
+        for (text, expected) in [("component = \"y\"", "leave it out"), ("clok = 1", "clok"), ("= secret", "key")] {
+            let reason = ExtensionConfig::from_settings("x", text).expect_err("a refusal");
+            assert!(reason.contains(expected) && !reason.contains("secret"), "{text}: {reason}");
+        }
+    }
 }

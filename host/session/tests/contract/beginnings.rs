@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use annex_protocol::Part;
-use annex_session::{Appended, Event, EventFilter, Limits, State, TurnSession, Turns, USER_AUTHOR};
+use annex_session::{Appended, Event, EventFilter, Following, Limits, State, TurnSession, Turns, USER_AUTHOR};
 
 use crate::support::{Backend, Store, create, event, event_at, events, find, ids, key, open, refusal, state_of};
 
@@ -37,7 +37,7 @@ async fn open_new(service: &Store, path: &str) -> TurnSession {
 async fn what_is_taken_in_is_stored_with_the_next_event(backend: Backend) {
     let service = backend.service().await;
     let session = open(&service, "s").await;
-    session.take_in(said("one", r#"{"a":1,"temp:t":2}"#)).await.unwrap();
+    session.append_user(said("one", r#"{"a":1,"temp:t":2}"#), Following::Answer).await.unwrap();
     assert!(find(&service, "s").await.is_none());
     assert!(session.exists() && session.is_unanswered());
     assert_eq!(session.state().to_json_string(), r#"{"a":1,"temp:t":2}"#);
@@ -62,7 +62,7 @@ async fn what_is_taken_in_can_be_stored_alone(backend: Backend) {
     let session = open(&service, "s").await;
     session.store().await.unwrap();
     assert!(find(&service, "s").await.is_none());
-    session.take_in(said("one", r#"{"a":1}"#)).await.unwrap();
+    session.append_user(said("one", r#"{"a":1}"#), Following::Answer).await.unwrap();
     for _ in 0..2 {
         session.store().await.unwrap();
         assert_eq!(ids(&events(&service, "s").await), ["one"]);
@@ -76,7 +76,7 @@ async fn what_is_taken_in_can_be_stored_alone(backend: Backend) {
 async fn what_is_taken_in_stays_when_the_next_event_is_refused(backend: Backend) {
     let service = backend.within(Limits { state_bytes: 100, ..Limits::default() }).await;
     let session = open(&service, "s").await;
-    session.take_in(said("one", r#"{"a":1}"#)).await.unwrap();
+    session.append_user(said("one", r#"{"a":1}"#), Following::Answer).await.unwrap();
     let large = format!(r#"{{"b":"{}"}}"#, "x".repeat(100));
     let refused = refusal(session.append(event("two", &large)).await);
     assert!(refused.contains("the limit is 100"), "{refused}");
@@ -90,13 +90,13 @@ async fn what_is_taken_in_stays_when_the_next_event_is_refused(backend: Backend)
 async fn what_is_taken_in_and_not_stored_leaves_nothing(backend: Backend) {
     let service = backend.service().await;
     let session = open(&service, "s").await;
-    session.take_in(said("one", r#"{"a":1}"#)).await.unwrap();
+    session.append_user(said("one", r#"{"a":1}"#), Following::Answer).await.unwrap();
     drop(session);
     assert!(find(&service, "s").await.is_none());
 
     let session = open(&service, "s").await;
-    session.take_in(said("one", r#"{"a":1}"#)).await.unwrap();
-    session.discard();
+    session.append_user(said("one", r#"{"a":1}"#), Following::Answer).await.unwrap();
+    session.drop_staged();
     assert!(session.is_stored() && !session.exists() && !session.is_unanswered());
     session.store().await.unwrap();
     assert!(find(&service, "s").await.is_none());
@@ -107,7 +107,7 @@ async fn what_begins_no_session_is_stored_at_once(backend: Backend) {
     create(&service, "there", "{}").await;
     for (path, delta) in [("there", "{}"), ("user", r#"{"user:a":1}"#), ("app", r#"{"app:a":1}"#)] {
         let session = open(&service, path).await;
-        session.take_in(said("one", delta)).await.unwrap();
+        session.append_user(said("one", delta), Following::Answer).await.unwrap();
         assert_eq!(ids(&events(&service, path).await), ["one"], "{path}");
     }
 }
@@ -116,15 +116,15 @@ async fn what_begins_no_session_is_stored_at_once(backend: Backend) {
 async fn what_is_taken_in_is_stored_by_an_event_that_is_under_way(backend: Backend) {
     let service = backend.service().await;
     let session = open(&service, "s").await;
-    session.take_in(said("one", "{}")).await.unwrap();
+    session.append_user(said("one", "{}"), Following::Answer).await.unwrap();
     let mut append = pin!(session.append(event("two", "{}")));
     let waits = poll_fn(|context| Poll::Ready(append.as_mut().poll(context).is_pending())).await;
     assert_eq!(waits, !matches!(backend, Backend::Memory));
     if waits {
-        let mut quiet = pin!(session.quiet());
-        assert!(poll_fn(|context| Poll::Ready(quiet.as_mut().poll(context).is_pending())).await);
+        let mut locked = pin!(session.lock());
+        assert!(poll_fn(|context| Poll::Ready(locked.as_mut().poll(context).is_pending())).await);
         append.await.unwrap();
-        quiet.await.store().await.unwrap();
+        locked.await.store().await.unwrap();
     }
     assert!(session.is_stored());
     assert_eq!(ids(&events(&service, "s").await), ["one", "two"]);
@@ -135,7 +135,7 @@ async fn what_is_taken_in_is_stored_by_an_event_that_is_under_way(backend: Backe
 async fn what_is_taken_in_is_stored_once_when_an_append_is_given_up(backend: Backend) {
     let service = backend.service().await;
     let session = open(&service, "s").await;
-    session.take_in(said("one", "{}")).await.unwrap();
+    session.append_user(said("one", "{}"), Following::Answer).await.unwrap();
     {
         let mut append = pin!(session.append(event("two", r#"{"a":1}"#)));
         poll_fn(|context| Poll::Ready(append.as_mut().poll(context).is_pending())).await;
@@ -152,7 +152,7 @@ async fn what_is_taken_in_is_not_stored_again_under_its_id(backend: Backend) {
     let service = backend.service().await;
     let session = open(&service, "s").await;
     let first = said("one", "{}");
-    session.take_in(first.clone()).await.unwrap();
+    session.append_user(first.clone(), Following::Answer).await.unwrap();
     let conflict = "event one is stored already with other content";
     assert_eq!(refusal(session.append(event("one", r#"{"a":1}"#)).await), conflict);
     session.append(first).await.unwrap();
@@ -167,24 +167,24 @@ async fn what_is_too_much_is_not_taken_in(backend: Backend) {
     for (case, delta) in cases.into_iter().enumerate() {
         let path = format!("s{case}");
         let session = open(&service, &path).await;
-        let told = refusal(session.take_in(said("one", delta)).await);
+        let told = refusal(session.append_user(said("one", delta), Following::Answer).await);
         assert_eq!(told, refusal(session.append(said("one", delta)).await));
         assert!(!session.exists() && session.state().is_empty(), "{delta}");
         session.store().await.unwrap();
         assert!(find(&service, &path).await.is_none());
     }
     let session = open(&service, "temp").await;
-    session.take_in(said("one", r#"{"temp:a":[[[[1]]]]}"#)).await.unwrap();
+    session.append_user(said("one", r#"{"temp:a":[[[[1]]]]}"#), Following::Answer).await.unwrap();
     assert_eq!(session.value("temp:a").unwrap().get(), "[[[[1]]]]");
     let session = open(&service, " s ").await;
-    let told = refusal(session.take_in(said("one", "{}")).await);
+    let told = refusal(session.append_user(said("one", "{}"), Following::Answer).await);
     assert_eq!(told, r#"context id " s " is empty or has white space around it"#);
 }
 
 async fn a_session_that_appears_before_it_is_stored_makes_it_stale(backend: Backend) {
     let service = backend.service().await;
     let session = open(&service, "s").await;
-    session.take_in(said("one", r#"{"a":1}"#)).await.unwrap();
+    session.append_user(said("one", r#"{"a":1}"#), Following::Answer).await.unwrap();
     create(&service, "s", "{}").await;
     let stale = "stale session: expected revision 0, found 1";
     assert_eq!(refusal(session.append(event("two", "{}")).await), stale);

@@ -123,9 +123,10 @@ impl Entry {
 /// A task that is finished is kept as JSON, which takes a fraction of the memory, and without its events, which nobody
 /// follows any more.
 fn content(task: &TaskSnapshot) -> Result<TaskContent, StoreError> {
-    match task.state().is_terminal() {
-        true => Ok(TaskContent::Json(task.stored_json()?)),
-        false => Ok(TaskContent::Value(task.clone())),
+    if task.state().is_terminal() {
+        Ok(TaskContent::Json(task.stored_json()?))
+    } else {
+        Ok(TaskContent::Value(task.clone()))
     }
 }
 

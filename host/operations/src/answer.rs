@@ -1,0 +1,131 @@
+//! What the operations give back, before a binding puts it on the wire.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, ExtensionUri, Message, Task};
+use annex_tasks::{StoredTask, TaskSnapshot};
+use futures::stream::{self, Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::fault;
+use crate::tasks::list;
+use crate::tasks::log::{LogReader, LoggedEvent};
+use crate::tasks::long_work::LongWork;
+
+/// A result, and the extensions that were really active for it.
+pub struct Answer<T> {
+    pub value: T,
+    pub active: Vec<ExtensionUri>,
+}
+
+/// What SendMessage gives back.
+pub enum Sent {
+    Message(Box<Message>),
+    Task(ShownTask),
+}
+
+impl Sent {
+    /// A SendMessageResponse as JSON.
+    pub fn json(&self) -> Result<String, A2aError> {
+        Ok(match self {
+            Self::Message(message) => format!("{{\"message\":{}}}", encode(message)?),
+            Self::Task(task) => format!("{{\"task\":{}}}", task.json()?),
+        })
+    }
+}
+
+/// A task as a client may see it.
+pub struct ShownTask {
+    form: Form,
+    /// Held until the task is written.
+    _long: Option<LongWork>,
+}
+
+enum Form {
+    /// Shown in full, as it is stored.
+    Stored(StoredTask),
+    Snapshot(TaskSnapshot),
+}
+
+impl ShownTask {
+    /// The stored task with at most so many messages of history.
+    pub(crate) async fn stored(stored: StoredTask, history_length: Option<i32>) -> Result<Self, A2aError> {
+        let long = LongWork::begin(stored.bytes()).await;
+        if history_length.is_none() {
+            return Ok(Self { form: Form::Stored(stored), _long: long });
+        }
+        let task = stored.decode().map_err(fault::of_store)?;
+        Ok(Self { form: trimmed(task, history_length), _long: long })
+    }
+
+    pub(crate) async fn snapshot(snapshot: TaskSnapshot, history_length: Option<i32>) -> Self {
+        let long = LongWork::begin(snapshot.size().bytes).await;
+        Self { form: trimmed(snapshot, history_length), _long: long }
+    }
+
+    /// The task as JSON.
+    pub fn json(&self) -> Result<Cow<'_, str>, A2aError> {
+        match &self.form {
+            Form::Stored(stored) => stored.json().map_err(fault::of_store),
+            Form::Snapshot(task) => task.json().map_err(|error| fault::internal(&error)),
+        }
+    }
+
+    pub fn into_task(self) -> Result<Task, A2aError> {
+        match self.form {
+            Form::Stored(stored) => stored.decode().map(TaskSnapshot::into_task).map_err(fault::of_store),
+            Form::Snapshot(task) => Ok(task.into_task()),
+        }
+    }
+}
+
+fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
+    if history_length.is_none() {
+        return Form::Snapshot(snapshot);
+    }
+    let mut task = snapshot.into_task();
+    list::trim_history(&mut task, history_length);
+    Form::Snapshot(task.into())
+}
+
+/// The events of a stream in order, the first one a task or the only message.
+pub type EventStream = Pin<Box<dyn Stream<Item = Arc<LoggedEvent>> + Send>>;
+
+/// When a stream ends, besides when its task is finished.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The turn is over: the task is finished or interrupted.
+    TurnEnds,
+    /// Only the end of the task.
+    TaskEnds,
+}
+
+/// `first`, then what the reader reads, until the server closes its streams.
+pub(crate) fn events(
+    first: LoggedEvent,
+    reader: Option<LogReader>,
+    closing: CancellationToken,
+    until: Until,
+) -> EventStream {
+    let rest = stream::unfold(reader, move |reader| {
+        let closing = closing.clone();
+        async move {
+            let mut reader = reader?;
+            let logged = tokio::select! {
+                biased;
+                logged = reader.next() => logged?,
+                () = closing.cancelled() => return None,
+            };
+            let over = until == Until::TurnEnds && logged.interrupts();
+            Some((logged, Some(reader).filter(|_| !over)))
+        }
+    });
+    Box::pin(stream::iter([Arc::new(first)]).chain(rest))
+}
+
+/// Any value as JSON.
+pub fn encode<T: serde::Serialize>(value: &T) -> Result<String, A2aError> {
+    serde_json::to_string(value).map_err(|error| fault::internal(&error))
+}

@@ -1,0 +1,120 @@
+//! How messages were taken and how turns ended, counted for whoever operates the server.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use annex_protocol::{A2aError, TaskState};
+
+/// What became of a message.
+#[derive(Clone, Copy)]
+pub enum Reception {
+    /// Its turn has begun.
+    Started,
+    /// It came before.
+    Repeated,
+    /// The client has to change something.
+    Refused,
+    /// There was no room; it can be sent again.
+    Overloaded,
+    /// The server, its agent or an extension failed.
+    Failed,
+}
+
+impl Reception {
+    pub const ALL: [Self; 5] = [Self::Started, Self::Repeated, Self::Refused, Self::Overloaded, Self::Failed];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Repeated => "repeated",
+            Self::Refused => "refused",
+            Self::Overloaded => "overloaded",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl From<&A2aError> for Reception {
+    fn from(error: &A2aError) -> Self {
+        match error {
+            A2aError::Overloaded { .. } => Self::Overloaded,
+            _ if error.http_status() >= 500 => Self::Failed,
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy)]
+pub enum TurnEnd {
+    Completed,
+    Failed,
+    Canceled,
+    Rejected,
+    /// The task waits for its client.
+    Interrupted,
+    /// Without a task: the agent answered with a message, or there was an error before the task.
+    Taskless,
+}
+
+impl TurnEnd {
+    pub const ALL: [Self; 6] =
+        [Self::Completed, Self::Failed, Self::Canceled, Self::Rejected, Self::Interrupted, Self::Taskless];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::Rejected => "rejected",
+            Self::Interrupted => "interrupted",
+            Self::Taskless => "taskless",
+        }
+    }
+}
+
+impl From<TaskState> for TurnEnd {
+    fn from(state: TaskState) -> Self {
+        match state {
+            TaskState::Completed => Self::Completed,
+            TaskState::Canceled => Self::Canceled,
+            TaskState::Rejected => Self::Rejected,
+            TaskState::InputRequired | TaskState::AuthRequired => Self::Interrupted,
+            // A turn that ends while its task goes on could not store the end.
+            TaskState::Failed | TaskState::Unspecified | TaskState::Submitted | TaskState::Working => Self::Failed,
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Counters {
+    messages: [AtomicU64; Reception::ALL.len()],
+    turns: [AtomicU64; TurnEnd::ALL.len()],
+}
+
+impl Counters {
+    pub fn message(&self, reception: Reception) {
+        add(&self.messages, reception as usize);
+    }
+
+    pub fn turn(&self, end: TurnEnd) {
+        add(&self.turns, end as usize);
+    }
+
+    pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Reception::ALL.into_iter().map(Reception::name).zip(self.messages.iter().map(read))
+    }
+
+    pub fn turns(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        TurnEnd::ALL.into_iter().map(TurnEnd::name).zip(self.turns.iter().map(read))
+    }
+}
+
+fn add(counts: &[AtomicU64], place: usize) {
+    if let Some(count) = counts.get(place) {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn read(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}

@@ -1,0 +1,149 @@
+//! Messages that come twice: each is worked on once (A2A 1.0 section 3.1.1).
+//!
+//! The store remembers which task a message began or continued. Until it is decided whether the message is taken at all, it
+//! is kept open in memory, and the same message waits if it comes meanwhile.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annex_protocol::{A2aError, ContextId, Message, MessageId, SendMessageRequest, TaskId};
+use annex_tasks::{MessageKey, Owner, Remembered, StoreError, TaskStore};
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::answer::encode;
+use crate::fault;
+
+type OpenKey = (Owner, ContextId, MessageId);
+
+/// Tells whether a message came before.
+pub struct Deduplication {
+    store: Arc<dyn TaskStore>,
+    /// The messages that are being looked at. Dropping a sender wakes the requests that wait for its message.
+    open: Mutex<HashMap<OpenKey, watch::Sender<()>>>,
+}
+
+/// Whether a message came before.
+pub(crate) enum Delivery {
+    /// The message is the caller's to work on.
+    New(FirstDelivery),
+    /// It came before and went to this task.
+    Repeated(TaskId),
+    /// It came before and was answered with this message.
+    Answered(Box<Message>),
+}
+
+/// A message that is being looked at. Dropped before it is [settled](Self::settle), it is as if it had never come.
+pub(crate) struct FirstDelivery {
+    open: Option<OpenMessage>,
+}
+
+struct OpenMessage {
+    messages: Arc<Deduplication>,
+    owner: Owner,
+    key: MessageKey,
+}
+
+/// What a request is recognised by: its message as the client sent it, and its metadata.
+pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError> {
+    let mut digest = Sha256::new();
+    digest.update(encode(&request.message)?);
+    digest.update(b"\n");
+    digest.update(encode(&request.metadata)?);
+    Ok(digest.finalize().into())
+}
+
+impl Deduplication {
+    /// Remembers messages in the store of the tasks.
+    pub fn new(store: Arc<dyn TaskStore>) -> Arc<Self> {
+        Arc::new(Self { store, open: Mutex::default() })
+    }
+
+    /// Remembers the message with `task`, once the same one is not being looked at elsewhere in this process.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] when another message has the id.
+    pub(crate) async fn remember(
+        self: &Arc<Self>,
+        owner: &Owner,
+        key: MessageKey,
+        task: &TaskId,
+    ) -> Result<Delivery, A2aError> {
+        while let Some(mut other) = self.open(owner, &key) {
+            // Ends when the other one is settled or given up.
+            let _ = other.changed().await;
+        }
+        let open = OpenMessage { messages: Arc::clone(self), owner: owner.clone(), key };
+        let task = task.clone();
+        // In a task of its own: a client that goes away must not leave a message remembered that nobody works on.
+        let remembering = tokio::spawn(async move {
+            Ok(match open.messages.store.remember(&open.owner, &open.key, &task).await? {
+                Remembered::New => Some(Delivery::New(FirstDelivery { open: Some(open) })),
+                Remembered::Same(task) => Some(Delivery::Repeated(task)),
+                Remembered::Answered(answer) => Some(Delivery::Answered(answer)),
+                Remembered::Different => None,
+            })
+        });
+        let delivery = remembering.await.map_err(|error| fault::internal(&error))?.map_err(fault::of_store)?;
+        let description = "names another message that came before; give each message an id of its own";
+        delivery.ok_or_else(|| A2aError::invalid_field("message.messageId", description))
+    }
+
+    /// Opens the message. Returns what to wait for while the same message is open already.
+    fn open(&self, owner: &Owner, key: &MessageKey) -> Option<watch::Receiver<()>> {
+        let key = (owner.clone(), key.context.clone(), key.message.clone());
+        let mut open = self.lock();
+        if let Some(other) = open.get(&key) {
+            return Some(other.subscribe());
+        }
+        open.insert(key, watch::Sender::default());
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<OpenKey, watch::Sender<()>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FirstDelivery {
+    /// The message is taken: it stays remembered.
+    pub(crate) fn settle(&mut self) {
+        drop(self.open.take());
+    }
+
+    /// The message is taken, and whoever repeats it gets this answer.
+    pub(crate) async fn answer(mut self, answer: &Message) {
+        let Some(open) = &self.open else { return };
+        if let Err(error) = open.messages.store.answer(&open.owner, &open.key, answer).await {
+            // The client gets its answer all the same.
+            drop(fault::logged(&error));
+        }
+        self.settle();
+    }
+}
+
+impl Drop for FirstDelivery {
+    fn drop(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
+        // The message stays open until the message is forgotten.
+        runtime.spawn(async move { open.forget().await });
+    }
+}
+
+impl OpenMessage {
+    async fn forget(self) {
+        let forgotten: Result<(), StoreError> = self.messages.store.forget(&self.owner, &self.key).await;
+        if let Err(error) = forgotten {
+            drop(fault::logged(&error));
+        }
+    }
+}
+
+impl Drop for OpenMessage {
+    fn drop(&mut self) {
+        let key = (self.owner.clone(), self.key.context.clone(), self.key.message.clone());
+        self.messages.lock().remove(&key);
+    }
+}

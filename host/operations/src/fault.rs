@@ -1,0 +1,101 @@
+//! Faults that are not the client's: logged in full under an error id, told to the client by that id alone.
+
+use std::error::Error;
+
+use annex_protocol::A2aError;
+use annex_runtime::{Fault, HookError};
+use annex_session::SessionError;
+use annex_tasks::StoreError;
+
+/// Logs the fault with its causes and gives the client an error id.
+pub fn internal(fault: &(dyn Error + 'static)) -> A2aError {
+    A2aError::Internal { error_id: logged(fault) }
+}
+
+/// Logs the fault with its causes under a new error id.
+pub fn logged(fault: &(dyn Error + 'static)) -> String {
+    let error_id = uuid::Uuid::new_v4().to_string();
+    tracing::error!(error_id, "{}", text(fault));
+    error_id
+}
+
+/// The error and everything that caused it, in one line that is fit for a log: parts of it are a guest's words.
+pub fn text(error: &(dyn Error + 'static)) -> String {
+    annex_text::line_within(&chain(error), MAX_LOGGED)
+}
+
+/// The error and everything that caused it, in one line.
+fn chain(fault: &(dyn Error + 'static)) -> String {
+    let mut line = fault.to_string();
+    let mut cause = fault.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    line
+}
+
+/// Bytes of one logged fault; a trap brings its backtrace.
+const MAX_LOGGED: usize = 8 << 10;
+
+/// What the client hears when a hook stopped its request.
+pub(crate) fn of_hook(error: HookError) -> A2aError {
+    match error {
+        HookError::Refused(refusal) => refusal,
+        HookError::Fault(Fault::Overloaded { uri }) => {
+            tracing::warn!(extension = %uri, "no instance became free in time");
+            A2aError::Overloaded { reason: "all extension instances are busy".to_owned() }
+        }
+        HookError::Fault(fault @ Fault::Busy { .. }) => {
+            tracing::warn!("{fault}");
+            A2aError::Overloaded { reason: "an extension serves as many turns as it may".to_owned() }
+        }
+        HookError::Fault(Fault::Quarantined { uri, .. }) => {
+            A2aError::Overloaded { reason: format!("extension {uri} failed several times in a row and is quarantined") }
+        }
+        HookError::Fault(fault) => internal(&fault),
+    }
+}
+
+/// What the client hears when its task could not be read or stored.
+pub(crate) fn of_store(error: StoreError) -> A2aError {
+    match error {
+        StoreError::NotFound { task } => A2aError::TaskNotFound { task_id: task },
+        StoreError::Full => A2aError::Overloaded { reason: error.to_string() },
+        StoreError::TooLarge { .. } => A2aError::InvalidAgentResponse { reason: error.to_string() },
+        StoreError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
+        StoreError::AlreadyExists { .. }
+        | StoreError::Stale { .. }
+        | StoreError::TooManyConfigs { .. }
+        | StoreError::Unreadable { .. }
+        | StoreError::Encoding(_)
+        | StoreError::File { .. }
+        | StoreError::Migration(_)
+        | StoreError::Database(_) => internal(&error),
+    }
+}
+
+/// What the client hears when its session refused the turn.
+pub(crate) fn of_session(error: &SessionError) -> A2aError {
+    match error {
+        SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: error.to_string() },
+        SessionError::StateTooLarge { .. }
+        | SessionError::TooManyStateKeys { .. }
+        | SessionError::StateTooDeep { .. }
+        | SessionError::UnseenCharacters { .. }
+        | SessionError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
+        SessionError::Stale { .. } => {
+            let reason = "another process has changed the conversation; send the message again".to_owned();
+            A2aError::Overloaded { reason }
+        }
+        SessionError::InvalidContextId { .. } => A2aError::invalid_field("message.contextId", error.to_string()),
+        SessionError::NotFound { .. }
+        | SessionError::AlreadyExists { .. }
+        | SessionError::EventConflict { .. }
+        | SessionError::ArtifactTooLarge { .. }
+        | SessionError::Unreadable { .. }
+        | SessionError::Encoding(_)
+        | SessionError::Database(_) => internal(error),
+    }
+}

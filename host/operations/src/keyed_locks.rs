@@ -1,0 +1,27 @@
+//! One at a time per task, or whatever else has a name, without a lock for each.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// How many locks there are. Names share them.
+const LOCKS: usize = 64;
+
+/// Locks by names, such as the ids of tasks. Whoever has one must not ask for a second one.
+pub(crate) struct KeyedLocks {
+    locks: [Mutex<()>; LOCKS],
+    hasher: RandomState,
+}
+
+impl KeyedLocks {
+    pub(crate) fn new() -> Self {
+        Self { locks: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
+    }
+
+    /// Waits until nobody else is at work on this one.
+    pub(crate) async fn lock(&self, name: &impl Hash) -> MutexGuard<'_, ()> {
+        let number = usize::try_from(self.hasher.hash_one(name) % LOCKS as u64).unwrap_or_default();
+        #[expect(clippy::indexing_slicing, reason = "there are as many locks as numbers")]
+        self.locks[number].lock().await
+    }
+}

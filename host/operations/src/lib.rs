@@ -1,0 +1,25 @@
+//! What the operations of A2A do, whichever binding they come by (A2A 1.0 section 3).
+//!
+//! In the order in which a message passes them: [`service_parameters`], `send_message`, `activation`, [`deduplication`],
+//! [`permits`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the ids of an agent that lives
+//! elsewhere (`upstream_ids`), and [`push`] notifications. Nothing here knows HTTP servers, configs, files or databases: the
+//! crate `annex-server` brings those.
+
+pub mod answer;
+pub mod counters;
+pub mod deduplication;
+pub mod extension_set;
+pub mod fault;
+pub mod methods;
+pub mod permits;
+pub mod push;
+pub mod request_handler;
+pub mod send_message;
+pub mod service_parameters;
+pub mod tasks;
+pub mod views;
+
+mod activation;
+mod keyed_locks;
+mod turn;
+mod upstream_ids;

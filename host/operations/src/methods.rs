@@ -1,0 +1,120 @@
+//! The methods that extensions add, whichever binding they are called by.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata};
+use annex_runtime::{Extension, MethodAnswer, MethodCall, NoTurn, TaskResumption, TurnRequest};
+use futures::stream::{self, Stream};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::Answer;
+use crate::fault;
+use crate::methods::resumption::Resumptions;
+use crate::permits::TurnPermit;
+use crate::request_handler::RequestHandler;
+use crate::service_parameters::ServiceParameters;
+
+pub(crate) mod resumption;
+
+/// What a method answers.
+pub enum MethodResult {
+    Value(Json),
+    Results(Results),
+}
+
+/// The results of a method that streams. An error is the last of them.
+pub type Results = Pin<Box<dyn Stream<Item = Result<Json, A2aError>> + Send>>;
+
+impl RequestHandler {
+    /// Calls the method `name`; `extension` is the name of the extension, where the binding has it.
+    ///
+    /// # Errors
+    /// [`A2aError::MethodNotFound`], [`A2aError::ExtensionSupportRequired`] when the client has not asked for the extension,
+    /// and what the extension answers.
+    pub async fn call_method(
+        &self,
+        call: &ServiceParameters,
+        (extension, name): (Option<&str>, &str),
+        params: &Json,
+    ) -> Result<Answer<MethodResult>, A2aError> {
+        let edition = self.extensions.current();
+        let found = edition.installed.method(name).map(|(extension, _)| Arc::clone(extension));
+        let found = found.filter(|found| extension.is_none_or(|extension| found.descriptor().name == extension));
+        let Some(extension) = found else {
+            let method = extension.map_or_else(|| name.to_owned(), |extension| format!("{extension}/{name}"));
+            return Err(A2aError::MethodNotFound { method });
+        };
+        check_asked_for(&extension, call)?;
+        check_object(params)?;
+        if self.running.is_closed() {
+            return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
+        }
+        let permit = self.turn_limiter.take(&call.owner).await?;
+        let resumptions = Resumptions::new(&call.owner.tenant, &self.tasks, &self.turn_limiter);
+        let resumption = Arc::clone(&resumptions) as Arc<dyn TaskResumption>;
+        let (message, metadata) = (Message::default(), Metadata::new());
+        let request = TurnRequest {
+            operation: name,
+            context_id: None,
+            task_id: None,
+            requested: &call.requested,
+            message: &message,
+            request: &metadata,
+            session: Arc::new(NoTurn),
+            task: Arc::new(NoTurn),
+            services: self.views.of_method(&call.owner, resumption),
+            resumed: false,
+        };
+        let answered = MethodCall::start(&extension, &request, params).await.map_err(fault::of_hook)?;
+        self.take_up(resumptions.close());
+        let value = match answered {
+            MethodAnswer::Value(value) => MethodResult::Value(value),
+            MethodAnswer::Results(call) => {
+                MethodResult::Results(results(*call, permit, self.closing.clone(), self.max_turn))
+            }
+        };
+        Ok(Answer { value, active: vec![extension.uri().clone()] })
+    }
+}
+
+/// The call keeps its permit to the end of its results, which must have come within `timeout` in all.
+fn results(call: MethodCall, permit: TurnPermit, closing: CancellationToken, timeout: Duration) -> Results {
+    let deadline = Instant::now() + timeout;
+    Box::pin(stream::unfold(Some((call, permit)), move |open| {
+        let closing = closing.clone();
+        async move {
+            let (mut call, permit) = open?;
+            let next = tokio::select! {
+                biased;
+                () = closing.cancelled() => return None,
+                () = sleep_until(deadline) => {
+                    let reason = format!("the results took longer than {} seconds", timeout.as_secs());
+                    return Some((Err(A2aError::Overloaded { reason }), None));
+                }
+                next = call.next() => next,
+            };
+            match next.map_err(fault::of_hook) {
+                Ok(Some(value)) => Some((Ok(value), Some((call, permit)))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        }
+    }))
+}
+
+/// A method is called by who has activated its extension, and those that it depends on.
+fn check_asked_for(extension: &Extension, call: &ServiceParameters) -> Result<(), A2aError> {
+    let needed = extension.descriptor().depends_on.iter().chain([extension.uri()]);
+    let missing: Vec<ExtensionUri> = needed.filter(|uri| !call.requested.contains(uri)).cloned().collect();
+    if missing.is_empty() { Ok(()) } else { Err(A2aError::ExtensionSupportRequired { missing }) }
+}
+
+fn check_object(params: &Json) -> Result<(), A2aError> {
+    match JsonObject::parse(params.get()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(A2aError::invalid_params(format!("the parameters are not a JSON object: {error}"))),
+    }
+}

@@ -1,0 +1,188 @@
+//! Push notifications (A2A 1.0 sections 3.1.7 to 3.1.10 and 4.3): who wants the events of which task.
+//!
+//! A task's events are forwarded by one more reader of its log, so a receiver never slows the task or its streams.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use annex_protocol::{
+    A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
+    TaskPushNotificationConfig,
+};
+use annex_push::{Event, InvalidConfig, Notifier};
+use annex_tasks::{MAX_PUSH_CONFIGS, StoreError, TaskStore};
+use tokio_util::sync::CancellationToken;
+
+use crate::fault;
+use crate::keyed_locks::KeyedLocks;
+use crate::send_message::request_check::MAX_ID_BYTES;
+use crate::tasks::log::{LogReader, LoggedEvent};
+
+mod configs;
+
+const DEFAULT_PAGE_SIZE: usize = 50;
+
+/// The configs of all tasks, which are stored with the tasks, and what sends their events.
+pub struct PushNotifications {
+    notifier: Notifier,
+    store: Arc<dyn TaskStore>,
+    /// The configs of the tasks whose events are being forwarded.
+    live: Mutex<HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>>,
+    /// Held while the configs of a task are read for its turn or changed, so that what was deleted is not read once
+    /// more.
+    locks: KeyedLocks,
+    closing: CancellationToken,
+}
+
+impl PushNotifications {
+    pub fn new(notifier: Notifier, store: Arc<dyn TaskStore>, closing: CancellationToken) -> Self {
+        Self { notifier, store, live: Mutex::default(), locks: KeyedLocks::new(), closing }
+    }
+
+    /// Checks what a client wants to register; `at` is the path of the config in its request.
+    pub(crate) async fn check(&self, config: &TaskPushNotificationConfig, at: &str) -> Result<(), A2aError> {
+        if config.id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES || id.contains('\0')) {
+            let description = format!("is longer than {MAX_ID_BYTES} bytes or has a NUL in it");
+            return Err(A2aError::invalid_field(format!("{at}id"), description));
+        }
+        let refused = |invalid: InvalidConfig| A2aError::invalid_field(format!("{at}url"), invalid.to_string());
+        self.notifier.check(config).await.map_err(refused)
+    }
+
+    /// Whether the task has room for the config.
+    pub(crate) async fn check_room(
+        &self,
+        task_id: &TaskId,
+        config: &TaskPushNotificationConfig,
+    ) -> Result<(), A2aError> {
+        let configs = self.store.configs(task_id, "", MAX_PUSH_CONFIGS).await.map_err(fault::of_store)?.configs;
+        let replaces = config.id.is_some() && configs.iter().any(|known| known.id == config.id);
+        if replaces || configs.len() < MAX_PUSH_CONFIGS {
+            return Ok(());
+        }
+        Err(not_kept(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS }))
+    }
+
+    /// Registers a config that was checked; one with its id is replaced. `reader` reads the task from now on, if it
+    /// still goes on.
+    pub(crate) async fn put(
+        self: &Arc<Self>,
+        task_id: &TaskId,
+        mut config: TaskPushNotificationConfig,
+        reader: Option<LogReader>,
+    ) -> Result<TaskPushNotificationConfig, A2aError> {
+        let id = config.id.take().filter(|id| !id.is_empty());
+        let id = id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        config.id = Some(id.clone());
+        config.task_id = Some(task_id.clone());
+        let _locked = self.locks.lock(task_id).await;
+        self.store.put_config(task_id, &config).await.map_err(not_kept)?;
+        self.notifier.remove(task_id, &id);
+        if let Some(reader) = reader {
+            self.start(task_id, reader).await?;
+        }
+        Ok(config)
+    }
+
+    /// From now on the task's events go to whoever is registered.
+    pub(crate) async fn forward(self: &Arc<Self>, task_id: &TaskId, reader: LogReader) -> Result<(), A2aError> {
+        let _locked = self.locks.lock(task_id).await;
+        self.start(task_id, reader).await
+    }
+
+    /// The same, inside the task's lock.
+    async fn start(self: &Arc<Self>, task_id: &TaskId, reader: LogReader) -> Result<(), A2aError> {
+        let configs = self.store.configs(task_id, "", MAX_PUSH_CONFIGS).await.map_err(fault::of_store)?.configs;
+        let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
+        if configs.is_empty() {
+            return Ok(());
+        }
+        let known = self.live().insert(task_id.clone(), configs);
+        if known.is_none() {
+            tokio::spawn(Arc::clone(self).run(task_id.clone(), reader));
+        }
+        Ok(())
+    }
+
+    async fn run(self: Arc<Self>, task_id: TaskId, mut reader: LogReader) {
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = reader.next() => event,
+                () = self.closing.cancelled() => None,
+            };
+            let Some(event) = event else { break };
+            // Queued under the lock, so that a config which is deleted meanwhile is not sent to any more.
+            if let Some(configs) = self.live().get(&task_id) {
+                self.notifier.send(&task_id, configs, &outgoing(&event));
+            }
+        }
+        self.live().remove(&task_id);
+    }
+
+    /// A config by its id. Of an unknown one the error is that of an unknown task.
+    pub(crate) async fn get(&self, task_id: &TaskId, id: &str) -> Result<TaskPushNotificationConfig, A2aError> {
+        // Clients of 0.3 may leave the id out, which means the first.
+        let found = if id.is_empty() {
+            self.store.configs(task_id, "", 1).await.map(|page| page.configs.into_iter().next())
+        } else {
+            self.store.config(task_id, id).await
+        };
+        found.map_err(fault::of_store)?.ok_or_else(|| A2aError::TaskNotFound { task_id: task_id.clone() })
+    }
+
+    /// One page in the order of the ids; the token is the last id of the page before.
+    pub(crate) async fn list(
+        &self,
+        request: &ListTaskPushNotificationConfigsRequest,
+    ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
+        let size = match usize::try_from(request.page_size) {
+            Ok(0) => DEFAULT_PAGE_SIZE,
+            Ok(size) => size.min(MAX_PUSH_CONFIGS),
+            Err(_) => return Err(A2aError::invalid_field("pageSize", "is negative")),
+        };
+        let after = request.page_token.as_deref().unwrap_or_default();
+        let page = self.store.configs(&request.task_id, after, size).await.map_err(fault::of_store)?;
+        Ok(ListTaskPushNotificationConfigsResponse { configs: page.configs, next_page_token: page.next })
+    }
+
+    /// Deleting what is not there is no error.
+    pub(crate) async fn delete(&self, task_id: &TaskId, id: &str) -> Result<(), A2aError> {
+        let _locked = self.locks.lock(task_id).await;
+        self.store.delete_config(task_id, id).await.map_err(fault::of_store)?;
+        if let Some(configs) = self.live().get_mut(task_id) {
+            configs.retain(|config| config.id.as_deref() != Some(id));
+        }
+        self.notifier.remove(task_id, id);
+        Ok(())
+    }
+
+    /// Delivers what waits, but not for long.
+    pub async fn close(&self, patience: Duration) {
+        self.notifier.close(patience).await;
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the client hears when its config could not be stored.
+fn not_kept(error: StoreError) -> A2aError {
+    match error {
+        StoreError::TooManyConfigs { .. } => A2aError::invalid_params(format!("{error}; delete one")),
+        error => fault::of_store(error),
+    }
+}
+
+fn outgoing(event: &LoggedEvent) -> Event {
+    let json = Arc::clone(event.json());
+    let rests = match event.event() {
+        StreamResponse::StatusUpdate(update) => {
+            update.status.state.is_terminal() || update.status.state.is_interrupted()
+        }
+        StreamResponse::Task(_) | StreamResponse::Message(_) | StreamResponse::ArtifactUpdate(_) => false,
+    };
+    if rests { Event::last(json) } else { Event::update(json) }
+}

@@ -1,0 +1,73 @@
+//! What one agent's operations work on: the agent, its extensions, sessions and tasks.
+//!
+//! The operations themselves are in the modules that are named like them. Each is an `impl` of the [`RequestHandler`].
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use annex_agent::AgentExecutor;
+use annex_protocol::{A2aError, AgentCard};
+use annex_session::{SessionService, Turns};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::counters::Counters;
+use crate::deduplication::Deduplication;
+use crate::extension_set::ExtensionSets;
+use crate::permits::TurnLimiter;
+use crate::push::PushNotifications;
+use crate::send_message::input_modes::InputModes;
+use crate::tasks::Tasks;
+use crate::views::ExtensionViews;
+
+/// The A2A operations over one agent, its sessions and its tasks. Each tenant has one.
+pub struct RequestHandler {
+    /// Itself, for what goes on when a request is answered.
+    pub me: Weak<RequestHandler>,
+    /// The installed extensions.
+    pub extensions: Arc<ExtensionSets>,
+    /// The agent.
+    pub agent: Arc<dyn AgentExecutor>,
+    /// Its name, which all its sessions share.
+    pub app: Arc<str>,
+    /// Whether the agent lives elsewhere.
+    pub agent_is_remote: bool,
+    /// The media types that messages may have.
+    pub input_modes: InputModes,
+    /// `None` when nobody is notified.
+    pub push: Option<Arc<PushNotifications>>,
+    /// The conversations.
+    pub sessions: Arc<dyn SessionService>,
+    /// One turn at a time in each conversation.
+    pub turns: Turns,
+    /// The tasks.
+    pub tasks: Arc<Tasks>,
+    /// What extensions get besides session and task.
+    pub views: ExtensionViews,
+    /// Tells messages that came before.
+    pub deduplication: Arc<Deduplication>,
+    /// How many turns there may be.
+    pub turn_limiter: Arc<TurnLimiter>,
+    /// The longest that one turn may take.
+    pub max_turn: Duration,
+    /// The running turns.
+    pub running: TaskTracker,
+    /// How messages were taken and how turns ended.
+    pub counters: Arc<Counters>,
+    /// Fires when running turns must end.
+    pub stop: CancellationToken,
+    /// Fires when streams must end, whatever their tasks do.
+    pub closing: CancellationToken,
+}
+
+impl RequestHandler {
+    /// GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller has been authenticated: without authentication there is no
+    /// extended card.
+    ///
+    /// # Errors
+    /// [`A2aError::UnsupportedOperation`] when there is none.
+    pub fn get_extended_agent_card(&self) -> Result<Arc<AgentCard>, A2aError> {
+        let reason = "this agent has no extended card; the public one is all there is".to_owned();
+        self.extensions.current().extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })
+    }
+}

@@ -1,0 +1,58 @@
+//! SendMessage and SendStreamingMessage (A2A 1.0 sections 3.1.1 and 3.1.2).
+
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, SendMessageRequest, StreamResponse};
+
+use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
+use crate::request_handler::RequestHandler;
+use crate::service_parameters::ServiceParameters;
+use crate::tasks::log::LoggedEvent;
+use crate::turn::{Outcome, TaskOutcome};
+
+pub(crate) mod accept;
+pub mod input_modes;
+pub(crate) mod request_check;
+
+impl RequestHandler {
+    /// Waits for the turn to end or be interrupted, unless the client wants the task at once.
+    pub async fn send_message(
+        &self,
+        call: &ServiceParameters,
+        request: SendMessageRequest,
+    ) -> Result<Answer<Sent>, A2aError> {
+        let configuration = &request.configuration;
+        let (at_once, history_length) = (configuration.return_immediately, configuration.history_length);
+        let TaskOutcome { record, snapshot, mut active, running, .. } =
+            match self.accept(call, "SendMessage", request).await? {
+                Outcome::Message { message, active } => return Ok(Answer { value: Sent::Message(message), active }),
+                Outcome::Task(task) => task,
+            };
+        let snapshot = if at_once {
+            snapshot
+        } else {
+            match running {
+                Some(running) => active = running.ended().await?,
+                None => record.turn_over().await,
+            }
+            record.snapshot()
+        };
+        Ok(Answer { value: Sent::Task(ShownTask::snapshot(snapshot, history_length).await), active })
+    }
+
+    /// The task or the message, and what follows to the end of the turn.
+    pub async fn send_streaming_message(
+        &self,
+        call: &ServiceParameters,
+        request: SendMessageRequest,
+    ) -> Result<Answer<EventStream>, A2aError> {
+        let (first, reader, active) = match self.accept(call, "SendStreamingMessage", request).await? {
+            Outcome::Message { message, active } => (StreamResponse::Message(*message), None, active),
+            Outcome::Task(TaskOutcome { snapshot, reader, active, .. }) => {
+                (StreamResponse::Task(snapshot.into_task()), reader, active)
+            }
+        };
+        let value = answer::events(LoggedEvent::new(Arc::new(first)), reader, self.closing.clone(), Until::TurnEnds);
+        Ok(Answer { value, active })
+    }
+}

@@ -1,0 +1,354 @@
+//! The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its state
+//! delta, and given to the agent.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use annex_agent::{Steps, TurnContext, UpstreamContext};
+use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
+use annex_runtime::{Chain, Entered, Extension, Installed, TurnRequest, TurnServices};
+use annex_session::{Event, Following, StateDelta, TurnSession};
+use annex_tasks::{Excess, MessageKey, Owner, TaskLimits, TaskSize};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tracing::field::{Empty, display};
+use tracing::{Instrument, Span};
+
+use crate::activation;
+use crate::counters::Reception;
+use crate::deduplication::{self, Delivery, FirstDelivery};
+use crate::extension_set::ExtensionSet;
+use crate::fault;
+use crate::permits::TurnPermit;
+use crate::request_handler::RequestHandler;
+use crate::send_message::request_check;
+use crate::service_parameters::ServiceParameters;
+use crate::tasks::record::{self, TaskRecord};
+use crate::turn::{Outcome, Stage, TaskOutcome, Turn, UserEvent};
+use crate::views::readers::{TurnState, TurnTask};
+use crate::views::scoped_keys::session_key;
+
+/// Operators filter what is logged of requests by this name, whichever crate logs it.
+const LOG_TARGET: &str = "annex_server";
+
+/// Where a message belongs.
+pub(crate) struct Target {
+    context_id: ContextId,
+    pub(crate) task_id: TaskId,
+    pub(crate) record: Option<Arc<TaskRecord>>,
+    /// Whether the context was named here, so that nobody else can know it yet.
+    is_new: bool,
+    /// Whose task it is.
+    owner: Owner,
+    /// Held until it is settled that the message is taken.
+    delivery: Option<FirstDelivery>,
+    /// What the extensions see of the task.
+    turn_task: TurnTask,
+    /// What they see of the agent.
+    steps: Steps,
+}
+
+/// What a turn is made with.
+pub(crate) struct TurnResources {
+    pub(crate) chain: Chain,
+    pub(crate) session: TurnSession,
+    pub(crate) permit: TurnPermit,
+    /// What the user says; `None` when an extension takes the task up, rather than a message.
+    pub(crate) user_event: Option<UserEvent>,
+    pub(crate) call: ServiceParameters,
+    /// What an agent that lives elsewhere is told.
+    pub(crate) remote: Option<UpstreamContext>,
+}
+
+impl RequestHandler {
+    /// Takes a message, counts it and traces it.
+    pub(crate) async fn accept(
+        &self,
+        call: &ServiceParameters,
+        operation: &'static str,
+        request: SendMessageRequest,
+    ) -> Result<Outcome, A2aError> {
+        let span = tracing::debug_span!(target: LOG_TARGET, "request", operation, context = Empty, task = Empty, verdict = Empty);
+        let (reception, outcome) = match self.take(call, operation, request).instrument(span.clone()).await {
+            Ok((reception, outcome)) => (reception, Ok(outcome)),
+            Err(error) => (Reception::from(&error), Err(error)),
+        };
+        self.counters.message(reception);
+        if !span.is_disabled() {
+            span.record("verdict", reception.name());
+            tracing::debug!(target: LOG_TARGET, parent: &span, "the message has been taken or refused");
+        }
+        outcome
+    }
+
+    /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
+    /// state delta, and given to the agent. Nothing is left behind when it is refused.
+    async fn take(
+        &self,
+        call: &ServiceParameters,
+        operation: &'static str,
+        mut request: SendMessageRequest,
+    ) -> Result<(Reception, Outcome), A2aError> {
+        request_check::check(&request)?;
+        let edition = self.extensions.current();
+        let installed = self.installed_for(call, &request.message, &edition);
+        let active = activation::negotiate(&installed, &edition.passed_on, &call.requested)?;
+        self.check_push(&request).await?;
+        let mut target = self.target(&call.owner, &request.message).await?;
+        Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
+        self.input_modes.check(&request.message)?;
+        match self.remember(&request, &target).await? {
+            Some(Delivery::Repeated(task)) => return self.repeated(&call.owner, &task).await,
+            Some(Delivery::Answered(message)) => {
+                return Ok((Reception::Repeated, Outcome::Message { message, active: Vec::new() }));
+            }
+            Some(Delivery::New(delivery)) => target.delivery = Some(delivery),
+            None => {}
+        }
+        target.check_open()?;
+        target.check_size(&request.message, self.tasks.limits())?;
+        self.check_room(&request).await?;
+        let permit = self.turn_limiter.take(&call.owner).await?;
+        let session = self.begin_turn(&call.owner, &target).await?;
+        // A waiting request may find that the server is shutting down.
+        if self.running.is_closed() {
+            return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
+        }
+        target.check_open()?;
+        let services = self.views.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
+        let remote = self.upstream_context(call, &edition, (&session, &target.task_id), &request).await?;
+        let hooks = TurnRequest { services, ..hook_request(call, operation, &request, &target, &session) };
+        let Entered { chain, delta, parts } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
+        request.message.parts = parts.unwrap_or(request.message.parts);
+        let mut delta = StateDelta::from(delta);
+        self.agent.before_turn(&request, &session, &mut delta)?;
+        target.place(&mut request.message);
+        // Others have sent messages meanwhile, or an extension has rewritten this one.
+        target.check_size(&request.message, self.tasks.limits())?;
+        let event = Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta);
+        let user_event = UserEvent { event, following: self.following(&target, &active) };
+        let user_event = Some(user_event);
+        let resources = TurnResources { chain, user_event, session, permit, call: call.clone(), remote };
+        Ok((Reception::Started, self.start(request, target, resources).await?))
+    }
+
+    /// What is installed, with the versions that the message's task was accepted by.
+    pub(crate) fn installed_for<'a>(
+        &self,
+        call: &ServiceParameters,
+        message: &Message,
+        edition: &'a ExtensionSet,
+    ) -> Cow<'a, Installed> {
+        let pinned = message.task_id.as_ref().map(|task| self.tasks.pins().of(&call.owner, task)).unwrap_or_default();
+        if pinned.is_empty() {
+            return Cow::Borrowed(&edition.installed);
+        }
+        edition.installed.with_versions(&pinned).map_or_else(
+            |error| {
+                tracing::warn!(%error, "a waiting task goes on with what is installed, because its versions do not fit");
+                Cow::Borrowed(&edition.installed)
+            },
+            Cow::Owned,
+        )
+    }
+
+    /// Whether the message is new. One of an anonymous client that names neither context nor task has nothing that it
+    /// could be found under: ids are all that keeps such clients apart.
+    async fn remember(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Delivery>, A2aError> {
+        let message = &request.message;
+        let context = match (&message.context_id, &message.task_id) {
+            (None, None) if target.owner.principal.is_empty() => return Ok(None),
+            (None, None) => ContextId::default(),
+            _ => target.context_id.clone(),
+        };
+        let key = MessageKey { context, message: message.message_id.clone(), digest: deduplication::digest(request)? };
+        self.deduplication.remember(&target.owner, key, &target.task_id).await.map(Some)
+    }
+
+    async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<(Reception, Outcome), A2aError> {
+        let reason = "the message came before, and neither a task nor an answer of it is kept here; send it under a new \
+                      messageId to ask again";
+        let record = self.tasks.open(owner, task).await.map_err(|error| match error {
+            A2aError::TaskNotFound { .. } => A2aError::UnsupportedOperation { reason: reason.to_owned() },
+            error => error,
+        })?;
+        let (snapshot, reader) = record.subscribe_to_turn();
+        let task = TaskOutcome { record, snapshot, reader, active: Vec::new(), running: None };
+        Ok((Reception::Repeated, Outcome::Task(task)))
+    }
+
+    /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4).
+    pub(crate) async fn target(&self, owner: &Owner, message: &Message) -> Result<Target, A2aError> {
+        let Some(task_id) = &message.task_id else {
+            let is_new = message.context_id.is_none();
+            let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
+            let (task_id, owner) = (TaskId::generate(), owner.clone());
+            let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
+            return Ok(Target { context_id, task_id, record: None, is_new, owner, delivery: None, turn_task, steps });
+        };
+        let record = self.tasks.open(owner, task_id).await?;
+        if message.context_id.as_ref().is_some_and(|named| named != record.context_id()) {
+            let description = format!("is not the context of task {task_id}; leave it out");
+            return Err(A2aError::invalid_field("message.contextId", description));
+        }
+        Ok(Target::of_task(owner, record))
+    }
+
+    /// Waits for its turn in the context and opens the session. A new one has nothing to read, besides what it may share.
+    pub(crate) async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
+        let key = session_key(Arc::clone(&self.app), owner, &target.context_id);
+        let opened = async {
+            let guard = self.turns.begin(&key).await?;
+            if target.is_new && !self.agent.reads_shared_state() {
+                return Ok(TurnSession::open_new(&self.sessions, key, guard));
+            }
+            TurnSession::open(&self.sessions, key, guard).await
+        };
+        opened.await.map_err(|error| fault::of_session(&error))
+    }
+
+    /// What may follow the user's message before the agent answers.
+    fn following(&self, target: &Target, active: &[Arc<Extension>]) -> Following {
+        let is_read_by_others = target.record.is_some();
+        let extensions_reach_out = active.iter().any(|extension| extension.grants().reach_out());
+        if is_read_by_others || extensions_reach_out || self.agent.reaches_out() {
+            Following::Effects
+        } else {
+            Following::Answer
+        }
+    }
+
+    /// Begins the turn and waits for the agent's first event.
+    pub(crate) async fn start(
+        &self,
+        request: SendMessageRequest,
+        target: Target,
+        resources: TurnResources,
+    ) -> Result<Outcome, A2aError> {
+        let TurnResources { chain, user_event, session, permit, call, remote } = resources;
+        let context = TurnContext {
+            task_id: target.task_id,
+            context_id: target.context_id,
+            message: Arc::new(request.message),
+            metadata: Arc::new(request.metadata),
+            session,
+            steps: target.steps,
+            cancel: CancellationToken::new(),
+            remote: remote.map(Arc::new),
+        };
+        let push_config = request.configuration.task_push_notification_config;
+        let continues = target.record.is_some();
+        let (client, outcome) = oneshot::channel();
+        let stage = Stage::Accepted { user_event, task: target.record, client, delivery: target.delivery };
+        let turn = Turn {
+            agent: Arc::clone(&self.agent),
+            tasks: Arc::clone(&self.tasks),
+            owner: target.owner,
+            _permit: permit,
+            chain,
+            requested: call.requested,
+            context,
+            turn_task: target.turn_task,
+            stage,
+            pending: Vec::new(),
+            max_duration: self.max_turn,
+            stop: self.stop.clone(),
+            running: self.running.clone(),
+            counters: Arc::clone(&self.counters),
+        };
+        let running = turn.begin_running();
+        let mut outcome = outcome.await.map_err(|gone| fault::internal(&gone))??;
+        if let Outcome::Task(task) = &mut outcome {
+            task.running = Some(running);
+            self.notify(task, push_config, continues).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// Sends the events of the task to whoever is to be notified of them.
+    async fn notify(
+        &self,
+        task: &TaskOutcome,
+        config: Option<TaskPushNotificationConfig>,
+        continues: bool,
+    ) -> Result<(), A2aError> {
+        let (Some(reader), Some(push)) = (&task.reader, &self.push) else { return Ok(()) };
+        let task_id = task.snapshot.id();
+        match config {
+            Some(config) => push.put(task_id, config, Some(reader.clone())).await.map(drop),
+            None if continues => push.forward(task_id, reader.clone()).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Target {
+    /// A task that is there already.
+    pub(crate) fn of_task(owner: &Owner, record: Arc<TaskRecord>) -> Self {
+        let (task_id, context_id, owner) = (record.id().clone(), record.context_id().clone(), owner.clone());
+        let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
+        let snapshot = record.snapshot();
+        turn_task.show(snapshot.state(), snapshot.status_at());
+        Self { context_id, task_id, record: Some(record), is_new: false, owner, delivery: None, turn_task, steps }
+    }
+
+    /// What the services of a turn are made for.
+    pub(crate) fn of_turn<'a>(&'a self, session: &'a TurnSession) -> (&'a TurnSession, &'a TaskId, &'a Steps) {
+        (session, &self.task_id, &self.steps)
+    }
+
+    /// A finished task takes no further message (A2A 1.0 section 3.4.2).
+    pub(crate) fn check_open(&self) -> Result<(), A2aError> {
+        match &self.record {
+            Some(record) if record.is_finished() => Err(record::finished(record)),
+            Some(record) if record.runs_elsewhere() => Err(record::runs_elsewhere(record.id())),
+            _ => Ok(()),
+        }
+    }
+
+    /// A message must leave room in its task, for an answer too.
+    fn check_size(&self, message: &Message, limits: &TaskLimits) -> Result<(), A2aError> {
+        let Some(record) = &self.record else {
+            let too_large = |excess: Excess| {
+                let description = format!("is too large for any task: {excess}, of which the answer gets a part");
+                A2aError::invalid_field("message", description)
+            };
+            return limits.check_message(&TaskSize::default(), message).map_err(too_large);
+        };
+        record.check_message(message).map_err(|excess| {
+            let task_id = &self.task_id;
+            let reason = format!(
+                "with this message task {task_id} would have {excess}, of which the answer gets a part; send the \
+                 message without taskId to go on in the context with a new task"
+            );
+            A2aError::UnsupportedOperation { reason }
+        })
+    }
+
+    fn place(&self, message: &mut Message) {
+        message.context_id = Some(self.context_id.clone());
+        message.task_id = Some(self.task_id.clone());
+    }
+}
+
+/// What the hooks see of a message.
+pub(crate) fn hook_request<'a>(
+    call: &'a ServiceParameters,
+    operation: &'a str,
+    request: &'a SendMessageRequest,
+    target: &'a Target,
+    session: &TurnSession,
+) -> TurnRequest<'a> {
+    TurnRequest {
+        operation,
+        context_id: Some(&target.context_id),
+        task_id: request.message.task_id.as_ref(),
+        requested: &call.requested,
+        message: &request.message,
+        request: &request.metadata,
+        session: Arc::new(TurnState(session.clone())),
+        task: Arc::new(target.turn_task.clone()),
+        services: TurnServices::default(),
+        resumed: false,
+    }
+}

@@ -1,0 +1,50 @@
+//! What a request says about itself before its body is read: version, extensions, who calls.
+
+use std::sync::Arc;
+
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
+use annex_protocol::{A2aError, ExtensionUri};
+use annex_tasks::Owner;
+use http::{HeaderMap, Uri};
+
+/// The query parameter that stands in for the header (A2A 1.0 section 3.6.1).
+const VERSION_PARAMETER: &str = "A2A-Version";
+
+/// The service parameters of one request (A2A 1.0 section 3.2.6).
+#[derive(Clone, Debug, Default)]
+pub struct ServiceParameters {
+    /// The extension URIs that the client asked for: the union of all header lines, in order.
+    pub requested: Vec<ExtensionUri>,
+    /// Whose tasks the caller may see and make. Nobody's in particular while there is no authentication.
+    pub owner: Owner,
+    /// The header fields of the request, where the agent may want some of them.
+    pub headers: Option<Arc<HeaderMap>>,
+}
+
+impl ServiceParameters {
+    /// Reads the service parameters and checks the version. An absent version means 0.3, which is not served here.
+    pub fn of(owner: Owner, headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
+        let header = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
+        let version = header.filter(|version| !version.is_empty()).or_else(|| query_version(uri)).unwrap_or_default();
+        let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());
+        Self::new(owner, version, parse_extensions(lines))
+    }
+
+    /// The same with the header fields of the request.
+    pub fn with_headers(self, headers: Option<Arc<HeaderMap>>) -> Self {
+        Self { headers, ..self }
+    }
+
+    /// A request of this version that asks for these extensions.
+    pub fn new(owner: Owner, version: String, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
+        if version != VERSION {
+            return Err(A2aError::VersionNotSupported { requested: version, supported: &[VERSION] });
+        }
+        Ok(Self { owner, requested, headers: None })
+    }
+}
+
+fn query_version(uri: &Uri) -> Option<String> {
+    let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.filter(|(name, _)| name.eq_ignore_ascii_case(VERSION_PARAMETER)).map(|(_, value)| value.to_owned()).next()
+}

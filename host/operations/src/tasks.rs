@@ -1,0 +1,392 @@
+//! All tasks of this server: those that live, in memory, over the store that keeps them all.
+
+use std::collections::HashMap;
+use std::iter;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
+use annex_tasks::{
+    Owner, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,
+    WaitingWatcher,
+};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::fault;
+use crate::keyed_locks::KeyedLocks;
+use crate::tasks::pins::Pins;
+use crate::tasks::record::{Subscription, TaskRecord};
+use crate::tasks::session_sweep::SessionSweep;
+use crate::views::scoped_keys::ScopedKeys;
+
+mod cancellation;
+pub mod list;
+pub mod log;
+pub(crate) mod long_work;
+pub mod pins;
+mod read;
+pub(crate) mod record;
+pub mod session_sweep;
+
+/// With so many live tasks, those that nobody needs leave memory.
+const CROWD: usize = 1_024;
+/// How often old tasks and sessions are swept.
+const SWEEP: Duration = Duration::from_secs(60 * 60);
+/// How often keys of tasks and conversations that are gone are swept.
+const SWEEP_KEYS: Duration = Duration::from_secs(60);
+/// How often it is tried to bring tasks to an end whose turn could not store it.
+const SETTLE: Duration = Duration::from_secs(60);
+/// What a task says when the end of its turn could not be stored.
+const UNSTORED: &str = "The server could not store what the agent did; send the message again.";
+
+/// Tasks that are ended at once.
+const OVERDUE: usize = 100;
+/// What a task says that has waited too long.
+const UNHEARD: &str = "The task waited for too long, or too many tasks waited; send the message again without taskId.";
+/// What a task says that others of its caller have taken the place of.
+const CROWDED_OUT: &str =
+    "Too many of your tasks wait, and this one for longest; send the message again without taskId.";
+
+/// All tasks of this server.
+pub struct Tasks {
+    store: Arc<dyn TaskStore>,
+    live: Mutex<Live>,
+    /// Keep two records of one task from being made.
+    locks: KeyedLocks,
+    /// Tasks whose turn is over although the store does not know it.
+    unsettled: Mutex<HashMap<TaskId, Owner>>,
+    pins: Arc<Pins>,
+    bounds: TaskBounds,
+}
+
+/// How large one task may become, and how long and how many may wait.
+#[derive(Clone, Copy)]
+pub struct TaskBounds {
+    /// How large one task may become.
+    pub limits: TaskLimits,
+    /// How long tasks may wait for their client, and how many.
+    pub waiting: WaitingBounds,
+}
+
+struct Live {
+    records: HashMap<TaskId, Arc<TaskRecord>>,
+    /// With so many records it is worth to look for some that nobody needs.
+    crowd: usize,
+}
+
+impl Tasks {
+    pub fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>, bounds: TaskBounds) -> Arc<Self> {
+        let live = Mutex::new(Live { records: HashMap::new(), crowd: CROWD });
+        let (locks, unsettled) = (KeyedLocks::new(), Mutex::default());
+        let tasks = Arc::new(Self { store, live, locks, unsettled, pins, bounds });
+        tasks.store.watch_waiting(Arc::new(Watcher(Arc::downgrade(&tasks))));
+        tasks
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
+        &self.store
+    }
+
+    /// How large one task may become.
+    pub(crate) fn limits(&self) -> &TaskLimits {
+        &self.bounds.limits
+    }
+
+    /// Closes the store, when nobody works on tasks any more.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
+    /// The versions of extensions that waiting tasks go on with.
+    pub(crate) fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// Stores a new task and what follows it at once; its first turn is stopped by `turn`. The subscription starts with
+    /// the task as it was made.
+    pub(crate) async fn create(
+        &self,
+        owner: &Owner,
+        made: Task,
+        events: &[TaskEvent],
+        turn: CancellationToken,
+    ) -> Result<(Arc<TaskRecord>, Subscription), StoreError> {
+        let first = StreamResponse::Task(made.clone());
+        let made = TaskSnapshot::from(made);
+        let events: Vec<TaskEvent> = iter::once(TaskEvent::from(first)).chain(events.iter().cloned()).collect();
+        let task = made.with(&events);
+        task.check(&made, &self.bounds.limits).map_err(|excess| StoreError::TooLarge { excess })?;
+        let _locked = self.locks.lock(task.id()).await;
+        if let Err(error) = self.store.create(owner, &events, &task).await {
+            if matches!(error, StoreError::Database(_)) {
+                // It may be stored all the same.
+                self.unsettled().insert(task.id().clone(), owner.clone());
+            }
+            return Err(error);
+        }
+        let record = Arc::new(TaskRecord::new(owner.clone(), made, turn, self));
+        let subscription = record.subscribe();
+        record.show_first(events.get(1..).unwrap_or_default(), task).await;
+        // From an attempt that failed.
+        self.unsettled().remove(record.id());
+        self.insert(&record);
+        Ok((record, subscription))
+    }
+
+    /// The task as it is stored, without decoding it.
+    ///
+    /// # Errors
+    /// [`A2aError::TaskNotFound`].
+    pub(crate) async fn load(&self, owner: &Owner, id: &TaskId) -> Result<StoredTask, A2aError> {
+        self.settle(id).await.map_err(fault::of_store)?;
+        let stored = self.store.load(owner, id).await.map_err(fault::of_store)?;
+        stored.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
+    }
+
+    /// A live task that is stored as its events, which are not to be read and decoded each time that it is looked at.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn large_snapshot(&self, owner: &Owner, id: &TaskId) -> Result<Option<TaskSnapshot>, A2aError> {
+        let Some(record) = self.live_record(owner, id).filter(|record| record.snapshot().is_large()) else {
+            return Ok(None);
+        };
+        if !record.is_running() {
+            record.refresh().await.map_err(fault::of_store)?;
+            self.leave_if_finished(&record);
+            self.check_exists(owner, id).await?;
+        }
+        Ok(Some(record.snapshot()))
+    }
+
+    /// Checks that the owner has the task.
+    ///
+    /// # Errors
+    /// [`A2aError::TaskNotFound`].
+    pub(crate) async fn check_exists(&self, owner: &Owner, id: &TaskId) -> Result<(), A2aError> {
+        self.settle(id).await.map_err(fault::of_store)?;
+        if self.store.exists(owner, id).await.map_err(fault::of_store)? {
+            Ok(())
+        } else {
+            Err(A2aError::TaskNotFound { task_id: id.clone() })
+        }
+    }
+
+    /// The task to work with or to read on: the one record of it, unless it is finished.
+    ///
+    /// # Errors
+    /// [`A2aError::TaskNotFound`].
+    pub(crate) async fn open(&self, owner: &Owner, id: &TaskId) -> Result<Arc<TaskRecord>, A2aError> {
+        let found = self.find(owner, id).await.map_err(fault::of_store)?;
+        found.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
+    }
+
+    async fn find(&self, owner: &Owner, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
+        self.settle(id).await?;
+        if let Some(record) = self.live_record(owner, id) {
+            if !record.is_running() {
+                record.refresh().await?;
+                self.leave_if_finished(&record);
+            }
+            return Ok(Some(record));
+        }
+        let _locked = self.locks.lock(id).await;
+        if let Some(record) = self.live_record(owner, id) {
+            return Ok(Some(record));
+        }
+        let Some(stored) = self.store.load(owner, id).await? else { return Ok(None) };
+        let record = TaskRecord::stored(owner.clone(), stored.decode()?, stored.seq, self);
+        let record = Arc::new(record);
+        if !record.is_finished() {
+            self.insert(&record);
+        }
+        Ok(Some(record))
+    }
+
+    fn live_record(&self, owner: &Owner, id: &TaskId) -> Option<Arc<TaskRecord>> {
+        self.live().records.get(id).filter(|record| record.owner() == owner).cloned()
+    }
+
+    fn insert(&self, record: &Arc<TaskRecord>) {
+        let mut live = self.live();
+        live.records.insert(record.id().clone(), Arc::clone(record));
+        if live.records.len() > live.crowd {
+            // Whoever has a record got it under this lock, so that one which only the table has is nobody's.
+            live.records.retain(|_, record| Arc::strong_count(record) > 1 || record.has_readers());
+            live.crowd = CROWD.max(live.records.len().saturating_mul(2));
+        }
+    }
+
+    /// A task that is finished is read from the store from now on.
+    pub(crate) fn leave_if_finished(&self, record: &Arc<TaskRecord>) {
+        if record.is_finished() {
+            self.pins.release(record.id());
+            self.remove(record);
+        }
+    }
+
+    fn remove(&self, record: &Arc<TaskRecord>) {
+        let mut live = self.live();
+        if live.records.get(record.id()).is_some_and(|found| Arc::ptr_eq(found, record)) {
+            live.records.remove(record.id());
+        }
+    }
+
+    /// The turn's end cannot be stored: its readers have read all there is, and the task is failed when the store works
+    /// again.
+    pub(crate) fn abandon(&self, record: &Arc<TaskRecord>) {
+        self.unsettled().insert(record.id().clone(), record.owner().clone());
+        self.pins.release(record.id());
+        self.remove(record);
+        record.break_off();
+    }
+
+    /// Fails the task if its turn could not store its end.
+    async fn settle(&self, id: &TaskId) -> Result<(), StoreError> {
+        let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
+        let _locked = self.locks.lock(id).await;
+        if let Some(stored) = self.store.load(&owner, id).await? {
+            let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, self);
+            record.append([failed(&record, UNSTORED)]).await?;
+        }
+        self.unsettled().remove(id);
+        Ok(())
+    }
+
+    /// Ends the tasks that have waited too long, or are too many of one caller.
+    ///
+    /// # Errors
+    /// When the store fails. What was ended until then stays ended.
+    async fn end_overdue(&self) -> Result<usize, StoreError> {
+        let mut ended = 0;
+        // Those that are worked on, or cannot be read.
+        let mut left = 0;
+        loop {
+            let overdue = self.store.overdue(&self.bounds.waiting, left, OVERDUE).await?;
+            for (owner, id) in &overdue {
+                let is_ended = self.end_waiting(owner, id, UNHEARD).await?;
+                ended += usize::from(is_ended);
+                left += usize::from(!is_ended);
+            }
+            if overdue.len() < OVERDUE {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Fails a task that waits, and says why; whether it did. Its readers hear of that like of any end.
+    async fn end_waiting(&self, owner: &Owner, id: &TaskId, reason: &str) -> Result<bool, StoreError> {
+        let found = match self.find(owner, id).await {
+            Err(error @ StoreError::Unreadable { .. }) => {
+                tracing::error!(task = %id, %error, "a task that waits cannot be read and is not ended");
+                return Ok(false);
+            }
+            found => found?,
+        };
+        let Some(record) = found.filter(|record| !record.is_running() && record.task_state().is_interrupted()) else {
+            return Ok(false);
+        };
+        match record.append([failed(&record, reason)]).await {
+            Ok(()) => {}
+            Err(StoreError::NotFound { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        self.leave_if_finished(&record);
+        Ok(record.is_finished())
+    }
+
+    /// A task that waited is no more: as if it had been deleted.
+    fn let_go(&self, id: &TaskId) {
+        self.pins.release(id);
+        let record = self.live().records.remove(id);
+        if let Some(record) = record {
+            record.break_off();
+        }
+    }
+
+    /// Sweeps and settles until it is told to stop. Keys that extensions keep with tasks and sessions are swept after
+    /// those.
+    pub async fn keep_house(
+        &self,
+        retention: Retention,
+        sessions: &SessionSweep,
+        keys: &ScopedKeys,
+        stop: CancellationToken,
+    ) {
+        let mut sweep = tokio::time::interval(SWEEP);
+        let mut sweep_sessions = tokio::time::interval(SWEEP);
+        let mut sweep_keys = tokio::time::interval(SWEEP_KEYS);
+        let mut settle = tokio::time::interval(SETTLE);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = sweep.tick() => self.sweep(&retention).await,
+                _ = sweep_sessions.tick() => sessions.run().await,
+                _ = sweep_keys.tick() => {
+                    if let Err(error) = keys.sweep().await {
+                        drop(fault::logged(&error));
+                    }
+                }
+                _ = settle.tick() => {
+                    let unsettled: Vec<TaskId> = self.unsettled().keys().cloned().collect();
+                    for id in unsettled {
+                        if let Err(error) = self.settle(&id).await {
+                            drop(fault::logged(&error));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn sweep(&self, retention: &Retention) {
+        match self.end_overdue().await {
+            Ok(0) => {}
+            Ok(tasks) => tracing::info!(tasks, "failed tasks that waited for too long"),
+            Err(error) => drop(fault::logged(&error)),
+        }
+        match self.store.sweep(retention).await {
+            Ok(0) => {}
+            Ok(tasks) => tracing::info!(tasks, "swept finished tasks"),
+            Err(error) => drop(fault::logged(&error)),
+        }
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unsettled(&self) -> MutexGuard<'_, HashMap<TaskId, Owner>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hears of tasks that wait what the store finds of them.
+struct Watcher(Weak<Tasks>);
+
+impl WaitingWatcher for Watcher {
+    fn gone(&self, task: &TaskId) {
+        if let Some(tasks) = self.0.upgrade() {
+            tasks.let_go(task);
+        }
+    }
+
+    fn is_surplus(&self, owner: &Owner, task: &TaskId) {
+        let (Some(tasks), Ok(runtime)) = (self.0.upgrade(), Handle::try_current()) else { return };
+        let (owner, task) = (owner.clone(), task.clone());
+        // Not here: whoever has made it one too many may hold what ending it takes.
+        runtime.spawn(async move {
+            if let Err(error) = tasks.end_waiting(&owner, &task, CROWDED_OUT).await {
+                drop(fault::logged(&error));
+            }
+        });
+    }
+}
+
+fn failed(record: &TaskRecord, reason: &str) -> StreamResponse {
+    let message = Message::agent(record.context_id().clone(), Some(record.id().clone()), vec![Part::text(reason)]);
+    let status = TaskStatus { state: TaskState::Failed, message: Some(message), timestamp: Some(Timestamp::now()) };
+    StreamResponse::StatusUpdate(record.status_event(status))
+}

@@ -1,0 +1,71 @@
+//! CancelTask (A2A 1.0 section 3.1.5).
+//!
+//! A turn that runs is stopped, and cancels its task itself. A task that waits has no turn: the extensions that worked on
+//! it are woken for this one change of its state.
+
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, CancelTaskRequest, StreamResponse, Task};
+use annex_session::TurnSession;
+use annex_tasks::Owner;
+
+use crate::fault;
+use crate::request_handler::RequestHandler;
+use crate::send_message::accept::Target;
+use crate::service_parameters::ServiceParameters;
+use crate::tasks::record::{self, TaskRecord};
+use crate::views::scoped_keys::session_key;
+
+/// The operation as the hooks see it.
+const OPERATION: &str = "CancelTask";
+
+impl RequestHandler {
+    /// Cancels the task and returns it in its final state.
+    pub async fn cancel_task(&self, call: &ServiceParameters, request: &CancelTaskRequest) -> Result<Task, A2aError> {
+        let record = self.tasks.open(&call.owner, &request.id).await?;
+        if record.is_finished() {
+            return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
+        }
+        self.cancel(call, &record).await?;
+        self.tasks.leave_if_finished(&record);
+        if record.is_finished() { Ok(record.snapshot().into_task()) } else { Err(record::finished(&record)) }
+    }
+
+    async fn cancel(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
+        let mut canceled = record.canceled();
+        if !record.is_running() {
+            self.give_up(call, record.context_id(), record.id()).await;
+            if let Err(error) = self.show_canceled(&call.owner, record, &mut canceled).await {
+                tracing::warn!(task = %record.id(), %error, "a task is cancelled without its extensions");
+                canceled = record.canceled();
+            }
+        }
+        record.cancel(canceled).await.map_err(fault::of_store)
+    }
+
+    /// Lets the extensions that worked on the task make of its cancellation what they make of any change. A conversation
+    /// that is busy with another task holds up no cancellation, and no more extensions run than turns may.
+    async fn show_canceled(
+        &self,
+        owner: &Owner,
+        record: &Arc<TaskRecord>,
+        canceled: &mut StreamResponse,
+    ) -> Result<(), A2aError> {
+        let pinned = self.tasks.pins().of(owner, record.id());
+        let StreamResponse::StatusUpdate(update) = canceled else { return Ok(()) };
+        if pinned.is_empty() {
+            return Ok(());
+        }
+        let key = session_key(Arc::clone(&self.app), owner, record.context_id());
+        let (Some(guard), Ok(_place)) = (self.turns.try_begin(&key), self.turn_limiter.try_take(owner)) else {
+            return Ok(());
+        };
+        let session = TurnSession::open(&self.sessions, key, guard).await.map_err(|error| fault::of_session(&error))?;
+        let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
+        let call = ServiceParameters { requested, owner: owner.clone(), headers: None };
+        let target = Target::of_task(owner, Arc::clone(record));
+        let (mut chain, _) = self.wake(&call, OPERATION, (&self.extensions.current(), &[]), &target, &session).await?;
+        chain.change(record.task_state(), update).await.map_err(|fault| fault::internal(&fault))?;
+        chain.respond(canceled).await.map_err(|fault| fault::internal(&fault))
+    }
+}

@@ -1,0 +1,102 @@
+//! ListTasks (A2A 1.0 section 3.1.4), and how much of a task is shown.
+
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Task, TaskState};
+use annex_tasks::{InvalidCursor, Owner, StoreError, StoredTask, TaskCursor, TaskQuery, TaskStore};
+
+use crate::fault;
+use crate::tasks::long_work::LongWork;
+
+const DEFAULT_PAGE_SIZE: i32 = 50;
+const MAX_PAGE_SIZE: i32 = 100;
+
+/// Answers ListTasks, to whoever asks.
+#[derive(Clone)]
+pub struct Lister {
+    pub store: Arc<dyn TaskStore>,
+    /// Whether anonymous callers are shown the tasks of all of them.
+    pub shows_all_anonymous: bool,
+}
+
+impl Lister {
+    pub(crate) async fn list(&self, owner: &Owner, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+        if !self.shows_all_anonymous {
+            check_context(owner, request)?;
+        }
+        page(self.store.as_ref(), owner, request).await
+    }
+}
+
+/// One page of the owner's tasks, the task whose status changed last first.
+async fn page(store: &dyn TaskStore, owner: &Owner, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+    check_history_length(request.history_length)?;
+    let size = page_size(request.page_size)?;
+    let query = TaskQuery {
+        context: request.context_id.clone(),
+        state: Some(request.status).filter(|state| *state != TaskState::Unspecified),
+        status_after: request.status_timestamp_after,
+        after: cursor(request.page_token.as_deref())?,
+        limit: size,
+    };
+    let page = store.list(owner, &query).await.map_err(fault::of_store)?;
+    let _long = LongWork::begin(page.tasks.iter().map(StoredTask::bytes).sum()).await;
+    let tasks = page.tasks.iter().map(|task| shown(task, request)).collect::<Result<_, _>>();
+    Ok(ListTasksResponse {
+        tasks: tasks.map_err(fault::of_store)?,
+        next_page_token: page.next.map(|cursor| cursor.to_string()).unwrap_or_default(),
+        page_size: i32::try_from(size).unwrap_or(MAX_PAGE_SIZE),
+        total_size: i32::try_from(page.total).unwrap_or(i32::MAX),
+    })
+}
+
+fn cursor(token: Option<&str>) -> Result<Option<TaskCursor>, A2aError> {
+    let token = token.filter(|token| !token.is_empty());
+    let unknown = |_: InvalidCursor| invalid("pageToken", "is not one that this server gave".to_owned());
+    token.map(|token| token.parse().map_err(unknown)).transpose()
+}
+
+/// Ids are all that keeps one anonymous client from another's tasks, so they are not given out.
+fn check_context(owner: &Owner, request: &ListTasksRequest) -> Result<(), A2aError> {
+    if request.context_id.is_some() || !owner.principal.is_empty() {
+        return Ok(());
+    }
+    let description = "is required, because this server does not authenticate its clients";
+    Err(A2aError::invalid_field("contextId", description))
+}
+
+fn shown(stored: &StoredTask, request: &ListTasksRequest) -> Result<Task, StoreError> {
+    let mut task = stored.decode()?.into_task();
+    trim_history(&mut task, request.history_length);
+    if !request.include_artifacts.unwrap_or(false) {
+        task.artifacts.clear();
+    }
+    Ok(task)
+}
+
+fn page_size(asked: Option<i32>) -> Result<usize, A2aError> {
+    let size = asked.unwrap_or(DEFAULT_PAGE_SIZE);
+    if !(1..=MAX_PAGE_SIZE).contains(&size) {
+        return Err(invalid("pageSize", format!("{size} is not between 1 and {MAX_PAGE_SIZE}")));
+    }
+    Ok(usize::try_from(size).unwrap_or_default())
+}
+
+/// A negative length is an error (A2A 1.0 section 3.2.4).
+pub(crate) fn check_history_length(length: Option<i32>) -> Result<(), A2aError> {
+    match length {
+        Some(length) if length < 0 => Err(invalid("historyLength", format!("{length} is negative"))),
+        _ => Ok(()),
+    }
+}
+
+/// Keeps the most recent messages; absent keeps all.
+pub(crate) fn trim_history(task: &mut Task, length: Option<i32>) {
+    let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else { return };
+    let surplus = task.history.len().saturating_sub(length);
+    task.history.drain(..surplus);
+}
+
+fn invalid(field: &str, description: String) -> A2aError {
+    A2aError::InvalidParams { violations: vec![FieldViolation { field: field.to_owned(), description }] }
+}

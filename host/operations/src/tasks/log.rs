@@ -1,0 +1,128 @@
+//! The events of one live task, in order, for any number of readers.
+//!
+//! Append-only: a reader is an index, so that every reader sees the same events, none twice and none left out, however
+//! slow it is. Each event is encoded at most once.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use annex_protocol::StreamResponse;
+use tokio::sync::Notify;
+
+/// One event as it was stored.
+pub struct LoggedEvent {
+    event: Arc<StreamResponse>,
+    encoded: OnceLock<Arc<str>>,
+}
+
+impl LoggedEvent {
+    pub(crate) fn new(event: Arc<StreamResponse>) -> Self {
+        Self { event, encoded: OnceLock::new() }
+    }
+
+    /// The event as one line of JSON, a StreamResponse.
+    pub fn json(&self) -> &Arc<str> {
+        // The data model has string keys only, so encoding cannot fail.
+        self.encoded.get_or_init(|| serde_json::to_string(self.event.as_ref()).unwrap_or_default().into())
+    }
+
+    pub fn event(&self) -> &StreamResponse {
+        &self.event
+    }
+
+    /// Whether the task now waits for somebody else.
+    pub(crate) fn interrupts(&self) -> bool {
+        matches!(self.event(), StreamResponse::StatusUpdate(update) if update.status.state.is_interrupted())
+    }
+}
+
+/// The log of one live task.
+#[derive(Default)]
+pub(crate) struct TaskLog {
+    written: Mutex<Written>,
+    /// Wakes readers when more is written, or nothing more will be.
+    progress: Notify,
+}
+
+#[derive(Default)]
+struct Written {
+    events: Vec<Arc<LoggedEvent>>,
+    closed: bool,
+}
+
+impl TaskLog {
+    pub(crate) fn append(&self, added: impl IntoIterator<Item = Arc<StreamResponse>>) {
+        self.written().events.extend(added.into_iter().map(|event| Arc::new(LoggedEvent::new(event))));
+        self.progress.notify_waiters();
+    }
+
+    /// Nothing more will come: the task has reached a final state, or cannot be stored.
+    pub(crate) fn close(&self) {
+        self.written().closed = true;
+        self.progress.notify_waiters();
+    }
+
+    /// A reader of what is appended from now on.
+    pub(crate) fn tail(self: &Arc<Self>) -> LogReader {
+        LogReader { log: Arc::clone(self), next: self.written().events.len() }
+    }
+
+    /// Whether somebody reads: whoever has the log besides its record is a reader. To be asked under the record's lock.
+    pub(crate) fn has_readers(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads a log from one place on.
+#[derive(Clone)]
+pub(crate) struct LogReader {
+    log: Arc<TaskLog>,
+    next: usize,
+}
+
+impl LogReader {
+    /// The next event; `None` once the log is closed and read.
+    pub(crate) async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
+        loop {
+            // Made before looking, so that no progress is missed.
+            let progress = self.log.progress.notified();
+            {
+                let written = self.log.written();
+                if let Some(event) = written.events.get(self.next) {
+                    self.next += 1;
+                    return Some(Arc::clone(event));
+                }
+                if written.closed {
+                    return None;
+                }
+            }
+            progress.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use annex_protocol::{Message, StreamResponse};
+
+    use super::TaskLog;
+
+    #[tokio::test]
+    async fn a_reader_gets_what_came_after_it_started_and_then_the_end() {
+        let log = Arc::new(TaskLog::default());
+        let event = |text| Arc::new(StreamResponse::Message(Message::user_text(text)));
+        log.append([event("before")]);
+        let mut reader = log.tail();
+        log.append([event("after"), event("last")]);
+        log.close();
+        for text in ["after", "last"] {
+            assert!(reader.next().await.expect("an event").json().contains(text));
+        }
+        assert!(reader.next().await.is_none());
+    }
+}

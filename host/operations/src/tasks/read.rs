@@ -1,0 +1,76 @@
+//! GetTask, ListTasks and SubscribeToTask (A2A 1.0 sections 3.1.3, 3.1.4 and 3.1.6).
+
+use std::sync::Arc;
+
+use annex_protocol::{
+    A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, StreamResponse, SubscribeToTaskRequest,
+};
+
+use crate::answer::{self, EventStream, ShownTask, Until};
+use crate::request_handler::RequestHandler;
+use crate::service_parameters::ServiceParameters;
+use crate::tasks::list;
+use crate::tasks::log::LoggedEvent;
+use crate::tasks::long_work::LongWork;
+use crate::tasks::record::runs_elsewhere;
+
+impl RequestHandler {
+    pub async fn get_task(&self, call: &ServiceParameters, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
+        list::check_history_length(request.history_length)?;
+        if let Some(snapshot) = self.tasks.large_snapshot(&call.owner, &request.id).await? {
+            return Ok(ShownTask::snapshot(snapshot, request.history_length).await);
+        }
+        ShownTask::stored(self.tasks.load(&call.owner, &request.id).await?, request.history_length).await
+    }
+
+    pub async fn list_tasks(
+        &self,
+        call: &ServiceParameters,
+        request: &ListTasksRequest,
+    ) -> Result<ListTasksResponse, A2aError> {
+        self.views.lister.list(&call.owner, request).await
+    }
+
+    /// The task as it is now and all that follows, over as many turns as it takes.
+    pub async fn subscribe_to_task(
+        &self,
+        call: &ServiceParameters,
+        request: &SubscribeToTaskRequest,
+    ) -> Result<EventStream, A2aError> {
+        self.follow(call, request, Until::TaskEnds).await
+    }
+
+    /// The task as it is now and what follows to the end of the turn, as clients of 0.3 expect it.
+    pub async fn follow_turn(
+        &self,
+        call: &ServiceParameters,
+        request: &SubscribeToTaskRequest,
+    ) -> Result<EventStream, A2aError> {
+        self.follow(call, request, Until::TurnEnds).await
+    }
+
+    async fn follow(
+        &self,
+        call: &ServiceParameters,
+        request: &SubscribeToTaskRequest,
+        until: Until,
+    ) -> Result<EventStream, A2aError> {
+        let record = self.tasks.open(&call.owner, &request.id).await?;
+        if record.runs_elsewhere() {
+            return Err(runs_elsewhere(&request.id));
+        }
+        let (snapshot, Some(reader)) = record.subscribe() else {
+            return Err(A2aError::UnsupportedOperation {
+                reason: format!("task {} is finished; use GetTask to read it", request.id),
+            });
+        };
+        let long = LongWork::begin(snapshot.size().bytes).await;
+        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(snapshot.into_task())));
+        if long.is_some() {
+            // Encoded now, as the stream is read without the permit.
+            first.json();
+        }
+        drop(long);
+        Ok(answer::events(first, Some(reader), self.closing.clone(), until))
+    }
+}

@@ -1,0 +1,326 @@
+//! One task that is not finished: its present state, its log, and the way to stop it.
+//!
+//! Every change is stored before a reader sees it. What is stored is the truth: after a failure, or when another
+//! process wrote, the record catches up with the stored events.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annex_protocol::{
+    A2aError, ContextId, Message, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
+};
+use annex_tasks::{Excess, Owner, StoreError, TaskEvent, TaskLimits, TaskSnapshot, TaskStore};
+use tokio_util::sync::CancellationToken;
+
+use crate::tasks::Tasks;
+use crate::tasks::log::{LogReader, TaskLog};
+
+/// The task as it is, and a reader of what follows without gap; no reader when nothing will.
+pub(crate) type Subscription = (TaskSnapshot, Option<LogReader>);
+
+/// Events that are read at once when a record catches up.
+const CATCH_UP: usize = 100;
+
+/// A task as long as somebody works on it or reads it.
+pub(crate) struct TaskRecord {
+    id: TaskId,
+    context_id: ContextId,
+    owner: Owner,
+    store: Arc<dyn TaskStore>,
+    limits: TaskLimits,
+    /// The number of the last event that was applied. Held while one is stored, so that they are stored and shown in
+    /// one order.
+    last: tokio::sync::Mutex<u64>,
+    state: Mutex<RecordState>,
+}
+
+struct RecordState {
+    task: TaskSnapshot,
+    /// `None` once the task is finished, or cannot be stored.
+    log: Option<Arc<TaskLog>>,
+    /// `None` while no turn runs.
+    turn: Option<RunningTurn>,
+}
+
+/// A turn as others see it.
+struct RunningTurn {
+    /// Stops the turn.
+    cancel: CancellationToken,
+    /// Fires when the turn is over.
+    over: CancellationToken,
+}
+
+impl RunningTurn {
+    fn new(cancel: CancellationToken) -> Self {
+        Self { cancel, over: CancellationToken::new() }
+    }
+}
+
+impl TaskRecord {
+    /// A new task, stored as its event 1, whose first turn is stopped by `turn`.
+    pub(crate) fn new(owner: Owner, task: TaskSnapshot, turn: CancellationToken, tasks: &Tasks) -> Self {
+        let record = Self::stored(owner, task, 1, tasks);
+        record.lock().turn = Some(RunningTurn::new(turn));
+        record
+    }
+
+    /// A task as it is stored, `last` being its last event. Nobody works on it here.
+    pub(crate) fn stored(owner: Owner, task: TaskSnapshot, last: u64, tasks: &Tasks) -> Self {
+        let (id, context_id) = (task.id().clone(), task.context_id().clone());
+        let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
+        let (store, limits) = (Arc::clone(tasks.store()), *tasks.limits());
+        let state = RecordState { task, log, turn: None };
+        Self { id, context_id, owner, store, limits, last: last.into(), state: Mutex::new(state) }
+    }
+
+    pub(crate) fn id(&self) -> &TaskId {
+        &self.id
+    }
+
+    pub(crate) fn context_id(&self) -> &ContextId {
+        &self.context_id
+    }
+
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The task as it is now.
+    pub(crate) fn snapshot(&self) -> TaskSnapshot {
+        self.lock().task.clone()
+    }
+
+    pub(crate) fn task_state(&self) -> TaskState {
+        self.lock().task.state()
+    }
+
+    /// Whether the task has reached a final state.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.task_state().is_terminal()
+    }
+
+    /// Whether a turn of this process works on the task.
+    pub(crate) fn is_running(&self) -> bool {
+        self.lock().turn.is_some()
+    }
+
+    /// Whether the task is neither finished nor waiting, and yet nobody here works on it: another process does.
+    pub(crate) fn runs_elsewhere(&self) -> bool {
+        let state = self.lock();
+        let task_state = state.task.state();
+        state.turn.is_none() && !task_state.is_terminal() && !task_state.is_interrupted()
+    }
+
+    pub(crate) fn has_readers(&self) -> bool {
+        self.lock().log.as_ref().is_some_and(|log| log.has_readers())
+    }
+
+    /// The task as it is now and a reader of everything after; no reader when nothing more will come.
+    pub(crate) fn subscribe(&self) -> Subscription {
+        let state = self.lock();
+        (state.task.clone(), state.log.as_ref().map(TaskLog::tail))
+    }
+
+    /// The same, but without a reader when no turn runs.
+    pub(crate) fn subscribe_to_turn(&self) -> Subscription {
+        let state = self.lock();
+        let log = state.log.as_ref().filter(|_| state.turn.is_some());
+        (state.task.clone(), log.map(TaskLog::tail))
+    }
+
+    /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none.
+    pub(crate) async fn resume(&self, message: Option<Message>, turn: CancellationToken) -> Result<bool, StoreError> {
+        let mut last = self.last.lock().await;
+        if let Some(message) = message {
+            self.store(&mut last, &[message.into()]).await?;
+        }
+        let mut state = self.lock();
+        let is_open = state.log.is_some();
+        if is_open {
+            state.turn = Some(RunningTurn::new(turn));
+        }
+        Ok(is_open)
+    }
+
+    /// The turn is over; the task may go on with another message, unless it was cancelled while the turn ended.
+    pub(crate) async fn end_turn(&self) -> Result<(), StoreError> {
+        let Some(turn) = self.lock().turn.take() else { return Ok(()) };
+        let ended = if turn.cancel.is_cancelled() { self.append([self.canceled()]).await } else { Ok(()) };
+        turn.over.cancel();
+        ended
+    }
+
+    /// Resolves when no turn runs.
+    pub(crate) async fn turn_over(&self) {
+        let over = self.lock().turn.as_ref().map(|turn| turn.over.clone());
+        if let Some(over) = over {
+            over.cancelled().await;
+        }
+    }
+
+    /// Stores events together, applies them and hands them to every reader. What comes after the final state is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] when the task may not become so large; then the events before it does are stored.
+    pub(crate) async fn append(&self, events: impl IntoIterator<Item = StreamResponse>) -> Result<(), StoreError> {
+        let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
+        self.append_all(&events).await
+    }
+
+    /// The same with events that are ready to be stored.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub(crate) async fn append_all(&self, events: &[TaskEvent]) -> Result<(), StoreError> {
+        let mut last = self.last.lock().await;
+        match self.store(&mut last, events).await {
+            Err(StoreError::TooLarge { .. }) if events.len() > 1 => {
+                for event in events.chunks(1) {
+                    self.store(&mut last, event).await?;
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Checks that the task has room for a message of its client, and for an answer.
+    ///
+    /// # Errors
+    /// What there would be too much of.
+    pub(crate) fn check_message(&self, message: &Message) -> Result<(), Excess> {
+        self.snapshot().check_message(&self.limits, message)
+    }
+
+    /// Shows what was stored together with the task itself.
+    pub(crate) async fn show_first(&self, events: &[TaskEvent], task: TaskSnapshot) {
+        let mut last = self.last.lock().await;
+        *last += events.len() as u64;
+        self.show(events, task);
+    }
+
+    /// Learns what others stored since.
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        let mut last = self.last.lock().await;
+        self.catch_up(&mut last).await
+    }
+
+    async fn store(&self, last: &mut u64, events: &[TaskEvent]) -> Result<(), StoreError> {
+        let stored = self.try_store(*last, events).await;
+        // An append that seemed to fail was stored, or another process wrote.
+        let stored = match stored {
+            Err(StoreError::Stale { .. }) => {
+                self.catch_up(last).await?;
+                self.try_store(*last, events).await?
+            }
+            other => other?,
+        };
+        if let Some((number, task)) = stored {
+            *last = number;
+            self.show(events, task);
+        }
+        Ok(())
+    }
+
+    /// The last event's number and the task with all of them; `None` when the task takes no more events.
+    async fn try_store(&self, last: u64, events: &[TaskEvent]) -> Result<Option<(u64, TaskSnapshot)>, StoreError> {
+        let task = {
+            let state = self.lock();
+            if state.log.is_none() {
+                return Ok(None);
+            }
+            state.task.clone()
+        };
+        let before = task;
+        let task = before.with(events);
+        task.check(&before, &self.limits).map_err(|excess| StoreError::TooLarge { excess })?;
+        let number = self.store.append(&self.id, last, events, &task).await?;
+        Ok(Some((number, task)))
+    }
+
+    async fn catch_up(&self, last: &mut u64) -> Result<(), StoreError> {
+        loop {
+            let events = self.store.events_after(&self.id, *last, CATCH_UP).await?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            let unreadable = |source| StoreError::Unreadable { task: self.id.clone(), source };
+            let decoded = events.iter().map(|stored| stored.decode().map_err(unreadable));
+            let decoded: Vec<TaskEvent> = decoded.collect::<Result<_, _>>()?;
+            *last += decoded.len() as u64;
+            self.show(&decoded, self.snapshot().with(&decoded));
+        }
+    }
+
+    /// Lets everybody see events that are stored, and the task as it is with them.
+    fn show(&self, events: &[TaskEvent], task: TaskSnapshot) {
+        let mut state = self.lock();
+        let is_final = task.state().is_terminal();
+        state.task = task;
+        let Some(log) = state.log.clone() else { return };
+        log.append(events.iter().filter_map(|event| match event {
+            TaskEvent::Stream(event) => Some(Arc::clone(event)),
+            TaskEvent::Message(_) => None,
+        }));
+        if is_final {
+            state.log = None;
+            log.close();
+        }
+    }
+
+    /// Nothing more can be stored: whoever reads has read all there is.
+    pub(crate) fn break_off(&self) {
+        if let Some(log) = self.lock().log.take() {
+            log.close();
+        }
+    }
+
+    /// Stops the running turn, which then cancels the task; without one it is cancelled at once by `canceled`. Resolves
+    /// when nothing more will come.
+    pub(crate) async fn cancel(&self, canceled: StreamResponse) -> Result<(), StoreError> {
+        let (stopping, log) = {
+            let state = self.lock();
+            // Under the lock: a turn that ends looks whether it was cancelled after it has left the record.
+            let stopping = state.turn.as_ref().map(|turn| turn.cancel.cancel());
+            (stopping, state.log.as_ref().map(TaskLog::tail))
+        };
+        if stopping.is_none() {
+            return self.append([canceled]).await;
+        }
+        let Some(mut log) = log else { return Ok(()) };
+        while log.next().await.is_some() {}
+        Ok(())
+    }
+
+    /// The event that cancels it.
+    pub(crate) fn canceled(&self) -> StreamResponse {
+        let status = TaskStatus { state: TaskState::Canceled, message: None, timestamp: Some(Timestamp::now()) };
+        StreamResponse::StatusUpdate(self.status_event(status))
+    }
+
+    pub(crate) fn status_event(&self, status: TaskStatus) -> TaskStatusUpdateEvent {
+        let (task_id, context_id) = (self.id.clone(), self.context_id.clone());
+        TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RecordState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a task takes no message.
+pub(crate) fn finished(record: &TaskRecord) -> A2aError {
+    let (task_id, state) = (record.id(), record.task_state().name());
+    let reason = if record.is_finished() {
+        format!("task {task_id} is in terminal state {state}; send the message without taskId to go on in the context")
+    } else {
+        format!("task {task_id} cannot go on now; try again")
+    };
+    A2aError::UnsupportedOperation { reason }
+}
+
+/// Why a task takes no message here.
+pub(crate) fn runs_elsewhere(task_id: &TaskId) -> A2aError {
+    let reason = format!("task {task_id} runs in another process of this server; use GetTask to follow it");
+    A2aError::UnsupportedOperation { reason }
+}

@@ -1,0 +1,205 @@
+//! One turn of an agent, from the accepted message to the end of its events. [`Stage`] draws how it goes.
+//!
+//! A turn that waits goes on in a task of its own: neither a client that goes away nor a slow reader holds it up. What the
+//! agent sends passes the extensions' response hooks, is stored, and only then reaches the readers. Events that the agent
+//! sends without waiting in between are stored together, the task itself with the first of them. The user's message, if the
+//! session has only staged it, is stored before all of them, and before the agent waits.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState};
+use annex_runtime::Chain;
+use annex_tasks::{Owner, TaskSnapshot};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::counters::Counters;
+use crate::fault;
+use crate::permits::TurnPermit;
+use crate::tasks::Tasks;
+use crate::tasks::log::LogReader;
+use crate::tasks::record::TaskRecord;
+use crate::views::readers::TurnTask;
+
+mod begin;
+mod end;
+mod events;
+mod remote;
+mod running;
+mod stage;
+mod states;
+mod store;
+
+pub(crate) use running::Running;
+pub(crate) use stage::{Stage, UserEvent};
+
+/// Agent events that wait for the hooks and the store; also the most that are stored together.
+const EVENTS_IN_FLIGHT: usize = 16;
+
+/// What became of an accepted message.
+pub(crate) enum Outcome {
+    /// It was answered with a message; there is no task.
+    Message {
+        message: Box<Message>,
+        /// The extensions that were active for it.
+        active: Vec<ExtensionUri>,
+    },
+    /// A task works on it.
+    Task(TaskOutcome),
+}
+
+/// The task that works on a message. The snapshot and the reader fit together without gap.
+pub(crate) struct TaskOutcome {
+    pub(crate) record: Arc<TaskRecord>,
+    pub(crate) snapshot: TaskSnapshot,
+    /// Reads what follows the snapshot; `None` when nothing will.
+    pub(crate) reader: Option<LogReader>,
+    /// The extensions that were active up to now.
+    pub(crate) active: Vec<ExtensionUri>,
+    /// The turn, once it has begun; `None` for a message that came before.
+    pub(crate) running: Option<Running>,
+}
+
+/// A turn, with what it needs in every stage.
+pub(crate) struct Turn {
+    pub(crate) agent: Arc<dyn AgentExecutor>,
+    pub(crate) tasks: Arc<Tasks>,
+    /// Whose task it is.
+    pub(crate) owner: Owner,
+    /// Kept until the turn is over.
+    pub(crate) _permit: TurnPermit,
+    pub(crate) chain: Chain,
+    /// The extensions that the client asked for.
+    pub(crate) requested: Vec<ExtensionUri>,
+    pub(crate) context: TurnContext,
+    /// What the extensions see of the task.
+    pub(crate) turn_task: TurnTask,
+    pub(crate) stage: Stage,
+    /// Events that have passed the hooks and are not stored.
+    pub(crate) pending: Vec<StreamResponse>,
+    /// The longest that the turn may take.
+    pub(crate) max_duration: Duration,
+    /// Fires when the server cannot wait for the turn any longer.
+    pub(crate) stop: CancellationToken,
+    /// Where the turn itself is counted.
+    pub(crate) running: TaskTracker,
+    /// Where its end is counted.
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// The state in which an event has left the task, if only another message, or nothing, takes it on from there.
+type Settled = Option<TaskState>;
+
+/// Why the events of a turn ended.
+enum Ending {
+    /// The agent returned, or has settled its task.
+    Returned(Result<(), AgentError>, Settled),
+    Canceled,
+    Stopped,
+    TookTooLong,
+    /// An extension does not let the agent run.
+    Vetoed(String),
+    Broken(A2aError),
+}
+
+impl Turn {
+    /// Runs the agent to its end, or until it is cancelled, and leaves the task in a final or interrupted state. Returns
+    /// the extensions that were active to the end.
+    ///
+    /// # Errors
+    /// When that state cannot be stored.
+    pub(crate) async fn run(mut self) -> Result<Vec<ExtensionUri>, A2aError> {
+        let (sender, mut events) = EventSender::bounded(EVENTS_IN_FLIGHT);
+        match self.begin().await {
+            Ok(None) => {}
+            Ok(Some(ending)) => return self.end(ending, events).await,
+            Err(error) => {
+                self.refuse(error);
+                return Ok(Vec::new());
+            }
+        }
+        let agent = Arc::clone(&self.agent);
+        let mut execution = agent.execute(self.context.clone(), sender);
+        let is_stopped = self.context.cancel.is_cancelled() || self.stop.is_cancelled();
+        let first = if is_stopped {
+            Poll::Pending
+        } else {
+            poll_fn(|context| Poll::Ready(execution.as_mut().poll(context))).await
+        };
+        let ending = match first {
+            // A turn that never waits needs no clock.
+            Poll::Ready(result) => Ending::Returned(result, None),
+            Poll::Pending => match self.follow(&mut execution, &mut events).await {
+                Ok(ending) => ending,
+                Err(error) => {
+                    self.roll_back(error);
+                    return Ok(Vec::new());
+                }
+            },
+        };
+        // Whatever the agent is still doing stops here.
+        drop(execution);
+        self.end(ending, events).await
+    }
+
+    /// Stores what an agent that waits has sent, and what it sends until the turn ends, one way or another.
+    ///
+    /// # Errors
+    /// When the user's message cannot be stored.
+    async fn follow(
+        &mut self,
+        execution: &mut (impl Future<Output = Result<(), AgentError>> + Unpin),
+        events: &mut mpsc::Receiver<AgentEvent>,
+    ) -> Result<Ending, A2aError> {
+        let (cancel, stop) = (self.context.cancel.clone(), self.stop.clone());
+        let mut deadline = pin!(tokio::time::sleep(self.max_duration));
+        let session = self.context.session.clone();
+        if !session.is_stored() {
+            // The agent goes on only if it is storing an event itself, with which the message is stored.
+            let locked = tokio::select! {
+                biased;
+                locked = session.lock() => locked,
+                () = cancel.cancelled() => return Ok(Ending::Canceled),
+                () = stop.cancelled() => return Ok(Ending::Stopped),
+                () = &mut deadline => return Ok(Ending::TookTooLong),
+                result = &mut *execution => return Ok(Ending::Returned(result, None)),
+            };
+            locked.store().await.map_err(|error| fault::of_session(&error))?;
+        }
+        let mut sent = events.try_recv().ok();
+        loop {
+            let event = match sent.take() {
+                Some(event) => event,
+                None => tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => return Ok(Ending::Canceled),
+                    () = stop.cancelled() => return Ok(Ending::Stopped),
+                    () = &mut deadline => return Ok(Ending::TookTooLong),
+                    // Before its events are read, so that all that it sends without waiting is there.
+                    result = &mut *execution => return Ok(Ending::Returned(result, None)),
+                    Some(event) = events.recv() => event,
+                },
+            };
+            match self.deliver(event, events).await {
+                // What an agent does after it has settled its task is not looked at.
+                Ok(settled) if settled.is_some() || self.stage.is_finished() => {
+                    return Ok(Ending::Returned(Ok(()), settled));
+                }
+                Ok(_) => {}
+                Err(error) => return Ok(Ending::Broken(error)),
+            }
+        }
+    }
+
+    /// The extensions that are active here, and at an agent that lives elsewhere.
+    fn active(&self) -> Vec<ExtensionUri> {
+        let remote = self.context.remote.iter().flat_map(|remote| remote.active());
+        self.chain.active().cloned().chain(remote).collect()
+    }
+}

@@ -1,0 +1,208 @@
+//! How a turn ends: the session gets its last event, and the task its last state.
+
+use std::sync::Arc;
+
+use annex_agent::{AgentError, AgentEvent};
+use annex_protocol::{A2aError, ExtensionUri, Message, Part, StreamResponse, TaskState};
+use annex_session::{Event, EventError, StateDelta};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::{Ending, Settled, Stage, Turn};
+use crate::counters::TurnEnd;
+use crate::fault;
+use crate::tasks::Tasks;
+use crate::tasks::record::TaskRecord;
+
+impl Ending {
+    /// The state that the agent has left its task in.
+    fn settled(&self) -> Settled {
+        match self {
+            Self::Returned(_, settled) => *settled,
+            Self::Canceled | Self::Stopped | Self::TookTooLong | Self::Vetoed(_) | Self::Broken(_) => None,
+        }
+    }
+}
+
+impl Turn {
+    /// Ends the turn. Returns the extensions that were active to the end.
+    ///
+    /// # Errors
+    /// When the last state cannot be stored.
+    pub(super) async fn end(
+        mut self,
+        ending: Ending,
+        mut events: mpsc::Receiver<AgentEvent>,
+    ) -> Result<Vec<ExtensionUri>, A2aError> {
+        let ending = match ending {
+            Ending::Returned(result, None) => self.drain(result, &mut events).await,
+            other => other,
+        };
+        self.tell_of(&ending).await;
+        let ending = match ending {
+            Ending::Returned(Err(AgentError::Refused(error)), settled) if self.stage.task().is_none() => {
+                self.context.session.drop_staged();
+                self.refuse(error);
+                Ending::Returned(Err(AgentError::Closed), settled)
+            }
+            other => other,
+        };
+        let concluded = if self.is_taskless() {
+            self.close_session(None, ending.settled()).await
+        } else {
+            self.conclude(ending).await
+        };
+        let task = self.stage.take_task();
+        self.counters.turn(task.as_ref().map_or(TurnEnd::Taskless, |task| task.task_state().into()));
+        match task {
+            Some(task) => close(&self.tasks, &task, concluded).await?,
+            None => concluded?,
+        }
+        Ok(self.active())
+    }
+
+    /// Takes what the agent had sent before it returned.
+    async fn drain(&mut self, result: Result<(), AgentError>, events: &mut mpsc::Receiver<AgentEvent>) -> Ending {
+        match self.take(events.try_recv().ok(), events).await {
+            Ok(settled) => Ending::Returned(result, settled),
+            Err(error) => Ending::Broken(error),
+        }
+    }
+
+    /// Brings the task into the state that the ending calls for, unless the agent has done so itself.
+    async fn conclude(&mut self, ending: Ending) -> Result<(), A2aError> {
+        let settled = ending.settled();
+        let conclusion = self.conclusion(ending);
+        if let Err(error) = self.close_session(conclusion.as_ref(), settled).await {
+            self.roll_back(error);
+            return Ok(());
+        }
+        let announced = match conclusion {
+            Some((state, text)) => self.status(state, text.map(|text| self.message(text))).await.map(drop),
+            None => Ok(()),
+        };
+        let concluded = match announced {
+            Ok(()) => self.store().await,
+            Err(error) => Err(error),
+        };
+        let Err(error) = concluded else { return Ok(()) };
+        if self.is_taskless() {
+            return Err(error);
+        }
+        // The final state must be reached even when an extension fails on the way to it.
+        let failed = self.status_update(TaskState::Failed, Some(self.message(error.to_string())));
+        self.pending.push(StreamResponse::StatusUpdate(failed));
+        self.store().await
+    }
+
+    /// The last state, and what to say about it; `None` when the agent has brought the task there.
+    fn conclusion(&self, ending: Ending) -> Option<(TaskState, Option<String>)> {
+        Some(match ending {
+            Ending::Returned(Ok(()) | Err(AgentError::Closed), Some(_)) => return None,
+            Ending::Returned(Ok(()) | Err(AgentError::Closed), None) => (TaskState::Completed, None),
+            Ending::Returned(Err(AgentError::Failed { message }), _) => (TaskState::Failed, Some(message)),
+            Ending::Returned(Err(error @ AgentError::Internal { .. }), _) => {
+                let error_id = fault::logged(&error);
+                let text = format!("The agent failed; the server's log has the details under {error_id}.");
+                (TaskState::Failed, Some(text))
+            }
+            Ending::Returned(Err(error @ AgentError::Broken { .. }), _) => {
+                let error_id = fault::logged(&error);
+                (TaskState::Failed, Some(format!("{error} The server's log has the details under {error_id}.")))
+            }
+            // There is a task, because otherwise the client has been told.
+            Ending::Returned(Err(AgentError::Refused(error)), _) => (self.still_waiting(), Some(error.to_string())),
+            Ending::Canceled => (TaskState::Canceled, None),
+            Ending::Stopped => {
+                (TaskState::Failed, Some("The server is shutting down; send the message again.".to_owned()))
+            }
+            Ending::TookTooLong => (TaskState::Failed, Some("The agent took too long.".to_owned())),
+            Ending::Vetoed(reason) => (TaskState::Rejected, Some(reason)),
+            Ending::Broken(error) => (TaskState::Failed, Some(error.to_string())),
+        })
+    }
+
+    /// The agent's turn of the conversation ends with an event of the agent. If it has stored none, there is one here:
+    /// without a word, or with the reason why there is no answer.
+    ///
+    /// What cannot be stored is logged; the next turn finds that this one was broken off.
+    ///
+    /// # Errors
+    /// When the user's message cannot be stored either.
+    async fn close_session(
+        &mut self,
+        conclusion: Option<&(TaskState, Option<String>)>,
+        settled: Settled,
+    ) -> Result<(), A2aError> {
+        if !self.context.session.is_unanswered() {
+            return Ok(());
+        }
+        let state = conclusion.map(|(state, _)| *state).or(settled);
+        let (author, invocation) = (self.context.session.key().app.clone(), self.context.task_id.clone());
+        let event = match state.filter(|state| state.is_terminal() && *state != TaskState::Completed) {
+            Some(state) => {
+                let text = conclusion.and_then(|(_, text)| text.clone());
+                let message = text.unwrap_or_else(|| "The turn ended without an answer.".to_owned());
+                Event::failed(author, invocation, EventError { code: state.name().to_owned(), message })
+            }
+            None => Event::new(author, invocation, Vec::new(), StateDelta::new()),
+        };
+        let session = self.context.session.clone();
+        match session.append(event).await {
+            Err(error) if !session.is_stored() => Err(fault::of_session(&error)),
+            Err(error) => {
+                drop(fault::logged(&error));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Whether there is no task and will be none.
+    fn is_taskless(&self) -> bool {
+        matches!(self.stage, Stage::Taskless)
+    }
+
+    pub(super) fn message(&self, text: String) -> Message {
+        let task_id = Some(self.context.task_id.clone());
+        Message::agent(self.context.context_id.clone(), task_id, vec![Part::text(text)])
+    }
+}
+
+/// Ends the turn of a task that is in its last state, unless that could not be stored.
+pub(super) async fn close(
+    tasks: &Tasks,
+    record: &Arc<TaskRecord>,
+    concluded: Result<(), A2aError>,
+) -> Result<(), A2aError> {
+    if concluded.is_err() {
+        tasks.abandon(record);
+    }
+    let ended = record.end_turn().await.map_err(fault::of_store);
+    if ended.is_err() {
+        tasks.abandon(record);
+    }
+    tasks.leave_if_finished(record);
+    concluded.and(ended)
+}
+
+/// A turn that breaks off, because the agent panicked or the runtime goes away, must not leave readers waiting.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(record) = self.stage.take_task() else { return };
+        tracing::error!(task = %self.context.task_id, "the turn broke off");
+        self.counters.turn(TurnEnd::Failed);
+        let failed = self.status_update(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
+        let event = StreamResponse::StatusUpdate(failed);
+        let tasks = Arc::clone(&self.tasks);
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.running.spawn_on(
+            async move {
+                let failed = record.append([event]).await.map_err(fault::of_store);
+                // The cause is in the log.
+                let _ = close(&tasks, &record, failed).await;
+            },
+            &runtime,
+        );
+    }
+}

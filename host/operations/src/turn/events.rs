@@ -1,0 +1,113 @@
+//! What the agent sends, up to where it can be stored.
+
+use std::mem;
+
+use annex_agent::AgentEvent;
+use annex_protocol::{A2aError, Message, StreamResponse, TaskArtifactUpdateEvent, TaskState, Timestamp};
+use tokio::sync::mpsc;
+
+use super::{EVENTS_IN_FLIGHT, Outcome, Settled, Stage, Turn};
+use crate::fault;
+
+impl Turn {
+    /// Stores the event and what waits behind it.
+    pub(super) async fn deliver(
+        &mut self,
+        event: AgentEvent,
+        waiting: &mut mpsc::Receiver<AgentEvent>,
+    ) -> Result<Settled, A2aError> {
+        let taken = self.take(Some(event), waiting).await;
+        // What came before a fault is stored all the same.
+        let stored = self.store().await;
+        let settled = taken?;
+        stored?;
+        Ok(settled)
+    }
+
+    /// Takes `next` and the events that wait behind it, up to one that settles the task.
+    pub(super) async fn take(
+        &mut self,
+        mut next: Option<AgentEvent>,
+        waiting: &mut mpsc::Receiver<AgentEvent>,
+    ) -> Result<Settled, A2aError> {
+        while let Some(event) = next {
+            let settled = self.take_one(event).await?;
+            if settled.is_some() {
+                return Ok(settled);
+            }
+            let is_full = self.pending.len() >= EVENTS_IN_FLIGHT;
+            next = if is_full { None } else { waiting.try_recv().ok() };
+        }
+        Ok(None)
+    }
+
+    async fn take_one(&mut self, mut event: AgentEvent) -> Result<Settled, A2aError> {
+        self.agent.before_event(&self.context.session, &mut event);
+        match event {
+            AgentEvent::Message(message) => self.answer(message).await.map(|()| None),
+            AgentEvent::Status { state, message } => self.status(state, message).await,
+            AgentEvent::Relayed(event) => self.relay(*event).await,
+            AgentEvent::Artifact { artifact, append, last_chunk } => {
+                let update = TaskArtifactUpdateEvent {
+                    task_id: self.context.task_id.clone(),
+                    context_id: self.context.context_id.clone(),
+                    artifact,
+                    append,
+                    last_chunk,
+                    ..TaskArtifactUpdateEvent::default()
+                };
+                self.respond(StreamResponse::ArtifactUpdate(update)).await.map(|()| None)
+            }
+        }
+    }
+
+    /// The agent answers with a message instead of a task; it can do so only first.
+    pub(super) async fn answer(&mut self, mut message: Message) -> Result<(), A2aError> {
+        if !self.pending.is_empty() || !matches!(self.stage, Stage::Opening { .. } | Stage::Joined { .. }) {
+            let reason = "the agent sent a message after its task had begun".to_owned();
+            return Err(A2aError::InvalidAgentResponse { reason });
+        }
+        message.context_id = Some(self.context.context_id.clone());
+        if let Err(error) = self.context.session.store().await.map_err(|error| fault::of_session(&error)) {
+            self.roll_back(error.clone());
+            return Err(error);
+        }
+        let mut event = StreamResponse::Message(message);
+        let answer = match (self.chain.respond(&mut event).await, event) {
+            (Ok(()), StreamResponse::Message(message)) => Ok(message),
+            (Ok(()), _) => return Ok(()),
+            (Err(fault), _) => Err(fault::internal(&fault)),
+        };
+        let (client, delivery) = match mem::replace(&mut self.stage, Stage::Taskless) {
+            Stage::Opening { client, delivery } => (client, delivery),
+            Stage::Joined { task, client } => {
+                self.stage = Stage::Working { task };
+                (client, None)
+            }
+            other => {
+                self.stage = other;
+                return Ok(());
+            }
+        };
+        if let (Ok(message), Some(delivery)) = (&answer, delivery) {
+            delivery.answer(message).await;
+        }
+        let outcome = answer.map(|message| Outcome::Message { message: Box::new(message), active: self.active() });
+        // A client that has gone away needs no answer.
+        let _ = client.send(outcome);
+        Ok(())
+    }
+
+    /// Lets the extensions respond to the event, which is then ready to be stored.
+    pub(super) async fn respond(&mut self, mut event: StreamResponse) -> Result<(), A2aError> {
+        if self.stage.task().is_none() && self.pending.is_empty() {
+            self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
+        }
+        self.chain.respond(&mut event).await.map_err(|fault| fault::internal(&fault))?;
+        if let StreamResponse::StatusUpdate(update) = &event {
+            self.turn_task.show(update.status.state, update.status.timestamp);
+        }
+        self.pending.push(event);
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! What a turn does for an agent that lives elsewhere.
+
+use std::time::Duration;
+
+use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskState};
+
+use super::{Ending, Settled, Turn};
+
+/// How long such an agent may take to tell whoever works on a task that it has ended here.
+const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Turn {
+    /// An event of another agent, under the ids of this server.
+    pub(super) async fn relay(&mut self, event: StreamResponse) -> Result<Settled, A2aError> {
+        match event {
+            StreamResponse::Message(message) => self.answer(message).await.map(|()| None),
+            StreamResponse::StatusUpdate(update) => self.relayed_status(update).await,
+            StreamResponse::ArtifactUpdate(update) => {
+                let (task_id, context_id) = (self.context.task_id.clone(), self.context.context_id.clone());
+                let update = TaskArtifactUpdateEvent { task_id, context_id, ..update };
+                self.respond(StreamResponse::ArtifactUpdate(update)).await.map(|()| None)
+            }
+            StreamResponse::Task(_) => {
+                let reason = "the agent relayed a whole task".to_owned();
+                Err(A2aError::InvalidAgentResponse { reason })
+            }
+        }
+    }
+
+    /// Tells an agent that lives elsewhere of an end that is not its own.
+    pub(super) async fn tell_of(&mut self, ending: &Ending) {
+        let is_its_own = matches!(ending, Ending::Returned(..) | Ending::Vetoed(_));
+        let Some(remote) = self.context.remote.as_ref().filter(|_| !is_its_own) else { return };
+        let told = self.agent.give_up(&self.context.task_id, remote);
+        if tokio::time::timeout(GIVE_UP_PATIENCE, told).await.is_err() {
+            tracing::warn!(task = %self.context.task_id, "the agent did not hear in time that a task has ended");
+        }
+    }
+
+    /// The state of a task that goes on waiting, because the agent did not take the message.
+    pub(super) fn still_waiting(&self) -> TaskState {
+        let state = self.stage.task().map(|task| task.task_state());
+        state.filter(|state| state.is_interrupted()).unwrap_or(TaskState::Failed)
+    }
+}

@@ -1,0 +1,65 @@
+//! The states that a turn brings its task into, as the extensions let it.
+
+use annex_protocol::{
+    A2aError, ExtensionUri, Message, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
+};
+use annex_runtime::Steering;
+
+use super::{Settled, Turn};
+use crate::fault;
+use crate::tasks::pins::Interrupted;
+
+impl Turn {
+    /// Brings the task into a state, or where the extensions want it instead.
+    pub(super) async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<Settled, A2aError> {
+        let update = self.status_update(state, message);
+        self.change(update, None).await
+    }
+
+    /// The same by a status of another agent's, which has metadata.
+    pub(super) async fn relayed_status(&mut self, update: TaskStatusUpdateEvent) -> Result<Settled, A2aError> {
+        let TaskStatusUpdateEvent { status: TaskStatus { state, message, .. }, metadata, .. } = update;
+        let update = TaskStatusUpdateEvent { metadata, ..self.status_update(state, message) };
+        self.change(update, None).await
+    }
+
+    /// `by` is the extension that wants the change.
+    pub(super) async fn change(
+        &mut self,
+        mut update: TaskStatusUpdateEvent,
+        mut by: Option<ExtensionUri>,
+    ) -> Result<Settled, A2aError> {
+        let current = self.turn_task.state().unwrap_or(TaskState::Submitted);
+        match self.chain.change(current, &mut update).await.map_err(|fault| fault::internal(&fault))? {
+            Steering::Passed => {}
+            Steering::Interrupted(other) => by = Some(other),
+            Steering::Vetoed => by = None,
+        }
+        let state = update.status.state;
+        if state.is_interrupted() {
+            let interrupted = by.map(|by| Interrupted { by, requested: self.requested.clone() });
+            // Before anybody sees that it waits, and answers.
+            self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions(), interrupted);
+        }
+        self.respond(StreamResponse::StatusUpdate(update)).await?;
+        Ok(Some(state).filter(|state| state.is_terminal() || state.is_interrupted()))
+    }
+
+    pub(super) fn status_update(&self, state: TaskState, message: Option<Message>) -> TaskStatusUpdateEvent {
+        TaskStatusUpdateEvent {
+            task_id: self.context.task_id.clone(),
+            context_id: self.context.context_id.clone(),
+            status: self.task_status(state, message),
+            ..TaskStatusUpdateEvent::default()
+        }
+    }
+
+    fn task_status(&self, state: TaskState, message: Option<Message>) -> TaskStatus {
+        let message = message.map(|mut message| {
+            message.context_id = Some(self.context.context_id.clone());
+            message.task_id = Some(self.context.task_id.clone());
+            message
+        });
+        TaskStatus { state, message, timestamp: Some(Timestamp::now()) }
+    }
+}

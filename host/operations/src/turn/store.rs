@@ -1,0 +1,78 @@
+//! What a turn stores of its task, and when its client hears of it.
+
+use std::mem;
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, StreamResponse, Task, TaskState, TaskStatus, Timestamp};
+use annex_tasks::{StoreError, TaskEvent};
+
+use super::stage::Client;
+use super::{Outcome, Stage, TaskOutcome, Turn};
+use crate::fault;
+use crate::tasks::record::{Subscription, TaskRecord};
+
+impl Turn {
+    /// Stores what is ready; the first call tells the client, and creates the task of a new turn.
+    pub(super) async fn store(&mut self) -> Result<(), A2aError> {
+        let events = mem::take(&mut self.pending);
+        if events.is_empty() {
+            return Ok(());
+        }
+        match mem::replace(&mut self.stage, Stage::Taskless) {
+            Stage::Joined { task, client } => {
+                self.announce(client, &task, task.subscribe());
+                self.stage = Stage::Working { task };
+            }
+            other => self.stage = other,
+        }
+        match &self.stage {
+            Stage::Working { task } => Arc::clone(task).append(events).await.map_err(fault::of_store),
+            Stage::Opening { .. } => self.create(events).await,
+            // Its client has got another answer than this task.
+            Stage::Accepted { .. } | Stage::Joined { .. } | Stage::Taskless | Stage::Ended => Ok(()),
+        }
+    }
+
+    fn announce(&self, client: Client, record: &Arc<TaskRecord>, (snapshot, reader): Subscription) {
+        let (record, active) = (Arc::clone(record), self.active());
+        let outcome = TaskOutcome { record, snapshot, reader, active, running: None };
+        // A client that has gone away does not stop the task.
+        let _ = client.send(Ok(Outcome::Task(outcome)));
+    }
+
+    async fn create(&mut self, events: Vec<StreamResponse>) -> Result<(), A2aError> {
+        let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
+        let Err(error) = self.try_create(&events).await else { return Ok(()) };
+        let is_too_large = matches!(error, StoreError::TooLarge { .. });
+        let error = fault::of_store(error);
+        // One of the events may be what cannot be stored. Then there is a task that can say so.
+        if self.try_create(&[]).await.is_err() {
+            self.refuse(error.clone());
+        } else if is_too_large && let Stage::Working { task } = &self.stage {
+            // The events before the one that is too much stay.
+            return task.append_all(&events).await.map_err(fault::of_store);
+        }
+        Err(error)
+    }
+
+    async fn try_create(&mut self, events: &[TaskEvent]) -> Result<(), StoreError> {
+        let task = Task {
+            id: self.context.task_id.clone(),
+            context_id: self.context.context_id.clone(),
+            status: TaskStatus { state: TaskState::Submitted, message: None, timestamp: Some(Timestamp::now()) },
+            history: vec![(*self.context.message).clone()],
+            ..Task::default()
+        };
+        let cancel = self.context.cancel.clone();
+        let (task, subscription) = self.tasks.create(&self.owner, task, events, cancel).await?;
+        if let Stage::Opening { client, delivery } =
+            mem::replace(&mut self.stage, Stage::Working { task: Arc::clone(&task) })
+        {
+            self.announce(client, &task, subscription);
+            if let Some(mut delivery) = delivery {
+                delivery.settle();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! Keys that extensions keep with tasks and conversations, and that go when those do.
+//!
+//! A turn that has such keys at hand says so for as long as it runs. When it is over, what it may have left with a task
+//! that never came to be, or a session that was not made, is removed. What is deleted later is found by looking through
+//! the store from time to time, as is what a crash has left.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annex_protocol::{ContextId, TaskId};
+use annex_runtime::{KeyScopes, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
+use annex_session::{SessionError, SessionKey, SessionService, TurnSession};
+use annex_tasks::{Owner, StoreError, TaskStore};
+use tokio::runtime::Handle;
+
+use crate::fault;
+use crate::keyed_locks::KeyedLocks;
+
+/// In the place of an extension's URI. It is no URI, so no extension has it.
+const AGENT: &str = "agent";
+/// There is a note per task and conversation, and how many of those there are is bounded elsewhere.
+const QUOTA: Quota = Quota {
+    max_keys: 1,
+    max_value_bytes: 64 << 10,
+    max_total_bytes: 128 << 10,
+    max_scoped_keys: usize::MAX,
+    max_scoped_bytes: usize::MAX,
+};
+
+/// The keys of all tasks and conversations.
+pub struct ScopedKeys {
+    store: Arc<dyn KeyValueStore>,
+    tasks: Arc<dyn TaskStore>,
+    sessions: Arc<dyn SessionService>,
+    /// The name of each tenant's agent, by which its sessions are found.
+    apps: HashMap<String, String>,
+    /// How many turns have the keys of a scope at hand.
+    in_use: Mutex<HashMap<Scope, usize>>,
+    /// Keep the keys of a conversation from being removed while a turn of it begins.
+    locks: KeyedLocks,
+}
+
+/// The keys that one turn has at hand: those of its conversation and of its task.
+pub(crate) struct TurnKeys {
+    keys: Arc<ScopedKeys>,
+    context: ScopeOfTurn,
+    task: ScopeOfTurn,
+}
+
+struct ScopeOfTurn {
+    scope: Scope,
+    /// Whether an extension has asked for it, and may have left keys.
+    was_asked_for: AtomicBool,
+}
+
+/// Why it cannot be told whether keys may stay, or why they cannot be removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SweepError {
+    #[error("the keys of extensions cannot be read or removed")]
+    Keys(#[from] KeyValueError),
+    #[error("it cannot be told which tasks there are")]
+    Tasks(#[from] StoreError),
+    #[error("it cannot be told which sessions there are")]
+    Sessions(#[from] SessionError),
+}
+
+/// The session of an owner's conversation.
+pub fn session_key(app: impl Into<Arc<str>>, owner: &Owner, context: &ContextId) -> SessionKey {
+    let tenant = if owner.tenant.is_empty() { Arc::default() } else { owner.tenant.as_str().into() };
+    let (app, context) = (app.into(), context.clone());
+    match owner.principal.as_str() {
+        "" => SessionKey::anonymous(tenant, app, context),
+        // No principal can be named like an anonymous user.
+        principal => SessionKey::new(tenant, app, format!("principal:{principal}"), context),
+    }
+}
+
+impl ScopedKeys {
+    pub fn new(
+        store: Arc<dyn KeyValueStore>,
+        tasks: Arc<dyn TaskStore>,
+        sessions: Arc<dyn SessionService>,
+        apps: HashMap<String, String>,
+    ) -> Arc<Self> {
+        let (in_use, locks) = (Mutex::default(), KeyedLocks::new());
+        Arc::new(Self { store, tasks, sessions, apps, in_use, locks })
+    }
+
+    /// Gives a turn its keys. A conversation whose session is still to be made begins without any: what is there is of
+    /// an older one under the same id.
+    ///
+    /// # Errors
+    /// When those cannot be removed.
+    pub(crate) async fn of_turn(
+        self: &Arc<Self>,
+        owner: &Owner,
+        session: &TurnSession,
+        task: &TaskId,
+    ) -> Result<TurnKeys, KeyValueError> {
+        let context = Scope::context(&owner.tenant, &owner.principal, &session.key().context);
+        let task = Scope::task(&owner.tenant, &owner.principal, task);
+        let _locked = self.locks.lock(&context).await;
+        if !session.exists() {
+            self.store.remove(&context).await?;
+        }
+        let mut in_use = self.in_use();
+        for scope in [&context, &task] {
+            *in_use.entry(scope.clone()).or_insert(0) += 1;
+        }
+        Ok(TurnKeys { keys: Arc::clone(self), context: ScopeOfTurn::new(context), task: ScopeOfTurn::new(task) })
+    }
+
+    /// The ids that an upstream agent keeps in a scope.
+    pub(crate) async fn note(&self, scope: Scope, key: &str) -> Result<Option<String>, KeyValueError> {
+        let space = Space { extension: AGENT.into(), scope };
+        let note = self.store.get(&space, key).await?;
+        // Only text is ever set.
+        Ok(note.and_then(|note| String::from_utf8(note).ok()))
+    }
+
+    /// Replaces it.
+    pub(crate) async fn set_note(&self, scope: Scope, key: &str, note: &str) -> Result<(), KeyValueError> {
+        let space = Space { extension: AGENT.into(), scope };
+        self.store.set(&space, key, note.as_bytes().to_vec(), &QUOTA).await
+    }
+
+    /// Removes the keys of all tasks and conversations that are gone.
+    ///
+    /// # Errors
+    /// When a store fails. What was removed until then stays removed.
+    pub(crate) async fn sweep(&self) -> Result<(), SweepError> {
+        let mut after = None;
+        loop {
+            let page = self.store.scopes(after.as_ref()).await?;
+            for scope in &page {
+                self.remove_if_gone(scope).await?;
+            }
+            if page.len() < SCOPES_PER_PAGE {
+                return Ok(());
+            }
+            after = page.into_iter().next_back();
+        }
+    }
+
+    async fn remove_if_gone(&self, scope: &Scope) -> Result<(), SweepError> {
+        let _locked = self.locks.lock(scope).await;
+        let is_in_use = self.in_use().contains_key(scope);
+        if is_in_use || self.exists(scope).await? {
+            return Ok(());
+        }
+        Ok(self.store.remove(scope).await?)
+    }
+
+    async fn exists(&self, scope: &Scope) -> Result<bool, SweepError> {
+        let owner = Owner { tenant: scope.tenant.clone(), principal: scope.principal.clone() };
+        // A tenant that is not served now may be again.
+        let Some(app) = self.apps.get(&owner.tenant) else { return Ok(true) };
+        match scope.kind {
+            ScopeKind::Lasting => Ok(true),
+            ScopeKind::Context => {
+                let context = ContextId::from(scope.id.as_str());
+                Ok(self.sessions.exists(&session_key(app.as_str(), &owner, &context)).await?)
+            }
+            ScopeKind::Task => Ok(self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await?),
+        }
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, HashMap<Scope, usize>> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ScopeOfTurn {
+    fn new(scope: Scope) -> Self {
+        Self { scope, was_asked_for: AtomicBool::new(false) }
+    }
+}
+
+impl KeyScopes for TurnKeys {
+    fn scope(&self, kind: ScopeKind) -> Option<Scope> {
+        let asked = match kind {
+            ScopeKind::Lasting => return None,
+            ScopeKind::Context => &self.context,
+            ScopeKind::Task => &self.task,
+        };
+        asked.was_asked_for.store(true, Ordering::Relaxed);
+        Some(asked.scope.clone())
+    }
+}
+
+/// Whoever had the turn's extensions has dropped them, so nothing more is written.
+impl Drop for TurnKeys {
+    fn drop(&mut self) {
+        let mut left = Vec::new();
+        let mut in_use = self.keys.in_use();
+        for of_turn in [&self.context, &self.task] {
+            if let Some(turns) = in_use.get_mut(&of_turn.scope) {
+                *turns -= 1;
+                if *turns == 0 {
+                    in_use.remove(&of_turn.scope);
+                }
+            }
+            if of_turn.was_asked_for.load(Ordering::Relaxed) {
+                left.push(of_turn.scope.clone());
+            }
+        }
+        drop(in_use);
+        let Ok(runtime) = Handle::try_current() else { return };
+        let keys = Arc::clone(&self.keys);
+        if !left.is_empty() {
+            runtime.spawn(async move {
+                for scope in left {
+                    if let Err(error) = keys.remove_if_gone(&scope).await {
+                        drop(fault::logged(&error));
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! The operations as the gRPC binding calls them (A2A 1.0 section 10). The translation is in `annex-grpc`.
+
+use std::sync::Arc;
+
+use annex_grpc::{CallParameters, EventStream, MethodReply, Operations, Reply};
+use annex_operations::answer::{self, Answer, Sent};
+use annex_operations::methods::MethodResult;
+use annex_operations::service_parameters::ServiceParameters;
+use annex_protocol::{
+    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
+    SendMessageResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
+};
+use annex_tasks::Owner;
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, Request};
+use axum::middleware::Next;
+use axum::response::Response;
+use futures::StreamExt;
+use http_body_util::BodyExt;
+
+use crate::bindings::answer_body::AnswerBody;
+use crate::connections::caller::Caller;
+use crate::connections::network::Network;
+use crate::connections::request_body::{BodyError, RequestBody};
+use crate::connections::streams::StreamPlace;
+use crate::process::readiness_gate::{Phase, ReadinessGate};
+use crate::tenants::Tenants;
+
+/// The handler behind the gate, which decides whether it may be called.
+pub(crate) struct GrpcOperations(pub(crate) Arc<ReadinessGate>);
+
+/// Says who calls before tonic reads anything, and bounds what it reads and what it makes.
+pub(crate) async fn admit(
+    State(gate): State<Arc<ReadinessGate>>,
+    Extension(network): Extension<Network>,
+    request: Request<Body>,
+    next: Next,
+) -> Response {
+    if !annex_grpc::is_operation(request.uri().path()) {
+        let caller = Caller::new(Owner::default(), network, &gate.shares);
+        return next.run(bounded(&gate, caller, request)).await;
+    }
+    let (owner, headers) = match gate.admit(request.headers()).await {
+        Ok((app, owner)) => (owner, app.tenants().headers_of(request.headers())),
+        Err(error) => return annex_grpc::refuse(&error),
+    };
+    let caller = Caller::new(owner, network, &gate.shares);
+    let mut request = bounded(&gate, caller.clone(), request);
+    request.extensions_mut().insert(caller.clone());
+    if let Some(headers) = headers {
+        request.extensions_mut().insert(headers);
+    }
+    let (head, body) = next.run(request).await.into_parts();
+    match AnswerBody::begun(caller, body) {
+        Ok(body) => Response::from_parts(head, Body::new(body)),
+        Err(error) => annex_grpc::refuse(&error),
+    }
+}
+
+/// The request with a body that ends in time and counts for its caller.
+fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Request<Body> {
+    let told = |error: BodyError| annex_grpc::unread_body(&error.told().1);
+    let patience = gate.body_patience;
+    request.map(|body| Body::new(RequestBody::new(caller, body, patience).map_err(told)))
+}
+
+impl GrpcOperations {
+    fn admit(&self, parameters: CallParameters) -> Result<(&Tenants, ServiceParameters), A2aError> {
+        let tenants = self.0.app()?.tenants();
+        let caller = caller(&parameters)?.owner.clone();
+        let headers = parameters.context.get::<Arc<HeaderMap>>().cloned();
+        let call = ServiceParameters::new(caller, parameters.version.unwrap_or_default(), parameters.extensions)?;
+        let call = call.with_headers(headers);
+        Ok((tenants, call))
+    }
+}
+
+/// The layer above puts it there; a call that came by without is nobody's.
+fn caller(parameters: &CallParameters) -> Result<&Caller, A2aError> {
+    parameters.context.get::<Caller>().ok_or_else(|| A2aError::Unauthenticated {
+        reason: "the caller was not identified".to_owned(),
+        challenge: String::new(),
+    })
+}
+
+fn reply<T>(value: T) -> Reply<T> {
+    Reply { value, active: Vec::new() }
+}
+
+/// The events, with the place of their stream until it is over.
+fn events(place: StreamPlace, events: answer::EventStream) -> EventStream {
+    Box::pin(place.during(events.map(|event| Ok(event.event().clone()))))
+}
+
+#[async_trait]
+impl Operations for GrpcOperations {
+    async fn send_message(
+        &self,
+        parameters: CallParameters,
+        request: SendMessageRequest,
+    ) -> Result<Reply<SendMessageResponse>, A2aError> {
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let Answer { value, active } = handler.send_message(&call, request).await?;
+        let value = match value {
+            Sent::Message(message) => SendMessageResponse::Message(*message),
+            Sent::Task(task) => SendMessageResponse::Task(task.into_task()?),
+        };
+        Ok(Reply { value, active })
+    }
+
+    async fn send_streaming_message(
+        &self,
+        parameters: CallParameters,
+        request: SendMessageRequest,
+    ) -> Result<Reply<EventStream>, A2aError> {
+        let place = caller(&parameters)?.open_stream()?;
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
+        Ok(Reply { value: events(place, value), active })
+    }
+
+    async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        Ok(reply(handler.get_task(&call, &request).await?.into_task()?))
+    }
+
+    async fn list_tasks(
+        &self,
+        parameters: CallParameters,
+        request: ListTasksRequest,
+    ) -> Result<Reply<ListTasksResponse>, A2aError> {
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        Ok(reply(handler.list_tasks(&call, &request).await?))
+    }
+
+    async fn cancel_task(
+        &self,
+        parameters: CallParameters,
+        request: CancelTaskRequest,
+    ) -> Result<Reply<Task>, A2aError> {
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        Ok(reply(handler.cancel_task(&call, &request).await?))
+    }
+
+    async fn subscribe_to_task(
+        &self,
+        parameters: CallParameters,
+        request: SubscribeToTaskRequest,
+    ) -> Result<Reply<EventStream>, A2aError> {
+        let place = caller(&parameters)?.open_stream()?;
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        Ok(reply(events(place, handler.subscribe_to_task(&call, &request).await?)))
+    }
+
+    async fn create_task_push_notification_config(
+        &self,
+        parameters: CallParameters,
+        request: TaskPushNotificationConfig,
+    ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        Ok(reply(handler.create_push_config(&call, request).await?))
+    }
+
+    async fn get_task_push_notification_config(
+        &self,
+        parameters: CallParameters,
+        request: GetTaskPushNotificationConfigRequest,
+    ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        Ok(reply(handler.get_push_config(&call, &request).await?))
+    }
+
+    async fn list_task_push_notification_configs(
+        &self,
+        parameters: CallParameters,
+        request: ListTaskPushNotificationConfigsRequest,
+    ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        Ok(reply(handler.list_push_configs(&call, &request).await?))
+    }
+
+    async fn delete_task_push_notification_config(
+        &self,
+        parameters: CallParameters,
+        request: DeleteTaskPushNotificationConfigRequest,
+    ) -> Result<Reply<()>, A2aError> {
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        Ok(reply(handler.delete_push_config(&call, &request).await?))
+    }
+
+    async fn get_extended_agent_card(
+        &self,
+        parameters: CallParameters,
+        request: GetExtendedAgentCardRequest,
+    ) -> Result<Reply<AgentCard>, A2aError> {
+        let (tenants, call) = self.admit(parameters)?;
+        let (handler, _) = tenants.serving(&call, request.tenant.as_deref())?;
+        Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card()?)))
+    }
+
+    async fn call_method(
+        &self,
+        parameters: CallParameters,
+        method: String,
+        params: Json,
+    ) -> Result<Reply<MethodReply>, A2aError> {
+        let caller = caller(&parameters)?.clone();
+        let (tenants, call) = self.admit(parameters)?;
+        let (tenant, params) = tenants.tenant_in(&params)?;
+        let (handler, call) = tenants.serving(&call, tenant.as_deref())?;
+        let called = handler.call_method(&call, (None, &method), &params).await?;
+        let Answer { value, active } = called;
+        let value = match value {
+            MethodResult::Value(value) => MethodReply::Value(value),
+            MethodResult::Results(results) => MethodReply::Results(Box::pin(caller.open_stream()?.during(results))),
+        };
+        Ok(Reply { value, active })
+    }
+
+    fn is_serving(&self) -> bool {
+        self.0.phase() == Phase::Ready
+    }
+}

@@ -1,0 +1,180 @@
+//! The JSON-RPC binding (A2A 1.0 section 9): translates methods into operations and answers into envelopes.
+//!
+//! Errors go out with HTTP 200, as the official clients want them, also for a streaming method whose stream has not
+//! begun. The header `A2A-Extensions` names what was really active.
+
+use annex_operations::answer::{EventStream, encode};
+use annex_operations::methods::MethodResult;
+use annex_operations::service_parameters::ServiceParameters;
+use annex_protocol::jsonrpc::{self, Rejection, Request, RequestId};
+use annex_protocol::{
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest,
+    SendMessageRequest, SubscribeToTaskRequest, TaskPushNotificationConfig,
+};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::bindings::answer_body;
+use crate::bindings::service_headers::{check_content_type, echo};
+use crate::bindings::sse;
+use crate::connections::caller::Caller;
+use crate::connections::streams::StreamPlace;
+use crate::tenants::Tenants;
+
+/// Reads one HTTP request whose body was read in full.
+///
+/// # Errors
+/// What is wrong with it, and its id as far as it could be read.
+pub(crate) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Request, Box<Rejection>> {
+    let checked = check_content_type(headers, &["application/json"]);
+    checked.map_err(|error| Box::new(Rejection { id: RequestId::Null, error }))?;
+    jsonrpc::decode(body)
+}
+
+/// Answers one request.
+pub(crate) async fn answer(
+    tenants: &Tenants,
+    caller: &Caller,
+    headers: &HeaderMap,
+    uri: &Uri,
+    request: &Request,
+) -> Response {
+    let call = match ServiceParameters::of(caller.owner.clone(), headers, uri) {
+        Ok(call) => call.with_headers(tenants.headers_of(headers)),
+        Err(error) => return failure(&request.id, &error),
+    };
+    dispatch(tenants, caller, &call, request).await.unwrap_or_else(|error| failure(&request.id, &error))
+}
+
+async fn dispatch(
+    tenants: &Tenants,
+    caller: &Caller,
+    call: &ServiceParameters,
+    request: &Request,
+) -> Result<Response, A2aError> {
+    let (id, params) = (&request.id, &request.params);
+    let success = |result: &str| success(caller, id, result);
+    match request.method.as_str() {
+        "SendMessage" => {
+            let request: SendMessageRequest = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let sent = handler.send_message(&call, request).await?;
+            Ok(echo(success(&sent.value.json()?)?, &sent.active))
+        }
+        "SendStreamingMessage" => {
+            let place = caller.open_stream()?;
+            let request: SendMessageRequest = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let streamed = handler.send_streaming_message(&call, request).await?;
+            Ok(echo(stream(caller, place, id.clone(), streamed.value), &streamed.active))
+        }
+        "GetTask" => {
+            let request: GetTaskRequest = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            success(&handler.get_task(&call, &request).await?.json()?)
+        }
+        "ListTasks" => {
+            let request: ListTasksRequest = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            success(&encode(&handler.list_tasks(&call, &request).await?)?)
+        }
+        "CancelTask" => {
+            let request: CancelTaskRequest = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            success(&encode(&handler.cancel_task(&call, &request).await?)?)
+        }
+        "SubscribeToTask" => {
+            let place = caller.open_stream()?;
+            let request: SubscribeToTaskRequest = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let events = handler.subscribe_to_task(&call, &request).await?;
+            Ok(stream(caller, place, id.clone(), events))
+        }
+        "GetExtendedAgentCard" => {
+            let request: GetExtendedAgentCardRequest = jsonrpc::params(params)?;
+            let (handler, _) = tenants.serving(call, request.tenant.as_deref())?;
+            success(&encode(&*handler.get_extended_agent_card()?)?)
+        }
+        "CreateTaskPushNotificationConfig"
+        | "GetTaskPushNotificationConfig"
+        | "ListTaskPushNotificationConfigs"
+        | "DeleteTaskPushNotificationConfig" => success(&push_config(tenants, call, request).await?),
+        method => {
+            let (tenant, params) = tenants.tenant_in(params)?;
+            let (handler, call) = tenants.serving(call, tenant.as_deref())?;
+            let answered = handler.call_method(&call, (None, method), &params).await?;
+            Ok(echo(method_result(caller, id, answered.value, jsonrpc::failure)?, &answered.active))
+        }
+    }
+}
+
+/// The operations on push notification configs. Returns the result as JSON.
+async fn push_config(tenants: &Tenants, call: &ServiceParameters, request: &Request) -> Result<String, A2aError> {
+    let params = &request.params;
+    match request.method.as_str() {
+        "CreateTaskPushNotificationConfig" => {
+            let config: TaskPushNotificationConfig = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, config.tenant.as_deref())?;
+            encode(&handler.create_push_config(&call, config).await?)
+        }
+        "GetTaskPushNotificationConfig" => {
+            let request: GetTaskPushNotificationConfigRequest = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            encode(&handler.get_push_config(&call, &request).await?)
+        }
+        "ListTaskPushNotificationConfigs" => {
+            let request: ListTaskPushNotificationConfigsRequest = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            encode(&handler.list_push_configs(&call, &request).await?)
+        }
+        _ => {
+            let request: DeleteTaskPushNotificationConfigRequest = jsonrpc::params(params)?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            handler.delete_push_config(&call, &request).await?;
+            Ok("null".to_owned())
+        }
+    }
+}
+
+/// What a method of an extension answers. `failure` is how an error looks that ends a stream.
+pub(crate) fn method_result(
+    caller: &Caller,
+    id: &RequestId,
+    result: MethodResult,
+    failure: fn(&RequestId, &A2aError) -> String,
+) -> Result<Response, A2aError> {
+    match result {
+        MethodResult::Value(value) => success(caller, id, value.get()),
+        MethodResult::Results(results) => {
+            let (id, place) = (id.clone(), caller.open_stream()?);
+            let answer = sse::respond(results, move |result| match result {
+                Ok(value) => jsonrpc::success_raw(&id, value.get()),
+                Err(error) => failure(&id, error),
+            });
+            Ok(answer_body::stream(caller, place, answer))
+        }
+    }
+}
+
+fn stream(caller: &Caller, place: StreamPlace, id: RequestId, events: EventStream) -> Response {
+    let answer = sse::respond(events, move |event| jsonrpc::success_raw(&id, event.json()));
+    answer_body::stream(caller, place, answer)
+}
+
+/// Asks for room before it copies a long result.
+pub(crate) fn success(caller: &Caller, id: &RequestId, result: &str) -> Result<Response, A2aError> {
+    caller.check_room(result.len())?;
+    Ok(json(caller.answer(jsonrpc::success_raw(id, result))?))
+}
+
+/// An error as an ordinary answer.
+pub(crate) fn failure(id: &RequestId, error: &A2aError) -> Response {
+    json(Body::from(jsonrpc::failure(id, error)))
+}
+
+fn json(body: Body) -> Response {
+    let content_type = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    (content_type, body).into_response()
+}

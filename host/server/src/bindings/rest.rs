@@ -1,0 +1,361 @@
+//! The HTTP+JSON binding (A2A 1.0 section 11): translates paths into operations and answers into bodies.
+//!
+//! Each path also exists behind `/{tenant}`. Answers have the media type of the request.
+
+use annex_operations::answer::{EventStream, ShownTask, encode};
+use annex_operations::methods::MethodResult;
+use annex_operations::request_handler::RequestHandler;
+use annex_operations::service_parameters::ServiceParameters;
+use annex_protocol::jsonrpc::params;
+use annex_protocol::{
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig, http_json,
+};
+use axum::body::Body;
+use axum::extract::Query;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+
+use crate::bindings::answer_body;
+use crate::bindings::service_headers::{check_content_type, echo};
+use crate::bindings::sse;
+use crate::connections::caller::Caller;
+use crate::connections::streams::StreamPlace;
+use crate::tenants::Tenants;
+
+/// What only the caller may keep.
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
+
+/// What a path and a method ask for.
+#[derive(Debug, PartialEq, Eq)]
+enum Operation<'a> {
+    SendMessage,
+    SendStreamingMessage,
+    GetTask(&'a str),
+    ListTasks,
+    CancelTask(&'a str),
+    SubscribeToTask(&'a str),
+    CreatePushConfig(&'a str),
+    ListPushConfigs(&'a str),
+    GetPushConfig(&'a str, &'a str),
+    DeletePushConfig(&'a str, &'a str),
+    ExtendedAgentCard,
+    /// A method of the extension with this name.
+    Method(&'a str, String),
+}
+
+/// Why there is no operation.
+#[derive(Debug, PartialEq, Eq)]
+enum NoRoute {
+    Path,
+    /// The path exists for these methods.
+    Method(&'static str),
+}
+
+/// One request to the binding.
+pub(crate) struct HttpRequest<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) method: &'a Method,
+    /// Below the binding's own path, without a leading slash, percent-decoded.
+    pub(crate) path: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) uri: &'a Uri,
+    pub(crate) body: &'a [u8],
+}
+
+/// Answers one HTTP request whose body was read in full.
+pub(crate) async fn answer(tenants: &Tenants, request: HttpRequest<'_>) -> Response {
+    let response = match route(request.method, request.path) {
+        Ok((tenant, operation)) => dispatch(tenants, &request, tenant, operation).await,
+        Err(NoRoute::Method(allowed)) => return method_not_allowed(allowed, request.path),
+        Err(NoRoute::Path) => Err(A2aError::MethodNotFound { method: format!("{} /{}", request.method, request.path) }),
+    };
+    with_media_type(request.headers, response.unwrap_or_else(|error| failure(&error)))
+}
+
+/// What never reaches the handler: a server that is not ready, a body that cannot be read.
+pub(crate) fn refuse(headers: &HeaderMap, status: StatusCode, error: &A2aError) -> Response {
+    let mut response = failure(error);
+    *response.status_mut() = status;
+    with_media_type(headers, response)
+}
+
+fn route<'a>(method: &Method, path: &'a str) -> Result<(Option<&'a str>, Operation<'a>), NoRoute> {
+    let segments: Vec<&str> = path.split('/').collect();
+    match operation(method, &segments) {
+        Err(NoRoute::Path) => match segments.split_first() {
+            Some((tenant, rest)) if !tenant.is_empty() => Ok((Some(*tenant), operation(method, rest)?)),
+            _ => Err(NoRoute::Path),
+        },
+        found => found.map(|operation| (None, operation)),
+    }
+}
+
+fn operation<'a>(method: &Method, segments: &[&'a str]) -> Result<Operation<'a>, NoRoute> {
+    let (allowed, operation) = match segments {
+        ["message:send"] => ("POST", Operation::SendMessage),
+        ["message:stream"] => ("POST", Operation::SendStreamingMessage),
+        ["tasks"] => ("GET", Operation::ListTasks),
+        ["extendedAgentCard"] => ("GET", Operation::ExtendedAgentCard),
+        ["tasks", id] => match id.rsplit_once(':') {
+            Some((id, "cancel")) => ("POST", Operation::CancelTask(id)),
+            // The proto file says GET, the text of the specification POST.
+            Some((id, "subscribe")) => ("GET, POST", Operation::SubscribeToTask(id)),
+            _ => ("GET", Operation::GetTask(id)),
+        },
+        ["tasks", task, "pushNotificationConfigs"] if method == Method::POST => {
+            ("POST", Operation::CreatePushConfig(task))
+        }
+        ["tasks", task, "pushNotificationConfigs"] => ("GET, POST", Operation::ListPushConfigs(task)),
+        ["tasks", task, "pushNotificationConfigs", id] if method == Method::DELETE => {
+            ("DELETE", Operation::DeletePushConfig(task, id))
+        }
+        ["tasks", task, "pushNotificationConfigs", id] => ("GET, DELETE", Operation::GetPushConfig(task, id)),
+        ["extensions", extension, method @ ..] if !method.is_empty() => {
+            ("POST", Operation::Method(extension, method.join("/")))
+        }
+        _ => return Err(NoRoute::Path),
+    };
+    let is_allowed = allowed.split(", ").any(|name| name == method.as_str());
+    if is_allowed { Ok(operation) } else { Err(NoRoute::Method(allowed)) }
+}
+
+async fn dispatch(
+    tenants: &Tenants,
+    request: &HttpRequest<'_>,
+    tenant: Option<&str>,
+    operation: Operation<'_>,
+) -> Result<Response, A2aError> {
+    let call = ServiceParameters::of(request.caller.owner.clone(), request.headers, request.uri)?;
+    let call = call.with_headers(tenants.headers_of(request.headers));
+    let caller = request.caller;
+    match operation {
+        Operation::SendMessage => {
+            let message = message(request, tenant)?;
+            let (handler, call) = tenants.serving(&call, message.tenant.as_deref())?;
+            let sent = handler.send_message(&call, message).await?;
+            Ok(echo(json(caller, sent.value.json()?)?, &sent.active))
+        }
+        Operation::SendStreamingMessage => {
+            let place = caller.open_stream()?;
+            let message = message(request, tenant)?;
+            let (handler, call) = tenants.serving(&call, message.tenant.as_deref())?;
+            let streamed = handler.send_streaming_message(&call, message).await?;
+            Ok(echo(stream(caller, place, streamed.value), &streamed.active))
+        }
+        Operation::GetTask(id) => {
+            let read: GetTaskRequest = from_query(request, tenant, &[("id", id)])?;
+            let (handler, call) = tenants.serving(&call, read.tenant.as_deref())?;
+            found(caller, &handler.get_task(&call, &read).await?)
+        }
+        Operation::ListTasks => {
+            let list: ListTasksRequest = from_query(request, tenant, &[])?;
+            let (handler, call) = tenants.serving(&call, list.tenant.as_deref())?;
+            json(caller, encode(&handler.list_tasks(&call, &list).await?)?)
+        }
+        Operation::CancelTask(id) => {
+            let mut cancel: CancelTaskRequest = params(&with(&read_body(request)?, "id", id)?)?;
+            place(&mut cancel.tenant, tenant)?;
+            let (handler, call) = tenants.serving(&call, cancel.tenant.as_deref())?;
+            json(caller, encode(&handler.cancel_task(&call, &cancel).await?)?)
+        }
+        Operation::SubscribeToTask(id) => {
+            let subscribe = SubscribeToTaskRequest { tenant: tenant.map(str::to_owned), id: TaskId::from(id) };
+            let place = caller.open_stream()?;
+            let (handler, call) = tenants.serving(&call, subscribe.tenant.as_deref())?;
+            Ok(stream(caller, place, handler.subscribe_to_task(&call, &subscribe).await?))
+        }
+        Operation::CreatePushConfig(task) => {
+            let mut config: TaskPushNotificationConfig = params(&with(&read_body(request)?, "taskId", task)?)?;
+            place(&mut config.tenant, tenant)?;
+            let (handler, call) = tenants.serving(&call, config.tenant.as_deref())?;
+            json(caller, encode(&handler.create_push_config(&call, config).await?)?)
+        }
+        Operation::ListPushConfigs(task) => {
+            let list: ListTaskPushNotificationConfigsRequest = from_query(request, tenant, &[("taskId", task)])?;
+            let (handler, call) = tenants.serving(&call, list.tenant.as_deref())?;
+            json(caller, encode(&handler.list_push_configs(&call, &list).await?)?)
+        }
+        Operation::GetPushConfig(task, id) => {
+            let get: GetTaskPushNotificationConfigRequest =
+                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
+            let (handler, call) = tenants.serving(&call, get.tenant.as_deref())?;
+            json(caller, encode(&handler.get_push_config(&call, &get).await?)?)
+        }
+        Operation::DeletePushConfig(task, id) => {
+            let delete: DeleteTaskPushNotificationConfigRequest =
+                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
+            let (handler, call) = tenants.serving(&call, delete.tenant.as_deref())?;
+            handler.delete_push_config(&call, &delete).await?;
+            json(caller, "{}".to_owned())
+        }
+        Operation::Method(extension, method) => {
+            let (handler, call) = tenants.serving(&call, tenant)?;
+            let (response, active) = call_method(handler, &call, (extension, &method), request).await?;
+            Ok(echo(response, &active))
+        }
+        Operation::ExtendedAgentCard => {
+            let (handler, _) = tenants.serving(&call, tenant)?;
+            extended_card(handler, caller)
+        }
+    }
+}
+
+/// A task may be large, so there must be room before it is copied.
+fn found(caller: &Caller, task: &ShownTask) -> Result<Response, A2aError> {
+    let text = task.json()?;
+    caller.check_room(text.len())?;
+    json(caller, text.into_owned())
+}
+
+fn extended_card(handler: &RequestHandler, caller: &Caller) -> Result<Response, A2aError> {
+    let mut response = json(caller, encode(&*handler.get_extended_agent_card()?)?)?;
+    response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
+    Ok(response)
+}
+
+/// Calls a method of the extension with a name. Returns what it answers, and what was active.
+pub(crate) async fn call_method(
+    handler: &RequestHandler,
+    call: &ServiceParameters,
+    (extension, method): (&str, &str),
+    request: &HttpRequest<'_>,
+) -> Result<(Response, Vec<ExtensionUri>), A2aError> {
+    let answered = handler.call_method(call, (Some(extension), method), &read_body(request)?).await?;
+    Ok((method_result(request.caller, answered.value)?, answered.active))
+}
+
+fn method_result(caller: &Caller, result: MethodResult) -> Result<Response, A2aError> {
+    match result {
+        MethodResult::Value(value) => json(caller, value.get().to_owned()),
+        MethodResult::Results(results) => {
+            let place = caller.open_stream()?;
+            let answer = sse::respond(results, |result| match result {
+                Ok(value) => value.get().to_owned(),
+                Err(error) => http_json::failure(error),
+            });
+            Ok(answer_body::stream(caller, place, answer))
+        }
+    }
+}
+
+fn message(request: &HttpRequest<'_>, tenant: Option<&str>) -> Result<SendMessageRequest, A2aError> {
+    let mut message: SendMessageRequest = params(&read_body(request)?)?;
+    place(&mut message.tenant, tenant)?;
+    Ok(message)
+}
+
+/// The tenant of the path; a body may repeat it, not contradict it.
+fn place(field: &mut Option<String>, tenant: Option<&str>) -> Result<(), A2aError> {
+    let Some(tenant) = tenant else { return Ok(()) };
+    match field.as_deref().filter(|named| !named.is_empty()) {
+        Some(named) if named != tenant => Err(A2aError::invalid_field("tenant", "is not the tenant of the path")),
+        _ => {
+            *field = Some(tenant.to_owned());
+            Ok(())
+        }
+    }
+}
+
+pub(crate) fn read_body(request: &HttpRequest<'_>) -> Result<Json, A2aError> {
+    if !request.body.is_empty() {
+        check_content_type(request.headers, &["application/json", http_json::MEDIA_TYPE])?;
+    }
+    http_json::body(request.body)
+}
+
+/// The id of the path counts, whatever the body says.
+fn with(body: &Json, name: &str, id: &str) -> Result<Json, A2aError> {
+    let mut object: JsonObject = params(body)?;
+    object.insert(name.to_owned(), Json::string(id));
+    object.to_json().map_err(|error| A2aError::Parse { reason: error.to_string() })
+}
+
+fn from_query<T: DeserializeOwned>(
+    request: &HttpRequest<'_>,
+    tenant: Option<&str>,
+    path: &[(&str, &str)],
+) -> Result<T, A2aError> {
+    let Query(pairs): Query<Vec<(String, String)>> =
+        Query::try_from_uri(request.uri).map_err(|error| A2aError::invalid_params(error.to_string()))?;
+    let mut object = http_json::query(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    for (name, value) in path.iter().copied().chain(tenant.map(|tenant| ("tenant", tenant))) {
+        object.insert(name.to_owned(), Json::string(value));
+    }
+    params(&object.to_json().map_err(|error| A2aError::Parse { reason: error.to_string() })?)
+}
+
+fn json(caller: &Caller, body: String) -> Result<Response, A2aError> {
+    Ok(caller.answer(body)?.into_response())
+}
+
+fn stream(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {
+    answer_body::stream(caller, place, sse::respond(events, |event| event.json().to_string()))
+}
+
+fn failure(error: &A2aError) -> Response {
+    let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, Body::from(http_json::failure(error))).into_response()
+}
+
+fn method_not_allowed(allowed: &'static str, path: &str) -> Response {
+    let allow = [(header::ALLOW, HeaderValue::from_static(allowed))];
+    (StatusCode::METHOD_NOT_ALLOWED, allow, format!("/{path} takes {allowed}\n")).into_response()
+}
+
+fn with_media_type(request: &HeaderMap, mut response: Response) -> Response {
+    // A stream has its own.
+    response.headers_mut().entry(header::CONTENT_TYPE).or_insert_with(|| media_type(request));
+    response
+}
+
+/// `application/json` when that is what the client sends, or all that it asks for.
+fn media_type(headers: &HeaderMap) -> HeaderValue {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (sent, accepted) = (text(header::CONTENT_TYPE), text(header::ACCEPT));
+    let plain = "application/json";
+    let is_plain = if sent.is_empty() {
+        accepted.contains(plain) && !accepted.contains(http_json::MEDIA_TYPE)
+    } else {
+        sent.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(plain)
+    };
+    HeaderValue::from_static(if is_plain { plain } else { http_json::MEDIA_TYPE })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Method;
+
+    use super::{NoRoute, Operation, route};
+
+    #[test]
+    fn a_path_is_an_operation_with_and_without_a_tenant() {
+        let get = |path| route(&Method::GET, path);
+        let post = |path| route(&Method::POST, path);
+        assert_eq!(post("message:send"), Ok((None, Operation::SendMessage)));
+        assert_eq!(post("acme/message:stream"), Ok((Some("acme"), Operation::SendStreamingMessage)));
+        assert_eq!(get("tasks"), Ok((None, Operation::ListTasks)));
+        assert_eq!(get("acme/tasks"), Ok((Some("acme"), Operation::ListTasks)));
+        assert_eq!(get("tasks/a:b"), Ok((None, Operation::GetTask("a:b"))));
+        assert_eq!(get("acme/tasks/t"), Ok((Some("acme"), Operation::GetTask("t"))));
+        assert_eq!(post("tasks/a:b:cancel"), Ok((None, Operation::CancelTask("a:b"))));
+        assert_eq!(
+            post("extensions/history/tasks/search"),
+            Ok((None, Operation::Method("history", "tasks/search".into())))
+        );
+        for method in [Method::GET, Method::POST] {
+            assert_eq!(route(&method, "tasks/t:subscribe"), Ok((None, Operation::SubscribeToTask("t"))));
+        }
+    }
+
+    #[test]
+    fn what_is_no_operation_says_which_methods_there_are() {
+        assert_eq!(route(&Method::GET, "message:send"), Err(NoRoute::Method("POST")));
+        assert_eq!(route(&Method::DELETE, "acme/tasks/t"), Err(NoRoute::Method("GET")));
+        for path in ["", "message", "a/b/tasks", "/tasks", "message:send/x", "extensions/history"] {
+            assert_eq!(route(&Method::POST, path), Err(NoRoute::Path), "{path}");
+        }
+    }
+}

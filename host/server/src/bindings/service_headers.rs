@@ -1,0 +1,32 @@
+//! Header fields of answers and requests that all HTTP bindings share.
+
+use annex_protocol::service::{A2A_EXTENSIONS, format_extensions};
+use annex_protocol::{A2aError, ExtensionUri};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+
+/// Names the extensions that were really active in the answer's header.
+pub(crate) fn echo(response: Response, active: &[ExtensionUri]) -> Response {
+    echo_as(A2A_EXTENSIONS, response, active)
+}
+
+/// The same in a header of another name.
+pub(crate) fn echo_as(header: &'static str, mut response: Response, active: &[ExtensionUri]) -> Response {
+    if !active.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&format_extensions(active))
+    {
+        response.headers_mut().insert(header, value);
+    }
+    response
+}
+
+/// The media type is one of these, with or without parameters.
+pub(crate) fn check_content_type(headers: &HeaderMap, understood: &[&str]) -> Result<(), A2aError> {
+    let content_type = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let content_type = content_type.unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if understood.iter().any(|name| media_type.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    Err(A2aError::ContentTypeNotSupported { content_type: content_type.into_owned() })
+}

@@ -1,0 +1,54 @@
+//! A2A 0.3 for clients that have not moved on: the same operations under the old names and shapes.
+//!
+//! A layer in front of the bindings of 1.0, which know nothing of it. JSON-RPC methods of both versions share one path,
+//! because no name exists in both. HTTP+JSON has its own paths.
+
+use annex_operations::answer::Sent;
+use annex_operations::service_parameters::ServiceParameters;
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
+use annex_protocol::v0_3::{self, X_A2A_EXTENSIONS};
+use annex_protocol::{A2aError, ExtensionUri, StreamResponse};
+use annex_tasks::Owner;
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::bindings::service_headers::echo_as;
+
+pub(crate) mod http_json;
+pub(crate) mod json_rpc;
+
+/// The versions of this module's half of the server.
+const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
+
+/// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
+fn read_call(owner: Owner, headers: &HeaderMap) -> Result<ServiceParameters, A2aError> {
+    let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
+    match version.as_deref() {
+        None | Some("" | v0_3::VERSION | v0_3::CARD_VERSION) => {}
+        Some(other) => {
+            return Err(A2aError::VersionNotSupported { requested: other.to_owned(), supported: SUPPORTED });
+        }
+    }
+    let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
+    Ok(ServiceParameters {
+        owner,
+        requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
+        headers: None,
+    })
+}
+
+fn echo(response: Response, active: &[ExtensionUri]) -> Response {
+    echo_as(X_A2A_EXTENSIONS, response, active)
+}
+
+fn sent_event(sent: Sent, encode: impl Fn(&StreamResponse) -> Result<String, A2aError>) -> Result<String, A2aError> {
+    encode(&match sent {
+        Sent::Message(message) => StreamResponse::Message(*message),
+        Sent::Task(task) => StreamResponse::Task(task.into_task()?),
+    })
+}
+
+fn json(body: Body) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}

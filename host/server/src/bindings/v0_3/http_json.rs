@@ -1,0 +1,137 @@
+//! HTTP+JSON of 0.3, which has paths of its own below those of 1.0.
+
+use annex_operations::answer::{EventStream, encode};
+use annex_operations::request_handler::RequestHandler;
+use annex_operations::service_parameters::ServiceParameters;
+use annex_protocol::v0_3::{self, request};
+use annex_protocol::{
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
+    GetTaskRequest, ListTaskPushNotificationConfigsRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
+};
+use axum::extract::Query;
+use axum::http::{Method as HttpMethod, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+
+use super::{echo, json, read_call, sent_event};
+use crate::app::App;
+use crate::bindings::answer_body;
+use crate::bindings::rest::{self, HttpRequest};
+use crate::bindings::sse;
+use crate::connections::caller::Caller;
+use crate::connections::streams::StreamPlace;
+
+/// What all paths of 0.3 begin with, below those of the binding.
+pub(crate) const PREFIX: &str = "v1/";
+
+fn body(caller: &Caller, text: String) -> Result<Response, A2aError> {
+    Ok(json(caller.answer(text)?))
+}
+
+/// Answers a request whose path is below [`PREFIX`].
+pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> Response {
+    dispatch(app, path, request).await.unwrap_or_else(|error| {
+        let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, json(annex_protocol::http_json::failure(&error).into())).into_response()
+    })
+}
+
+async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
+    let (handler, caller) = (app.tenants().own(), request.caller);
+    let call = read_call(caller.owner.clone(), request.headers)?;
+    let segments: Vec<&str> = path.split('/').collect();
+    let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));
+    match (request.method, segments.as_slice()) {
+        (&HttpMethod::POST, ["message:send"]) => {
+            let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
+            let sent = handler.send_message(&call, message).await?;
+            let event = |event: &StreamResponse| encode(&v0_3::rest::Event::from(event));
+            Ok(echo(body(caller, sent_event(sent.value, event)?)?, &sent.active))
+        }
+        (&HttpMethod::POST, ["message:stream"]) => {
+            let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
+            let place = caller.open_stream()?;
+            let streamed = handler.send_streaming_message(&call, message).await?;
+            Ok(echo(rest_events(caller, place, streamed.value), &streamed.active))
+        }
+        (&HttpMethod::GET, ["card"]) => body(caller, app.installer().publisher().current().card_v0_3.clone()),
+        (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match verb(id) {
+            Some((id, verb)) if verb == "subscribe" => {
+                let subscribe = SubscribeToTaskRequest { tenant: None, id };
+                let place = caller.open_stream()?;
+                Ok(rest_events(caller, place, handler.follow_turn(&call, &subscribe).await?))
+            }
+            Some((id, verb)) if verb == "cancel" && request.method == HttpMethod::POST => {
+                let task = handler.cancel_task(&call, &CancelTaskRequest { id, ..Default::default() }).await?;
+                body(request.caller, encode(&v0_3::rest::Task::from(&task))?)
+            }
+            _ if request.method == HttpMethod::GET => {
+                let history_length = request::history_length(query_history_length(request.uri)?);
+                let read = GetTaskRequest { tenant: None, id: TaskId::from(*id), history_length };
+                let task = handler.get_task(&call, &read).await?.into_task()?;
+                body(request.caller, encode(&v0_3::rest::Task::from(&task))?)
+            }
+            _ => Err(no_route(request, path)),
+        },
+        (&HttpMethod::POST, ["extensions", extension, method @ ..]) if !method.is_empty() => {
+            let method = method.join("/");
+            let (response, active) = rest::call_method(handler, &call, (extension, &method), request).await?;
+            Ok(echo(response, &active))
+        }
+        (_, ["tasks", task, "pushNotificationConfigs", rest @ ..]) => {
+            push_configs(handler, &call, request, &TaskId::from(*task), rest).await
+        }
+        _ => Err(no_route(request, path)),
+    }
+}
+
+async fn push_configs(
+    handler: &RequestHandler,
+    call: &ServiceParameters,
+    request: &HttpRequest<'_>,
+    task: &TaskId,
+    rest: &[&str],
+) -> Result<Response, A2aError> {
+    let task_id = task.clone();
+    match (request.method, rest) {
+        (&HttpMethod::POST, []) => {
+            let config = v0_3::rest::create_push_config(task_id, &rest::read_body(request)?)?;
+            let config = handler.create_push_config(call, config).await?;
+            body(request.caller, encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?)
+        }
+        (&HttpMethod::GET, []) => {
+            let list = ListTaskPushNotificationConfigsRequest { task_id, ..Default::default() };
+            let configs = handler.list_push_configs(call, &list).await?;
+            body(request.caller, encode(&v0_3::rest::ListTaskPushNotificationConfigsResponse::from(&configs))?)
+        }
+        (&HttpMethod::GET, [id]) => {
+            let get = GetTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
+            let config = handler.get_push_config(call, &get).await?;
+            body(request.caller, encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?)
+        }
+        (&HttpMethod::DELETE, [id]) => {
+            let delete =
+                DeleteTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
+            handler.delete_push_config(call, &delete).await?;
+            body(request.caller, "{}".to_owned())
+        }
+        _ => Err(no_route(request, &format!("tasks/{task}/pushNotificationConfigs"))),
+    }
+}
+
+fn no_route(request: &HttpRequest<'_>, path: &str) -> A2aError {
+    A2aError::MethodNotFound { method: format!("{} /v1/{path}", request.method) }
+}
+
+fn rest_events(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {
+    let answer = sse::respond(events, |event| encode(&v0_3::rest::Event::from(event.event())).unwrap_or_default());
+    answer_body::stream(caller, place, answer)
+}
+
+fn query_history_length(uri: &Uri) -> Result<Option<i32>, A2aError> {
+    let Query(pairs): Query<Vec<(String, String)>> =
+        Query::try_from_uri(uri).map_err(|error| A2aError::invalid_params(error.to_string()))?;
+    let sent = pairs.iter().rev().find(|(name, _)| name == "historyLength" || name == "history_length");
+    let parse =
+        |text: &String| text.parse().map_err(|_| A2aError::invalid_field("historyLength", "is no whole number"));
+    sent.map(|(_, text)| parse(text)).transpose()
+}

@@ -1,0 +1,131 @@
+//! JSON-RPC of 0.3.
+
+use annex_operations::answer::{EventStream, encode};
+use annex_operations::request_handler::RequestHandler;
+use annex_operations::service_parameters::ServiceParameters;
+use annex_protocol::jsonrpc::{self, Request};
+use annex_protocol::v0_3::{self, Method, request};
+use annex_protocol::{A2aError, StreamResponse};
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use super::{echo, json, read_call, sent_event};
+use crate::bindings::answer_body;
+use crate::bindings::jsonrpc as json_rpc_binding;
+use crate::bindings::sse;
+use crate::connections::caller::Caller;
+use crate::connections::streams::StreamPlace;
+
+/// Answers a JSON-RPC request of 0.3: one whose method has a 0.3 name, or one that names no newer version and whose method
+/// is none of A2A's, because an extension may have it. `None` for a request of 1.0.
+pub(crate) async fn answer(
+    handler: &RequestHandler,
+    caller: &Caller,
+    headers: &HeaderMap,
+    request: &Request,
+) -> Option<Response> {
+    if let Some(method) = Method::from_name(&request.method) {
+        return Some(operation(handler, caller, headers, method, request).await);
+    }
+    // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
+    let is_known = jsonrpc::METHODS.contains(&request.method.as_str());
+    let call = if is_known { None } else { read_call(caller.owner.clone(), headers).ok() };
+    Some(extension_method(handler, caller, &call?, request).await)
+}
+
+/// Answers a request whose method has a 0.3 name.
+async fn operation(
+    handler: &RequestHandler,
+    caller: &Caller,
+    headers: &HeaderMap,
+    method: Method,
+    request: &Request,
+) -> Response {
+    dispatch(handler, caller, headers, method, request).await.unwrap_or_else(|error| {
+        let failure = v0_3::failure(&request.id, &error);
+        // A stream's client reads events only; anything else costs it the reason.
+        if method.streams() { sse::respond_once(&failure) } else { json(failure.into()) }
+    })
+}
+
+/// Answers a JSON-RPC request of 0.3 whose method is none of A2A's: an extension may have it.
+async fn extension_method(
+    handler: &RequestHandler,
+    caller: &Caller,
+    call: &ServiceParameters,
+    request: &Request,
+) -> Response {
+    let answered = handler.call_method(call, (None, &request.method), &request.params).await;
+    let answer = answered.and_then(|answered| {
+        let answer = json_rpc_binding::method_result(caller, &request.id, answered.value, v0_3::failure)?;
+        Ok(echo(answer, &answered.active))
+    });
+    answer.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error).into()))
+}
+
+async fn dispatch(
+    handler: &RequestHandler,
+    caller: &Caller,
+    headers: &HeaderMap,
+    method: Method,
+    request: &Request,
+) -> Result<Response, A2aError> {
+    let (call, id, sent) = (read_call(caller.owner.clone(), headers)?, request.id.clone(), &request.params);
+    let success = |result: &str| json_rpc_binding::success(caller, &id, result);
+    let events = |place: StreamPlace, events: EventStream| {
+        let id = id.clone();
+        let answer = sse::respond(events, move |event| {
+            let event = encode(&v0_3::Event::from(event.event())).unwrap_or_default();
+            jsonrpc::success_raw(&id, &event)
+        });
+        answer_body::stream(caller, place, answer)
+    };
+    match method {
+        Method::SendMessage => {
+            let answer = handler.send_message(&call, request::send_message(sent)?).await?;
+            Ok(echo(success(&sent_event(answer.value, encode_event)?)?, &answer.active))
+        }
+        Method::SendStreamingMessage => {
+            let place = caller.open_stream()?;
+            let answer = handler.send_streaming_message(&call, request::send_message(sent)?).await?;
+            Ok(echo(events(place, answer.value), &answer.active))
+        }
+        Method::GetTask => {
+            let task = handler.get_task(&call, &request::get_task(sent)?).await?.into_task()?;
+            success(&encode(&v0_3::Task::from(&task))?)
+        }
+        Method::CancelTask => {
+            let task = handler.cancel_task(&call, &request::cancel_task(sent)?).await?;
+            success(&encode(&v0_3::Task::from(&task))?)
+        }
+        Method::SubscribeToTask => {
+            let place = caller.open_stream()?;
+            Ok(events(place, handler.follow_turn(&call, &request::subscribe_to_task(sent)?).await?))
+        }
+        Method::CreateTaskPushNotificationConfig => {
+            let config = handler.create_push_config(&call, request::create_push_config(sent)?).await?;
+            success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?)
+        }
+        Method::GetTaskPushNotificationConfig => {
+            let config = handler.get_push_config(&call, &request::get_push_config(sent)?).await?;
+            success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?)
+        }
+        Method::ListTaskPushNotificationConfigs => {
+            let configs = handler.list_push_configs(&call, &request::list_push_configs(sent)?).await?;
+            success(&encode(&v0_3::push_configs(&configs))?)
+        }
+        Method::DeleteTaskPushNotificationConfig => {
+            handler.delete_push_config(&call, &request::delete_push_config(sent)?).await?;
+            success("null")
+        }
+        Method::GetExtendedAgentCard => {
+            let card = handler.get_extended_agent_card()?;
+            let card = v0_3::AgentCard::of(&card).ok_or(A2aError::ExtendedAgentCardNotConfigured)?;
+            success(&encode(&card)?)
+        }
+    }
+}
+
+fn encode_event(event: &StreamResponse) -> Result<String, A2aError> {
+    encode(&v0_3::Event::from(event))
+}

@@ -1,0 +1,50 @@
+//! `[runtime]`: the engine and what may be installed while the server runs.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::limits::LimitsConfig;
+
+/// `[runtime]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RuntimeSection {
+    /// Component instances alive at once. Default 1,000.
+    pub max_instances: u32,
+    /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes of all compiled components in that folder; what was not used for longest goes. Default 1 GiB.
+    pub cache_bytes: u64,
+    /// Seconds that compiling one component may take. Default 60.
+    pub compile_seconds: u64,
+    /// Bytes of memory that compiling one component may take. Default 512 MiB.
+    pub compile_memory_bytes: u64,
+    /// Components that are compiled at once, each by a process of its own. Default 2.
+    pub compile_processes: u32,
+    /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
+    pub extensions_dir: Option<PathBuf>,
+    /// Whether component files are watched and loaded again when they change. Default: yes.
+    pub watch: bool,
+    /// Replaced versions of each extension that are kept for a rollback. Default 3.
+    pub keep_versions: usize,
+    /// What no extension's limits may go beyond.
+    pub ceiling: LimitsConfig,
+}
+
+impl Default for RuntimeSection {
+    fn default() -> Self {
+        Self {
+            max_instances: 1_000,
+            cache_dir: None,
+            cache_bytes: 1 << 30,
+            compile_seconds: 60,
+            compile_memory_bytes: 512 << 20,
+            compile_processes: 2,
+            extensions_dir: None,
+            watch: true,
+            keep_versions: 3,
+            ceiling: LimitsConfig::default(),
+        }
+    }
+}

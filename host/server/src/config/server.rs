@@ -1,0 +1,105 @@
+//! `[server]`: the listener, its limits, and how long things may take.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::connections::listener::ConnectionLimits;
+
+/// `[server]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Address and port; port 0 takes a free one. Default `127.0.0.1:9999`.
+    pub listen: SocketAddr,
+    /// The base URL that clients reach, for the card. Default: `http://` and the address listened on.
+    pub public_url: Option<String>,
+    /// Whether everybody may call although `listen` is no loopback address. Default: no.
+    pub allow_anonymous: bool,
+    /// Whether clients of A2A 0.3 are served too. Default: no.
+    pub a2a_0_3: bool,
+    /// The largest request body in bytes. Default 1 MiB.
+    pub max_body_bytes: usize,
+    /// Seconds that a client may take to send a request's body. Default 30.
+    pub body_seconds: u64,
+    /// Seconds that a client may take to send a request's head; a connection that is idle for so long is closed.
+    /// Default 60.
+    pub head_seconds: u64,
+    /// Seconds that a client may leave what is sent to it unread; then it is hung up on. Default 60.
+    pub write_seconds: u64,
+    /// Connections at once; more wait. Default 16,384.
+    pub max_connections: usize,
+    /// Connections at once from one address, or from one /64 of IPv6; more are closed. Default 4,096.
+    pub max_connections_per_address: usize,
+    /// Requests at once on one HTTP/2 connection. Default 32.
+    pub max_requests_per_connection: u32,
+    /// Bytes of request bodies that are being read and have to be waited for. A caller gets a quarter. Default 64 MiB.
+    pub max_reading_bytes: usize,
+    /// Bytes of long answers that clients have not read yet. A caller gets a quarter, or one answer. Default 256 MiB.
+    pub max_answer_bytes: usize,
+    /// Streams at once. Default 10,000.
+    pub max_streams: usize,
+    /// The same for each caller. Default 1,000.
+    pub max_streams_per_caller: usize,
+    /// Seconds that running turns get to finish after SIGTERM. Default 10.
+    pub drain_seconds: u64,
+    /// Seconds that one turn of the agent may take. Default 600.
+    pub max_turn_seconds: u64,
+    /// Turns that may wait for their turn in one context. Default 64.
+    pub max_waiting_turns: usize,
+    /// Turns at once, those that wait included; more are refused. Default 1,000.
+    pub max_running_turns: usize,
+    /// The same for each authenticated caller. Default 100.
+    pub max_running_turns_per_caller: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9999)),
+            public_url: None,
+            allow_anonymous: false,
+            a2a_0_3: false,
+            max_body_bytes: 1 << 20,
+            body_seconds: 30,
+            head_seconds: 60,
+            write_seconds: 60,
+            max_connections: 16_384,
+            max_connections_per_address: 4_096,
+            max_requests_per_connection: 32,
+            max_reading_bytes: 64 << 20,
+            max_answer_bytes: 256 << 20,
+            max_streams: 10_000,
+            max_streams_per_caller: 1_000,
+            drain_seconds: 10,
+            max_turn_seconds: 600,
+            max_waiting_turns: 64,
+            max_running_turns: 1_000,
+            max_running_turns_per_caller: 100,
+        }
+    }
+}
+
+impl ServerConfig {
+    pub(crate) fn connections(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            connections: self.max_connections,
+            per_address: self.max_connections_per_address,
+            head: Duration::from_secs(self.head_seconds),
+            write: Duration::from_secs(self.write_seconds),
+            streams: self.max_requests_per_connection,
+        }
+    }
+
+    pub(crate) fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds)
+    }
+
+    /// The key of a budget that has no room for one body of the largest size, or for an answer as long.
+    pub(super) fn budget_below_a_body(&self) -> Option<&'static str> {
+        let budgets =
+            [("server.max_reading_bytes", self.max_reading_bytes), ("server.max_answer_bytes", self.max_answer_bytes)];
+        budgets.into_iter().find(|(_, bytes)| *bytes < self.max_body_bytes).map(|(key, _)| key)
+    }
+}

@@ -1,0 +1,358 @@
+//! Bytes that callers make the process hold, bounded in all and per caller.
+//!
+//! No caller keeps another out: where there is no room left, the caller that holds most gives way, with the largest part
+//! that it holds. A part that is given up is gone at once, whoever waits for its client.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
+
+use annex_protocol::A2aError;
+use bytes::Bytes;
+use futures::task::AtomicWaker;
+
+use crate::connections::network::CallerKey;
+
+/// A bound on bytes of one kind.
+pub(crate) struct Budget {
+    /// What is counted, for messages.
+    what: &'static str,
+    max: usize,
+    /// The most that one caller may hold in several parts; a lone one may be larger.
+    share: usize,
+    /// How many times as large a part of the same caller must be to give way to a new one.
+    edge: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    held: usize,
+    /// Numbers the parts.
+    next: u64,
+    callers: HashMap<CallerKey, Held>,
+}
+
+/// What one caller holds.
+#[derive(Default)]
+struct Held {
+    bytes: usize,
+    parts: HashMap<u64, Part>,
+}
+
+struct Part {
+    bytes: usize,
+    content: Arc<Content>,
+}
+
+/// What a part consists of, shared with whoever holds it.
+#[derive(Default)]
+struct Content {
+    given_up: AtomicBool,
+    holder: AtomicWaker,
+    /// Of an answer; a body is with its reader.
+    data: Mutex<Bytes>,
+}
+
+/// One part of what a caller holds. It counts until this is dropped, or given up for another.
+pub(crate) struct Holding {
+    budget: Arc<Budget>,
+    caller: CallerKey,
+    /// None while nothing is counted yet.
+    number: Option<u64>,
+    content: Arc<Content>,
+}
+
+impl Budget {
+    pub(crate) fn new(what: &'static str, max: usize, share: usize) -> Arc<Self> {
+        Arc::new(Self { what, max, share, edge: 1, state: Mutex::default() })
+    }
+
+    /// The same where a caller's parts give way to its new ones only if they are more than twice as large: a client does not
+    /// lose an answer that it reads to the next one that it asks for.
+    pub(crate) fn lasting(what: &'static str, max: usize, share: usize) -> Arc<Self> {
+        Arc::new(Self { what, max, share, edge: 2, state: Mutex::default() })
+    }
+
+    /// A part of nothing, which may grow.
+    pub(crate) fn hold(self: &Arc<Self>, caller: CallerKey) -> Holding {
+        Holding { budget: Arc::clone(self), caller, number: None, content: Arc::default() }
+    }
+
+    /// Whether a new part of so many bytes would be taken. Changes nothing.
+    ///
+    /// # Errors
+    /// [`A2aError::Overloaded`] if not.
+    pub(crate) fn check(&self, caller: &CallerKey, bytes: usize) -> Result<(), A2aError> {
+        let state = self.lock();
+        let own = state.callers.get(caller);
+        let largest = own.into_iter().flat_map(|own| own.parts.values()).map(|part| part.bytes).max().unwrap_or(0);
+        let own = own.map_or(0, |own| own.bytes).saturating_add(bytes);
+        let is_beyond_share = own > self.share && own > bytes && largest <= bytes.saturating_mul(self.edge);
+        let most = || state.callers.values().map(|held| held.bytes).max().unwrap_or(0);
+        let is_beyond_all =
+            state.held.saturating_add(bytes) > self.max && most() <= own && largest <= bytes.saturating_mul(self.edge);
+        if is_beyond_share || is_beyond_all { Err(self.full()) } else { Ok(()) }
+    }
+
+    fn full(&self) -> A2aError {
+        let (what, max, share) = (self.what, self.max, self.share);
+        A2aError::Overloaded { reason: format!("{what} take {max} bytes in all and {share} of one caller at most") }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives parts up until what is left fits. Returns whether `newest` is still there.
+    fn make_room(&self, state: &mut State, caller: &CallerKey, newest: u64) -> bool {
+        loop {
+            let own = state.callers.get(caller);
+            let is_beyond_share = own.is_some_and(|own| own.bytes > self.share && own.parts.len() > 1);
+            let victim = if is_beyond_share {
+                caller.clone()
+            } else if state.held > self.max {
+                // Among equals the one that wants more gives way.
+                let rank = |(key, held): &(&CallerKey, &Held)| (held.bytes, *key == caller);
+                let Some((key, _)) = state.callers.iter().max_by_key(rank) else { return false };
+                key.clone()
+            } else {
+                return true;
+            };
+            let parts = state.callers.get(&victim).into_iter().flat_map(|held| &held.parts);
+            let rank = |(number, part): &(&u64, &Part)| {
+                if **number == newest { (part.bytes.saturating_mul(self.edge), true) } else { (part.bytes, false) }
+            };
+            let largest = parts.max_by_key(rank).map(|(number, _)| *number);
+            let Some(largest) = largest else { return false };
+            if let Some(part) = state.remove(&victim, largest) {
+                part.content.give_up();
+            }
+            if largest == newest {
+                return false;
+            }
+        }
+    }
+
+    /// Bytes that are counted now.
+    #[cfg(test)]
+    fn held(&self) -> usize {
+        self.lock().held
+    }
+}
+
+impl State {
+    fn remove(&mut self, caller: &CallerKey, number: u64) -> Option<Part> {
+        let held = self.callers.get_mut(caller)?;
+        let part = held.parts.remove(&number)?;
+        held.bytes -= part.bytes;
+        self.held -= part.bytes;
+        if held.parts.is_empty() {
+            self.callers.remove(caller);
+        }
+        Some(part)
+    }
+}
+
+impl Content {
+    fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+        drop(std::mem::take(&mut *self.data()));
+        self.holder.wake();
+    }
+
+    fn data(&self) -> MutexGuard<'_, Bytes> {
+        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Holding {
+    /// Counts so many bytes more.
+    ///
+    /// # Errors
+    /// [`A2aError::Overloaded`] when there is no room and this is what gives way, now or before.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), A2aError> {
+        if self.is_given_up() {
+            return Err(self.budget.full());
+        }
+        let mut state = self.budget.lock();
+        let number = self.number.unwrap_or(state.next);
+        if self.number.is_none() {
+            state.next += 1;
+            self.number = Some(number);
+        } else if !state.callers.get(&self.caller).is_some_and(|held| held.parts.contains_key(&number)) {
+            // Given up since.
+            return Err(self.budget.full());
+        }
+        let held = state.callers.entry(self.caller.clone()).or_default();
+        let content = &self.content;
+        let part = held.parts.entry(number).or_insert_with(|| Part { bytes: 0, content: Arc::clone(content) });
+        part.bytes += bytes;
+        held.bytes += bytes;
+        state.held += bytes;
+        if self.budget.make_room(&mut state, &self.caller, number) { Ok(()) } else { Err(self.budget.full()) }
+    }
+
+    /// Counts the data and keeps it here, so that it is gone when it is given up.
+    ///
+    /// # Errors
+    /// As [`Holding::grow`].
+    pub(crate) fn keep(&mut self, data: Bytes) -> Result<(), A2aError> {
+        let bytes = data.len();
+        *self.content.data() = data;
+        self.grow(bytes)
+    }
+
+    /// The next bytes of what is kept, at most so many. They are a copy, so that what hyper holds of a long answer does not
+    /// keep all of it in memory. `None` when nothing is left.
+    ///
+    /// # Errors
+    /// [`A2aError::Overloaded`] when it was given up.
+    pub(crate) fn take(&self, bytes: usize) -> Result<Option<Bytes>, A2aError> {
+        let mut data = self.content.data();
+        if self.is_given_up() {
+            return Err(self.budget.full());
+        }
+        let length = data.len().min(bytes);
+        let taken = data.split_to(length);
+        Ok((length > 0).then(|| Bytes::copy_from_slice(&taken)))
+    }
+
+    /// Bytes that are kept.
+    pub(crate) fn left(&self) -> usize {
+        self.content.data().len()
+    }
+
+    /// Whether this was given up for another; if not, the task is woken when it is.
+    pub(crate) fn poll_given_up(&self, context: &Context<'_>) -> bool {
+        self.content.holder.register(context.waker());
+        self.is_given_up()
+    }
+
+    /// What whoever held it is told.
+    pub(crate) fn error(&self) -> A2aError {
+        self.budget.full()
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.content.given_up.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            drop(self.budget.lock().remove(&self.caller, number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::{Budget, Holding};
+    use crate::connections::network::CallerKey;
+
+    fn caller(name: &str) -> CallerKey {
+        CallerKey::Principal(name.to_owned())
+    }
+
+    fn hold(budget: &Arc<Budget>, name: &str, bytes: usize) -> Option<Holding> {
+        let mut holding = budget.hold(caller(name));
+        holding.grow(bytes).ok().map(|()| holding)
+    }
+
+    #[test]
+    fn the_caller_that_holds_most_gives_way_with_its_largest_part() {
+        let budget = Budget::new("bytes", 100, 60);
+        let large: Vec<_> = [30, 20, 10].map(|bytes| hold(&budget, "greedy", bytes).expect("room")).into();
+        let small = hold(&budget, "other", 30).expect("room");
+        let modest = hold(&budget, "modest", 25).expect("room at the expense of the greedy");
+        let given_up: Vec<_> = large.iter().map(Holding::is_given_up).collect();
+        assert_eq!(given_up, [true, false, false]);
+        assert!(!small.is_given_up() && !modest.is_given_up());
+        assert_eq!(budget.held(), 85);
+        drop((large, small, modest));
+        assert_eq!(budget.held(), 0);
+        assert!(budget.lock().callers.is_empty(), "callers that hold nothing are forgotten");
+    }
+
+    #[test]
+    fn a_caller_that_would_hold_most_itself_is_refused_and_disturbs_nobody() {
+        let budget = Budget::new("bytes", 100, 60);
+        let (first, second) = (hold(&budget, "a", 50).expect("room"), hold(&budget, "b", 40).expect("room"));
+        assert!(hold(&budget, "c", 60).is_none());
+        assert!(!first.is_given_up() && !second.is_given_up());
+        assert_eq!(budget.held(), 90);
+    }
+
+    #[test]
+    fn beyond_its_share_a_caller_loses_its_own_largest_part() {
+        let budget = Budget::new("bytes", 1_000, 60);
+        let large = hold(&budget, "a", 50).expect("room");
+        let other = hold(&budget, "b", 55).expect("room");
+        let small = hold(&budget, "a", 20).expect("room of its own");
+        assert!(large.is_given_up() && !small.is_given_up() && !other.is_given_up());
+        assert!(hold(&budget, "a", 45).is_none(), "the new part is the largest");
+        assert!(!small.is_given_up());
+        assert!(hold(&budget, "c", 90).is_some(), "a lone part may be larger");
+        assert!(hold(&budget, "c", 1_001).is_none());
+    }
+
+    #[test]
+    fn where_parts_last_one_gives_way_to_the_callers_next_only_if_it_is_twice_as_large() {
+        let budget = Budget::lasting("bytes", 1_000, 60);
+        let first = hold(&budget, "a", 50).expect("room");
+        assert!(hold(&budget, "a", 49).is_none() && hold(&budget, "a", 25).is_none());
+        assert!(!first.is_given_up());
+        assert!(hold(&budget, "a", 24).is_some());
+        assert!(first.is_given_up());
+    }
+
+    #[test]
+    fn a_part_that_was_given_up_does_not_grow_again() {
+        let budget = Budget::new("bytes", 100, 60);
+        let mut large = hold(&budget, "a", 50).expect("room");
+        let _small = hold(&budget, "a", 20).expect("room");
+        large.grow(1).expect_err("it is gone");
+        assert_eq!(budget.held(), 20);
+    }
+
+    #[test]
+    fn what_is_kept_is_gone_when_it_is_given_up() {
+        let budget = Budget::new("bytes", 100, 60);
+        let mut long = budget.hold(caller("a"));
+        long.keep(Bytes::from(vec![1; 50])).expect("room");
+        assert_eq!(long.take(10).expect("kept").expect("data").len(), 10);
+        let _other = hold(&budget, "a", 20).expect("room");
+        assert_eq!(long.left(), 0);
+        long.take(10).expect_err("it is gone");
+    }
+
+    #[test]
+    fn the_look_ahead_says_what_will_happen() {
+        for (held, wanted) in [(Some(50), 20), (Some(50), 55), (None, 90), (None, 91), (None, 101)] {
+            let budget = Budget::new("bytes", 100, 60);
+            let _held = held.map(|held| hold(&budget, "a", held));
+            let _other = hold(&budget, "b", 10);
+            let expected = budget.check(&caller("a"), wanted).is_ok();
+            assert_eq!(hold(&budget, "a", wanted).is_some(), expected, "{held:?} and {wanted}");
+        }
+    }
+
+    #[test]
+    fn unfinished_parts_of_many_callers_never_take_more_than_the_budget() {
+        let budget = Budget::new("bytes", 1_000, 250);
+        let mut holdings: Vec<_> = (0..40).map(|number| budget.hold(caller(&(number % 7).to_string()))).collect();
+        for round in 0..200 {
+            for holding in &mut holdings {
+                let _ = holding.grow(1 + round % 13);
+                assert!(budget.held() <= 1_000);
+            }
+        }
+    }
+}

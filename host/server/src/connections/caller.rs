@@ -1,0 +1,103 @@
+//! Who sends requests, and what it may make the process hold for it.
+
+use std::sync::Arc;
+
+use annex_protocol::A2aError;
+use annex_tasks::Owner;
+
+use crate::bindings::answer_body::AnswerBody;
+use crate::config::ServerConfig;
+use crate::connections::budget::{Budget, Holding};
+use crate::connections::network::{CallerKey, Network};
+use crate::connections::streams::{StreamPlace, Streams};
+
+use axum::body::Body;
+
+/// Answers up to so many bytes are not counted: hyper holds them for at most one connection or one HTTP/2 stream, whose
+/// number is bounded.
+pub(crate) const SMALL_ANSWER: usize = 16 << 10;
+
+/// What callers make the process hold.
+pub(crate) struct Shares {
+    /// Bodies of requests that are being read.
+    reading: Arc<Budget>,
+    /// Answers that are not read yet.
+    answers: Arc<Budget>,
+    streams: Arc<Streams>,
+}
+
+impl Shares {
+    /// A caller gets a quarter of each budget, and always room for one body.
+    pub(crate) fn new(config: &ServerConfig) -> Arc<Self> {
+        let share = (config.max_reading_bytes / 4).max(config.max_body_bytes);
+        Arc::new(Self {
+            reading: Budget::new("bodies that are being read", config.max_reading_bytes, share),
+            answers: Budget::lasting("unread answers", config.max_answer_bytes, config.max_answer_bytes / 4),
+            streams: Streams::new(config.max_streams, config.max_streams_per_caller),
+        })
+    }
+}
+
+/// Who sends a request: the authenticated principal, or the network that an anonymous one comes from.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    /// Whose tasks it may see and make.
+    pub(crate) owner: Owner,
+    network: Network,
+    shares: Arc<Shares>,
+}
+
+impl Caller {
+    pub(crate) fn new(owner: Owner, network: Network, shares: &Arc<Shares>) -> Self {
+        Self { owner, network, shares: Arc::clone(shares) }
+    }
+
+    pub(crate) fn key(&self) -> CallerKey {
+        match self.owner.principal.as_str() {
+            "" => CallerKey::Network(self.network),
+            principal => CallerKey::Principal(principal.to_owned()),
+        }
+    }
+
+    /// Counts a body that is being read, from nothing on.
+    pub(crate) fn begin_reading(&self) -> Holding {
+        self.shares.reading.hold(self.key())
+    }
+
+    /// The body of an answer. A long one counts until the client has read it.
+    ///
+    /// # Errors
+    /// [`A2aError::Overloaded`] when too much is unread already.
+    pub(crate) fn answer(&self, text: String) -> Result<Body, A2aError> {
+        if text.len() <= SMALL_ANSWER {
+            return Ok(Body::from(text));
+        }
+        Ok(Body::new(AnswerBody::whole(self.clone(), text.into())?))
+    }
+
+    /// Whether there is room for an answer of so many bytes, to be asked before it is made.
+    ///
+    /// # Errors
+    /// [`A2aError::Overloaded`] when there is none.
+    pub(crate) fn check_room(&self, bytes: usize) -> Result<(), A2aError> {
+        if bytes <= SMALL_ANSWER { Ok(()) } else { self.shares.answers.check(&self.key(), bytes) }
+    }
+
+    /// Counts an answer that has been made.
+    ///
+    /// # Errors
+    /// As [`Caller::check_room`].
+    pub(crate) fn hold_answer(&self, bytes: bytes::Bytes) -> Result<Holding, A2aError> {
+        let mut holding = self.shares.answers.hold(self.key());
+        holding.keep(bytes)?;
+        Ok(holding)
+    }
+
+    /// A place for a stream, before the operation is done whose events it carries.
+    ///
+    /// # Errors
+    /// [`A2aError::Overloaded`] when there are too many.
+    pub(crate) fn open_stream(&self) -> Result<StreamPlace, A2aError> {
+        self.shares.streams.open(self.key())
+    }
+}

@@ -1,0 +1,139 @@
+//! One connection: which version of HTTP it speaks, and when it is hung up on.
+
+mod activity;
+mod beginning;
+
+use std::io;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use futures::TryFutureExt;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+use tower::{ServiceExt, service_fn};
+
+use crate::connections::listener::ConnectionLimits;
+use crate::connections::network::Network;
+use crate::connections::write_limit::WriteLimited;
+use activity::Activity;
+pub(crate) use beginning::Beginning;
+
+/// Bytes per HTTP/2 request that wait in memory for a client that is slow to read.
+const SEND_BUFFER: usize = 16 << 10;
+/// Bytes per HTTP/1 connection that wait in memory, of the head of a request and of an answer that is not read.
+const HTTP1_BUFFER: usize = 64 << 10;
+
+type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// Serves connections, each with the builder for its version of HTTP: telling the versions apart by the first bytes is
+/// done here, where it has a time limit.
+pub(crate) struct Connections {
+    http1: auto::Builder<TokioExecutor>,
+    http2: auto::Builder<TokioExecutor>,
+    limits: ConnectionLimits,
+    router: Router,
+}
+
+impl Connections {
+    pub(crate) fn new(limits: ConnectionLimits, router: Router) -> Self {
+        let mut http1 = auto::Builder::new(TokioExecutor::new()).http1_only();
+        http1.http1().timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HTTP1_BUFFER);
+        let mut http2 = auto::Builder::new(TokioExecutor::new()).http2_only();
+        http2
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits.streams)
+            .max_send_buf_size(SEND_BUFFER)
+            // A peer that is gone without a word is noticed.
+            .keep_alive_interval(Some(limits.head))
+            .keep_alive_timeout(limits.head);
+        Self { http1, http2, limits, router }
+    }
+
+    /// Serves one connection to its end. When `closed` fires, requests that are under way are finished first.
+    pub(crate) async fn serve(&self, mut stream: TcpStream, peer: IpAddr, closed: CancellationToken) {
+        // Small answers go out at once.
+        let _ = stream.set_nodelay(true);
+        let read = tokio::select! {
+            read = timeout(self.limits.head, Beginning::read(&mut stream)) => read,
+            () = closed.cancelled() => return,
+        };
+        // It says nothing in time, or nothing at all.
+        let Ok(Ok(beginning)) = read else { return };
+        let speaks_http2 = beginning.is_http2();
+        let stream = TokioIo::new(WriteLimited::new(stream, beginning, self.limits.write));
+        let network = Network::of(peer);
+        let ended = if speaks_http2 {
+            self.serve_http2(stream, network, closed).await
+        } else {
+            self.serve_http1(stream, network, closed).await
+        };
+        if let Err(error) = ended {
+            tracing::debug!(error, "a connection broke");
+        }
+    }
+
+    /// The time limit on heads closes idle connections, and the one on writes those that do not read.
+    async fn serve_http1(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
+        let router = self.router.clone().map_request(move |request| with_sender(request, network));
+        let mut connection = pin!(self.http1.serve_connection(stream, TowerToHyperService::new(router)));
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = closed.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    }
+
+    async fn serve_http2(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
+        let ConnectionLimits { head, write, .. } = self.limits;
+        let (activity, router) = (Activity::new(), self.router.clone());
+        let watched = activity.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (open, router) = (watched.begin(), router.clone());
+            let answer = router.oneshot(with_sender(request, network));
+            answer.map_ok(|answer| answer.map(|body| open.watch(body)))
+        });
+        let mut connection = pin!(self.http2.serve_connection(stream, TowerToHyperService::new(service)));
+        let mut looks = interval(head.min(write));
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut leaves = false;
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => return ended,
+                () = closed.cancelled(), if !leaves => {
+                    connection.as_mut().graceful_shutdown();
+                    leaves = true;
+                }
+                _ = looks.tick() => {
+                    if activity.is_stalled_for(write) {
+                        return Err(unread(write).into());
+                    }
+                    if !leaves && activity.is_idle_for(head) {
+                        connection.as_mut().graceful_shutdown();
+                        leaves = true;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn unread(time: Duration) -> io::Error {
+    let reason = format!("the client has left an answer unread for {} seconds", time.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, reason)
+}
+
+fn with_sender(request: Request<Incoming>, network: Network) -> Request<Body> {
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(network);
+    request
+}

@@ -1,0 +1,41 @@
+//! Whom what a request takes is counted for.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The part of the network that an address stands for: itself, in IPv6 the /64 that one customer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Network(IpAddr);
+
+impl Network {
+    pub(crate) fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let prefix = address.to_bits() & (u128::MAX << 64);
+                Self(Ipv6Addr::from_bits(prefix).into())
+            }
+            address @ IpAddr::V4(_) => Self(address),
+        }
+    }
+}
+
+/// Whose share it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CallerKey {
+    Principal(String),
+    /// Nobody is authenticated.
+    Network(Network),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Network;
+
+    #[test]
+    fn a_network_is_an_address_or_a_64_of_ipv6() {
+        let network = |address: &str| Network::of(address.parse().expect("an address"));
+        assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:0:0:1"));
+        assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
+        assert_eq!(network("192.0.2.1"), network("::ffff:192.0.2.1"), "IPv4 on a listener of IPv6");
+    }
+}

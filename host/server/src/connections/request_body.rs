@@ -1,0 +1,148 @@
+//! Bodies of requests: how long they may be, how long they may take, and what callers make the process hold of them.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use annex_protocol::A2aError;
+use axum::body::Body;
+use axum::http::StatusCode;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+
+use crate::connections::budget::Holding;
+use crate::connections::caller::Caller;
+
+/// Why a body is not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error("the body took longer than {} seconds", .0.as_secs())]
+    Late(Duration),
+    #[error(transparent)]
+    NoRoom(A2aError),
+    #[error("the body broke off")]
+    Broken,
+    #[error("the body is larger than {0} bytes, the most that is read here")]
+    TooLarge(usize),
+}
+
+impl BodyError {
+    /// What the client is told, and the HTTP status for whatever stands in between.
+    pub(crate) fn told(self) -> (StatusCode, A2aError) {
+        let status = match self {
+            Self::Late(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::NoRoom(error) => return (StatusCode::SERVICE_UNAVAILABLE, error),
+            Self::Broken => StatusCode::BAD_REQUEST,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        };
+        (status, A2aError::InvalidRequest { reason: self.to_string() })
+    }
+}
+
+/// A body that ends in time. What was read of it counts for its caller while more is waited for: one that is there in one
+/// piece costs nothing.
+pub(crate) struct RequestBody {
+    body: Body,
+    caller: Caller,
+    patience: Duration,
+    /// Bytes that were read.
+    read: usize,
+    /// What is made when the body has to be waited for.
+    wait: Option<Box<Wait>>,
+}
+
+struct Wait {
+    deadline: Pin<Box<Sleep>>,
+    holding: Holding,
+    /// Bytes that count.
+    counted: usize,
+}
+
+impl RequestBody {
+    pub(crate) fn new(caller: Caller, body: Body, patience: Duration) -> Self {
+        Self { body, caller, patience, read: 0, wait: None }
+    }
+
+    /// All of it, if it is no larger than `max` bytes.
+    pub(crate) async fn whole(&mut self, max: usize) -> Result<Bytes, BodyError> {
+        if self.body.size_hint().lower() > max as u64 {
+            return Err(BodyError::TooLarge(max));
+        }
+        let mut first = Bytes::new();
+        // Pieces are copied together as they come, because thousands of small ones take more than their bytes.
+        let mut rest = BytesMut::new();
+        while let Some(frame) = self.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            if self.read > max {
+                return Err(BodyError::TooLarge(max));
+            }
+            if first.is_empty() {
+                first = data;
+            } else {
+                if rest.is_empty() {
+                    rest.extend_from_slice(&first);
+                }
+                rest.extend_from_slice(&data);
+            }
+        }
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
+    }
+
+    /// Whose body it was. Nothing of it counts any more.
+    pub(crate) fn into_caller(self) -> Caller {
+        self.caller
+    }
+
+    /// The body has to be waited for.
+    fn wait(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
+        let (caller, patience) = (&self.caller, self.patience);
+        let wait = self.wait.get_or_insert_with(|| {
+            let deadline = Box::pin(sleep(patience));
+            Box::new(Wait { deadline, holding: caller.begin_reading(), counted: 0 })
+        });
+        if wait.deadline.as_mut().poll(context).is_ready() {
+            return Err(BodyError::Late(patience));
+        }
+        if self.read > wait.counted {
+            wait.holding.grow(self.read - wait.counted).map_err(BodyError::NoRoom)?;
+            wait.counted = self.read;
+        }
+        if wait.holding.poll_given_up(context) {
+            return Err(BodyError::NoRoom(wait.holding.error()));
+        }
+        Ok(())
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.read = self.read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(BodyError::Broken))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => match self.wait(context) {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Some(Err(error))),
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,73 @@
+//! The Agent Card as it goes out: encoded once, with an ETag over its bytes (A2A 1.0 section 8.6).
+
+use std::sync::Arc;
+
+use annex_protocol::{AgentCard, v0_3};
+use annex_runtime::Digest;
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
+
+/// How long clients may use the card without asking again.
+const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
+
+/// The card as it goes out.
+pub(crate) struct EncodedCard {
+    body: Bytes,
+    etag: HeaderValue,
+    modified: Timestamp,
+    /// Absent when the card before this one was made in the same second: a date could not tell them apart.
+    last_modified: Option<HeaderValue>,
+}
+
+impl EncodedCard {
+    /// A card with interfaces of 0.3 gets the fields of 0.3 beside those of 1.0. One that says what the card before it
+    /// says is that card.
+    pub(crate) fn new(card: &AgentCard, previous: Option<&Arc<Self>>) -> Result<Arc<Self>, serde_json::Error> {
+        let body = serde_json::to_vec(&v0_3::MergedAgentCard::from(card))?;
+        if let Some(same) = previous.filter(|previous| previous.body == body) {
+            return Ok(Arc::clone(same));
+        }
+        let value = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        let modified = Timestamp::now();
+        let is_dated = previous.is_none_or(|previous| previous.modified.as_second() < modified.as_second());
+        let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&modified).unwrap_or_default();
+        let etag = value(&format!("\"{}\"", &Digest::of(&body).hex()));
+        Ok(Arc::new(Self { etag, modified, last_modified: is_dated.then(|| value(&date)), body: body.into() }))
+    }
+
+    /// Its size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// The card, or 304 when the client has it.
+    pub(crate) fn respond(&self, request: &HeaderMap) -> Response {
+        let mut response = if self.is_known_to(request) {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+            (json, Body::from(self.body.clone())).into_response()
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, self.etag.clone());
+        headers.insert(header::CACHE_CONTROL, CACHE_CONTROL);
+        if let Some(date) = &self.last_modified {
+            headers.insert(header::LAST_MODIFIED, date.clone());
+        }
+        response
+    }
+
+    /// `If-None-Match` decides; `If-Modified-Since` counts only without it (RFC 9110 section 13.1.3).
+    fn is_known_to(&self, request: &HeaderMap) -> bool {
+        let Some(tags) = request.get(header::IF_NONE_MATCH) else {
+            let since = request.get(header::IF_MODIFIED_SINCE);
+            return since.is_some() && since == self.last_modified.as_ref();
+        };
+        let (Ok(tags), Ok(etag)) = (tags.to_str(), self.etag.to_str()) else { return false };
+        tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
+    }
+}

@@ -1,0 +1,436 @@
+//! The only one who changes what is installed.
+//!
+//! Every change is a transaction: read → inspect → check grants → compile → link → self-test → check the whole set →
+//! make and sign the cards → swap. Whatever fails, the last good edition stays. Changes come one after the other, and
+//! no request waits for one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annex_operations::fault;
+use annex_operations::tasks::pins::Pins;
+use annex_protocol::ExtensionUri;
+use annex_runtime::{Digest, Installed, Runtime};
+use tokio::sync::Notify;
+
+use crate::config::{Config, ConfigFile, ExtensionConfig};
+use crate::installation::issuer::Issuer;
+use crate::installation::published::{Published, Publisher};
+use crate::installation::watch::{Watch, Watched};
+use crate::locations::Locations;
+
+mod arrange;
+mod error;
+mod folder;
+mod history;
+mod loader;
+mod version;
+
+pub use error::InstallError;
+pub(crate) use folder::Folder;
+pub(crate) use history::{Action, Change, History};
+pub(crate) use loader::Failure;
+pub use version::Origin;
+pub(crate) use version::Version;
+
+use loader::{Loader, Occasion, Overruled, Plan, Present};
+
+/// Failures that are remembered, each of another source.
+const MAX_FAILURES: usize = 100;
+
+/// What the installer is made of.
+pub(crate) struct Parts {
+    /// Whose extensions they are; empty for those of the config itself.
+    pub(crate) tenant: String,
+    pub(crate) runtime: Runtime,
+    pub(crate) issuer: Issuer,
+    pub(crate) locations: Locations,
+    pub(crate) folder: Option<Folder>,
+    pub(crate) pins: Arc<Pins>,
+}
+
+/// Changes what is installed, while requests run.
+pub struct Installer {
+    tenant: String,
+    loader: Loader,
+    issuer: Issuer,
+    config_file: Option<ConfigFile>,
+    pins: Arc<Pins>,
+    publisher: Publisher,
+    /// Held for the whole of a change.
+    door: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+    /// Watches the files since before they were read, and is to be run.
+    watch: Mutex<Option<Watch>>,
+    /// Rings when the files that matter may be others.
+    pub(crate) moved: Notify,
+}
+
+struct State {
+    /// The `[[extension]]` of the config as it was last applied.
+    config: Vec<ExtensionConfig>,
+    /// What is installed, in order.
+    versions: Vec<Version>,
+    overruled: Vec<Overruled>,
+    failures: Vec<Failure>,
+    history: History,
+}
+
+/// What came of reading the config again.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    /// Whether anything that is installed is another now.
+    pub changed: bool,
+    /// The number of the edition in force.
+    pub edition: u64,
+    /// Tables of the config that have changed and count only after a restart.
+    pub needs_restart: Vec<String>,
+    /// What could not be installed although the rest was.
+    pub failed: Vec<String>,
+}
+
+/// A change that has passed every check.
+struct Prepared {
+    versions: Vec<Version>,
+    published: Published,
+}
+
+impl Installer {
+    /// Loads what the config and the folder name.
+    pub(crate) async fn start(config: &Config, parts: Parts) -> Result<Self, InstallError> {
+        let Parts { tenant, runtime, issuer, locations, folder, pins } = parts;
+        let ceiling = config.runtime.ceiling.clone();
+        let (loaded, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+        let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
+        let watch = config.runtime.watch.then(|| Watch::begin(watched(&config.extensions, &loader))).flatten();
+        let nothing = Present { versions: &[], overruled: &[] };
+        let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
+        let Plan { versions, installed, failures, .. } = plan;
+        pins.thin_out(&tenant, &installed);
+        let published = issuer.issue(installed, None).map_err(|error| InstallError::Cards(error.into()))?;
+        let mut history = History::new(config.runtime.keep_versions);
+        history.record(published.extensions.number, Action::Loaded, Vec::new(), &versions);
+        let config_file = config.file.clone();
+        let state = State { config: config.extensions.clone(), versions, overruled: Vec::new(), failures, history };
+        Ok(Self {
+            tenant,
+            loader,
+            issuer,
+            config_file,
+            pins,
+            publisher: Publisher::new(published),
+            door: tokio::sync::Mutex::new(()),
+            state: Mutex::new(state),
+            watch: Mutex::new(watch),
+            moved: Notify::new(),
+        })
+    }
+
+    pub(crate) fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+
+    /// Reads the config file and the managed folder again and installs what they name. Extensions that were removed
+    /// come back; those that were rolled back stay so until their source changes.
+    ///
+    /// # Errors
+    /// When the config cannot be used or one of its extensions does not load. Nothing has changed then.
+    pub async fn reload(&self) -> Result<Reloaded, InstallError> {
+        let _door = self.door.lock().await;
+        let reloaded = self.try_reload().await;
+        reloaded.inspect_err(|error| self.note(error))
+    }
+
+    async fn try_reload(&self) -> Result<Reloaded, InstallError> {
+        let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
+        let (file, extensions) = running.read_again().map_err(InstallError::Config)?;
+        let needs_restart = running.other_changes(&file);
+        if !needs_restart.is_empty() {
+            let tables = needs_restart.join(", ");
+            tracing::warn!(tables, "these tables of the config have changed; a change there needs a restart");
+        }
+        let changed = self.refresh(extensions, Occasion::Reload).await?;
+        let failed = self.failures().into_iter().map(|failure| failure.source).collect();
+        let edition = self.publisher.current().extensions.number;
+        tracing::info!(edition, changed, "the config was read again");
+        Ok(Reloaded { changed, edition, needs_restart, failed })
+    }
+
+    /// Makes the cards again, because the agent's own has changed.
+    pub(crate) async fn reissue(&self) {
+        let _door = self.door.lock().await;
+        let current = self.publisher.current();
+        match self.issuer.issue(current.extensions.installed.clone(), Some(&current)) {
+            Ok(published) => self.publisher.replace(published),
+            Err(error) => drop(fault::logged(&error)),
+        }
+    }
+
+    /// Looks at the files again, because some have changed. What is broken changes nothing.
+    pub(crate) async fn rescan(&self) {
+        let _door = self.door.lock().await;
+        let config = self.lock().config.clone();
+        if let Err(error) = self.refresh(config, Occasion::Rescan).await {
+            self.note(&error);
+        }
+    }
+
+    async fn refresh(&self, config: Vec<ExtensionConfig>, occasion: Occasion) -> Result<bool, InstallError> {
+        let (versions, mut overruled) = {
+            let state = self.lock();
+            (state.versions.clone(), state.overruled.clone())
+        };
+        if occasion == Occasion::Reload {
+            overruled.retain(|decision| decision.instead.is_some());
+        }
+        let present = Present { versions: &versions, overruled: &overruled };
+        let Plan { versions, installed, failures, overruled } = self.loader.plan(&config, &present, occasion).await?;
+        let prepared = self.prepare(versions, installed)?;
+        let changed = self.put(prepared, Action::Loaded);
+        let mut state = self.lock();
+        // Only reading the config again shows that it is sound again.
+        let of_config = state.failures.drain(..).filter(|failure| failure.source == error::OF_CONFIG);
+        let of_config: Vec<Failure> = of_config.filter(|_| occasion == Occasion::Rescan).collect();
+        state.failures = of_config.into_iter().chain(failures).collect();
+        (state.config, state.overruled) = (config, overruled);
+        drop(state);
+        self.moved.notify_one();
+        Ok(changed)
+    }
+
+    /// Installs a component under a name, or in the place of what has that name. It goes into the managed folder, or
+    /// lasts until the restart when there is none. `settings` are the keys of an `[[extension]]` as TOML; without them
+    /// those in force stay.
+    pub(crate) async fn add(
+        &self,
+        name: &str,
+        component: Vec<u8>,
+        settings: Option<&str>,
+    ) -> Result<Version, InstallError> {
+        if !folder::is_name(name) {
+            return Err(InstallError::Name { name: name.to_owned() });
+        }
+        let _door = self.door.lock().await;
+        let added = self.try_add(name, component, settings).await;
+        // Whoever asked hears why, and no source is worse than it was.
+        added.inspect_err(|error| drop(loader::failed(error)))
+    }
+
+    async fn try_add(&self, name: &str, component: Vec<u8>, settings: Option<&str>) -> Result<Version, InstallError> {
+        let folder = self.loader.folder.as_ref();
+        let origin = match folder {
+            Some(_) => Origin::Folder { name: name.to_owned() },
+            None => Origin::Added { name: name.to_owned() },
+        };
+        let mut versions = self.lock().versions.clone();
+        let place = versions.iter().position(|version| version.origin == origin);
+        let there = place.and_then(|place| versions.get(place)).cloned();
+        let read = match (settings, folder, &there) {
+            (Some(text), _, _) => ExtensionConfig::from_settings(name, text),
+            (None, Some(folder), _) => folder.settings(name),
+            (None, None, Some(there)) => Ok(there.settings.clone()),
+            (None, None, None) => ExtensionConfig::from_settings(name, ""),
+        };
+        let wrong = |reason| InstallError::Setting { origin: origin.clone(), key: "settings", reason };
+        let read = read.map_err(wrong)?;
+        let digest = Digest::of(&component);
+        let version = self.loader.load(origin.clone(), read, digest, component.clone(), there.as_slice()).await?;
+        match place {
+            Some(place) => drop(versions.splice(place..=place, [version.clone()])),
+            None => versions.push(version.clone()),
+        }
+        let prepared = self.prepare_in_order(versions)?;
+        if let Some(folder) = folder.cloned() {
+            let (name, settings, path) = (name.to_owned(), settings.map(str::to_owned), folder.component(name));
+            let written = loader::blocking(move || folder.write(&name, &component, settings.as_deref())).await;
+            written.map_err(|source| InstallError::Folder { path, source })?;
+        }
+        self.forgive(&origin);
+        // What was decided about the place before counts no more.
+        self.lock().overruled.retain(|decision| decision.origin != origin);
+        self.put(prepared, Action::Loaded);
+        Ok(version)
+    }
+
+    /// Takes an extension out, and out of the managed folder if it lies there. What the config names comes back when
+    /// it is reloaded.
+    pub(crate) async fn remove(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
+        let _door = self.door.lock().await;
+        let mut versions = self.lock().versions.clone();
+        let place = versions.iter().position(|version| version.uri() == uri);
+        let place = place.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
+        let removed = versions.remove(place);
+        let prepared = self.prepare_in_order(versions)?;
+        match (&removed.origin, self.loader.folder.clone()) {
+            (Origin::Folder { name }, Some(folder)) => {
+                let (path, name) = (folder.component(name), name.clone());
+                let deleted = loader::blocking(move || folder.remove(&name)).await;
+                deleted.map_err(|source| InstallError::Folder { path, source })?;
+            }
+            (Origin::Config { .. }, _) => self.overrule(&removed, None),
+            _ => {}
+        }
+        self.forgive(&removed.origin);
+        self.put(prepared, Action::Removed);
+        Ok(removed)
+    }
+
+    /// Puts a version back in force that was replaced: the last one, or the one with the number `to`. It stays until
+    /// its source changes, or the restart.
+    pub(crate) async fn roll_back(&self, uri: &ExtensionUri, to: Option<u64>) -> Result<Version, InstallError> {
+        let _door = self.door.lock().await;
+        let (mut versions, kept) = {
+            let state = self.lock();
+            (state.versions.clone(), state.history.kept(uri, to))
+        };
+        let replaced = versions.iter_mut().find(|version| version.uri() == uri);
+        let replaced = replaced.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
+        let keep = self.lock().history.keep();
+        let mut back = kept.ok_or_else(|| InstallError::NoVersion { uri: uri.to_string(), keep })?;
+        // It takes the place of the one that it replaces, wherever it was itself.
+        back.origin = replaced.origin.clone();
+        let bad = std::mem::replace(replaced, back.clone());
+        let prepared = self.prepare_in_order(versions)?;
+        self.overrule(&bad, Some(back.clone()));
+        self.put(prepared, Action::RolledBack);
+        Ok(back)
+    }
+
+    fn prepare_in_order(&self, versions: Vec<Version>) -> Result<Prepared, InstallError> {
+        let plan = loader::in_order(versions)?;
+        self.prepare(plan.versions, plan.installed)
+    }
+
+    fn prepare(&self, versions: Vec<Version>, installed: Installed) -> Result<Prepared, InstallError> {
+        let published = self.issuer.issue(installed, Some(&self.publisher.current()));
+        Ok(Prepared { versions, published: published.map_err(|error| InstallError::Cards(error.into()))? })
+    }
+
+    /// The swap. Nothing can fail any more. `false` when nothing is different.
+    fn put(&self, prepared: Prepared, action: Action) -> bool {
+        let Prepared { versions, published } = prepared;
+        let numbers = |versions: &[Version]| versions.iter().map(|version| version.number).collect::<Vec<_>>();
+        let mut state = self.lock();
+        if numbers(&state.versions) == numbers(&versions) {
+            return false;
+        }
+        let old = std::mem::replace(&mut state.versions, versions);
+        let State { versions, history, .. } = &mut *state;
+        history.record(published.extensions.number, action, old, versions);
+        drop(state);
+        let installed = published.extensions.installed.clone();
+        self.publisher.replace(published);
+        self.pins.thin_out(&self.tenant, &installed);
+        true
+    }
+
+    /// The source of `version` says one thing, and another is in force until it says something else.
+    fn overrule(&self, version: &Version, instead: Option<Version>) {
+        let mut state = self.lock();
+        let earlier = state
+            .overruled
+            .iter_mut()
+            .find(|decision| decision.instead.as_ref().is_some_and(|instead| instead.number == version.number));
+        match earlier {
+            Some(decision) => decision.instead = instead,
+            None => state.overruled.push(Overruled {
+                origin: version.origin.clone(),
+                settings: version.settings.clone(),
+                digest: version.extension.digest(),
+                instead,
+            }),
+        }
+    }
+
+    pub(crate) fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// What is installed now.
+    #[must_use]
+    pub fn installed(&self) -> Installed {
+        self.publisher.current().extensions.installed.clone()
+    }
+
+    /// How many components this process has loaded, and how many it has refused to load.
+    pub(crate) fn loads(&self) -> (u64, u64) {
+        (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
+    }
+
+    /// The versions in force, in order.
+    pub(crate) fn versions(&self) -> Vec<Version> {
+        self.lock().versions.clone()
+    }
+
+    /// The installed extension with this URI, or with the component of this digest, with or without `sha256:`.
+    pub(crate) fn find(&self, id: &str) -> Result<Version, InstallError> {
+        let hex = id.strip_prefix("sha256:").unwrap_or(id);
+        let matches = |version: &&Version| version.uri().as_str() == id || version.extension.digest().hex() == hex;
+        let state = self.lock();
+        let mut found = state.versions.iter().filter(matches);
+        match (found.next(), found.next()) {
+            (Some(version), None) => Ok(version.clone()),
+            (Some(_), Some(_)) => Err(InstallError::Ambiguous { id: id.to_owned() }),
+            (None, _) => Err(InstallError::NotInstalled { id: id.to_owned() }),
+        }
+    }
+
+    /// Replaced versions that can be put back, the last one first.
+    pub(crate) fn kept(&self, uri: &ExtensionUri) -> Vec<Version> {
+        self.lock().history.replaced(uri).cloned().collect()
+    }
+
+    /// The last changes of the extension, the oldest first.
+    pub(crate) fn changes(&self, uri: &ExtensionUri) -> Vec<Change> {
+        self.lock().history.changes(uri).cloned().collect()
+    }
+
+    /// Whether the version is in force although its source says another.
+    pub(crate) fn overrules(&self, version: &Version) -> bool {
+        let digest = version.extension.digest();
+        self.lock().overruled.iter().any(|decision| {
+            let is_instead = decision.instead.as_ref().is_some_and(|instead| instead.number == version.number);
+            is_instead && !version.is_of(&decision.origin, &decision.settings, digest)
+        })
+    }
+
+    /// The files that matter.
+    pub(crate) fn watched(&self) -> Watched {
+        watched(&self.lock().config, &self.loader)
+    }
+
+    /// What watches the files, once; `None` where they are not watched.
+    pub(crate) fn take_watch(&self) -> Option<Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What could not be installed and why.
+    pub(crate) fn failures(&self) -> Vec<Failure> {
+        self.lock().failures.clone()
+    }
+
+    fn note(&self, error: &InstallError) {
+        let failure = loader::failed(error);
+        let mut state = self.lock();
+        state.failures.retain(|earlier| earlier.source != failure.source);
+        state.failures.push(failure);
+        if state.failures.len() > MAX_FAILURES {
+            state.failures.remove(0);
+        }
+    }
+
+    /// What failed there before is of the past.
+    fn forgive(&self, origin: &Origin) {
+        let source = origin.to_string();
+        self.lock().failures.retain(|failure| failure.source != source);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn watched(config: &[ExtensionConfig], loader: &Loader) -> Watched {
+    let named = config.iter().map(|extension| loader.locations.component(&extension.component));
+    Watched::new(named, loader.folder.as_ref().map(Folder::path))
+}

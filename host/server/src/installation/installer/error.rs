@@ -1,0 +1,117 @@
+//! Why a change of what is installed is refused. Nothing has changed then.
+
+use std::path::PathBuf;
+
+use annex_operations::fault;
+use annex_runtime::{LoadError, Source};
+
+use super::version::Origin;
+use crate::config::ConfigError;
+
+/// What failures of the config itself are named after.
+pub(super) const OF_CONFIG: &str = "config";
+
+/// Why a change of what is installed is refused. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The config was not read from a file, so it cannot be read again.
+    #[error("the config was not read from a file")]
+    NoFile,
+    /// The config cannot be used.
+    #[error("the config cannot be read again")]
+    Config(#[source] ConfigError),
+    /// The managed folder cannot be used.
+    #[error("runtime.extensions_dir: cannot use {}", path.display())]
+    Folder {
+        /// The folder or the file in it.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A component file cannot be read.
+    #[error("{origin}: cannot read {}", path.display())]
+    Read {
+        /// Which extension.
+        origin: Origin,
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A setting of an extension is unusable.
+    #[error("{origin}: {key}: {reason}")]
+    Setting {
+        /// Which extension.
+        origin: Origin,
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A component is refused.
+    #[error("{origin} is refused")]
+    Load {
+        /// Which extension.
+        origin: Origin,
+        /// Why.
+        #[source]
+        source: LoadError,
+    },
+    /// The extensions do not fit together.
+    #[error("the installed extensions do not fit together")]
+    Set(#[source] LoadError),
+    /// The cards cannot be made.
+    #[error("the cards cannot be made")]
+    Cards(#[source] Source),
+    /// The name of an added extension is none.
+    #[error("{name:?} is no name for an extension: letters, digits, `-`, `_` and `.`, at most 100 bytes")]
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// Nothing like that is installed.
+    #[error("no extension {id} is installed")]
+    NotInstalled {
+        /// What was asked for.
+        id: String,
+    },
+    /// Several extensions have that component.
+    #[error("several extensions have the component {id}; name the URI")]
+    Ambiguous {
+        /// What was asked for.
+        id: String,
+    },
+    /// There is no such version to go back to.
+    #[error("no such version of {uri} is kept (runtime.keep_versions = {keep})")]
+    NoVersion {
+        /// The extension.
+        uri: String,
+        /// How many are kept.
+        keep: usize,
+    },
+}
+
+impl InstallError {
+    /// The error and its causes without the lines of files that errors of TOML show.
+    pub(crate) fn public_text(&self) -> String {
+        let Self::Config(ConfigError::Syntax { path, error }) = self else { return fault::text(self) };
+        let place = error.to_string();
+        let place = place.lines().next().unwrap_or_default();
+        format!("{self}: {}: {place}: {}", path.display(), error.message().trim().replace('\n', " "))
+    }
+
+    /// What the failure belongs to.
+    pub(super) fn source_name(&self) -> String {
+        match self {
+            Self::Read { origin, .. } | Self::Setting { origin, .. } | Self::Load { origin, .. } => origin.to_string(),
+            Self::Folder { .. } => "runtime.extensions_dir".to_owned(),
+            Self::Name { name } => name.clone(),
+            Self::NoFile | Self::Config(_) => OF_CONFIG.to_owned(),
+            Self::Set(_) | Self::Cards(_) => "all extensions together".to_owned(),
+            Self::NotInstalled { id } | Self::Ambiguous { id } => id.clone(),
+            Self::NoVersion { uri, .. } => uri.clone(),
+        }
+    }
+}

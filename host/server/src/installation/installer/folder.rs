@@ -1,0 +1,140 @@
+//! The managed folder: every `NAME.wasm` in it is installed, with the settings of `NAME.toml` beside it.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use annex_files::Purpose;
+
+use crate::config::ExtensionConfig;
+
+/// The most bytes of a settings file.
+const MAX_SETTINGS_BYTES: usize = 1 << 20;
+/// The longest name of a file, without its ending.
+const MAX_NAME_BYTES: usize = 100;
+
+/// What is made here is written by this user alone, whatever the umask: other files would not be read again.
+const FOLDER_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
+
+/// `runtime.extensions_dir`.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+}
+
+/// A component in the folder.
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) component: PathBuf,
+    /// What is wrong with the settings otherwise.
+    pub(super) settings: Result<ExtensionConfig, String>,
+}
+
+impl Folder {
+    /// Makes the folder if it is not there. One that others can write is refused: whatever lies in it is installed.
+    pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&path)?;
+        annex_files::check_folder(&path, Purpose::Managed)?;
+        Ok(Self { path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in the folder, by name. Files whose name begins with a dot are not there yet.
+    pub(super) fn list(&self) -> io::Result<Vec<Found>> {
+        // Its mode may have changed since it was opened.
+        annex_files::check_folder(&self.path, Purpose::Managed)?;
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let file = entry?.file_name();
+            let name = file.to_str().and_then(|name| name.strip_suffix(".wasm"));
+            if let Some(name) = name.filter(|name| !name.starts_with('.') && !name.is_empty()) {
+                let (component, settings) = (self.component(name), self.settings(name));
+                found.push(Found { name: name.to_owned(), component, settings });
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    pub(super) fn component(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.wasm"))
+    }
+
+    fn settings_file(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.toml"))
+    }
+
+    /// The settings beside the component; those of an empty file when there is none.
+    pub(super) fn settings(&self, name: &str) -> Result<ExtensionConfig, String> {
+        let file = self.settings_file(name);
+        let text = match annex_files::read_text(&file, Purpose::Managed, MAX_SETTINGS_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(format!("cannot read {name}.toml: {error}")),
+        };
+        ExtensionConfig::from_settings(name, &text).map_err(|reason| format!("{name}.toml: {reason}"))
+    }
+
+    /// Puts a component into the folder, in place of one with its name. Without `settings`, those that are there stay.
+    pub(super) fn write(&self, name: &str, component: &[u8], settings: Option<&str>) -> io::Result<()> {
+        let (file, settings_file) = (self.component(name), self.settings_file(name));
+        // All that can fail for want of space fails before anything is replaced.
+        let component = self.aside(&file, component)?;
+        if let Some(settings) = settings {
+            fs::rename(self.aside(&settings_file, settings.as_bytes())?, settings_file)?;
+        }
+        fs::rename(component, file)
+    }
+
+    /// Written aside, to be renamed, so that nobody sees half a file.
+    fn aside(&self, file: &Path, content: &[u8]) -> io::Result<PathBuf> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let aside = self.path.join(format!(".{name}.new"));
+        // What is left of a broken attempt, or a link that somebody has put there.
+        match fs::remove_file(&aside) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut writing = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&aside)?;
+        writing.write_all(content)?;
+        writing.sync_all()?;
+        Ok(aside)
+    }
+
+    /// Takes the component and its settings out of the folder.
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        for file in [self.component(name), self.settings_file(name)] {
+            match fs::remove_file(file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names become names of files, so they are plain.
+pub(super) fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.starts_with('.') && name.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn names_of_extensions_are_plain_names_of_files() {
+        for name in ["a", "my-extension_2.1"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", ".hidden", "a/b", "..", "a b", "ä", &"x".repeat(101)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Loads what the config and the managed folder name. What is loaded already is not loaded again.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use annex_files::Purpose;
+use annex_protocol::Timestamp;
+use annex_runtime::{Digest, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
+
+use super::arrange::{self, Arranged, Candidate};
+use super::error::InstallError;
+use super::folder::{Folder, Found};
+use super::version::{Origin, Version};
+use crate::config::{ExtensionConfig, LimitsConfig};
+use crate::locations::Locations;
+
+/// When the sources are read, which decides what a broken one does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// Whatever the config names must load, and what the folder requires.
+    Start,
+    /// Whatever the config names must load, or nothing changes.
+    Reload,
+    /// A broken file changes nothing.
+    Rescan,
+}
+
+/// What was decided while the process runs, against what the sources say.
+#[derive(Clone)]
+pub(super) struct Overruled {
+    /// What the source would give.
+    pub(super) origin: Origin,
+    pub(super) settings: ExtensionConfig,
+    pub(super) digest: Digest,
+    /// What is installed in its place; `None` when it was removed.
+    pub(super) instead: Option<Version>,
+}
+
+/// Why a source was left out, or kept its last good version.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) source: String,
+    pub(crate) reason: String,
+    pub(crate) at: Timestamp,
+}
+
+/// What is to be installed.
+pub(super) struct Plan {
+    pub(super) versions: Vec<Version>,
+    pub(super) installed: Installed,
+    pub(super) failures: Vec<Failure>,
+    /// The decisions that still stand.
+    pub(super) overruled: Vec<Overruled>,
+}
+
+/// Something named by a source.
+struct Wanted {
+    origin: Origin,
+    component: PathBuf,
+    settings: Result<ExtensionConfig, String>,
+}
+
+/// What is in force while a plan is made.
+pub(super) struct Present<'a> {
+    pub(super) versions: &'a [Version],
+    pub(super) overruled: &'a [Overruled],
+}
+
+/// Loads components for the whole process.
+pub(super) struct Loader {
+    pub(super) runtime: Runtime,
+    pub(super) locations: Locations,
+    pub(super) folder: Option<Folder>,
+    /// `[runtime.ceiling]`.
+    pub(super) ceiling: LimitsConfig,
+    pub(super) loaded: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+impl Loader {
+    /// Reads all sources and loads what is new in them.
+    pub(super) async fn plan(
+        &self,
+        config: &[ExtensionConfig],
+        present: &Present<'_>,
+        occasion: Occasion,
+    ) -> Result<Plan, InstallError> {
+        let mut failures = Vec::new();
+        let mut overruled = Vec::new();
+        let mut versions = Vec::new();
+        for extension in config {
+            let wanted = self.named(extension);
+            let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
+            let loaded = tolerate(loaded, &wanted, present, occasion == Occasion::Rescan, &mut failures)?;
+            versions.extend(loaded.map(|candidate| candidate.version));
+        }
+        let mut candidates = Vec::new();
+        for wanted in self.in_folder().await? {
+            let is_tolerated = occasion != Occasion::Start || is_optional(&wanted);
+            let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
+            candidates.extend(tolerate(loaded, &wanted, present, is_tolerated, &mut failures)?);
+        }
+        if occasion == Occasion::Rescan {
+            candidates.extend(self.vanished(present, &candidates, &mut failures));
+        }
+        let added = present.versions.iter().filter(|version| matches!(version.origin, Origin::Added { .. }));
+        let added: Vec<Version> = added.cloned().collect();
+        let Arranged { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
+        for (version, source) in refused {
+            let (is_required, origin) = (version.settings.required, version.origin);
+            let error = InstallError::Load { origin, source };
+            // Whatever took its place was not asked for either.
+            if is_required && occasion == Occasion::Start {
+                return Err(error);
+            }
+            failures.push(failed(&error));
+        }
+        Ok(Plan { versions, installed, failures, overruled })
+    }
+
+    /// Required components whose file is gone from the folder. They stay, because it may be a folder that is not
+    /// mounted: removing them takes the command, or reading the config again.
+    fn vanished(&self, present: &Present<'_>, found: &[Candidate], failures: &mut Vec<Failure>) -> Vec<Candidate> {
+        let is_found = |version: &Version| found.iter().any(|candidate| candidate.version.origin == version.origin);
+        let mut vanished = Vec::new();
+        for version in present.versions.iter().filter(|version| version.settings.required && !is_found(version)) {
+            let Some((folder, Origin::Folder { name })) = self.folder.as_ref().map(|folder| (folder, &version.origin))
+            else {
+                continue;
+            };
+            let source = io::Error::new(io::ErrorKind::NotFound, "it is required, and its file is gone");
+            failures.push(failed(&InstallError::Read {
+                origin: version.origin.clone(),
+                path: folder.component(name),
+                source,
+            }));
+            vanished.push(Candidate::unchanged(version.clone()));
+        }
+        vanished
+    }
+
+    fn named(&self, extension: &ExtensionConfig) -> Wanted {
+        Wanted {
+            origin: Origin::Config { component: extension.component.clone() },
+            component: self.locations.component(&extension.component),
+            settings: Ok(extension.clone()),
+        }
+    }
+
+    async fn in_folder(&self) -> Result<Vec<Wanted>, InstallError> {
+        let Some(folder) = self.folder.clone() else { return Ok(Vec::new()) };
+        let path = folder.path().to_owned();
+        let found = blocking(move || folder.list()).await;
+        let found = found.map_err(|source| InstallError::Folder { path, source })?;
+        let wanted =
+            |Found { name, component, settings }| Wanted { origin: Origin::Folder { name }, component, settings };
+        Ok(found.into_iter().map(wanted).collect())
+    }
+
+    /// The version that the source gives; `None` when it was removed although the source names it.
+    async fn load_wanted(
+        &self,
+        wanted: &Wanted,
+        present: &Present<'_>,
+        overruled: &mut Vec<Overruled>,
+    ) -> Result<Option<Candidate>, InstallError> {
+        let Wanted { origin, component, settings } = wanted;
+        let wrong =
+            |reason: &String| InstallError::Setting { origin: origin.clone(), key: "settings", reason: reason.clone() };
+        let settings = settings.as_ref().map_err(wrong)?;
+        let file = component.clone();
+        let purpose = purpose(origin);
+        let read = move || {
+            let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
+            Ok((Digest::of(&bytes), bytes))
+        };
+        let read = blocking(read).await;
+        let unreadable = |source| InstallError::Read {
+            origin: origin.clone(),
+            path: component.clone(),
+            source: hint(origin, source),
+        };
+        let (digest, bytes) = read.map_err(unreadable)?;
+        let decision = present
+            .overruled
+            .iter()
+            .find(|decision| decision.origin == *origin && decision.settings == *settings && decision.digest == digest);
+        if let Some(decision) = decision {
+            overruled.push(decision.clone());
+            return Ok(decision.instead.clone().map(Candidate::unchanged));
+        }
+        let version = self.load(origin.clone(), settings.clone(), digest, bytes, present.versions).await?;
+        let is_new = present.versions.iter().all(|earlier| earlier.number != version.number);
+        Ok(Some(Candidate { version, fallback: installed_from(wanted, present), is_new }))
+    }
+
+    /// Loads one component, unless that would give one of the versions that are `there`, which is given again then.
+    pub(super) async fn load(
+        &self,
+        origin: Origin,
+        settings: ExtensionConfig,
+        digest: Digest,
+        component: Vec<u8>,
+        there: &[Version],
+    ) -> Result<Version, InstallError> {
+        let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
+        let installation = settings.installation(&self.locations.config, &self.ceiling).map_err(wrong)?;
+        let is_same = |version: &&Version| {
+            // Secrets may be others under the same settings.
+            version.is_of(&origin, &settings, digest) && version.extension.has_grants(&installation.grants)
+        };
+        if let Some(same) = there.iter().find(is_same) {
+            return Ok(same.clone());
+        }
+        let refuse = |source: LoadError| {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            InstallError::Load { origin: origin.clone(), source }
+        };
+        let extension = Arc::new(self.runtime.load(component, installation).await.map_err(refuse)?);
+        let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
+    }
+}
+
+/// Whether the operator has named the component, or found it in the folder.
+fn purpose(origin: &Origin) -> Purpose {
+    match origin {
+        Origin::Config { .. } => Purpose::Named,
+        Origin::Folder { .. } | Origin::Added { .. } => Purpose::Managed,
+    }
+}
+
+/// Versions that are loaded, in their order.
+pub(super) fn in_order(versions: Vec<Version>) -> Result<Arranged, InstallError> {
+    let (mut config, mut folder, mut added) = (Vec::new(), Vec::new(), Vec::new());
+    for version in versions {
+        match &version.origin {
+            Origin::Config { .. } => config.push(version),
+            Origin::Folder { .. } => folder.push(Candidate::unchanged(version)),
+            Origin::Added { .. } => added.push(version),
+        }
+    }
+    arrange::arrange(&config, folder, &added)
+}
+
+/// A required extension must not be missing without anybody noticing, and settings that cannot be read may require it.
+fn is_optional(wanted: &Wanted) -> bool {
+    wanted.settings.as_ref().is_ok_and(|settings| !settings.required)
+}
+
+/// Keeps what was installed in the place of a broken source, if that is allowed.
+fn tolerate(
+    loaded: Result<Option<Candidate>, InstallError>,
+    wanted: &Wanted,
+    present: &Present<'_>,
+    is_tolerated: bool,
+    failures: &mut Vec<Failure>,
+) -> Result<Option<Candidate>, InstallError> {
+    match loaded {
+        Err(error) if is_tolerated => {
+            failures.push(failed(&error));
+            Ok(installed_from(wanted, present).map(Candidate::unchanged))
+        }
+        loaded => loaded,
+    }
+}
+
+/// What is installed from the same source, whatever its file held then.
+fn installed_from(wanted: &Wanted, present: &Present<'_>) -> Option<Version> {
+    let from_there: Vec<&Version> = present.versions.iter().filter(|version| version.origin == wanted.origin).collect();
+    let is_same = |version: &&&Version| wanted.settings.as_ref().is_ok_and(|wanted| *wanted == version.settings);
+    match from_there.as_slice() {
+        [only] => Some((*only).clone()),
+        // One component may stand in the config several times, with other settings each.
+        several => several.iter().find(is_same).map(|version| (*version).clone()),
+    }
+}
+
+/// A bare name that is not there is a typo, or the executable was moved without what ships with it.
+fn hint(origin: &Origin, error: io::Error) -> io::Error {
+    match origin {
+        Origin::Config { component } if error.kind() == io::ErrorKind::NotFound && Locations::ships(component) => {
+            let reason = "a name without `/` and `.` is a component that ships, in `components` beside the executable";
+            io::Error::new(error.kind(), format!("{error}; {reason}"))
+        }
+        _ => error,
+    }
+}
+
+/// Logs a failure and keeps it for whoever asks later.
+pub(super) fn failed(error: &InstallError) -> Failure {
+    let (source, reason) = (error.source_name(), error.public_text());
+    tracing::error!(source, "not installed, what was there stays: {reason}");
+    Failure { source, reason, at: Timestamp::now() }
+}
+
+/// Files are read where waiting for a disk holds nobody up.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten()
+}

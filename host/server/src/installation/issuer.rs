@@ -1,0 +1,131 @@
+//! Makes the cards of a set of extensions, and signs them after everything is on them.
+
+use std::sync::Arc;
+
+use annex_auth::Authenticator;
+use annex_auth::signature::Signer;
+use annex_operations::extension_set::ExtensionSet;
+use annex_protocol::{AgentCard, AgentExtension, v0_3};
+use annex_runtime::Installed;
+use tokio::sync::watch;
+
+use crate::config::{CardConfig, Config, ExtendedCardConfig};
+use crate::installation::card;
+use crate::installation::encoded_card::EncodedCard;
+use crate::installation::published::Published;
+use crate::installation::signing::{self, SigningError};
+use crate::locations::Locations;
+
+/// What all cards of this process have in common.
+pub(crate) struct Issuer {
+    /// The public card without its extensions and signatures.
+    card: AgentCard,
+    /// What the config says of it.
+    config: CardConfig,
+    /// The card of an agent that lives elsewhere, as it is now.
+    remote: Option<watch::Receiver<Arc<AgentCard>>>,
+    extended: Option<ExtendedCardConfig>,
+    signer: Option<Signer>,
+    /// Whether the public card is shown with the fields of 0.3 too.
+    speaks_v0_3: bool,
+}
+
+/// Why the cards of a set cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IssueError {
+    #[error("a card cannot be signed")]
+    Sign(#[from] SigningError),
+    #[error("a card cannot be encoded")]
+    Encode(#[from] serde_json::Error),
+    #[error(
+        "the {which} card has {size} bytes; at most {MAX_CARD_BYTES} are allowed, and the largest part is {largest}"
+    )]
+    TooLarge { which: &'static str, size: usize, largest: String },
+}
+
+/// Bytes of a card with its signatures and both its versions. Clients read twice as many at most.
+const MAX_CARD_BYTES: usize = 512 << 10;
+
+impl Issuer {
+    /// Reads the signing key, if the config names one. `tenant` is empty for the agent of the config itself.
+    pub(crate) fn new(
+        config: &Config,
+        tenant: &str,
+        base_url: &str,
+        authenticator: Option<&Authenticator>,
+        locations: &Locations,
+    ) -> Result<Self, SigningError> {
+        let signing = config.card.signing.as_ref();
+        Ok(Self {
+            card: card::assemble(config, tenant, base_url, authenticator),
+            config: config.card.clone(),
+            remote: None,
+            extended: config.card.extended.clone(),
+            signer: signing.map(|signing| signing::signer(signing, &locations.config)).transpose()?,
+            speaks_v0_3: config.server.a2a_0_3,
+        })
+    }
+
+    /// The same in front of an agent that lives elsewhere, if it does.
+    pub(crate) fn with_remote(self, remote: Option<watch::Receiver<Arc<AgentCard>>>) -> Self {
+        Self { remote, ..self }
+    }
+
+    /// The set after `previous`, with its cards.
+    pub(crate) fn issue(&self, installed: Installed, previous: Option<&Published>) -> Result<Published, IssueError> {
+        let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
+        let mut public = match &remote {
+            Some(remote) => card::decorate(&self.card, &self.config, remote),
+            None => self.card.clone(),
+        };
+        let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
+        let is_shadowed = |other: &&AgentExtension| installed.iter().any(|extension| *extension.uri() == other.uri);
+        let passed_on: Vec<_> = of_remote.filter(|other| !is_shadowed(other)).cloned().collect();
+        let own = installed.iter().map(|extension| extension.card().clone());
+        public.capabilities.extensions = own.chain(passed_on.iter().cloned()).collect();
+        let mut extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
+        if let Some(signer) = &self.signer {
+            if let Some(extended) = &mut extended {
+                signing::sign(extended, signer)?;
+            }
+            if self.speaks_v0_3 {
+                signing::sign_merged(&mut public, signer)?
+            } else {
+                signing::sign(&mut public, signer)?
+            }
+        }
+        let card_v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose()?;
+        let card = EncodedCard::new(&public, previous.map(|previous| &previous.card))?;
+        check_size("public", card.bytes(), &public)?;
+        check_size("0.3", card_v0_3.as_ref().map_or(0, String::len), &public)?;
+        if let Some(extended) = &extended {
+            check_size("extended", serde_json::to_vec(extended)?.len(), extended)?;
+        }
+        let extensions = ExtensionSet {
+            number: previous.map_or(1, |previous| previous.extensions.number.saturating_add(1)),
+            installed,
+            passed_on,
+            extended_card: extended.map(Arc::new),
+        };
+        Ok(Published { extensions: Arc::new(extensions), card, card_v0_3: card_v0_3.unwrap_or_default() })
+    }
+}
+
+/// A card that clients cannot read makes the agent unreachable for all of them.
+fn check_size(which: &'static str, size: usize, card: &AgentCard) -> Result<(), IssueError> {
+    if size <= MAX_CARD_BYTES {
+        return Ok(());
+    }
+    let entries = card.capabilities.extensions.iter().map(|entry| Ok((bytes(entry)?, entry.uri.as_str())));
+    let entries = entries.collect::<Result<Vec<_>, serde_json::Error>>()?;
+    let of_agent = size.saturating_sub(entries.iter().map(|(bytes, _)| bytes).sum());
+    let largest = match entries.into_iter().max().filter(|(bytes, _)| *bytes > of_agent) {
+        Some((bytes, uri)) => format!("the entry of {uri} with {bytes}"),
+        None => format!("what is said of the agent and its skills, with {of_agent}"),
+    };
+    Err(IssueError::TooLarge { which, size, largest })
+}
+
+fn bytes(entry: &AgentExtension) -> Result<usize, serde_json::Error> {
+    Ok(serde_json::to_vec(entry)?.len())
+}

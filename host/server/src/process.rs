@@ -1,0 +1,7 @@
+//! The life of the process: it listens, gets ready, serves its routes, drains and ends.
+
+pub(crate) mod descriptors;
+pub(crate) mod hosts;
+pub(crate) mod readiness_gate;
+pub(crate) mod routes;
+pub(crate) mod serve;

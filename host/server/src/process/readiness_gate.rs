@@ -1,0 +1,160 @@
+//! What stands before the request handler while the server starts and drains.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use annex_protocol::A2aError;
+use annex_runtime::Installed;
+use annex_tasks::Owner;
+use axum::http::HeaderMap;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::config::Config;
+use crate::connections::caller::Shares;
+use crate::installation::encoded_card::EncodedCard;
+use crate::installation::installer::Installer;
+use crate::process::hosts::Hosts;
+
+/// Where the server is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Components are being compiled.
+    Starting,
+    /// Messages are taken.
+    Ready,
+    /// Running turns finish; no new ones begin.
+    Draining,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+        })
+    }
+}
+
+/// What `/readyz` says.
+#[derive(Serialize)]
+pub(crate) struct Readiness {
+    phase: String,
+    /// The edition in force; absent while starting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edition: Option<u64>,
+    /// The sources of extensions whose last load failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<String>,
+    /// URIs of extensions that are quarantined. The server takes messages all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    quarantined: Vec<String>,
+    /// How many tenants have such sources or extensions. Their names are nobody's business.
+    #[serde(skip_serializing_if = "is_zero")]
+    impaired_tenants: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Why there is no card to show.
+pub(crate) enum NoCard {
+    Starting,
+    NoTenant,
+}
+
+/// The app, once it is loaded, and whether it still takes requests.
+pub(crate) struct ReadinessGate {
+    pub(crate) max_body_bytes: usize,
+    /// The longest that a client may take to send a body.
+    pub(crate) body_patience: Duration,
+    /// What callers may make the process hold.
+    pub(crate) shares: Arc<Shares>,
+    /// The names under which the server may be called; `None` for any.
+    pub(crate) hosts: Option<Arc<Hosts>>,
+    /// Whether clients of A2A 0.3 are served too.
+    pub(crate) speaks_v0_3: bool,
+    app: OnceLock<App>,
+    draining: AtomicBool,
+}
+
+impl ReadinessGate {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            max_body_bytes: config.server.max_body_bytes,
+            body_patience: Duration::from_secs(config.server.body_seconds),
+            shares: Shares::new(&config.server),
+            hosts: Hosts::of(config),
+            speaks_v0_3: config.server.a2a_0_3,
+            app: OnceLock::new(),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        if self.draining.load(Ordering::Relaxed) {
+            Phase::Draining
+        } else if self.app.get().is_some() {
+            Phase::Ready
+        } else {
+            Phase::Starting
+        }
+    }
+
+    /// From now on messages are taken. Loading happens once.
+    pub(crate) fn open(&self, app: App) -> &App {
+        self.app.get_or_init(|| app)
+    }
+
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// The app, unless the phase forbids requests.
+    ///
+    /// # Errors
+    /// [`A2aError::Overloaded`] while the server starts or drains.
+    pub(crate) fn app(&self) -> Result<&App, A2aError> {
+        match (self.phase(), self.app.get()) {
+            (Phase::Ready, Some(app)) => Ok(app),
+            (phase, _) => Err(A2aError::Overloaded { reason: format!("the server is {phase}") }),
+        }
+    }
+
+    /// The app and who calls, for every binding, before anything of a body is read.
+    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Owner), A2aError> {
+        let app = self.app()?;
+        Ok((app, app.identify(headers).await?))
+    }
+
+    /// The phase, and what is wrong although requests are taken. Anybody may read it, so it gives no reasons.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let app = self.app.get();
+        let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
+        let installed = app.map(App::installed);
+        let quarantined = installed.iter().flat_map(Installed::quarantined);
+        let is_impaired = |installer: &Arc<Installer>| {
+            !installer.failures().is_empty() || installer.installed().quarantined().next().is_some()
+        };
+        let tenants = app.iter().flat_map(|app| app.installers().tenants());
+        Readiness {
+            phase: self.phase().to_string(),
+            edition: app.map(|app| app.tenants().own().extensions.current().number),
+            failed: failures.into_iter().map(|failure| failure.source).collect(),
+            quarantined: quarantined.map(ToString::to_string).collect(),
+            impaired_tenants: tenants.filter(|(_, installer)| is_impaired(installer)).count(),
+        }
+    }
+
+    /// The card of the tenant; without a name that of the agent of the config itself.
+    pub(crate) fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
+        let app = self.app.get().ok_or(NoCard::Starting)?;
+        let installer = app.installers().of(tenant).ok_or(NoCard::NoTenant)?;
+        Ok(Arc::clone(&installer.publisher().current().card))
+    }
+}

@@ -1,0 +1,183 @@
+//! HTTP: paths, size limits, and what is answered before everything is loaded.
+
+use std::sync::Arc;
+
+use annex_protocol::A2aError;
+use annex_protocol::jsonrpc::RequestId;
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use axum::{Json, Router};
+use bytes::Bytes;
+
+use crate::app::App;
+use crate::bindings::grpc::{self, GrpcOperations};
+use crate::bindings::jsonrpc;
+use crate::bindings::rest::{self, HttpRequest};
+use crate::bindings::v0_3;
+use crate::connections::caller::Caller;
+use crate::connections::network::Network;
+use crate::connections::request_body::{BodyError, RequestBody};
+use crate::paths::{CARD_PATH, JSONRPC_PATH, REST_PATH};
+use crate::process::hosts;
+use crate::process::readiness_gate::{NoCard, Phase, ReadinessGate};
+use crate::tenants::Tenants;
+
+/// All routes of the server.
+pub(crate) fn router(gate: Arc<ReadinessGate>) -> Router {
+    let limits = annex_grpc::Limits { max_message_bytes: gate.max_body_bytes };
+    let grpc = annex_grpc::routes(Arc::new(GrpcOperations(Arc::clone(&gate))), limits)
+        .layer(from_fn_with_state(Arc::clone(&gate), grpc::admit));
+    let hosts = gate.hosts.clone();
+    let router = Router::new()
+        .route(JSONRPC_PATH, post(json_rpc))
+        // Clients that keep a base URL and post to `/` end up here.
+        .route(&format!("{JSONRPC_PATH}/"), post(json_rpc))
+        .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
+        .route(CARD_PATH, get(agent_card))
+        .route(&format!("/{{tenant}}{CARD_PATH}"), get(card_of_tenant))
+        .route("/livez", get(live))
+        .route("/readyz", get(ready))
+        .fallback(not_found)
+        .with_state(gate)
+        .merge(grpc);
+    match hosts {
+        Some(hosts) => router.layer(from_fn_with_state(hosts, hosts::check)),
+        None => router,
+    }
+}
+
+async fn json_rpc(
+    State(gate): State<Arc<ReadinessGate>>,
+    Extension(network): Extension<Network>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    // The HTTP status of what never reaches the handler is no 200, for whatever stands in between.
+    match admit(&gate, network, &headers, body).await {
+        Ok((app, caller, body)) => json_rpc_answer(&gate, app.tenants(), &caller, (&headers, &uri), &body).await,
+        Err((status, error)) => {
+            challenged((status, jsonrpc::failure(&RequestId::Null, &error)).into_response(), &error)
+        }
+    }
+}
+
+async fn http_json(
+    State(gate): State<Arc<ReadinessGate>>,
+    Extension(network): Extension<Network>,
+    method: Method,
+    Path(path): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    match admit(&gate, network, &headers, body).await {
+        Ok((app, caller, body)) => {
+            let request = HttpRequest {
+                caller: &caller,
+                method: &method,
+                path: &path,
+                headers: &headers,
+                uri: &uri,
+                body: &body,
+            };
+            match path.strip_prefix(v0_3::http_json::PREFIX).filter(|_| gate.speaks_v0_3) {
+                Some(path) => v0_3::http_json::answer(app, path, &request).await,
+                None => rest::answer(app.tenants(), request).await,
+            }
+        }
+        Err((status, error)) => challenged(rest::refuse(&headers, status, &error), &error),
+    }
+}
+
+/// Requests of both versions come by the same path: no method has the same name in both.
+async fn json_rpc_answer(
+    gate: &ReadinessGate,
+    tenants: &Tenants,
+    caller: &Caller,
+    (headers, uri): (&HeaderMap, &Uri),
+    body: &[u8],
+) -> Response {
+    let request = match jsonrpc::read(headers, body) {
+        Ok(request) => request,
+        Err(rejection) => return jsonrpc::failure(&rejection.id, &rejection.error),
+    };
+    if gate.speaks_v0_3
+        && let Some(answer) = v0_3::json_rpc::answer(tenants.own(), caller, headers, &request).await
+    {
+        return answer;
+    }
+    jsonrpc::answer(tenants, caller, headers, uri, &request).await
+}
+
+/// The app, if the phase allows requests; who calls; and the whole body. Nothing of a stranger's body is read.
+async fn admit<'a>(
+    gate: &'a ReadinessGate,
+    network: Network,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(&'a App, Caller, Bytes), (StatusCode, A2aError)> {
+    let refused = |error: A2aError| {
+        (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error)
+    };
+    let (app, owner) = gate.admit(headers).await.map_err(refused)?;
+    let caller = Caller::new(owner, network, &gate.shares);
+    let mut reading = RequestBody::new(caller, body, gate.body_patience);
+    let body = reading.whole(gate.max_body_bytes).await.map_err(BodyError::told)?;
+    Ok((app, reading.into_caller(), body))
+}
+
+/// Tells a client that has to say who it is how to do so (RFC 9110 section 11.6.1).
+fn challenged(mut response: Response, error: &A2aError) -> Response {
+    if let A2aError::Unauthenticated { challenge, .. } = error
+        && let Ok(challenge) = HeaderValue::from_str(challenge)
+    {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+async fn agent_card(State(gate): State<Arc<ReadinessGate>>, headers: HeaderMap, uri: Uri) -> Response {
+    card(&gate, None, headers, uri).await
+}
+
+async fn card_of_tenant(
+    State(gate): State<Arc<ReadinessGate>>,
+    Path(tenant): Path<String>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    card(&gate, Some(&tenant), headers, uri).await
+}
+
+async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, uri: Uri) -> Response {
+    match gate.card(tenant) {
+        Ok(card) => card.respond(&headers),
+        Err(NoCard::Starting) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
+        Err(NoCard::NoTenant) => not_found(headers, uri).await,
+    }
+}
+
+/// The process answers.
+async fn live() -> &'static str {
+    "live\n"
+}
+
+/// The server takes messages.
+async fn ready(State(gate): State<Arc<ReadinessGate>>) -> Response {
+    let is_ready = gate.phase() == Phase::Ready;
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(gate.readiness())).into_response()
+}
+
+async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
+    if annex_grpc::is_grpc(&headers) {
+        return annex_grpc::unknown_service().await;
+    }
+    let text = format!("nothing at {}; the agent card is at {CARD_PATH}\n", uri.path());
+    (StatusCode::NOT_FOUND, text).into_response()
+}

@@ -1,0 +1,198 @@
+//! The life of the server: listen, load, serve, drain.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_operations::tasks::session_sweep::SessionSweep;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin;
+use crate::app::{App, AppError};
+use crate::config::Config;
+use crate::connections::listener;
+use crate::process::descriptors;
+use crate::process::readiness_gate::ReadinessGate;
+use crate::process::routes;
+use crate::stores::session_store;
+use crate::stores::task_store;
+
+/// What push notifications that wait get to be delivered.
+const PUSH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for databases to be closed.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why serving ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address} ({key})")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The key of the config that names it.
+        key: &'static str,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The parts cannot be joined.
+    #[error(transparent)]
+    App(#[from] AppError),
+    /// The listener failed.
+    #[error("the HTTP server failed")]
+    Serve(#[source] io::Error),
+}
+
+/// A server that listens and is not ready yet.
+pub struct Server {
+    config: Config,
+    listener: TcpListener,
+    address: SocketAddr,
+    admin: Option<(TcpListener, SocketAddr)>,
+}
+
+impl Server {
+    /// Takes the address.
+    ///
+    /// # Errors
+    /// [`ServeError::Listen`].
+    pub async fn bind(config: Config) -> Result<Self, ServeError> {
+        descriptors::provide(&config);
+        let (listener, address) = listen(config.server.listen, "server.listen")?;
+        let admin = match &config.admin {
+            Some(admin) => Some(listen(admin.listen, "admin.listen")?),
+            None => None,
+        };
+        Ok(Self { config, listener, address, admin })
+    }
+
+    /// The address that the admin API listens on, if there is one.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// The address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Calls `load` with the config and the base URL while `/livez` and `/readyz` already answer, then `ready`, serves
+    /// until `shutdown` resolves, and drains: running turns get the configured time, then they end as failed.
+    ///
+    /// # Errors
+    /// When the app cannot be loaded or the listener fails.
+    pub async fn run(
+        self,
+        load: impl AsyncFnOnce(&Config, &str) -> Result<App, AppError>,
+        ready: impl FnOnce(&App),
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let gate = Arc::new(ReadinessGate::new(&self.config));
+        let closed = CancellationToken::new();
+        let router = routes::router(Arc::clone(&gate));
+        let limits = self.config.server.connections();
+        let mut serving = tokio::spawn(listener::serve(self.listener, router, limits, closed.clone()));
+        let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
+        let app = gate.open(load(&self.config, &base_url).await?);
+        let stop = CancellationToken::new();
+        let housekeeping = stop.clone().drop_guard();
+        let handler = app.tenants().own();
+        let tasks = Arc::clone(&handler.tasks);
+        let retention = task_store::retention(&self.config.tasks);
+        let keys = Arc::clone(&handler.views.keys);
+        for (_, installer) in app.installers().all() {
+            if let Some(watch) = installer.take_watch() {
+                tokio::spawn(watch.run(Arc::clone(installer), stop.clone()));
+            }
+        }
+        let sessions = SessionSweep::new(&handler.sessions, session_store::retention(&self.config.sessions));
+        tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stop).await });
+        if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
+            let router = admin::router(Arc::clone(admin));
+            tokio::spawn(listener::serve(listener, router, admin::CONNECTIONS, closed.clone()));
+        }
+        name_known_faults();
+        ready(app);
+        tokio::select! {
+            ended = &mut serving => return finished(ended),
+            () = shutdown => {}
+        }
+        gate.drain();
+        drain(app, self.config.server.drain()).await;
+        closed.cancel();
+        let ended = finished(serving.await);
+        drop(housekeeping);
+        close_stores(app).await;
+        ended
+    }
+}
+
+/// After the load, so that the reason of one that fails stands alone.
+fn name_known_faults() {
+    for annex_runtime::Advisory { id, about, mended } in annex_runtime::advisories() {
+        let engine = annex_runtime::ENGINE_VERSION;
+        tracing::warn!(
+            "the engine that confines extensions, wasmtime {engine}, has a known fault ({id}: {about}); take a release \
+             of Annex that is built with {mended} or later"
+        );
+    }
+}
+
+/// Takes the address that `key` names.
+fn listen(address: SocketAddr, key: &'static str) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let refused = |source| ServeError::Listen { address, key, source };
+    let listener = open(address).map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    Ok((listener, address))
+}
+
+/// Connections that the kernel keeps until they are accepted. When there are more, it drops those that come, and their
+/// clients try again after a second.
+const BACKLOG: u32 = 4_096;
+
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A server that starts again does not wait for the connections of the one before it.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+async fn drain(app: &App, patience: Duration) {
+    let handler = app.tenants().own();
+    handler.running.close();
+    tracing::info!(turns = handler.running.len(), "draining");
+    if timeout(patience, handler.running.wait()).await.is_err() {
+        tracing::warn!(turns = handler.running.len(), "turns still run after the drain time; they end as failed");
+        handler.stop.cancel();
+        handler.running.wait().await;
+    }
+    app.tenants().close_agents().await;
+    handler.closing.cancel();
+    if let Some(push) = &handler.push {
+        push.close(PUSH_PATIENCE).await;
+    }
+}
+
+/// What is stored is stored in any case; closed, it is all in the files that are named after it.
+async fn close_stores(app: &App) {
+    let stores = async {
+        let handler = app.tenants().own();
+        handler.sessions.close().await;
+        handler.tasks.close().await;
+    };
+    if timeout(STORE_PATIENCE, stores).await.is_err() {
+        tracing::warn!("a database is still busy and is left as it is; nothing that was stored is lost");
+    }
+}
+
+fn finished(ended: Result<io::Result<()>, tokio::task::JoinError>) -> Result<(), ServeError> {
+    ended.map_err(io::Error::other).flatten().map_err(ServeError::Serve)
+}

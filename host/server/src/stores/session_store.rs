@@ -1,0 +1,112 @@
+//! Where sessions are kept: the store that the config names, or the one of the tasks.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_session::{
+    Bounds, InMemorySessionService, Limits, OpenError, PostgresSessionService, Retention, SessionService,
+    SqliteSessionService,
+};
+use tokio::runtime::Handle;
+
+use crate::config::{Config, SessionsConfig};
+
+/// The file in the config's folder for data.
+const FILE: &str = "sessions.sqlite";
+/// Connections to a PostgreSQL database.
+const CONNECTIONS: u32 = 10;
+
+/// Why there is no session store.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionStoreError {
+    /// The folder cannot be made.
+    #[error("{key}: cannot create {}", path.display())]
+    Folder {
+        /// The key that names it.
+        key: &'static str,
+        /// The folder.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The environment has no URL of a database.
+    #[error("{key}: the environment variable {name} is not set")]
+    Variable {
+        /// The key that names it.
+        key: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The store was opening when the process ended.
+    #[error("opening the session store broke off")]
+    Aborted,
+    /// The store does not open.
+    #[error("the session store cannot be opened")]
+    Open(#[from] OpenError),
+}
+
+/// Where sessions are, and the key of the config that says so.
+#[derive(Clone)]
+enum Place {
+    Folder(&'static str, PathBuf),
+    Postgres(&'static str, String),
+    Memory,
+}
+
+impl Place {
+    fn of(config: &Config, folder: &Path) -> Self {
+        let (sessions, tasks) = (&config.sessions, &config.tasks);
+        match (&sessions.data_dir, &sessions.postgres_env, &tasks.data_dir, &tasks.postgres_env) {
+            (Some(data), ..) => Self::Folder("sessions.data_dir", folder.join(data)),
+            (None, Some(name), ..) => Self::Postgres("sessions.postgres_env", name.clone()),
+            (None, None, Some(data), _) => Self::Folder("tasks.data_dir", folder.join(data)),
+            (None, None, None, Some(name)) => Self::Postgres("tasks.postgres_env", name.clone()),
+            (None, None, None, None) => Self::Memory,
+        }
+    }
+}
+
+/// Opens the store; relative paths start in `folder`.
+///
+/// On a thread of its own: the files of the store are made there, and sqlx's migrations are no future that can be sent.
+pub(crate) async fn open(config: &Config, folder: &Path) -> Result<Arc<dyn SessionService>, SessionStoreError> {
+    let (place, bounds, runtime) = (Place::of(config, folder), bounds(&config.sessions), Handle::current());
+    let opening = tokio::task::spawn_blocking(move || runtime.block_on(open_store(place, bounds)));
+    opening.await.map_err(|_| SessionStoreError::Aborted)?
+}
+
+async fn open_store(place: Place, bounds: Bounds) -> Result<Arc<dyn SessionService>, SessionStoreError> {
+    Ok(match place {
+        Place::Folder(key, path) => {
+            let folder = |source| SessionStoreError::Folder { key, path: path.clone(), source };
+            std::fs::create_dir_all(&path).map_err(folder)?;
+            Arc::new(SqliteSessionService::open(&path.join(FILE), bounds.limits).await?)
+        }
+        Place::Postgres(key, name) => {
+            let url = env::var(&name).map_err(|_| SessionStoreError::Variable { key, name })?;
+            Arc::new(PostgresSessionService::connect(&url, CONNECTIONS, bounds.limits).await?)
+        }
+        Place::Memory => Arc::new(InMemorySessionService::new(bounds)),
+    })
+}
+
+fn bounds(config: &SessionsConfig) -> Bounds {
+    let limits = Limits {
+        state_bytes: config.max_state_bytes,
+        state_keys: config.max_state_keys,
+        state_depth: config.max_state_depth,
+        events: config.max_events,
+        artifacts: config.max_artifacts,
+        artifact_bytes: config.max_artifact_bytes,
+    };
+    Bounds { max_sessions: config.max_sessions, max_bytes: config.max_bytes, limits }
+}
+
+/// Which sessions stay.
+pub(crate) fn retention(config: &SessionsConfig) -> Retention {
+    const DAY: u64 = 24 * 60 * 60;
+    Retention { age: Duration::from_secs(config.keep_days.saturating_mul(DAY)), count: config.keep_count }
+}

@@ -1,0 +1,313 @@
+//! Sessions as operators see them: in a server that runs, or in the place where one keeps them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use annex_operations::views::scoped_keys::session_key;
+use annex_protocol::{ContextId, Part, PartContent, Timestamp};
+use annex_session::{
+    Event, EventFilter, Redaction, Session, SessionCursor, SessionError, SessionKey, SessionNames, SessionQuery,
+    SessionService, State, Turns,
+};
+use annex_tasks::Owner;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use serde::Serialize;
+
+use crate::config::{Config, ConfigError};
+use crate::stores::session_store::{self, SessionStoreError};
+
+/// The most sessions or events that are shown at once.
+pub const MAX_SHOWN: usize = 1_000;
+
+/// The most bytes of events that are shown at once.
+const SHOWN_BYTES: usize = 8 << 20;
+
+/// Shows and deletes sessions.
+pub struct Sessions {
+    pub(crate) service: Arc<dyn SessionService>,
+    pub(crate) turns: Turns,
+    /// The name of each tenant's agent; the tenant of the config itself has no name.
+    pub(crate) apps: HashMap<String, String>,
+    pub(crate) redaction: Redaction,
+}
+
+/// Names a session.
+#[derive(Clone, Debug, Default)]
+pub struct SessionName {
+    /// The tenant; none for the agent of the config itself.
+    pub tenant: Option<String>,
+    /// The user as a list shows it; none for the anonymous user of the context.
+    pub user: Option<String>,
+    /// The A2A context.
+    pub context: String,
+}
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    /// The tenant; none for the agent of the config itself.
+    pub tenant: Option<String>,
+    /// Only those of this user.
+    pub user: Option<String>,
+    /// Only those behind the list that ended with this `next`.
+    pub after: Option<String>,
+    /// At most so many, and at most [`MAX_SHOWN`].
+    pub limit: usize,
+}
+
+/// Why sessions cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionsError {
+    /// Nobody serves it.
+    #[error("there is no tenant {name:?}")]
+    NoTenant {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// There is none of this name.
+    #[error("user {user:?} has no session {context:?}; a list shows the users, which are named with the context")]
+    NotFound {
+        /// The user.
+        user: String,
+        /// The context.
+        context: String,
+    },
+    /// It cannot be deleted under a turn.
+    #[error("a turn runs in session {context:?}; cancel its task, or wait")]
+    Busy {
+        /// The context.
+        context: String,
+    },
+    /// The place in a list is none that was given.
+    #[error("{token:?} is no place in a list; take `next` of the list before")]
+    NoPlace {
+        /// What was given.
+        token: String,
+    },
+    /// The store fails.
+    #[error("the sessions cannot be read")]
+    Store(#[from] SessionError),
+    /// The store does not open.
+    #[error(transparent)]
+    Open(#[from] SessionStoreError),
+    /// The file of a tenant cannot be used.
+    #[error(transparent)]
+    Tenant(#[from] ConfigError),
+}
+
+/// Sessions, the longest unchanged first.
+#[derive(Debug, Serialize)]
+pub struct SessionList {
+    sessions: Vec<Listed>,
+    /// Where the list goes on; absent at its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    context: String,
+    user: String,
+    revision: u64,
+    last_update: Timestamp,
+    /// The keys of its state, without those that it shares.
+    keys: Vec<String>,
+}
+
+/// One session.
+#[derive(Debug, Serialize)]
+pub struct ShownSession {
+    context: String,
+    user: String,
+    agent: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    tenant: String,
+    revision: u64,
+    last_update: Timestamp,
+    /// All keys, those that it shares with their prefixes.
+    state: State,
+}
+
+/// Events, in the order in which they were stored.
+#[derive(Debug, Serialize)]
+pub struct ShownEvents {
+    events: Vec<ShownEvent>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownEvent {
+    id: String,
+    author: String,
+    /// The turn, which is its task.
+    task: String,
+    timestamp: Timestamp,
+    parts: Vec<Part>,
+    #[serde(skip_serializing_if = "State::is_empty")]
+    state_delta: State,
+    /// Why the agent has no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ShownError>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownError {
+    code: String,
+    message: String,
+}
+
+/// A session that is there no more.
+#[derive(Debug, Serialize)]
+pub struct DeletedSession {
+    deleted: String,
+    user: String,
+}
+
+impl Sessions {
+    /// Opens the place where the server of this config keeps its sessions; relative paths start in `folder`. A server
+    /// that runs is not told of what is deleted here.
+    ///
+    /// # Errors
+    /// [`SessionsError::Open`].
+    pub async fn open(config: &Config, folder: &Path) -> Result<Self, SessionsError> {
+        let service = session_store::open(config, folder).await?;
+        let mut apps = HashMap::from([(String::new(), config.agent.name().to_owned())]);
+        for tenant in &config.tenants {
+            let of_tenant = tenant.read(config, folder)?;
+            apps.insert(tenant.name.clone(), of_tenant.agent.name().to_owned());
+        }
+        Ok(Self { service, turns: Turns::default(), apps, redaction: config.sessions.redaction() })
+    }
+
+    /// Lists sessions without their values.
+    ///
+    /// # Errors
+    /// [`SessionsError::NoTenant`], [`SessionsError::NoPlace`], [`SessionsError::Store`].
+    pub async fn list(&self, filter: SessionFilter) -> Result<SessionList, SessionsError> {
+        let (tenant, app) = self.app(filter.tenant)?;
+        let limit = filter.limit.clamp(1, MAX_SHOWN);
+        let after = filter.after.map(|token| place(&token)).transpose()?;
+        let query = SessionQuery { tenant, app, user: filter.user, after, limit };
+        let sessions = self.service.list(&query).await?;
+        let next = sessions.last().filter(|_| sessions.len() == limit).map(|last| token(&last.cursor()));
+        Ok(SessionList { sessions: sessions.into_iter().map(Listed::from).collect(), next })
+    }
+
+    /// One session with its state.
+    ///
+    /// # Errors
+    /// [`SessionsError::NoTenant`], [`SessionsError::NotFound`], [`SessionsError::Store`].
+    pub async fn show(&self, name: &SessionName) -> Result<ShownSession, SessionsError> {
+        let session = self.read(name, EventFilter::NONE).await?;
+        let SessionNames { tenant, app, user, context } = &*session.key;
+        Ok(ShownSession {
+            context: context.to_string(),
+            user: user.to_string(),
+            agent: app.to_string(),
+            tenant: tenant.to_string(),
+            revision: session.revision,
+            last_update: session.last_update,
+            state: self.redaction.state(&session.state.merged()),
+        })
+    }
+
+    /// The last events of a session, at most so many and at most [`MAX_SHOWN`].
+    ///
+    /// # Errors
+    /// As [`Sessions::show`].
+    pub async fn events(&self, name: &SessionName, last: usize) -> Result<ShownEvents, SessionsError> {
+        let filter = EventFilter { max_bytes: Some(SHOWN_BYTES), ..EventFilter::recent(last.min(MAX_SHOWN)) };
+        let session = self.read(name, filter).await?;
+        Ok(ShownEvents { events: session.events.iter().map(|event| self.shown(event)).collect() })
+    }
+
+    /// Deletes a session with its events; what it shares with others stays.
+    ///
+    /// # Errors
+    /// As [`Sessions::show`], and [`SessionsError::Busy`].
+    pub async fn delete(&self, name: &SessionName) -> Result<DeletedSession, SessionsError> {
+        let key = self.key(name)?;
+        let busy = || SessionsError::Busy { context: name.context.clone() };
+        let _turn = self.turns.try_begin(&key).ok_or_else(busy)?;
+        if self.service.delete(&key).await? {
+            Ok(DeletedSession { deleted: name.context.clone(), user: key.user.to_string() })
+        } else {
+            Err(not_found(&key))
+        }
+    }
+
+    async fn read(&self, name: &SessionName, filter: EventFilter) -> Result<Session, SessionsError> {
+        let key = self.key(name)?;
+        self.service.get(&key, filter).await?.ok_or_else(|| not_found(&key))
+    }
+
+    fn key(&self, name: &SessionName) -> Result<SessionKey, SessionsError> {
+        let (tenant, app) = self.app(name.tenant.clone())?;
+        let context = ContextId::from(name.context.as_str());
+        let anonymous = session_key(app, &Owner { tenant, principal: String::new() }, &context);
+        Ok(match &name.user {
+            Some(user) => SessionKey::new(anonymous.tenant.clone(), anonymous.app.clone(), user.as_str(), context),
+            None => anonymous,
+        })
+    }
+
+    fn app(&self, tenant: Option<String>) -> Result<(String, String), SessionsError> {
+        let name = tenant.unwrap_or_default();
+        match self.apps.get(&name) {
+            Some(app) => Ok((name, app.clone())),
+            None => Err(SessionsError::NoTenant { name }),
+        }
+    }
+
+    fn shown(&self, event: &Event) -> ShownEvent {
+        let part = |part: &Part| {
+            let mut part = part.clone();
+            if let PartContent::Data(data) = &part.content {
+                part.content = PartContent::Data(self.redaction.json(data));
+            }
+            part.metadata = self.redaction.state(&part.metadata);
+            part
+        };
+        let delta: State = event.state_delta.clone().into();
+        let error = event.error.as_ref();
+        ShownEvent {
+            id: event.id.clone(),
+            author: event.author.to_string(),
+            task: event.invocation_id.to_string(),
+            timestamp: event.timestamp,
+            parts: event.parts.iter().map(part).collect(),
+            state_delta: self.redaction.state(&delta),
+            error: error.map(|error| ShownError { code: error.code.clone(), message: error.message.clone() }),
+        }
+    }
+}
+
+impl From<Session> for Listed {
+    fn from(session: Session) -> Self {
+        let keys = session.state.own().keys().map(str::to_owned).collect();
+        let Session { key, revision, last_update, .. } = session;
+        Self { context: key.context.to_string(), user: key.user.to_string(), revision, last_update, keys }
+    }
+}
+
+fn not_found(key: &SessionKey) -> SessionsError {
+    SessionsError::NotFound { user: key.user.to_string(), context: key.context.to_string() }
+}
+
+/// A place in a list as text that nobody has to understand.
+fn token(cursor: &SessionCursor) -> String {
+    let place = (cursor.last_update.as_millis(), &*cursor.user, cursor.context.as_str());
+    BASE64.encode(serde_json::to_vec(&place).unwrap_or_default())
+}
+
+fn place(token: &str) -> Result<SessionCursor, SessionsError> {
+    let decoded = BASE64.decode(token).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let (millis, user, context): (i64, String, String) =
+        decoded.ok_or_else(|| SessionsError::NoPlace { token: token.to_owned() })?;
+    Ok(SessionCursor {
+        last_update: Timestamp::from_millis(millis),
+        user: user.into(),
+        context: ContextId::from(context),
+    })
+}

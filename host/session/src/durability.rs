@@ -1,0 +1,72 @@
+//! When the user's event of a turn must be stored.
+
+use crate::event::Event;
+use crate::state::Scope;
+
+/// What may happen between an event and the next event of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Following {
+    /// Somebody may act on the event elsewhere: an agent or an extension that reaches beyond the turn, or whoever reads
+    /// the task that the event belongs to.
+    Effects,
+    /// Nothing outside of the turn.
+    Answer,
+}
+
+/// When an event is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// Before the append returns.
+    Now,
+    /// With the next event of the turn, or by [`TurnSession::store`](crate::TurnSession::store).
+    WithNext,
+}
+
+/// When the user's event must be stored.
+///
+/// | the event | stored | because |
+/// |---|---|---|
+/// | is followed by effects | now | whoever acts on it must find it after a crash |
+/// | is for a session that exists | now | the conversation goes on from it, whatever becomes of this turn |
+/// | sets `user:` or `app:` state | now | other sessions read it |
+/// | has artifacts | now | they are read from the store |
+/// | is partial | now | nothing of it is stored at all |
+/// | is none of these | with the next event | one write instead of two; until then only this turn knows the conversation |
+pub(crate) fn durability(event: &Event, exists: bool, following: Following) -> Durability {
+    let is_shared = event.state_delta.touches(Scope::User) || event.state_delta.touches(Scope::App);
+    let has_effects = following == Following::Effects;
+    if has_effects || exists || is_shared || event.partial || !event.artifacts.is_empty() {
+        Durability::Now
+    } else {
+        Durability::WithNext
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_protocol::Part;
+
+    use super::{Durability, Following, durability};
+    use crate::event::Event;
+    use crate::state::StateDelta;
+
+    fn event(delta: &str) -> Event {
+        let delta: StateDelta = serde_json::from_str(delta).expect("a delta");
+        Event::of_user("invocation", vec![Part::text("Hello")], delta)
+    }
+
+    #[test]
+    fn only_a_first_message_that_nothing_outside_of_the_turn_follows_is_stored_with_the_answer() {
+        let plain = event(r#"{"a":1,"temp:b":2}"#);
+        assert_eq!(durability(&plain, false, Following::Answer), Durability::WithNext);
+        assert_eq!(durability(&plain, false, Following::Effects), Durability::Now);
+        assert_eq!(durability(&plain, true, Following::Answer), Durability::Now);
+        for shared in [r#"{"user:a":1}"#, r#"{"app:a":1}"#] {
+            assert_eq!(durability(&event(shared), false, Following::Answer), Durability::Now, "{shared}");
+        }
+        let partial = Event { partial: true, ..event("{}") };
+        assert_eq!(durability(&partial, false, Following::Answer), Durability::Now);
+        let with_artifact = Event { artifacts: [("file".to_owned(), vec![Part::text("x")])].into(), ..event("{}") };
+        assert_eq!(durability(&with_artifact, false, Following::Answer), Durability::Now);
+    }
+}
