@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use annex_files::Purpose;
+use annex_server::admin_api::Refusal;
 use anyhow::{Context, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, Url};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::output;
 
@@ -73,16 +74,6 @@ pub(crate) struct Client {
     tenant: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Refusal {
-    error: Reason,
-}
-
-#[derive(Deserialize)]
-struct Reason {
-    message: String,
-}
-
 impl Client {
     /// Calls `/v1/` and `path`, whose segments may have any characters, and returns the answer's JSON.
     pub(crate) async fn call(
@@ -125,7 +116,8 @@ impl Client {
         if status.is_success() {
             return Ok(text);
         }
-        match serde_json::from_str(&text) {
+        // With any code, so that another API's reason is told too.
+        match serde_json::from_str::<Refusal<IgnoredAny>>(&text) {
             Ok(Refusal { error }) => bail!(error.message),
             Err(_) => bail!("{} answered {status}, which is not the admin API", self.base),
         }

@@ -3,16 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use annex_server::admin_api::{Addition, Rollback};
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use reqwest::Method;
-use serde::Serialize;
 
 use crate::admin::{self, Admin};
 
 mod shown;
 
-use shown::{Details, List, Log, Reloaded, Removed};
+use shown::Details;
 
 /// Show and change the extensions of a running server, through its admin API.
 #[derive(Args)]
@@ -73,53 +73,39 @@ enum Command {
     },
 }
 
-/// What is sent to install a component.
-#[derive(Serialize)]
-struct Addition {
-    name: String,
-    component: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    settings: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Rollback {
-    to: Option<u64>,
-}
-
 impl Extension {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let client = self.admin.client()?;
         match &self.command {
             Command::List => {
                 let answer = client.call(Method::GET, &["extensions"], None::<&()>).await?;
-                self.admin.print(&answer, List::text)
+                self.admin.print(&answer, shown::list)
             }
             Command::Show { extension } => {
                 let answer = client.call(Method::GET, &["extensions", extension], None::<&()>).await?;
-                self.admin.print(&answer, Details::text)
+                self.admin.print(&answer, shown::details)
             }
             Command::Add { file, settings, name } => {
                 let addition = addition(file, settings.as_deref(), name.as_deref())?;
                 let answer = client.call(Method::POST, &["extensions"], Some(&addition)).await?;
-                self.admin.print(&answer, |details: &Details| details.changed("installed"))
+                self.admin.print(&answer, |details: &Details| shown::changed(details, "installed"))
             }
             Command::Remove { extension } => {
                 let answer = client.call(Method::DELETE, &["extensions", extension], None::<&()>).await?;
-                self.admin.print(&answer, Removed::text)
+                self.admin.print(&answer, shown::removed)
             }
             Command::Rollback { extension, to } => {
                 let body = Rollback { to: *to };
                 let answer = client.call(Method::POST, &["extensions", extension, "rollback"], Some(&body)).await?;
-                self.admin.print(&answer, |details: &Details| details.changed("back in force"))
+                self.admin.print(&answer, |details: &Details| shown::changed(details, "back in force"))
             }
             Command::Reload => {
                 let answer = client.call(Method::POST, &["reload"], None::<&()>).await?;
-                self.admin.print(&answer, Reloaded::text)
+                self.admin.print(&answer, shown::reloaded)
             }
             Command::Log { extension } => {
                 let answer = client.call(Method::GET, &["extensions", extension, "log"], None::<&()>).await?;
-                self.admin.print(&answer, Log::text)
+                self.admin.print(&answer, shown::log)
             }
         }
     }

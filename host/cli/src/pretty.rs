@@ -6,7 +6,12 @@ const INDENT: &str = "  ";
 
 /// The value over several lines, without a line break at the end. What steers is escaped as JSON does it.
 pub(crate) fn pretty(json: &Json) -> String {
-    let json = annex_text::json(json.get());
+    pretty_text(json.get())
+}
+
+/// The same for the text of a value.
+pub(crate) fn pretty_text(json: &str) -> String {
+    let json = annex_text::json(json);
     let mut text = String::with_capacity(json.len() * 2);
     let (mut depth, mut in_string, mut escaped, mut is_empty) = (0_usize, false, false, false);
     for character in json.chars() {

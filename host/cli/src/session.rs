@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use annex_protocol::{Json, JsonObject};
+use annex_server::admin_api::sessions::{self, Deleted, Event, EventError, Events, Listed};
 use annex_server::{Config, SessionFilter, SessionName, Sessions};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::admin::Admin;
 use crate::line::Line;
-use crate::pretty::pretty;
+use crate::pretty::pretty_text;
 
 /// Show and delete the sessions of a server, through its admin API or where it keeps them.
 #[derive(Args)]
@@ -78,10 +78,10 @@ impl Session {
             None => self.ask().await?,
         };
         match &self.command {
-            Command::List { .. } => self.admin.print(&answer, List::text),
-            Command::Show(_) => self.admin.print(&answer, Shown::text),
-            Command::Events { .. } => self.admin.print(&answer, Events::text),
-            Command::Delete(_) => self.admin.print(&answer, Deleted::text),
+            Command::List { .. } => self.admin.print(&answer, list),
+            Command::Show(_) => self.admin.print(&answer, shown),
+            Command::Events { .. } => self.admin.print(&answer, events),
+            Command::Delete(_) => self.admin.print(&answer, deleted),
         }
     }
 
@@ -139,111 +139,52 @@ fn json(shown: &impl Serialize) -> anyhow::Result<String> {
     serde_json::to_string(shown).context("the sessions cannot be shown")
 }
 
-#[derive(Deserialize)]
-struct List {
-    sessions: Vec<Listed>,
-    next: Option<Line>,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    context: Line,
-    user: Line,
-    revision: u64,
-    last_update: Line,
-    keys: Vec<Line>,
-}
-
-#[derive(Deserialize)]
-struct Shown {
-    context: Line,
-    user: Line,
-    agent: Line,
-    revision: u64,
-    last_update: Line,
-    state: Json,
-}
-
-#[derive(Deserialize)]
-struct Events {
-    events: Vec<Event>,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    author: Line,
-    task: Line,
-    timestamp: Line,
-    parts: Vec<Json>,
-    state_delta: Option<JsonObject>,
-    error: Option<EventError>,
-}
-
-#[derive(Deserialize)]
-struct EventError {
-    code: Line,
-    message: Line,
-}
-
-#[derive(Deserialize)]
-struct Deleted {
-    deleted: Line,
-    user: Line,
-}
-
-impl List {
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for Listed { context, user, revision, last_update, keys } in &self.sessions {
-            let keys = if keys.is_empty() { "no keys".to_owned() } else { keys.join(", ") };
-            text.push_str(&format!("{context}\n  user {user}, revision {revision}, changed {last_update}\n  {keys}\n"));
-        }
-        if self.sessions.is_empty() {
-            text.push_str("no sessions\n");
-        }
-        if let Some(next) = &self.next {
-            text.push_str(&format!("\nThere may be more: --after {next}\n"));
-        }
-        text
+fn list(list: &sessions::List<Line>) -> String {
+    let mut text = String::new();
+    for Listed { context, user, revision, last_update, keys } in &list.sessions {
+        let keys = if keys.is_empty() { "no keys".to_owned() } else { keys.join(", ") };
+        text.push_str(&format!("{context}\n  user {user}, revision {revision}, changed {last_update}\n  {keys}\n"));
     }
-}
-
-impl Shown {
-    fn text(&self) -> String {
-        let Self { context, user, agent, revision, last_update, state } = self;
-        format!(
-            "Context   {context}\nUser      {user}\nAgent     {agent}\nRevision  {revision}\nChanged   {last_update}\n{}\n",
-            pretty(state)
-        )
+    if list.sessions.is_empty() {
+        text.push_str("no sessions\n");
     }
+    if let Some(next) = &list.next {
+        text.push_str(&format!("\nThere may be more: --after {next}\n"));
+    }
+    text
 }
 
-impl Events {
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for Event { author, task, timestamp, parts, state_delta, error } in &self.events {
-            text.push_str(&format!("{timestamp}  {author}  (task {task})\n"));
-            for part in parts {
-                text.push_str(&format!("  {}\n", one_line(part.get())));
-            }
-            if let Some(delta) = state_delta {
-                text.push_str(&format!("  state: {}\n", one_line(&delta.to_json_string())));
-            }
-            if let Some(EventError { code, message }) = error {
-                text.push_str(&format!("  error: {code}: {message}\n"));
-            }
+fn shown(session: &sessions::Session<Line>) -> String {
+    let sessions::Session { context, user, agent, revision, last_update, state, .. } = session;
+    format!(
+        "Context   {context}\nUser      {user}\nAgent     {agent}\nRevision  {revision}\nChanged   {last_update}\n{}\n",
+        pretty_text(&state.to_json_string())
+    )
+}
+
+fn events(events: &Events<Line>) -> String {
+    let mut text = String::new();
+    for Event { author, task, timestamp, parts, state_delta, error, .. } in &events.events {
+        text.push_str(&format!("{timestamp}  {author}  (task {task})\n"));
+        for part in parts {
+            // What was read as JSON can be written as JSON.
+            text.push_str(&format!("  {}\n", one_line(&serde_json::to_string(part).unwrap_or_default())));
         }
-        if self.events.is_empty() {
-            text.push_str("no events\n");
+        if !state_delta.is_empty() {
+            text.push_str(&format!("  state: {}\n", one_line(&state_delta.to_json_string())));
         }
-        text
+        if let Some(EventError { code, message }) = error {
+            text.push_str(&format!("  error: {code}: {message}\n"));
+        }
     }
+    if events.events.is_empty() {
+        text.push_str("no events\n");
+    }
+    text
 }
 
-impl Deleted {
-    fn text(&self) -> String {
-        format!("{} of {} is deleted\n", self.deleted, self.user)
-    }
+fn deleted(deleted: &Deleted<Line>) -> String {
+    format!("{} of {} is deleted\n", deleted.deleted, deleted.user)
 }
 
 /// JSON, which may have lines between its tokens.

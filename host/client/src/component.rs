@@ -1,4 +1,6 @@
 //! Components as interceptors: the same file that a server loads, taking the client's side of its extension.
+//!
+//! Compiled with the feature `components` only, because it needs the runtime.
 
 use std::fmt;
 use std::sync::Arc;

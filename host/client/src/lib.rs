@@ -2,11 +2,13 @@
 //! only are called over its JSON-RPC, with the same types.
 //!
 //! [`Client`] reads cards and keeps them; [`Agent`] is the agent at the other end, with a method for each operation.
-//! [`Interceptor`]s see each call before it is sent and all that comes back; a [`ComponentInterceptor`] is an extension's
-//! component that takes the client's side. [`ClientSession`] keeps track of the
+//! [`Interceptor`]s see each call before it is sent and all that comes back. [`ClientSession`] keeps track of the
 //! conversation and of the task that waits for an answer. What users put into messages comes out as it went in: numbers
 //! such as `1.0` and `9007199254740993` keep their text. gRPC has doubles only: there `1.0` becomes `1`, and the other is
 //! refused.
+//!
+//! The feature `components` adds `ComponentInterceptor`, an extension's component that takes the client's side. It links
+//! annex-runtime, and wasmtime with it. A program that only calls agents does not enable the feature and builds no engine.
 //!
 //! ```no_run
 //! use annex_client::{Client, ClientConfig, ServiceParameters};
@@ -34,6 +36,7 @@ mod answer;
 mod binding;
 mod card;
 mod client;
+#[cfg(feature = "components")]
 mod component;
 mod config;
 mod error;
@@ -51,6 +54,7 @@ pub use answer::{Answer, EventStream, ResultStream};
 pub use binding::Binding;
 pub use card::AgentCardDocument;
 pub use client::Client;
+#[cfg(feature = "components")]
 pub use component::{ComponentInterceptor, NoClientHook};
 pub use config::ClientConfig;
 pub use error::ClientError;

@@ -68,6 +68,8 @@ pub trait Row: Send + Sync {
     fn text(&self, column: usize) -> sqlx::Result<String>;
     /// A number that is not NULL.
     fn int(&self, column: usize) -> sqlx::Result<i64>;
+    /// A number, or `None` for NULL.
+    fn maybe_int(&self, column: usize) -> sqlx::Result<Option<i64>>;
     /// Bytes that are not NULL.
     fn bytes(&self, column: usize) -> sqlx::Result<Vec<u8>>;
 }

@@ -1,7 +1,8 @@
 //! Migrations that are part of the program.
 
-use sqlx::SqlSafeStr;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, SqlSafeStr};
 
 /// The migrations of one store. One that was released never changes.
 #[derive(Clone, Copy, Debug)]
@@ -20,5 +21,21 @@ impl Migrations {
         let mut migrator = Migrator::with_migrations(migrations.collect());
         migrator.dangerous_set_table_name(self.table);
         migrator
+    }
+
+    /// Runs the migrations of a file whose version is in `PRAGMA user_version`: those up to this version have run, whether
+    /// or not the table says so.
+    pub(crate) async fn run_from_user_version(&self, connection: &mut SqliteConnection) -> Result<(), MigrateError> {
+        // One transaction, which takes the lock at once: another process that opens the file waits for its end.
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+        let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;
+        if self.files.iter().all(|&(number, ..)| number < version) {
+            return Err(MigrateError::VersionMissing(version));
+        }
+        let migrator = self.migrator();
+        migrator.skip(&mut *transaction, Some(version)).await?;
+        migrator.run(&mut *transaction).await?;
+        transaction.commit().await?;
+        Ok(())
     }
 }

@@ -106,6 +106,10 @@ impl Row for PgRow {
         sqlx::Row::try_get(self, column)
     }
 
+    fn maybe_int(&self, column: usize) -> sqlx::Result<Option<i64>> {
+        sqlx::Row::try_get(self, column)
+    }
+
     fn bytes(&self, column: usize) -> sqlx::Result<Vec<u8>> {
         sqlx::Row::try_get(self, column)
     }

@@ -95,24 +95,30 @@ impl SqliteDatabase {
     /// [`OpenError::Database`] when it is not a database, [`OpenError::Migration`] when a later version of the software
     /// wrote it.
     pub async fn open(path: &Path, migrations: Migrations) -> Result<Self, OpenError> {
-        create_private(path).map_err(|source| OpenError::File { path: path.to_owned(), source })?;
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Normal)
-            .foreign_keys(true)
-            .statement_cache_capacity(STATEMENTS)
-            .pragma("cache_size", CACHE)
-            // What a statement that inserts rows may have to undo is a few pages. On disk, more than 64 KiB of it would be a
-            // file per statement.
-            .pragma("temp_store", "MEMORY")
-            .pragma("wal_autocheckpoint", CHECKPOINT)
-            .busy_timeout(BUSY_TIMEOUT);
+        let options = create(path)?;
         let mut connection = open_writer(&options).await.map_err(|error| not_opened(path, error))?;
         migrations.migrator().run(&mut connection).await?;
+        Ok(Self::on(options, connection))
+    }
+
+    /// The same for a store whose files have their version in `PRAGMA user_version`, because they are older than its
+    /// migrations. Migrations up to that version are not run, and the last one must set it to its own number, so that
+    /// software from before the migrations still finds the version.
+    ///
+    /// # Errors
+    /// As [`SqliteDatabase::open`]. When the version is after the last migration, the reason of [`OpenError::Migration`] is
+    /// [`MigrateError::VersionMissing`](sqlx::migrate::MigrateError::VersionMissing) with that version.
+    pub async fn open_with_user_version(path: &Path, migrations: Migrations) -> Result<Self, OpenError> {
+        let options = create(path)?;
+        let mut connection = open_writer(&options).await.map_err(|error| not_opened(path, error))?;
+        migrations.run_from_user_version(&mut connection).await?;
+        Ok(Self::on(options, connection))
+    }
+
+    fn on(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
         let writer = Writer { connection: Some(connection), left: Left::Ready, is_closed: false };
         let readers = Readers::new(options.clone().pragma("query_only", "ON"));
-        Ok(Self { options, writer: Arc::new(Mutex::new(writer)), readers })
+        Self { options, writer: Arc::new(Mutex::new(writer)), readers }
     }
 }
 
@@ -149,6 +155,24 @@ impl Readers {
             }
         }
     }
+}
+
+/// Creates the file if needed, and says how it is connected to.
+fn create(path: &Path) -> Result<SqliteConnectOptions, OpenError> {
+    create_private(path).map_err(|source| OpenError::File { path: path.to_owned(), source })?;
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Normal)
+        .foreign_keys(true)
+        .statement_cache_capacity(STATEMENTS)
+        .pragma("cache_size", CACHE)
+        // What a statement that inserts rows may have to undo is a few pages. On disk, more than 64 KiB of it would be a
+        // file per statement.
+        .pragma("temp_store", "MEMORY")
+        .pragma("wal_autocheckpoint", CHECKPOINT)
+        .busy_timeout(BUSY_TIMEOUT);
+    Ok(options)
 }
 
 /// A connection that can write, as far as SQLite tells before the first change.
@@ -321,6 +345,10 @@ impl Row for SqliteRow {
     }
 
     fn int(&self, column: usize) -> sqlx::Result<i64> {
+        sqlx::Row::try_get(self, column)
+    }
+
+    fn maybe_int(&self, column: usize) -> sqlx::Result<Option<i64>> {
         sqlx::Row::try_get(self, column)
     }
 

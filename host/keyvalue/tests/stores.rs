@@ -2,9 +2,11 @@
 
 #![cfg(test)]
 
-use annex_keyvalue::{OpenError, SqliteKeyValueStore};
-use annex_runtime::{
-    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope, Space,
+use std::path::Path;
+
+use annex_keyvalue::{
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MemoryKeyValueStore, OpenError, Quota, SCOPES_PER_PAGE, Scope, Space,
+    SqliteKeyValueStore,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, SqliteConnection};
@@ -292,14 +294,53 @@ const FIRST_VERSION: &str = "
     PRAGMA user_version = 1;
 ";
 
+/// As the second version wrote it, before the crate kept a table of migrations.
+const SECOND_VERSION: &str = "
+    CREATE TABLE entry (
+        kind TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        id TEXT NOT NULL,
+        extension TEXT NOT NULL,
+        key TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (kind, tenant, principal, id, extension, key)
+    ) WITHOUT ROWID;
+    CREATE TABLE scoped_usage (
+        tenant TEXT NOT NULL,
+        extension TEXT NOT NULL,
+        keys INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        PRIMARY KEY (tenant, extension)
+    ) WITHOUT ROWID;
+    PRAGMA user_version = 2;
+    INSERT INTO entry VALUES ('', '', '', '', 'https://annex.example/own/v1', 'a', x'31');
+    INSERT INTO entry VALUES ('task', '', 'ada', 't', 'https://annex.example/own/v1', 'b', x'3233');
+    INSERT INTO scoped_usage VALUES ('', 'https://annex.example/own/v1', 1, 3);
+";
+
+async fn connect(path: &Path) -> SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+    SqliteConnection::connect_with(&options).await.expect("a file")
+}
+
+/// Runs SQL on a file, which is created if needed.
+async fn run(path: &Path, sql: &'static str) {
+    let mut connection = connect(path).await;
+    sqlx::raw_sql(sql).execute(&mut connection).await.expect("valid SQL");
+    connection.close().await.expect("closed");
+}
+
+async fn user_version(path: &Path) -> i64 {
+    let mut connection = connect(path).await;
+    sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut connection).await.expect("a number")
+}
+
 #[tokio::test]
 async fn keys_of_an_older_file_are_taken_over() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
-    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
-    let mut connection = SqliteConnection::connect_with(&options).await.expect("a file");
-    sqlx::raw_sql(FIRST_VERSION).execute(&mut connection).await.expect("valid SQL");
-    connection.close().await.expect("closed");
+    run(&path, FIRST_VERSION).await;
     for _ in 0..2 {
         let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
         assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"1".to_vec()));
@@ -309,15 +350,56 @@ async fn keys_of_an_older_file_are_taken_over() {
 }
 
 #[tokio::test]
+async fn a_file_from_before_the_table_of_migrations_keeps_its_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keyvalue.sqlite");
+    run(&path, SECOND_VERSION).await;
+    let quota = Quota { max_scoped_bytes: 3, ..ROOMY };
+    for _ in 0..2 {
+        let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
+        assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"1".to_vec()));
+        assert_eq!(store.keys(&own_in(task("ada", "t")), 0).await.expect("a store"), ["b"]);
+        assert_eq!(store.get(&own_in(task("ada", "t")), "b").await.expect("a store"), Some(b"23".to_vec()));
+        assert_eq!(store.scopes(None).await.expect("a page"), [task("ada", "t")]);
+        let full = store.set(&own_in(task("ada", "u")), "c", Vec::new(), &quota).await;
+        assert!(matches!(full, Err(KeyValueError::ScopedFull { limit: 3 })), "what is there still counts: {full:?}");
+    }
+}
+
+#[tokio::test]
+async fn software_from_before_the_table_of_migrations_finds_the_version_it_knows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, sql) in [("new", ""), ("first", FIRST_VERSION), ("second", SECOND_VERSION)] {
+        let path = folder.path().join(name);
+        run(&path, sql).await;
+        drop(SqliteKeyValueStore::open(&path).await.expect("the file opens"));
+        assert_eq!(user_version(&path).await, 2, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_made_once_when_several_open_it_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keyvalue.sqlite");
+    let open = || SqliteKeyValueStore::open(&path);
+    let (first, second, third) = tokio::join!(open(), open(), open());
+    for store in [first, second, third] {
+        store.expect("the file opens").increment(&own(), "n", 1, &ROOMY).await.expect("a counter");
+    }
+    let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
+    assert_eq!(store.get(&own(), "n").await.expect("a store"), Some(b"3".to_vec()));
+}
+
+#[tokio::test]
 async fn a_file_of_a_later_version_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
-    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
-    let mut connection = SqliteConnection::connect_with(&options).await.expect("a file");
-    sqlx::raw_sql("PRAGMA user_version = 3").execute(&mut connection).await.expect("valid SQL");
-    connection.close().await.expect("closed");
+    run(&path, "PRAGMA user_version = 3").await;
     let error = SqliteKeyValueStore::open(&path).await.expect_err("a later version");
     assert!(matches!(error, OpenError::Version { found: 3, .. }), "{error:?}");
+    let text = format!("the database file {} has version 3, and this software knows none after 2", path.display());
+    assert_eq!(error.to_string(), text);
+    assert_eq!(user_version(&path).await, 3, "the file stays as it is");
 }
 
 #[tokio::test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_egress::{Resolver, SystemResolver};
+use annex_keyvalue::{KeyValueStore, MemoryKeyValueStore};
 
 use crate::compile::CompilerProcess;
-use crate::keyvalue::{KeyValueStore, MemoryKeyValueStore};
 
 /// The settings of a runtime.
 #[derive(Clone)]

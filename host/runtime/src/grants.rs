@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use annex_keyvalue::Quota;
 use annex_protocol::Secret;
-
-use crate::keyvalue::Quota;
 
 mod http;
 mod session_state;

@@ -29,7 +29,6 @@ mod inspect;
 mod installation;
 mod installed;
 mod instance;
-mod keyvalue;
 mod limits;
 mod linker;
 mod load;
@@ -52,6 +51,10 @@ mod structure;
 mod turn_services;
 
 pub use advisories::{Advisory, ENGINE_VERSION, EngineVersion, advisories};
+pub use annex_keyvalue::{
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
+    ScopeKind, Space, Usage, incremented,
+};
 pub use breaker::Health;
 pub use chain::{Chain, Entered, TurnRequest};
 pub use client_call::{Addition, ClientCall, OutgoingCall};
@@ -70,10 +73,6 @@ pub use hook::Hook;
 pub use inspect::{Access, Import, Inspection, MAX_COMPONENT_BYTES};
 pub use installation::{Installation, OnFailure};
 pub use installed::Installed;
-pub use keyvalue::{
-    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
-    ScopeKind, Space, Usage, incremented,
-};
 pub use limits::{LimitReached, Limits};
 pub use load::Runtime;
 pub use log_tail::LogLine;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use annex_egress::Resolver;
+use annex_keyvalue::KeyValueStore;
 use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
 use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
@@ -24,7 +25,6 @@ use crate::http_sender::Sender;
 use crate::inspect::Inspection;
 use crate::installation::Installation;
 use crate::instance::Instance;
-use crate::keyvalue::KeyValueStore;
 use crate::linker::linker;
 use crate::metrics::Registry;
 use crate::profile::{Profile, Services, Validators};

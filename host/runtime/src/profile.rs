@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use annex_keyvalue::{KeyValueStore, Scope, Space};
 use annex_protocol::{ExtensionUri, Json, JsonObject};
 use annex_schema::{Budget, Schemas, Workers};
 
 use crate::grants::Grants;
 use crate::http_sender::Sender;
 use crate::installation::Installation;
-use crate::keyvalue::{KeyValueStore, Scope, Space};
 use crate::limits::Limits;
 use crate::log;
 use crate::log_tail::LogTail;

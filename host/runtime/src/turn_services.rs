@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use annex_keyvalue::{Scope, ScopeKind};
 use annex_protocol::{ExtensionUri, ListTasksResponse};
 use async_trait::async_trait;
-
-use crate::keyvalue::{Scope, ScopeKind};
 
 /// The services of a turn for its guests, besides session and task. One that is `None` is answered as not there.
 #[derive(Clone, Default)]

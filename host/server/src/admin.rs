@@ -25,6 +25,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use crate::admin_api::extensions::{Details, List, Log, Reloaded, Removed};
+use crate::admin_api::{Addition, Rollback};
 use crate::config::AdminConfig;
 use crate::connections::listener::ConnectionLimits;
 use crate::installation::installer::{InstallError, Installer};
@@ -32,7 +34,6 @@ use crate::process::hosts::Hosts;
 use crate::stores::sessions::Sessions;
 use crate::tenants::Installers;
 
-mod calls;
 mod error;
 mod exposition;
 mod metrics;
@@ -134,71 +135,51 @@ async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) ->
     next.run(request).await
 }
 
-async fn list(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<view::List>, AdminError> {
+async fn list(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<List>, AdminError> {
     let tenants = admin.installers.tenants().filter(|_| of.tenant.is_none());
     let tenants = tenants.map(|(name, _)| name.to_owned()).collect();
-    Ok(Json(view::List::of(admin.installer(&of)?, tenants)))
+    Ok(Json(List::of(admin.installer(&of)?, tenants)))
 }
 
 async fn show(
     State(admin): State<Arc<Admin>>,
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
-) -> Result<Json<view::Details>, AdminError> {
+) -> Result<Json<Details>, AdminError> {
     let installer = admin.installer(&of)?;
-    Ok(Json(view::Details::of(installer, &installer.find(&id)?)))
+    Ok(Json(Details::of(installer, &installer.find(&id)?)))
 }
 
 async fn log(
     State(admin): State<Arc<Admin>>,
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
-) -> Result<Json<view::Log>, AdminError> {
-    Ok(Json(view::Log::of(&admin.installer(&of)?.find(&id)?)))
-}
-
-/// A component to install.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Addition {
-    /// Names the file in the managed folder; what has the name is replaced.
-    name: String,
-    /// The component file in base64.
-    component: String,
-    /// The keys of an `[[extension]]` as TOML, without `component`. Absent: those in force, or none.
-    settings: Option<String>,
+) -> Result<Json<Log>, AdminError> {
+    Ok(Json(Log::of(&admin.installer(&of)?.find(&id)?)))
 }
 
 async fn add(
     State(admin): State<Arc<Admin>>,
     Query(of): Query<OfTenant>,
     body: Body,
-) -> Result<(StatusCode, Json<view::Details>), AdminError> {
+) -> Result<(StatusCode, Json<Details>), AdminError> {
     let here = Arc::clone(admin.installer(&of)?);
     let Addition { name, component, settings } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
     let installer = Arc::clone(&here);
     let added = whole(async move { installer.add(&name, component, settings.as_deref()).await }).await?;
-    Ok((StatusCode::CREATED, Json(view::Details::of(&here, &added))))
+    Ok((StatusCode::CREATED, Json(Details::of(&here, &added))))
 }
 
 async fn remove(
     State(admin): State<Arc<Admin>>,
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
-) -> Result<Json<view::Removed>, AdminError> {
+) -> Result<Json<Removed>, AdminError> {
     let here = Arc::clone(admin.installer(&of)?);
     let (installer, uri) = (Arc::clone(&here), here.find(&id)?.uri().clone());
     let removed = whole(async move { installer.remove(&uri).await }).await?;
-    Ok(Json(view::Removed::of(&here, &removed)))
-}
-
-/// Which version to go back to.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rollback {
-    /// The number of a kept version. Absent: the one that was replaced last.
-    to: Option<u64>,
+    Ok(Json(Removed::of(&here, &removed)))
 }
 
 async fn roll_back(
@@ -206,22 +187,22 @@ async fn roll_back(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
     body: Body,
-) -> Result<Json<view::Details>, AdminError> {
+) -> Result<Json<Details>, AdminError> {
     let here = Arc::clone(admin.installer(&of)?);
     let (installer, uri) = (Arc::clone(&here), here.find(&id)?.uri().clone());
     let Rollback { to } = read_optional(body).await?;
     let version = whole(async move { installer.roll_back(&uri, to).await }).await?;
-    Ok(Json(view::Details::of(&here, &version)))
+    Ok(Json(Details::of(&here, &version)))
 }
 
 /// Without a tenant all configs are read again.
-async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<view::Reload>, AdminError> {
+async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<Reloaded>, AdminError> {
     let (all, installer) = (Arc::clone(&admin.installers), Arc::clone(admin.installer(&of)?));
     let reloaded = match of.tenant {
         Some(_) => whole(async move { installer.reload().await }).await?,
         None => whole(async move { all.reload().await }).await?,
     };
-    Ok(Json(view::Reload::of(reloaded)))
+    Ok(Json(Reloaded::from(reloaded)))
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {

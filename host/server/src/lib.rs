@@ -4,6 +4,7 @@
 //! the binding again. `app.rs` is the only place where parts are joined.
 
 mod admin;
+pub mod admin_api;
 mod app;
 mod bindings;
 mod config;
@@ -28,9 +29,6 @@ pub use locations::Locations;
 pub use process::readiness_gate::Phase;
 pub use process::serve::{ServeError, Server};
 pub use stores::session_store::SessionStoreError;
-pub use stores::sessions::{
-    DeletedSession, MAX_SHOWN, SessionFilter, SessionList, SessionName, Sessions, SessionsError, ShownEvents,
-    ShownSession,
-};
+pub use stores::sessions::{MAX_SHOWN, SessionFilter, SessionName, Sessions, SessionsError};
 pub use stores::task_store::TaskStoreError;
 pub use tenants::Installers;

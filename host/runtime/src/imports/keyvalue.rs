@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use annex_keyvalue::{KEYS_PER_PAGE, KeyValueError, ScopeKind, Space};
 use wasmtime::component::Resource;
 
 use crate::contract::{BucketError, KeyPage};
-use crate::keyvalue::{KEYS_PER_PAGE, KeyValueError, ScopeKind, Space};
 use crate::profile::Profile;
 use crate::store::HostState;
 

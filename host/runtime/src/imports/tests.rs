@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use annex_keyvalue::Quota;
 use annex_protocol::{JsonObject, Secret};
 use wasmtime::Engine;
 
@@ -13,7 +14,6 @@ use crate::error::LoadError;
 use crate::grants::{GrantNeeded, Grants, HttpGrant, SessionStateGrant, StateScope};
 use crate::inspect::{Import, Inspection, split_version};
 use crate::installation::{Installation, OnFailure};
-use crate::keyvalue::Quota;
 use crate::limits::Limits;
 use crate::linker::linker;
 use crate::load::Runtime;

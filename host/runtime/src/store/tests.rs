@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use annex_keyvalue::MemoryKeyValueStore;
 use annex_protocol::{ExtensionUri, JsonObject};
 use wasmtime::{Engine, Func, Instance, Module};
 
@@ -11,7 +12,6 @@ use super::{new, rearm};
 use crate::engine::{self, TICK};
 use crate::grants::Grants;
 use crate::installation::{Installation, OnFailure};
-use crate::keyvalue::MemoryKeyValueStore;
 use crate::limits::{LimitReached, Limits};
 use crate::profile::{Profile, Services, Validators};
 

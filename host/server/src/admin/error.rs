@@ -6,8 +6,8 @@ use annex_operations::fault;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 
+use crate::admin_api::{Reason, Refusal};
 use crate::installation::installer::InstallError;
 
 /// A refusal with its HTTP status and a code for programs.
@@ -60,7 +60,7 @@ impl From<InstallError> for AdminError {
 
 impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
-        let body = json!({"error": {"code": self.code, "message": self.message}});
+        let body = Refusal { error: Reason { code: self.code, message: self.message } };
         let mut response = (self.status, Json(body)).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

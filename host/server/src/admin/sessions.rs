@@ -10,9 +10,8 @@ use serde::Deserialize;
 
 use super::Admin;
 use super::error::AdminError;
-use crate::stores::sessions::{
-    DeletedSession, SessionFilter, SessionList, SessionName, SessionsError, ShownEvents, ShownSession,
-};
+use crate::admin_api::sessions::{Deleted, Events, List, Session};
+use crate::stores::sessions::{SessionFilter, SessionName, SessionsError};
 
 /// Sessions or events that are shown unless the query says how many.
 const SHOWN: usize = 100;
@@ -49,10 +48,7 @@ impl Of {
     }
 }
 
-async fn list(
-    State(admin): State<Arc<Admin>>,
-    Query(listing): Query<Listing>,
-) -> Result<Json<SessionList>, AdminError> {
+async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<Listing>) -> Result<Json<List>, AdminError> {
     let Listing { tenant, user, after, limit } = listing;
     let filter = SessionFilter { tenant, user, after, limit: limit.unwrap_or(SHOWN) };
     Ok(Json(admin.sessions.list(filter).await?))
@@ -62,7 +58,7 @@ async fn show(
     State(admin): State<Arc<Admin>>,
     Path(context): Path<String>,
     Query(of): Query<Of>,
-) -> Result<Json<ShownSession>, AdminError> {
+) -> Result<Json<Session>, AdminError> {
     Ok(Json(admin.sessions.show(&of.name(context)).await?))
 }
 
@@ -70,7 +66,7 @@ async fn events(
     State(admin): State<Arc<Admin>>,
     Path(context): Path<String>,
     Query(of): Query<Of>,
-) -> Result<Json<ShownEvents>, AdminError> {
+) -> Result<Json<Events>, AdminError> {
     let last = of.last.unwrap_or(SHOWN);
     Ok(Json(admin.sessions.events(&of.name(context), last).await?))
 }
@@ -79,7 +75,7 @@ async fn delete(
     State(admin): State<Arc<Admin>>,
     Path(context): Path<String>,
     Query(of): Query<Of>,
-) -> Result<Json<DeletedSession>, AdminError> {
+) -> Result<Json<Deleted>, AdminError> {
     Ok(Json(admin.sessions.delete(&of.name(context)).await?))
 }
 

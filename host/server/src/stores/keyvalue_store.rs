@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use annex_keyvalue::{OpenError, SqliteKeyValueStore};
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore};
+use tokio::runtime::Handle;
 
 use crate::config::Config;
 
@@ -24,17 +25,27 @@ pub enum KeyValueStoreError {
         #[source]
         source: std::io::Error,
     },
+    /// The store was opening when the process ended.
+    #[error("opening the key-value store broke off")]
+    Aborted,
     /// The file does not open.
     #[error("the key-value store cannot be opened")]
     Open(#[from] OpenError),
 }
 
 /// Opens the store; relative paths start in `folder`.
+///
+/// On a thread of its own: the file is made there, and sqlx's migrations are no future that can be sent.
 pub(crate) async fn open(config: &Config, folder: &Path) -> Result<Arc<dyn KeyValueStore>, KeyValueStoreError> {
     let Some(data) = config.keyvalue.data_dir.as_ref().or(config.tasks.data_dir.as_ref()) else {
         return Ok(Arc::new(MemoryKeyValueStore::default()));
     };
     let path = folder.join(data);
-    fs::create_dir_all(&path).map_err(|source| KeyValueStoreError::Folder { path: path.clone(), source })?;
-    Ok(Arc::new(SqliteKeyValueStore::open(&path.join(FILE)).await?))
+    let runtime = Handle::current();
+    let opening = tokio::task::spawn_blocking(move || {
+        fs::create_dir_all(&path).map_err(|source| KeyValueStoreError::Folder { path: path.clone(), source })?;
+        Ok::<_, KeyValueStoreError>(runtime.block_on(SqliteKeyValueStore::open(&path.join(FILE)))?)
+    });
+    let store = opening.await.map_err(|_| KeyValueStoreError::Aborted)??;
+    Ok(Arc::new(store))
 }

@@ -13,8 +13,8 @@ use annex_session::{
 use annex_tasks::Owner;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use serde::Serialize;
 
+use crate::admin_api::sessions::{self as shown, Deleted, EventError, Events, Listed};
 use crate::config::{Config, ConfigError};
 use crate::stores::session_store::{self, SessionStoreError};
 
@@ -97,73 +97,6 @@ pub enum SessionsError {
     Tenant(#[from] ConfigError),
 }
 
-/// Sessions, the longest unchanged first.
-#[derive(Debug, Serialize)]
-pub struct SessionList {
-    sessions: Vec<Listed>,
-    /// Where the list goes on; absent at its end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Listed {
-    context: String,
-    user: String,
-    revision: u64,
-    last_update: Timestamp,
-    /// The keys of its state, without those that it shares.
-    keys: Vec<String>,
-}
-
-/// One session.
-#[derive(Debug, Serialize)]
-pub struct ShownSession {
-    context: String,
-    user: String,
-    agent: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    tenant: String,
-    revision: u64,
-    last_update: Timestamp,
-    /// All keys, those that it shares with their prefixes.
-    state: State,
-}
-
-/// Events, in the order in which they were stored.
-#[derive(Debug, Serialize)]
-pub struct ShownEvents {
-    events: Vec<ShownEvent>,
-}
-
-#[derive(Debug, Serialize)]
-struct ShownEvent {
-    id: String,
-    author: String,
-    /// The turn, which is its task.
-    task: String,
-    timestamp: Timestamp,
-    parts: Vec<Part>,
-    #[serde(skip_serializing_if = "State::is_empty")]
-    state_delta: State,
-    /// Why the agent has no answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ShownError>,
-}
-
-#[derive(Debug, Serialize)]
-struct ShownError {
-    code: String,
-    message: String,
-}
-
-/// A session that is there no more.
-#[derive(Debug, Serialize)]
-pub struct DeletedSession {
-    deleted: String,
-    user: String,
-}
-
 impl Sessions {
     /// Opens the place where the server of this config keeps its sessions; relative paths start in `folder`. A server
     /// that runs is not told of what is deleted here.
@@ -184,30 +117,30 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::NoPlace`], [`SessionsError::Store`].
-    pub async fn list(&self, filter: SessionFilter) -> Result<SessionList, SessionsError> {
+    pub async fn list(&self, filter: SessionFilter) -> Result<shown::List, SessionsError> {
         let (tenant, app) = self.app(filter.tenant)?;
         let limit = filter.limit.clamp(1, MAX_SHOWN);
         let after = filter.after.map(|token| place(&token)).transpose()?;
         let query = SessionQuery { tenant, app, user: filter.user, after, limit };
         let sessions = self.service.list(&query).await?;
         let next = sessions.last().filter(|_| sessions.len() == limit).map(|last| token(&last.cursor()));
-        Ok(SessionList { sessions: sessions.into_iter().map(Listed::from).collect(), next })
+        Ok(shown::List { sessions: sessions.into_iter().map(Listed::from).collect(), next })
     }
 
     /// One session with its state.
     ///
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::NotFound`], [`SessionsError::Store`].
-    pub async fn show(&self, name: &SessionName) -> Result<ShownSession, SessionsError> {
+    pub async fn show(&self, name: &SessionName) -> Result<shown::Session, SessionsError> {
         let session = self.read(name, EventFilter::NONE).await?;
         let SessionNames { tenant, app, user, context } = &*session.key;
-        Ok(ShownSession {
+        Ok(shown::Session {
             context: context.to_string(),
             user: user.to_string(),
             agent: app.to_string(),
-            tenant: tenant.to_string(),
+            tenant: Some(tenant.to_string()).filter(|tenant| !tenant.is_empty()),
             revision: session.revision,
-            last_update: session.last_update,
+            last_update: session.last_update.to_string(),
             state: self.redaction.state(&session.state.merged()),
         })
     }
@@ -216,22 +149,22 @@ impl Sessions {
     ///
     /// # Errors
     /// As [`Sessions::show`].
-    pub async fn events(&self, name: &SessionName, last: usize) -> Result<ShownEvents, SessionsError> {
+    pub async fn events(&self, name: &SessionName, last: usize) -> Result<Events, SessionsError> {
         let filter = EventFilter { max_bytes: Some(SHOWN_BYTES), ..EventFilter::recent(last.min(MAX_SHOWN)) };
         let session = self.read(name, filter).await?;
-        Ok(ShownEvents { events: session.events.iter().map(|event| self.shown(event)).collect() })
+        Ok(Events { events: session.events.iter().map(|event| self.shown(event)).collect() })
     }
 
     /// Deletes a session with its events; what it shares with others stays.
     ///
     /// # Errors
     /// As [`Sessions::show`], and [`SessionsError::Busy`].
-    pub async fn delete(&self, name: &SessionName) -> Result<DeletedSession, SessionsError> {
+    pub async fn delete(&self, name: &SessionName) -> Result<Deleted, SessionsError> {
         let key = self.key(name)?;
         let busy = || SessionsError::Busy { context: name.context.clone() };
         let _turn = self.turns.try_begin(&key).ok_or_else(busy)?;
         if self.service.delete(&key).await? {
-            Ok(DeletedSession { deleted: name.context.clone(), user: key.user.to_string() })
+            Ok(Deleted { deleted: name.context.clone(), user: key.user.to_string() })
         } else {
             Err(not_found(&key))
         }
@@ -260,7 +193,7 @@ impl Sessions {
         }
     }
 
-    fn shown(&self, event: &Event) -> ShownEvent {
+    fn shown(&self, event: &Event) -> shown::Event {
         let part = |part: &Part| {
             let mut part = part.clone();
             if let PartContent::Data(data) = &part.content {
@@ -271,14 +204,14 @@ impl Sessions {
         };
         let delta: State = event.state_delta.clone().into();
         let error = event.error.as_ref();
-        ShownEvent {
+        shown::Event {
             id: event.id.clone(),
             author: event.author.to_string(),
             task: event.invocation_id.to_string(),
-            timestamp: event.timestamp,
+            timestamp: event.timestamp.to_string(),
             parts: event.parts.iter().map(part).collect(),
             state_delta: self.redaction.state(&delta),
-            error: error.map(|error| ShownError { code: error.code.clone(), message: error.message.clone() }),
+            error: error.map(|error| EventError { code: error.code.clone(), message: error.message.clone() }),
         }
     }
 }
@@ -287,7 +220,13 @@ impl From<Session> for Listed {
     fn from(session: Session) -> Self {
         let keys = session.state.own().keys().map(str::to_owned).collect();
         let Session { key, revision, last_update, .. } = session;
-        Self { context: key.context.to_string(), user: key.user.to_string(), revision, last_update, keys }
+        Self {
+            context: key.context.to_string(),
+            user: key.user.to_string(),
+            revision,
+            last_update: last_update.to_string(),
+            keys,
+        }
     }
 }
 

@@ -1,15 +1,10 @@
-//! Stores for keys of extensions: the contract of a store, and the one in memory.
+//! The contract of a store: where keys lie, how many there may be, and what a store does with them.
 
+use std::error::Error;
 use std::fmt;
 
 use annex_protocol::{ContextId, ExtensionUri, TaskId};
 use async_trait::async_trait;
-
-use crate::source::Source;
-
-mod memory;
-
-pub use memory::MemoryKeyValueStore;
 
 /// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
@@ -176,8 +171,8 @@ impl Quota {
 }
 
 impl Usage {
-    /// The usage once the value is there, in place of one of `replaced` bytes, if any.
-    fn with(self, key: &str, value: &[u8], replaced: Option<usize>) -> Self {
+    /// What it is once the value is there, in place of one of `replaced` bytes, if any.
+    pub(crate) fn with(self, key: &str, value: &[u8], replaced: Option<usize>) -> Self {
         let (keys, freed) = match replaced {
             Some(bytes) => (self.keys, bytes.saturating_add(key.len())),
             None => (self.keys.saturating_add(1), 0),
@@ -186,7 +181,7 @@ impl Usage {
         Self { keys, bytes }
     }
 
-    fn subtract(&mut self, freed: Self) {
+    pub(crate) fn subtract(&mut self, freed: Self) {
         self.keys = self.keys.saturating_sub(freed.keys);
         self.bytes = self.bytes.saturating_sub(freed.bytes);
     }
@@ -239,7 +234,7 @@ pub enum KeyValueError {
     CounterOverflow,
     /// The store does not work now. The cause is for the operator.
     #[error("the store cannot be reached now")]
-    Unavailable(#[source] Source),
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }
 
 /// Keeps the keys of all extensions. Its functions are called while a guest waits, and given up when it has waited for

@@ -9,7 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use annex_protocol::ExtensionUri;
 use async_trait::async_trait;
 
-use super::{KEYS_PER_PAGE, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, Space, Usage, incremented};
+use crate::store::{
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, Space, Usage, incremented,
+};
 
 /// Keys in memory. What it can take is bounded by the quotas of the extensions.
 #[derive(Debug, Default)]

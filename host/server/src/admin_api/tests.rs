@@ -1,0 +1,57 @@
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::extensions::{Details, List, Log, Reloaded, Removed};
+use super::{Addition, Refusal, Rollback, sessions};
+
+const SUMMARY: &str = r#""uri":"uri:x","name":"X","version":3,"digest":"sha256:0","size":10,"required":false,"source":{"kind":"added","name":"x","until":"restart"},"hooks":["state"],"methods":[],"loaded_at":"t","kept":1,"pinned_tasks":0,"on_failure":"reject","calls":2,"failures":1,"last_failure":{"at":"t","hook":"state","outcome":"trap","reason":"r"},"timings":[{"hook":"state","calls":2,"failures":1,"mean_ms":0.5,"max_ms":1.0}],"quarantine":{"next_trial_ms":7,"failures_in_a_row":3,"count":1}"#;
+const GRANTS: &str = r#"{"clock":false,"random":false,"http":null,"keyvalue":null,"secrets":{},"session-state":null,"task":false,"tasks":false,"task-resumption":false,"agent-steps":false,"rewrite-message":false}"#;
+const LIMITS: &str = r#"{"memory":1,"table_elements":2,"cpu_ms":3,"turn_cpu_ms":4,"wall_ms":5,"turn_wall_ms":6,"host_calls":7,"input":8,"output":9,"log_lines":10,"log_bytes":11,"turns":12}"#;
+
+/// What is read from the JSON is written as the same JSON.
+fn check<T: DeserializeOwned + Serialize>(json: &str) {
+    let read: T = serde_json::from_str(json).expect(json);
+    assert_eq!(serde_json::to_string(&read).expect("JSON"), json);
+}
+
+#[test]
+fn answers_about_extensions_are_read_as_they_are_written() {
+    check::<List>(&format!(
+        r#"{{"edition":1,"extensions":[{{{SUMMARY}}}],"failures":[{{"source":"s","reason":"r","at":"t"}}],"tenants":["a"]}}"#
+    ));
+    check::<List>(r#"{"edition":1,"extensions":[],"failures":[]}"#);
+    check::<Details>(&format!(
+        r#"{{{SUMMARY},"edition":1,"description":"d","component_version":"1.0.0","metadata_keys":["k"],"depends_on":[],"grants":{GRANTS},"limits":{LIMITS},"load_ms":1.5,"compiled":true,"kept_versions":[{{"version":1,"digest":"sha256:1","size":9,"grants":{GRANTS},"loaded_at":"t","pinned_tasks":0}}],"changes":[{{"at":"t","edition":1,"change":"added","from":null,"to":3}}]}}"#
+    ));
+    check::<Log>(
+        r#"{"uri":"uri:x","lines":[{"at":"t","level":"info","context":"c","message":"m"},{"at":"t","level":"warn","message":"m"}]}"#,
+    );
+    check::<Removed>(r#"{"removed":"uri:x","version":1,"digest":"sha256:0","edition":2,"until":"restart"}"#);
+    check::<Reloaded>(r#"{"changed":true,"edition":2,"needs_restart":["server"],"failed":[]}"#);
+}
+
+#[test]
+fn answers_about_sessions_are_read_as_they_are_written() {
+    let session = r#""context":"c","user":"u""#;
+    check::<sessions::List>(&format!(
+        r#"{{"sessions":[{{{session},"revision":1,"last_update":"t","keys":["k"]}}],"next":"n"}}"#
+    ));
+    for tenant in ["", r#","tenant":"t""#] {
+        check::<sessions::Session>(&format!(
+            r#"{{{session},"agent":"a"{tenant},"revision":1,"last_update":"t","state":{{"b":1.0,"a":9007199254740993}}}}"#
+        ));
+    }
+    check::<sessions::Events>(
+        r#"{"events":[{"id":"i","author":"user","task":"t","timestamp":"t","parts":[{"data":{"b":1.0},"metadata":{"m":null}}],"state_delta":{"k":[]},"error":{"code":"c","message":"m"}},{"id":"j","author":"a","task":"t","timestamp":"t","parts":[]}]}"#,
+    );
+    check::<sessions::Deleted>(r#"{"deleted":"c","user":"u"}"#);
+}
+
+#[test]
+fn requests_and_refusals_are_read_as_they_are_written() {
+    check::<Addition>(r#"{"name":"n","component":"AA==","settings":"[grants]"}"#);
+    check::<Addition>(r#"{"name":"n","component":"AA=="}"#);
+    check::<Rollback>(r#"{"to":2}"#);
+    check::<Rollback>(r#"{"to":null}"#);
+    check::<Refusal>(r#"{"error":{"code":"no_tenant","message":"m"}}"#);
+}
