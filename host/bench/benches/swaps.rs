@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use annex_test_support::{TEST_EXTENSION, TestServer};
+use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use anyhow::{Context, ensure};
 use tokio_util::sync::CancellationToken;
 
@@ -62,31 +62,10 @@ async fn measure() -> anyhow::Result<()> {
 /// The extension with other settings each time, so that each is another version.
 fn write_config(file: &Path, payload: bool) -> anyhow::Result<()> {
     let component = annex_test_support::component("test-extension");
-    let text = format!(
-        r#"
-        [card]
-        name = "n"
-        description = "d"
-        [agent]
-        kind = "template"
-        name = "a"
-        instruction = "i"
-        [agent.model.scripted]
-        fallback = "f"
-        # What requests leave is bounded, so that growth is of swaps alone.
-        [sessions]
-        max_sessions = 100
-        [tasks]
-        max_tasks = 100
-        [runtime]
-        watch = false
-        [[extension]]
-        component = {component:?}
-        [extension.parameters]
-        payload = {payload}
-        "#
-    );
-    Ok(fs::write(file, text)?)
+    let config = TestConfig::template("i").extension(component, &format!("parameters.payload = {payload}"));
+    // What requests leave is bounded, so that growth is of swaps alone.
+    let config = config.set("sessions.max_sessions", 100).set("tasks.max_tasks", 100).set("runtime.watch", false);
+    Ok(fs::write(file, config.toml())?)
 }
 
 /// Sends messages until it is told to stop, and counts them.

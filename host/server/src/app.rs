@@ -47,9 +47,9 @@ use agents::{agent, follow_card, input_modes};
 /// Why the server cannot be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The file of a tenant cannot be used.
+    /// The config names no agent, or the file of a tenant cannot be used.
     #[error(transparent)]
-    Tenant(#[from] ConfigError),
+    Config(#[from] ConfigError),
     /// The component runtime does not start.
     #[error("cannot start the component runtime")]
     Runtime(#[from] RuntimeError),
@@ -107,12 +107,13 @@ impl App {
     /// # Errors
     /// Names the config's key, or the component and the step that refused it.
     pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
-        let agent = agent(&config.agent, locations).await?;
+        let agent = agent(config.agent()?, locations).await?;
         Self::with_agent(config, locations, base_url, agent).await
     }
 
-    /// The same with an agent that is compiled into the program; the config's `[agent]` is not used. The program's `main`
-    /// begins with [`annex_runtime::compile_if_asked`]: its components are compiled by processes of that program.
+    /// The same with an agent that is compiled into the program; the config needs no `[agent]`, and one that it has is
+    /// not used. The program's `main` begins with [`annex_runtime::compile_if_asked`]: its components are compiled by
+    /// processes of that program.
     ///
     /// # Errors
     /// As [`App::load`].
@@ -215,7 +216,7 @@ async fn served(config: &Config, locations: &Locations) -> Result<Vec<Served>, A
         let folder = locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&locations.config).to_owned();
         let locations = Locations { config: folder, ..locations.clone() };
-        let agent = agent(&of_tenant.agent, &locations).await?;
+        let agent = agent(of_tenant.agent()?, &locations).await?;
         served.push(Served { name: tenant.name.clone(), config: of_tenant, locations, agent });
     }
     Ok(served)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use annex_auth::AuthConfig;
 use annex_egress::Allowed;
 use axum::http::Uri;
-use serde::de::Error;
+use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 mod admin;
@@ -52,8 +52,11 @@ pub struct Config {
     /// What the Agent Card says besides what the server knows itself.
     #[serde(default)]
     pub card: CardConfig,
-    /// What answers.
-    pub agent: AgentConfig,
+    /// What answers. [`App::load`](crate::App::load) needs it, [`App::with_agent`](crate::App::with_agent) does not.
+    pub agent: Option<AgentConfig>,
+    /// What the parser says where there is no agent.
+    #[serde(skip)]
+    no_agent: Option<NoAgent>,
     /// Who may call. Without it everybody may, and the server listens on loopback only.
     pub auth: Option<AuthConfig>,
     /// Push notifications. Without it the server sends none.
@@ -81,6 +84,27 @@ pub struct Config {
     /// Where it was read from; a text that was parsed has no such place.
     #[serde(skip)]
     pub file: Option<ConfigFile>,
+}
+
+/// The error of a config without `[agent]`, for those who need one.
+#[derive(Clone, Debug)]
+struct NoAgent {
+    path: PathBuf,
+    error: toml::de::Error,
+}
+
+/// A config that is parsed for this error alone.
+#[derive(Deserialize)]
+struct WithAgent {
+    agent: IgnoredAny,
+}
+
+impl NoAgent {
+    /// `None` where the text has an agent.
+    fn find(path: &Path, text: &str) -> Option<Self> {
+        let parsed = toml::from_str::<WithAgent>(text).map(|config| config.agent);
+        parsed.err().map(|error| Self { path: path.to_owned(), error })
+    }
 }
 
 /// `[push]`
@@ -156,12 +180,27 @@ impl Config {
     /// # Errors
     /// When it is not TOML, has an unknown key or an unusable value.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text)
+        let mut config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })?;
+        config.no_agent = NoAgent::find(path, text);
         config.check(path)?;
         config.check_homes(path)?;
         config.check_tenants(path)?;
         Ok(config)
+    }
+
+    /// The agent that the config names.
+    ///
+    /// # Errors
+    /// When it names none: what the parser says to that.
+    pub(crate) fn agent(&self) -> Result<&AgentConfig, ConfigError> {
+        if let Some(agent) = &self.agent {
+            return Ok(agent);
+        }
+        // An agent may also have been taken out of a config that was parsed with one.
+        let taken_out = || NoAgent { path: PathBuf::new(), error: Error::custom("missing field `agent`") };
+        let NoAgent { path, error } = self.no_agent.clone().unwrap_or_else(taken_out);
+        Err(ConfigError::Syntax { path, error: Box::new(error) })
     }
 
     /// Tasks have one home, and so have sessions.
@@ -209,7 +248,7 @@ impl Config {
             return wrong(&key.replace("limits", "runtime.ceiling"), &reason);
         }
         match (&self.agent, self.card.missing()) {
-            (AgentConfig::Upstream(_), _) | (_, None) => {}
+            (Some(AgentConfig::Upstream(_)), _) | (_, None) => {}
             (_, Some(key)) => return wrong(key, "is missing; every card has it, and only an upstream agent has one"),
         }
         if let Err(reason) = self.card.check_bindings() {

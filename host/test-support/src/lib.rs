@@ -1,10 +1,14 @@
-//! For tests only: a real server on a free port, and requests to it.
+//! For tests only: a real server on a free port, its config, requests to it, and waiting for it.
 
+mod config;
 mod request;
 mod server;
+mod wait;
 
+pub use config::TestConfig;
 pub use request::{Events, Reply, Request};
 pub use server::TestServer;
+pub use wait::until;
 
 /// URI of the state-injection extension.
 pub const STATE_INJECTION: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";

@@ -167,6 +167,7 @@ async fn a_wait_holds_what_follows_and_cancelling_ends_it() {
     assert_eq!(start.elapsed().as_secs(), 60);
     let cancel = CancellationToken::new();
     let (turn, ()) = tokio::join!(turn(&agent, "x", "", cancel.clone()), async {
+        // The clock is paused, so this takes no time.
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         cancel.cancel();
     });

@@ -12,17 +12,11 @@ use crate::{echo, native, official};
 
 const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 
-/// The agent of this config is replaced by the compiled-in echo.
+/// Without an agent: the echo is compiled in.
 const ECHO: &str = r#"
 [card]
 name = "Echo"
 description = "Says what it was told."
-[agent]
-kind = "template"
-name = "echo"
-instruction = "Echo."
-[agent.model.scripted]
-fallback = "unused"
 "#;
 
 /// Which server.
@@ -115,7 +109,7 @@ impl Kind {
                 config.extensions.iter_mut().for_each(|extension| extension.required = false)
             }
         }
-        if let (Self::Bare | Self::Installed | Self::Neighbours, AgentConfig::Template(template)) =
+        if let (Self::Bare | Self::Installed | Self::Neighbours, Some(AgentConfig::Template(template))) =
             (self, &mut config.agent)
         {
             template.instruction = template.instruction.replace("{user_info}", "{user_info?}");

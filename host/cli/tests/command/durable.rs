@@ -1,34 +1,18 @@
 //! `annex serve` with stored tasks: killed under load, and on PostgreSQL.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::cluster::Scratch;
-use crate::support::Server;
+use crate::support::{Server, template_agent};
 
 /// An agent without extensions, with a place for its tasks.
 pub(crate) fn config(tasks: &str) -> String {
-    format!(
-        r#"
-        [server]
-        listen = "127.0.0.1:0"
-        [card]
-        name = "Test agent"
-        description = "For tests"
-        [agent]
-        kind = "template"
-        name = "test_agent"
-        instruction = "Say something."
-        [agent.model.scripted]
-        fallback = "nothing matched"
-        [tasks]
-        {tasks}
-        "#
-    )
+    template_agent("Say something.", &format!("[tasks]\n{tasks}"))
 }
 
 pub(crate) async fn call(client: &reqwest::Client, url: &str, method: &str, params: Value) -> Result<Value> {
@@ -43,7 +27,7 @@ pub(crate) fn message(context: &str, id: &str) -> Value {
 }
 
 /// Sends messages until the server is gone; keeps what it was told is completed.
-async fn client(url: String, number: usize, seen: Arc<Mutex<BTreeMap<String, Value>>>) {
+async fn client(url: String, number: usize, seen: watch::Sender<BTreeMap<String, Value>>) {
     let client = reqwest::Client::new();
     for round in 0.. {
         let id = format!("m-{round}");
@@ -51,7 +35,9 @@ async fn client(url: String, number: usize, seen: Arc<Mutex<BTreeMap<String, Val
         let task = &reply["result"]["task"];
         assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{reply}");
         let key = format!("c-{number}/{id}");
-        seen.lock().unwrap_or_else(PoisonError::into_inner).insert(key, task.clone());
+        seen.send_modify(|seen| {
+            seen.insert(key, task.clone());
+        });
     }
 }
 
@@ -62,15 +48,12 @@ async fn a_killed_server_keeps_every_task_that_it_acknowledged_once() -> Result<
     let folder = tempfile::tempdir()?;
     let config = config(&format!("data_dir = {:?}", folder.path().join("data")));
     let mut server = Server::start(&config)?;
-    let seen = Arc::new(Mutex::new(BTreeMap::new()));
+    let seen = watch::Sender::new(BTreeMap::new());
     let clients: Vec<_> =
-        (0..CLIENTS).map(|number| tokio::spawn(client(server.url.clone(), number, Arc::clone(&seen)))).collect();
-    let enough = async {
-        while seen.lock().unwrap_or_else(PoisonError::into_inner).len() < 100 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), enough).await?;
+        (0..CLIENTS).map(|number| tokio::spawn(client(server.url.clone(), number, seen.clone()))).collect();
+    let mut watched = seen.subscribe();
+    let enough = watched.wait_for(|seen| seen.len() >= 100);
+    drop(tokio::time::timeout(Duration::from_secs(60), enough).await??);
     server.process.kill()?;
     server.process.wait()?;
     for client in clients {
@@ -80,7 +63,7 @@ async fn a_killed_server_keeps_every_task_that_it_acknowledged_once() -> Result<
 
     let server = Server::start(&config)?;
     let client = reqwest::Client::new();
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let seen = seen.borrow().clone();
     let mut listed = Vec::new();
     for number in 0..CLIENTS {
         listed.extend(list(&client, &server.url, &format!("c-{number}")).await?);

@@ -2,34 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annex_session::{Event, EventFilter, Limits, Session, SessionKey, SessionService, SqliteSessionService};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
-use crate::support::{STATE_URI, Server};
+use crate::support::{STATE_URI, Server, template_agent};
 
 const CLIENTS: usize = 64;
-const AGENT: &str = "counter";
+const AGENT: &str = "test_agent";
 
 /// An agent that says which round it is in, a bit at a time, and knows it from the state that came with the message.
 fn config(folder: &Path) -> String {
-    format!(
+    let more = format!(
         r#"
-        [server]
-        listen = "127.0.0.1:0"
-        [card]
-        name = "Counter"
-        description = "For tests"
-        [agent]
-        kind = "template"
-        name = "{AGENT}"
-        output_key = "last_answer"
-        instruction = "Round {{round}}."
-        [agent.model.scripted]
-        fallback = "nothing matched"
         [[agent.model.scripted.rules]]
         when = "next"
         answer = "this was {{round}} of many"
@@ -44,7 +32,8 @@ fn config(folder: &Path) -> String {
         session-state = {{ read = true }}
         "#,
         folder.join("data")
-    )
+    );
+    template_agent("Round {round}.", &more)
 }
 
 /// Sends the round with its number as state. What the agent says, once the turn is completed.
@@ -63,12 +52,14 @@ async fn say(client: &reqwest::Client, url: &str, context: &str, round: usize) -
 }
 
 /// Goes round by round until the server is gone, and keeps the number of rounds that were answered.
-async fn client(url: String, number: usize, answered: Arc<Mutex<BTreeMap<usize, usize>>>) {
+async fn client(url: String, number: usize, answered: watch::Sender<BTreeMap<usize, usize>>) {
     let client = reqwest::Client::new();
     for round in 0.. {
         let Ok(answer) = say(&client, &url, &format!("c-{number}"), round).await else { return };
         assert_eq!(answer, format!("this was {round} of many"));
-        answered.lock().unwrap_or_else(PoisonError::into_inner).insert(number, round + 1);
+        answered.send_modify(|answered| {
+            answered.insert(number, round + 1);
+        });
     }
 }
 
@@ -109,24 +100,19 @@ async fn a_server_killed_in_the_middle_of_turns_leaves_every_session_whole() -> 
     let folder = tempfile::tempdir()?;
     let config = config(folder.path());
     let mut server = Server::start(&config)?;
-    let answered = Arc::new(Mutex::new(BTreeMap::new()));
+    let answered = watch::Sender::new(BTreeMap::new());
     let clients: Vec<_> =
-        (0..CLIENTS).map(|number| tokio::spawn(client(server.url.clone(), number, Arc::clone(&answered)))).collect();
-    let all_are_at_it = async {
-        while answered.lock().unwrap_or_else(PoisonError::into_inner).values().filter(|rounds| **rounds > 1).count()
-            < CLIENTS
-        {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(120), all_are_at_it).await?;
+        (0..CLIENTS).map(|number| tokio::spawn(client(server.url.clone(), number, answered.clone()))).collect();
+    let mut watched = answered.subscribe();
+    let all_are_at_it = watched.wait_for(|answered| answered.values().filter(|rounds| **rounds > 1).count() >= CLIENTS);
+    drop(tokio::time::timeout(Duration::from_secs(120), all_are_at_it).await??);
     server.process.kill()?;
     server.process.wait()?;
     for client in clients {
         client.await?;
     }
     drop(server);
-    let answered = answered.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let answered = answered.borrow().clone();
 
     let file = folder.path().join("data/sessions.sqlite");
     let service = SqliteSessionService::open(&file, Limits::default()).await?;

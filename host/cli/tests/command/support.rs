@@ -45,6 +45,27 @@ pub(crate) fn specialist() -> String {
     specialist.replacen("\"HTTP+JSON\"]", "\"HTTP+JSON\", \"GRPC\"]", 1)
 }
 
+/// A template agent on a free port that keeps its last answer in the state; `more` may begin with rules of its model.
+pub(crate) fn template_agent(instruction: &str, more: &str) -> String {
+    format!(
+        r#"
+        [server]
+        listen = "127.0.0.1:0"
+        [card]
+        name = "Test agent"
+        description = "For tests"
+        [agent]
+        kind = "template"
+        name = "test_agent"
+        output_key = "last_answer"
+        instruction = {instruction:?}
+        [agent.model.scripted]
+        fallback = "nothing matched"
+        {more}
+        "#
+    )
+}
+
 /// A config in a folder of its own.
 pub(crate) struct ConfigFile {
     pub(crate) path: PathBuf,

@@ -6,7 +6,7 @@ use annex_protocol::{
     Json, JsonObject, ListTaskPushNotificationConfigsRequest, ListTasksRequest, PartContent, SendMessageResponse,
     StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig, TaskState,
 };
-use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION, TestServer};
+use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION, TestConfig, TestServer};
 use futures::TryStreamExt;
 use http::{HeaderName, HeaderValue};
 
@@ -16,9 +16,6 @@ use crate::support::{agent, by, chain, client, no_parameters, specialist, test_s
 const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"},"weight":1.5}"#;
 
 const SCRIPT: &str = r#"
-    [card]
-    name = "Script"
-    description = "Plays"
     [card.extended]
     description = "For those who are known"
     [push]
@@ -26,9 +23,6 @@ const SCRIPT: &str = r#"
     [[auth.api_key]]
     principal = "ada"
     key_sha256 = "3bad7b5c311a7d0451b91248e64ec125f3cb1ff4af014693645a620a384d5fe1"
-    [agent]
-    kind = "script"
-    name = "mock"
     [[agent.rule]]
     text = "ask"
     steps = [{ status = { state = "input-required", text = "Which one?" } }]
@@ -55,7 +49,7 @@ const KEY: &str = "a-key-of-ada-0123456789";
 
 /// The agent that plays a script, for Ada only.
 async fn script() -> TestServer {
-    TestServer::start(SCRIPT).await.expect("a server")
+    TestConfig::script(SCRIPT).start().await.expect("a server")
 }
 
 fn ada() -> ServiceParameters {
@@ -273,7 +267,7 @@ async fn an_answer_beyond_the_limit_is_refused_on_each_binding() {
         "[[agent.rule]]\ntext = \"large\"\nsteps = [{{ message = {{ parts = [{{ text = {:?} }}] }} }}]",
         "x".repeat(20_000)
     );
-    let server = TestServer::start(&format!("{SCRIPT}\n{rule}")).await.expect("a server");
+    let server = TestConfig::script(SCRIPT).with(&rule).start().await.expect("a server");
     for binding in Binding::ALL {
         let config = ClientConfig { max_bytes: 10_000, ..by(binding) };
         let agent = client(config).agent(server.url()).await.expect("an agent");

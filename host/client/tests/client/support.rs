@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, Once};
 
 use annex_client::{Agent, Binding, Client, ClientConfig, ServiceParameters};
 use annex_protocol::{Message, SendMessageRequest};
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -110,26 +110,6 @@ pub(crate) fn card(fields: &str) -> String {
 
 /// An agent with the extension that does as it is told; `prompt` makes it repeat its instruction.
 pub(crate) async fn test_server(more: &str) -> TestServer {
-    let extension = annex_test_support::component("test-extension");
-    let config = format!(
-        r#"
-        [card]
-        name = "Test agent"
-        description = "For tests"
-        [agent]
-        kind = "template"
-        name = "test_agent"
-        instruction = "test={{test?}}"
-        [agent.model.scripted]
-        fallback = "nothing matched"
-        [[agent.model.scripted.rules]]
-        when = "^prompt$"
-        answer = "{{all}}"
-        extract = {{ all = "(?s)^(.*)$" }}
-        [[extension]]
-        component = {extension:?}
-        {more}
-        "#
-    );
-    TestServer::start(&config).await.expect("a server")
+    let config = TestConfig::template("test={test?}");
+    config.extension(annex_test_support::component("test-extension"), more).start().await.expect("a server")
 }

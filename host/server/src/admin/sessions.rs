@@ -86,7 +86,7 @@ impl From<SessionsError> for AdminError {
             SessionsError::NotFound { .. } => (StatusCode::NOT_FOUND, "no_session"),
             SessionsError::Busy { .. } => (StatusCode::CONFLICT, "busy"),
             SessionsError::NoPlace { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),
-            SessionsError::Store(_) | SessionsError::Open(_) | SessionsError::Tenant(_) => {
+            SessionsError::Store(_) | SessionsError::Open(_) | SessionsError::Config(_) => {
                 return Self::internal(&error);
             }
         };

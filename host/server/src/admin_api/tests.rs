@@ -55,3 +55,15 @@ fn requests_and_refusals_are_read_as_they_are_written() {
     check::<Rollback>(r#"{"to":null}"#);
     check::<Refusal>(r#"{"error":{"code":"no_tenant","message":"m"}}"#);
 }
+
+#[test]
+fn answers_are_read_without_the_fields_that_the_command_does_not_show() {
+    let extension = r#"{"uri":"u","version":1,"digest":"d","size":1,"required":true,"source":{"kind":"config","name":"n"},"loaded_at":"t","kept":0,"pinned_tasks":0,"calls":0,"failures":0,"last_failure":null,"timings":[],"quarantine":{"failures_in_a_row":0}}"#;
+    let list = format!(r#"{{"edition":1,"extensions":[{extension}],"failures":[]}}"#);
+    serde_json::from_str::<List>(&list).expect("a list");
+    serde_json::from_str::<Log>(r#"{"lines":[]}"#).expect("a log");
+    serde_json::from_str::<Removed>(r#"{"removed":"u","edition":1}"#).expect("what was removed");
+    let event = r#"{"author":"a","task":"t","timestamp":"t","parts":[{"text":"x"}]}"#;
+    serde_json::from_str::<sessions::Events>(&format!(r#"{{"events":[{event}]}}"#)).expect("events");
+    serde_json::from_str::<Refusal>(r#"{"error":{"message":"m"}}"#).expect("a refusal");
+}

@@ -36,7 +36,11 @@ impl ConfigFile {
             return Ok((Self::of_tenant(path, &text), tenant::extensions(path, &text)?));
         }
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        Ok((Self::new(path, &text), Config::parse(path, &text)?.extensions))
+        let config = Config::parse(path, &text)?;
+        if self.tables.contains_key("agent") {
+            config.agent()?;
+        }
+        Ok((Self::new(path, &text), config.extensions))
     }
 
     /// The tables besides `[[extension]]` that say something else in `other`.

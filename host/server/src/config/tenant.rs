@@ -52,7 +52,7 @@ impl TenantConfig {
         let text = text(&path)?;
         let TenantFile { card, agent, extensions } = parse(&path, &text)?;
         let mut config = of_process.clone();
-        (config.card, config.agent, config.extensions) = (card, agent, extensions);
+        (config.card, config.agent, config.extensions) = (card, Some(agent), extensions);
         config.file = Some(ConfigFile::of_tenant(&path, &text));
         config.tenants.clear();
         config.runtime.extensions_dir = None;

@@ -92,9 +92,9 @@ pub enum SessionsError {
     /// The store does not open.
     #[error(transparent)]
     Open(#[from] SessionStoreError),
-    /// The file of a tenant cannot be used.
+    /// The config names no agent, or the file of a tenant cannot be used.
     #[error(transparent)]
-    Tenant(#[from] ConfigError),
+    Config(#[from] ConfigError),
 }
 
 impl Sessions {
@@ -102,13 +102,13 @@ impl Sessions {
     /// that runs is not told of what is deleted here.
     ///
     /// # Errors
-    /// [`SessionsError::Open`].
+    /// [`SessionsError::Open`], and [`SessionsError::Config`] when the config names no agent, whose sessions they are.
     pub async fn open(config: &Config, folder: &Path) -> Result<Self, SessionsError> {
         let service = session_store::open(config, folder).await?;
-        let mut apps = HashMap::from([(String::new(), config.agent.name().to_owned())]);
+        let mut apps = HashMap::from([(String::new(), config.agent()?.name().to_owned())]);
         for tenant in &config.tenants {
             let of_tenant = tenant.read(config, folder)?;
-            apps.insert(tenant.name.clone(), of_tenant.agent.name().to_owned());
+            apps.insert(tenant.name.clone(), of_tenant.agent()?.name().to_owned());
         }
         Ok(Self { service, turns: Turns::default(), apps, redaction: config.sessions.redaction() })
     }

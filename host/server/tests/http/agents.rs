@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{Artifact, ArtifactId, Message, Part, TaskState};
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 use async_trait::async_trait;
 
 /// Does what the message says.
@@ -53,20 +53,8 @@ impl AgentExecutor for Obedient {
 }
 
 async fn obedient() -> TestServer {
-    let config = r#"
-        [server]
-        max_turn_seconds = 1
-        [card]
-        name = "n"
-        description = "d"
-        [agent]
-        kind = "template"
-        name = "unused"
-        instruction = "unused"
-        [agent.model.scripted]
-        fallback = "unused"
-    "#;
-    TestServer::with_agent(config, Arc::new(Obedient)).await.expect("a server")
+    let config = TestConfig::without_agent().set("server.max_turn_seconds", 1);
+    config.start_with(Arc::new(Obedient)).await.expect("a server")
 }
 
 #[tokio::test]

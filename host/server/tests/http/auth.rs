@@ -5,7 +5,7 @@ use std::path::Path;
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_server::Config;
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 use serde_json::{Value, json};
 
 use crate::agent;
@@ -140,11 +140,8 @@ async fn the_card_is_public_and_names_the_schemes() {
 #[test]
 fn listening_beyond_loopback_needs_authentication_or_a_word() {
     let config = |server: &str, more: &str| {
-        let text = format!(
-            "[server]\n{server}\n[card]\nname = 'a'\ndescription = 'b'\n[agent]\nkind = 'template'\nname = 'a'\n\
-             instruction = ''\n[agent.model.scripted]\nfallback = 'x'\n{more}"
-        );
-        Config::parse(Path::new("test.toml"), &text)
+        let config = TestConfig::template("i").with(&format!("[server]\n{server}")).with(more);
+        Config::parse(Path::new("test.toml"), &config.toml())
     };
     let error = config("listen = '0.0.0.0:9999'", "").expect_err("refused").to_string();
     assert!(error.contains("server.listen") && error.contains("allow_anonymous"), "{error}");

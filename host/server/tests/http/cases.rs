@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use annex_agent::{Model, ModelError, ModelStream, Prompt, ScriptedModel, TemplateAgent};
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -26,16 +26,8 @@ mod wire;
 
 /// The name of the agent in all recordings.
 const AGENT: &str = "agent";
+/// What the config has besides the card.
 const CONFIG: &str = r#"
-    [card]
-    name = "n"
-    description = "d"
-    [agent]
-    kind = "template"
-    name = "unused"
-    instruction = "unused"
-    [agent.model.scripted]
-    fallback = "unused"
     [admin]
     token_file = "token"
     [sessions]
@@ -133,7 +125,8 @@ impl Model for Recorder {
 /// Starts the agent with its files in `folder`, the config extended by `more`.
 async fn serve(folder: &Path, agent: TemplateAgent, more: &str) -> TestServer {
     fs::write(folder.join("token"), TOKEN).expect("a file");
-    fs::write(folder.join("annex.toml"), format!("{CONFIG}\n{more}")).expect("a file");
+    let config = TestConfig::without_agent().with(CONFIG).with(more);
+    fs::write(folder.join("annex.toml"), config.toml()).expect("a file");
     TestServer::from_file(&folder.join("annex.toml"), Some(Arc::new(agent))).await.expect("a server")
 }
 

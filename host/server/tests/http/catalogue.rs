@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use annex_test_support::{Reply, TestServer};
+use annex_test_support::{Reply, TestConfig, TestServer};
 use serde_json::{Value, json};
 
 mod badges;
@@ -51,11 +51,7 @@ async fn declaration(server: &TestServer, uri: &str) -> Value {
 
 /// Why a server with this config does not start.
 async fn refusal(extension: &str) -> String {
-    let config = format!(
-        "[card]\nname = \"a\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"\"\n\
-         [agent.model.scripted]\nfallback = \"\"\n[[extension]]\n{extension}"
-    );
-    match TestServer::start(&config).await {
+    match TestConfig::template("i").with(&format!("[[extension]]\n{extension}")).start().await {
         Ok(_) => panic!("the server starts"),
         Err(error) => format!("{error:#}"),
     }

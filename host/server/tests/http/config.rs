@@ -1,6 +1,6 @@
 //! What an operator gets wrong, and what they are told.
 
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 
 const MINIMAL: &str = r#"
 [card]
@@ -139,6 +139,17 @@ async fn keys_of_another_kind_of_agent_are_refused() {
         let text = format!("{error:#}");
         assert!(text.contains(expected) && text.contains("test.toml") && text.contains("line "), "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_config_without_an_agent_is_for_programs_that_bring_one() {
+    let config = TestConfig::without_agent();
+    let Err(error) = config.start().await else { panic!("the server started") };
+    let text = format!("{error:#}");
+    assert!(text.starts_with("test.toml: TOML parse error at line 1, column 1"), "{text}");
+    assert!(text.contains("missing field `agent`"), "{text}");
+    let server = config.start_with(crate::durable::counting()).await.expect("a server");
+    assert_eq!(server.say("answer").send().await.expect("a reply").code(), 0);
 }
 
 #[tokio::test]

@@ -65,6 +65,7 @@ async fn a_message_that_finds_no_place_waits_for_one() {
     let running = waiting(&server).await;
     let second = say(&server, Binding::JsonRpc, Said { text: "work", id: "m", context: "d", ..Said::default() });
     let (second, events) = futures::future::join(second, async {
+        // In real time: nothing tells that the message waits, as it has no task before it has a place.
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         agent.go.add_permits(1);
         running.rest().await.expect("events")

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{Artifact, ArtifactId, Message, Part, TaskState};
-use annex_test_support::{Reply, TestServer};
+use annex_test_support::{Reply, TestConfig, TestServer};
 use async_trait::async_trait;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
@@ -67,25 +67,9 @@ pub(crate) async fn serve(agent: &Arc<Counting>, tasks: &str) -> TestServer {
 
 /// The same with more for the table `[server]`.
 pub(crate) async fn serve_with(agent: &Arc<Counting>, server: &str, tasks: &str) -> TestServer {
-    let config = format!(
-        r#"
-        [server]
-        drain_seconds = 0
-        {server}
-        [card]
-        name = "n"
-        description = "d"
-        [agent]
-        kind = "template"
-        name = "unused"
-        instruction = "unused"
-        [agent.model.scripted]
-        fallback = "unused"
-        [tasks]
-        {tasks}
-        "#
-    );
-    TestServer::with_agent(&config, Arc::clone(agent) as Arc<dyn AgentExecutor>).await.expect("a server")
+    let config = TestConfig::without_agent().set("server.drain_seconds", 0);
+    let config = config.with(&format!("[server]\n{server}\n[tasks]\n{tasks}"));
+    config.start_with(Arc::clone(agent) as Arc<dyn AgentExecutor>).await.expect("a server")
 }
 
 async fn serve_on(agent: &Arc<Counting>, folder: &Path) -> TestServer {
@@ -334,12 +318,6 @@ async fn a_store_that_does_not_open_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("data");
     std::fs::write(&file, "no folder").expect("a file");
-    let config = |tasks: &str| {
-        format!(
-            "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \
-             \"i\"\n[agent.model.scripted]\nfallback = \"f\"\n[tasks]\n{tasks}"
-        )
-    };
     let cases = [
         (format!("data_dir = {file:?}"), "tasks.data_dir"),
         ("postgres_env = \"ANNEX_NO_SUCH_VARIABLE\"".to_owned(), "ANNEX_NO_SUCH_VARIABLE"),
@@ -347,7 +325,8 @@ async fn a_store_that_does_not_open_is_named() {
         ("keep_days = 0".to_owned(), "tasks.keep_days"),
     ];
     for (tasks, expected) in cases {
-        let error = TestServer::start(&config(&tasks)).await.err().expect("a refusal");
+        let config = TestConfig::template("i").with(&format!("[tasks]\n{tasks}"));
+        let error = config.start().await.err().expect("a refusal");
         assert!(format!("{error:#}").contains(expected), "{tasks}: {error:#}");
     }
 }

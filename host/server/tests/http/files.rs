@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use annex_test_support::TEST_EXTENSION;
+use annex_test_support::{TEST_EXTENSION, TestConfig};
 
 use crate::installation::{Installation, extension, on_card};
 
@@ -106,8 +106,7 @@ async fn a_component_that_the_config_names_is_refused_when_others_can_write_it()
 #[tokio::test]
 async fn the_file_of_a_tenant_is_refused_when_others_can_write_it() {
     let installation = Installation::new();
-    installation.config("");
-    fs::copy(installation.path("annex.toml"), installation.path("acme.toml")).expect("own files");
+    fs::write(installation.path("acme.toml"), TestConfig::template("i").toml()).expect("own file");
     installation.config("[[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"");
     check(&installation, "acme.toml", 0o664).await;
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{Artifact, ArtifactId, Part, TaskState};
-use annex_test_support::{Reply, TEST_EXTENSION, TestServer};
+use annex_test_support::{Reply, TEST_EXTENSION, TestConfig, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,18 +16,6 @@ pub(crate) const CARD: &str = "/.well-known/agent-card.json";
 pub(crate) const TOKEN: &str = "a-token-of-the-tests";
 /// The key under which the test extension answers.
 pub(crate) const RESPONSE_KEY: &str = "test/response";
-
-const AGENT: &str = r#"
-    [card]
-    name = "n"
-    description = "d"
-    [agent]
-    kind = "template"
-    name = "unused"
-    instruction = "unused"
-    [agent.model.scripted]
-    fallback = "unused"
-"#;
 
 /// Sends one artifact, waits when it is told to, and another; or asks something first.
 pub(crate) struct TwoPieces {
@@ -76,7 +64,8 @@ impl Installation {
 
     /// Writes the config with `more` at its end.
     pub(crate) fn config(&self, more: &str) {
-        fs::write(self.path("annex.toml"), format!("{AGENT}\n{more}")).expect("a config");
+        let config = TestConfig::without_agent().with(more);
+        fs::write(self.path("annex.toml"), config.toml()).expect("a config");
     }
 
     /// Puts the test extension there, as a file of its own with this mark.

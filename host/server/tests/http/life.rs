@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use annex_protocol::ExtensionUri;
 use annex_runtime::Digest;
-use annex_test_support::{TEST_EXTENSION, TestServer};
+use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use serde_json::{Value, json};
 
 use crate::installation::{
@@ -160,6 +160,17 @@ async fn changes_besides_the_extensions_are_named_as_needing_a_restart() {
     let reloaded = server.installer().reload().await.expect("a reload");
     assert_eq!(reloaded.needs_restart, ["runtime", "sessions"]);
     assert_eq!(on_card(&server).await, Vec::<String>::new(), "the extensions count at once");
+}
+
+#[tokio::test]
+async fn a_config_that_lost_its_agent_is_not_taken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("annex.toml");
+    fs::write(&file, TestConfig::template("i").set("runtime.watch", false).toml()).expect("a config");
+    let server = TestServer::from_file(&file, None).await.expect("a server");
+    fs::write(&file, TestConfig::without_agent().set("runtime.watch", false).toml()).expect("a config");
+    let error = anyhow::Error::from(server.installer().reload().await.expect_err("a refusal"));
+    assert!(format!("{error:#}").contains("missing field `agent`"), "{error:#}");
 }
 
 #[tokio::test]
@@ -352,7 +363,8 @@ async fn a_component_that_comes_after_the_folder_was_read_and_before_the_server_
     let (aside, component) = (installation.path("aside"), installation.path("extensions/test.wasm"));
     fs::write(&aside, marked("first")).expect("a file");
     let loaded = move || fs::rename(aside, component).expect("renamed");
-    let server = TestServer::from_file_and_then(&installation.path("annex.toml"), None, loaded).await;
+    let agent = Some(Arc::clone(&installation.agent) as _);
+    let server = TestServer::from_file_and_then(&installation.path("annex.toml"), agent, loaded).await;
     until_on_card(&server.expect("a server"), &[TEST_EXTENSION]).await;
 }
 

@@ -56,7 +56,7 @@ mod v0_3;
 
 annex_runtime::compile_in_tests!();
 
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 
 /// A valid state for the specialist's schema.
 const ADA: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
@@ -70,36 +70,8 @@ async fn specialist(more: &str) -> TestServer {
 
 /// An agent whose instruction needs nothing, with the extensions of `extensions`.
 async fn agent(instruction: &str, extensions: &str) -> TestServer {
-    let config = format!(
-        r#"
-        [card]
-        name = "Test agent"
-        description = "For tests"
-
-        [agent]
-        kind = "template"
-        name = "test_agent"
-        output_key = "last_answer"
-        instruction = {instruction:?}
-
-        [agent.model.scripted]
-        fallback = "nothing matched"
-
-        [[agent.model.scripted.rules]]
-        when = "^prompt$"
-        answer = "{{all}}"
-        extract = {{ all = "(?s)^(.*)$" }}
-
-        [[agent.model.scripted.rules]]
-        when = "^slow$"
-        answer = "one two three four"
-        chunks = 4
-        delay_ms = 300
-
-        {extensions}
-        "#
-    );
-    TestServer::start(&config).await.expect("the agent starts")
+    let config = TestConfig::template(instruction).set("agent.output_key", "last_answer").with(extensions);
+    config.start().await.expect("the agent starts")
 }
 
 /// State injection without a schema and with the grants of `grants`.

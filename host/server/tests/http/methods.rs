@@ -2,7 +2,7 @@
 
 use annex_grpc::pb::extension::extension_service_client::ExtensionServiceClient;
 use annex_grpc::pb::extension::{CallRequest, CallResponse};
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 use serde_json::{Value, json};
 use tonic::transport::Channel;
 
@@ -167,12 +167,8 @@ async fn a_caller_that_is_not_authenticated_calls_no_method() {
 #[tokio::test]
 async fn a_card_that_declares_a_clash_is_never_served() {
     let methods = "parameters = { uri = \"urn:other\", methods = [\"test/echo\"] }";
-    let config = format!(
-        "[card]\nname = \"A\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction =          \"i\"\n[agent.model.scripted]\nfallback = \"f\"\n{}\n{}",
-        test_extension("parameters = { methods = [\"test/echo\"] }"),
-        test_extension(methods)
-    );
-    let error = TestServer::start(&config).await.err().expect("the start is refused");
+    let config = TestConfig::template("Be short.").with(&test_extension("parameters = { methods = [\"test/echo\"] }"));
+    let error = config.with(&test_extension(methods)).start().await.err().expect("the start is refused");
     let text = format!("{error:#}");
     assert!(text.contains("test/echo") && text.contains("urn:other"), "{text}");
 }

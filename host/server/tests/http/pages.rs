@@ -1,6 +1,6 @@
 //! What a page of another origin, open in a browser on this machine, can make the browser send.
 
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 use axum::http::{Method, Request, StatusCode};
 use serde_json::Value;
 
@@ -12,13 +12,7 @@ use crate::three_ways::{Binding, Said, say};
 const CONFIG: &str = r#"
     [server]
     a2a_0_3 = true
-    [card]
-    name = "Script"
-    description = "Waits"
     [push]
-    [agent]
-    kind = "script"
-    name = "mock"
     [[agent.rule]]
     text = "ask"
     steps = [{ status = { state = "input-required", text = "Which one?" } }]
@@ -77,7 +71,7 @@ async fn send(server: &TestServer, method: &Method, path: &str, fields: &[Field]
 }
 
 async fn script() -> TestServer {
-    TestServer::start(CONFIG).await.expect("it starts")
+    TestConfig::script(CONFIG).start().await.expect("it starts")
 }
 
 #[tokio::test]

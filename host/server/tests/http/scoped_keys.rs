@@ -2,9 +2,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use annex_test_support::TestServer;
+use annex_test_support::{TestServer, until};
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
 
@@ -100,14 +99,12 @@ async fn entries(folder: &Path) -> Vec<(String, String)> {
 
 /// Waits for what is removed after the answer.
 async fn until_there_are(folder: &Path, expected: &[(&str, &str)]) {
-    for _ in 0..500 {
+    let what = format!("the file comes to have {expected:?}");
+    until(&what, async || {
         let found = entries(folder).await;
-        if found.iter().map(|(kind, id)| (kind.as_str(), id.as_str())).eq(expected.iter().copied()) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("{:?} and not {expected:?}", entries(folder).await);
+        found.iter().map(|(kind, id)| (kind.as_str(), id.as_str())).eq(expected.iter().copied())
+    })
+    .await;
 }
 
 async fn durable(agent: &Arc<Counting>, folder: &Path, tasks: &str, more: &str) -> TestServer {

@@ -1,14 +1,9 @@
 //! The agent that plays a script, over HTTP: for those who test clients.
 
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 
-const SCRIPT: &str = r#"
-    [card]
-    name = "n"
-    description = "d"
-    [agent]
-    kind = "script"
-    name = "mock"
+/// The rules of the script.
+const RULES: &str = r#"
     [[agent.rule]]
     message_id = "chunks"
     steps = [
@@ -30,7 +25,7 @@ const SCRIPT: &str = r#"
 
 #[tokio::test]
 async fn the_id_of_a_message_decides_what_a_scripted_agent_does() {
-    let server = TestServer::start(SCRIPT).await.expect("a server");
+    let server = TestConfig::script(RULES).start().await.expect("a server");
     let asked = server.say("x").field("messageId", "ask-1").send().await.expect("a reply");
     assert_eq!(asked.task()["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
     assert_eq!(asked.task()["status"]["message"]["parts"][0]["text"], "What else?");
@@ -47,7 +42,7 @@ async fn the_id_of_a_message_decides_what_a_scripted_agent_does() {
 
 #[tokio::test]
 async fn the_pieces_of_a_script_are_streamed_and_its_waits_can_be_cancelled() {
-    let server = TestServer::start(SCRIPT).await.expect("a server");
+    let server = TestConfig::script(RULES).start().await.expect("a server");
     let stream = server.say("x").field("messageId", "chunks-1").streaming().open().await.expect("a stream");
     let events = stream.rest().await.expect("events");
     let pieces: Vec<_> = events.iter().filter_map(|event| event["result"].get("artifactUpdate")).collect();

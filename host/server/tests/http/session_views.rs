@@ -3,45 +3,24 @@
 use std::fs;
 
 use annex_server::{Config, SessionFilter, SessionName, Sessions};
-use annex_test_support::TestServer;
+use annex_test_support::{TestConfig, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::auth::{ADA, api_keys};
 use crate::installation::{TOKEN, admin};
 
-const CONFIG: &str = r#"
-    [card]
-    name = "n"
-    description = "d"
-    [agent]
-    kind = "template"
-    name = "keeper"
-    instruction = "Be short."
-    output_key = "last"
-    [agent.model.scripted]
-    fallback = "well"
-    [[agent.model.scripted.rules]]
-    when = "^slow$"
-    answer = "a b c d"
-    chunks = 4
-    delay_ms = 300
-    [admin]
-    token_file = "token"
-    [tasks]
-    data_dir = "data"
-    [[extension]]
-    component = "state-injection"
-    [extension.grants]
-    session-state = { read = true }
-"#;
 const URI: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
 const KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
 
 fn files(more: &str) -> TempDir {
+    let agent = TestConfig::template("Be short.").set("agent.name", "keeper").set("agent.output_key", "last");
+    let config = agent.set("agent.model.scripted.fallback", "well").set("admin.token_file", "token");
+    let config = config.set("tasks.data_dir", "data").with(more);
+    let config = config.extension("state-injection", "grants.session-state = { read = true }");
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("token"), TOKEN).expect("a file");
-    fs::write(folder.path().join("annex.toml"), format!("{CONFIG}\n{more}")).expect("a file");
+    fs::write(folder.path().join("annex.toml"), config.toml()).expect("a file");
     folder
 }
 

@@ -8,7 +8,7 @@ use annex_protocol::{Message, Part, TaskState};
 use annex_session::{
     Event, EventFilter, Limits, SessionKey, SessionService, SqliteSessionService, StateDelta, USER_AUTHOR,
 };
-use annex_test_support::{Reply, TestServer};
+use annex_test_support::{Reply, TestConfig, TestServer};
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
@@ -65,11 +65,8 @@ async fn serve(more: &str) -> TestServer {
 }
 
 async fn serve_diary(diary: Diary, more: &str) -> TestServer {
-    let config = format!(
-        "[server]\ndrain_seconds = 0\n[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \
-         \"unused\"\ninstruction = \"unused\"\n[agent.model.scripted]\nfallback = \"unused\"\n{more}"
-    );
-    TestServer::with_agent(&config, Arc::new(diary)).await.expect("a server")
+    let config = TestConfig::without_agent().set("server.drain_seconds", 0).with(more);
+    config.start_with(Arc::new(diary)).await.expect("a server")
 }
 
 async fn serve_on(folder: &Path) -> TestServer {

@@ -12,7 +12,7 @@ use annex_runtime::{
     ClientCall, Extension, Fault, Grants, HookError, Installation, Limits, OnFailure, OutgoingCall, Quota, Runtime,
     RuntimeConfig,
 };
-use annex_test_support::{TEST_EXTENSION, TestServer};
+use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -77,22 +77,9 @@ fn text(part: &Part) -> &str {
 }
 
 async fn server(more: &str) -> TestServer {
-    let config = format!(
-        r#"
-        [card]
-        name = "Remote"
-        description = "Hears what others said."
-        [agent]
-        kind = "template"
-        name = "unused"
-        instruction = "unused"
-        [agent.model.scripted]
-        fallback = "unused"
-        {more}
-        {SERVER_HALF}
-        "#
-    );
-    TestServer::with_agent(&config, Arc::new(Echo)).await.expect("a server")
+    let card = TestConfig::without_agent().set("card.description", "Hears what others said.");
+    let config = card.set("card.name", "Remote").with(more).with(SERVER_HALF);
+    config.start_with(Arc::new(Echo)).await.expect("a server")
 }
 
 /// A program that calls agents with the client's half.

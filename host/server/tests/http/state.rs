@@ -1,6 +1,6 @@
 //! Session state: injected, validated, merged, returned.
 
-use annex_test_support::{COMMAND_KEY, Reply, STATE_INJECTION, STATE_KEY, TEST_EXTENSION, TestServer};
+use annex_test_support::{COMMAND_KEY, Reply, STATE_INJECTION, STATE_KEY, TEST_EXTENSION, TestConfig, TestServer};
 use serde_json::json;
 
 use crate::{ADA, QUESTION, agent, specialist, state_injection};
@@ -265,11 +265,8 @@ async fn parallel_turns_on_one_context_follow_each_other() {
 async fn a_schema_whose_work_has_no_bound_is_refused_at_load() {
     let schema = r##"state_schema = '{"properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}}'"##;
     let extension = format!("{}\n[extension.parameters]\n{schema}", state_injection(READ));
-    let config = format!(
-        "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"i\"\n\
-         [agent.model.scripted]\nfallback = \"f\"\n{extension}"
-    );
-    let Err(error) = TestServer::start(&config).await else { panic!("the server started") };
+    let started = TestConfig::template("i").with(&extension).start().await;
+    let Err(error) = started else { panic!("the server started") };
     assert!(format!("{error:#}").contains("recursive schemas are not supported"), "{error:#}");
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{Artifact, Part, TaskState};
-use annex_test_support::{Events, Reply, TestServer};
+use annex_test_support::{Events, Reply, TestConfig, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
@@ -136,12 +136,9 @@ impl AgentExecutor for Generous {
 #[tokio::test]
 async fn an_agent_that_adds_too_much_fails_its_task_and_what_fitted_stays() {
     on_both(|tasks| async move {
-        let config = format!(
-            "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"unused\"\n\
-             instruction = \"unused\"\n[agent.model.scripted]\nfallback = \"unused\"\n[tasks]\n{tasks}\n\
-             max_task_artifacts = 3\nmax_task_bytes = 100_000"
-        );
-        let server = TestServer::with_agent(&config, Arc::new(Generous)).await.expect("a server");
+        let config = TestConfig::without_agent().with(&format!("[tasks]\n{tasks}"));
+        let config = config.set("tasks.max_task_artifacts", 3).set("tasks.max_task_bytes", 100_000);
+        let server = config.start_with(Arc::new(Generous)).await.expect("a server");
         for (text, artifacts, parts, reason) in [
             ("artifacts 2", 2, 1, ""),
             ("artifacts 5", 3, 1, "4 artifacts, and 3 is the limit"),

@@ -7,7 +7,7 @@ use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_grpc::pb::extension::CallRequest;
 use annex_grpc::pb::extension::extension_service_client::ExtensionServiceClient;
 use annex_server::Config;
-use annex_test_support::{TEST_EXTENSION, TestServer};
+use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::transport::Channel;
@@ -22,30 +22,16 @@ const KEYS: &str = "https://annex.example/capabilities/v1";
 
 /// An agent that says `name`, and what its session remembers.
 fn agent(name: &str, extensions: &str) -> String {
-    format!(
+    let rule = format!(
         r#"
-        [card]
-        name = {name:?}
-        description = "For tests"
-        [agent]
-        kind = "template"
-        name = "same_name"
-        output_key = "last"
-        instruction = "{{last?}}"
-        [agent.model.scripted]
-        fallback = "nothing"
-        [[agent.model.scripted.rules]]
-        when = "^slow$"
-        answer = "a b c d"
-        chunks = 4
-        delay_ms = 300
         [[agent.model.scripted.rules]]
         when = "."
         answer = "{name} remembers {{last}}"
         extract = {{ last = "(?s)^(.*)$" }}
-        {extensions}
         "#
-    )
+    );
+    let agent = TestConfig::template("{last?}").set("agent.name", "same_name").set("agent.output_key", "last");
+    agent.set("card.name", name).with(&rule).with(extensions).toml()
 }
 
 /// A folder with the config and the files of two tenants. `more` is for the config, `of_acme` for its `[[tenant]]`.

@@ -1,9 +1,8 @@
 //! Tools of the template agent from an MCP server: a program in Python that the server starts.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use annex_test_support::{Reply, TestServer};
+use annex_test_support::{Reply, TestConfig, TestServer, until};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,7 +16,7 @@ const TRACE: &str = "https://github.com/a2aproject/a2a-samples/extensions/tracea
 const TRACE_KEY: &str = "github.com/a2aproject/a2a-samples/extensions/traceability/v1/traceability";
 
 /// An agent that calls the tool that the message names, with the arguments that it gives, and answers with the result.
-fn config(mcp: &str, more: &str) -> String {
+fn config(mcp: &str, more: &str) -> TestConfig {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/mcp_server.py");
     let tools = ["remember", "break", "book", "draw", "env", "sleep", "end", "sum", "pid", "cancelled"];
     let rule = |tool: &&str| {
@@ -44,34 +43,13 @@ fn config(mcp: &str, more: &str) -> String {
         )
     };
     let rules: String = tools.iter().map(rule).collect();
-    format!(
-        r#"
-        [card]
-        name = "n"
-        description = "d"
-
-        [agent]
-        kind = "template"
-        name = "helper"
-        instruction = "State: {{mood?}}{{user:mood?}} {{artifact.note://1?}}"
-        max_tool_rounds = 3
-
-        [[agent.mcp]]
-        name = "test"
-        command = "python3"
-        args = [{program:?}]
-        {mcp}
-
-        [agent.model.scripted]
-        fallback = "?"
-        {rules}
-        {more}
-        "#
-    )
+    let instruction = "State: {mood?}{user:mood?} {artifact.note://1?}";
+    let config = TestConfig::template(instruction).set("agent.max_tool_rounds", 3).with(&rules).with(more);
+    config.with(&format!("[[agent.mcp]]\nname = \"test\"\ncommand = \"python3\"\nargs = [{program:?}]\n{mcp}"))
 }
 
 async fn serve(mcp: &str, more: &str) -> TestServer {
-    TestServer::start(&config(mcp, more)).await.expect("the server starts")
+    config(mcp, more).start().await.expect("the server starts")
 }
 
 async fn say(server: &TestServer, text: &str) -> Reply {
@@ -79,7 +57,7 @@ async fn say(server: &TestServer, text: &str) -> Reply {
 }
 
 async fn refusal(mcp: &str) -> String {
-    let error = TestServer::start(&config(mcp, "")).await.err().expect("the server does not start");
+    let error = config(mcp, "").start().await.err().expect("the server does not start");
     format!("{error:#}")
 }
 
@@ -186,15 +164,6 @@ async fn a_server_that_ends_is_started_again() {
     let server = serve("", "").await;
     assert!(say(&server, "end now").await.answer().starts_with(r#"{"error":"the tool "#));
     until("it comes back", async || say(&server, "sum 1 2").await.answer().starts_with(r#"{"total":3}"#)).await;
-}
-
-/// Tries until it is so.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so().await {
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 #[tokio::test]

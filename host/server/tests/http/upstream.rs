@@ -6,7 +6,7 @@ use std::time::Duration;
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{A2aError, Artifact, Json, Message, Part, PartContent, SendMessageRequest, TaskState};
 use annex_session::{StateDelta, TurnSession};
-use annex_test_support::{Reply, TestServer};
+use annex_test_support::{Reply, TestConfig, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -63,6 +63,7 @@ impl AgentExecutor for Mirror {
                 {
                     let artifact = Artifact { parts: vec![Part::text(piece)], ..named("pieces") };
                     events.send(AgentEvent::Artifact { artifact, append, last_chunk }).await?;
+                    // In real time: what is sent in one go may travel as one event.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 return Ok(());
@@ -86,20 +87,17 @@ fn named(id: &str) -> Artifact {
 
 /// The server behind.
 async fn mirror(more: &str) -> TestServer {
-    let config = format!(
-        "[card]\nname = \"Mirror\"\ndescription = \"Shows what it is told\"\ninput_modes = [\"*/*\"]\n{more}\n\
-         [agent]\nkind = \"script\"\nname = \"unused\"\nrule = []\n"
-    );
-    TestServer::with_agent(&config, Arc::new(Mirror)).await.expect("the mirror starts")
+    let config = TestConfig::without_agent().set("card.name", "Mirror").set("card.input_modes", ["*/*"]);
+    config.with(more).start_with(Arc::new(Mirror)).await.expect("the mirror starts")
 }
 
 /// The config of a server in front of the agent at `url`; `agent` are further keys of `[agent]`.
-pub(crate) fn config(url: &str, agent: &str) -> String {
-    format!("[agent]\nkind = \"upstream\"\nname = \"front\"\ncard = {url:?}\n{agent}\n")
+pub(crate) fn config(url: &str, agent: &str) -> TestConfig {
+    TestConfig::upstream(url).with(&format!("[agent]\n{agent}"))
 }
 
 async fn front(url: &str, agent: &str) -> TestServer {
-    TestServer::start(&config(url, agent)).await.expect("the front starts")
+    config(url, agent).start().await.expect("the front starts")
 }
 
 /// What reached the mirror.
@@ -277,7 +275,7 @@ async fn tasks_that_a_message_refers_to_have_the_names_of_the_upstream_there() {
 async fn a_task_that_waits_goes_on_after_a_restart() {
     let (mirror, folder) = (mirror("").await, tempfile::tempdir().expect("a folder"));
     let file = folder.path().join("annex.toml");
-    let config = format!("{}[tasks]\ndata_dir = \"data\"\n", config(mirror.url(), ""));
+    let config = config(mirror.url(), "").set("tasks.data_dir", "data").toml();
     std::fs::write(&file, config).expect("a config");
     let mut front = TestServer::from_file(&file, None).await.expect("the front starts");
     let asked = front.say("ask").send().await.expect("a reply");

@@ -5,7 +5,9 @@ use std::time::Duration;
 use annex_protocol::Timestamp;
 use annex_session::{Event, Limits, MAX_KEY_BYTES, Retention, Scope};
 
-use crate::support::{Backend, add, create, delta, event, event_at, events, find, ids, key, refusal, state_of};
+use crate::support::{
+    Backend, add, create, delta, event, event_at, events, find, ids, key, next_millisecond, refusal, state_of,
+};
 
 on_every_store!(
     state_beyond_the_limit_is_refused_and_nothing_is_stored,
@@ -133,7 +135,7 @@ async fn a_sweep_deletes_what_is_old_and_what_is_too_much(backend: Backend) {
         // By its own time it is the newest.
         let ahead = Timestamp::now().as_millis() + 1_000_000 - number;
         add(&service, &format!("s{number}"), 0, event_at("e", ahead, r#"{"a":1,"user:a":1}"#)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        next_millisecond().await;
     }
     assert_eq!(service.sweep(&for_ever).await.unwrap(), 0);
     assert_eq!(service.sweep(&Retention { count: 3, ..for_ever }).await.unwrap(), 2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use annex_protocol::Json;
 use annex_session::{EventFilter, Retention, Scope, SessionKey};
 
-use crate::support::{Backend, add, create, delta, event, events, find, key, refusal, state_of};
+use crate::support::{Backend, add, create, delta, event, events, find, key, next_millisecond, refusal, state_of};
 
 on_every_store!(
     initial_state_is_kept_by_scope_and_temp_is_dropped,
@@ -168,7 +168,7 @@ async fn what_an_anonymous_user_keeps_goes_with_the_conversation(backend: Backen
         }
         if is_swept {
             // What was changed in this very millisecond is not old yet.
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            next_millisecond().await;
             assert_eq!(service.sweep(&all).await.unwrap(), 3);
         } else {
             assert!(service.delete(&keys[0]).await.unwrap());

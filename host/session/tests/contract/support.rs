@@ -44,6 +44,14 @@ impl Backend {
     }
 }
 
+/// Waits until the clock shows the next millisecond: stores keep times in milliseconds.
+pub(crate) async fn next_millisecond() {
+    let now = Timestamp::now();
+    while Timestamp::now() == now {
+        tokio::task::yield_now().await;
+    }
+}
+
 pub(crate) fn memory(bounds: Bounds) -> Store {
     Arc::new(InMemorySessionService::new(bounds))
 }

@@ -238,7 +238,5 @@ async fn front_of(remote: &Arc<Remote>) -> TestServer {
     let url = serve(Router::new().route("/a2a/jsonrpc", answered)).await;
     let card = card_of(&url, false, version).await;
     let config = config(&card, &format!("allow_hosts = [{:?}]", url.trim_start_matches("http://")));
-    TestServer::start(&format!("{config}{SERVER_HALF}{}", state_injection(STATE_GRANT)))
-        .await
-        .expect("the front starts")
+    config.with(SERVER_HALF).with(&state_injection(STATE_GRANT)).start().await.expect("the front starts")
 }

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
@@ -29,15 +27,12 @@ async fn decide(server: &TestServer, state: &str, token: &str, more: Value) -> R
 
 /// The task once it waits no longer and works no longer.
 async fn ended(server: &TestServer, id: &str) -> Value {
-    loop {
-        let reply = server.call("GetTask", json!({"id": id}).to_string()).send().await.expect("a task");
-        let task = reply.body["result"].clone();
-        let state = task["status"]["state"].as_str().unwrap_or_default();
-        if !["TASK_STATE_AUTH_REQUIRED", "TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"].contains(&state) {
-            return task;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    let params = json!({"id": id}).to_string();
+    // There are no events of a task that has ended already.
+    if let Ok(events) = server.call("SubscribeToTask", params.clone()).open().await {
+        events.rest().await.expect("events");
     }
+    server.call("GetTask", params).send().await.expect("a task").body["result"].clone()
 }
 
 #[tokio::test]
@@ -118,14 +113,13 @@ async fn a_task_that_was_taken_up_is_not_taken_up_again() {
     let uri = reply.task()["status"]["message"]["metadata"][URI]["authorizationRequest"]["request_uri"].clone();
     let state = uri.as_str().expect("a URI").rsplit_once("state=").expect("a state").1.to_owned();
     let id = reply.task()["id"].as_str().expect("an id").to_owned();
+    let mut events = server.call("SubscribeToTask", json!({"id": id}).to_string()).open().await.expect("a stream");
     assert_eq!(decide(&server, &state, TOKEN, json!({})).await.code(), 0);
     // The agent that was let in asks for something itself, and that is not the verifier's to answer.
-    let words = async || {
-        let task = server.call("GetTask", json!({"id": id}).to_string()).send().await.expect("a task");
-        task.body["result"]["status"]["message"]["parts"][0]["text"].as_str().unwrap_or_default().to_owned()
-    };
-    while words().await != "Log in first." {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    let mut words = Value::Null;
+    while words != "Log in first." {
+        let event = events.next().await.expect("an event").expect("the agent asks");
+        words = event["result"]["statusUpdate"]["status"]["message"]["parts"][0]["text"].clone();
     }
     for _ in 0..2 {
         assert_eq!(decide(&server, &state, TOKEN, json!({})).await.violations(), ["/state"]);

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use annex_test_support::{STATE_INJECTION, TIMESTAMP, TestServer};
+use annex_test_support::{STATE_INJECTION, TIMESTAMP, TestConfig, TestServer, until};
 use axum::Router;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
@@ -23,7 +22,7 @@ const EXTENSIONS: &str = "[[extension]]\ncomponent = \"timestamp\"\n[extension.g
 async fn the_card_is_the_upstreams_with_addresses_and_extensions_of_this_server() {
     let declared = json!([{"uri": ITS_OWN, "description": "its own"}, {"uri": TIMESTAMP, "description": "its stamps"}]);
     let url = foreign::agent_with(false, declared, async |_| foreign::result(&foreign::message("c"))).await;
-    let front = TestServer::start(&format!("{}{EXTENSIONS}", config(&url, ""))).await.expect("the front starts");
+    let front = config(&url, "").with(EXTENSIONS).start().await.expect("the front starts");
     let shown = card(&front).await;
     assert_eq!((&shown["name"], &shown["version"]), (&json!("Foreign"), &json!("7")));
     assert_eq!((&shown["defaultOutputModes"], &shown["skills"][0]["id"]), (&json!(["text/html"]), &json!("s")));
@@ -34,7 +33,7 @@ async fn the_card_is_the_upstreams_with_addresses_and_extensions_of_this_server(
     assert!(!shown.to_string().contains(&url), "{shown}");
 
     let overridden = "[card]\nname = \"Mine\"\nversion = \"2\"\n[[card.skill]]\nid = \"x\"\nname = \"X\"\n";
-    let front = TestServer::start(&format!("{overridden}{}", config(&url, ""))).await.expect("the front starts");
+    let front = config(&url, "").with(overridden).start().await.expect("the front starts");
     let shown = card(&front).await;
     assert_eq!((&shown["name"], &shown["version"]), (&json!("Mine"), &json!("2")));
     assert_eq!((&shown["description"], &shown["skills"][0]["id"]), (&json!("Made by hand"), &json!("x")));
@@ -50,7 +49,7 @@ async fn extensions_of_the_upstream_are_passed_on_and_enforced_and_echoed_only_a
     };
     let declared = json!([{"uri": ITS_OWN, "required": true}, {"uri": TIMESTAMP}]);
     let url = foreign::agent_with(false, declared, answer).await;
-    let front = TestServer::start(&format!("{}{EXTENSIONS}", config(&url, ""))).await.expect("the front starts");
+    let front = config(&url, "").with(EXTENSIONS).start().await.expect("the front starts");
     let refused = front.say("hi").send().await.expect("a reply");
     assert_eq!(refused.code(), -32008, "{}", refused.text);
     assert!(refused.text.contains(ITS_OWN), "{}", refused.text);
@@ -79,19 +78,15 @@ async fn a_card_that_changes_is_shown_without_a_restart_and_asked_for_by_its_eta
     let more = "refresh_seconds = 1\nallow_hosts = [\"127.0.0.1:1\"]";
     let front = super::front(&format!("{url}/card.json"), more).await;
     assert_eq!(card(&front).await["name"], "\"1\"");
-    while unchanged.load(Ordering::SeqCst) == 0 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the card is asked for again", async || unchanged.load(Ordering::SeqCst) > 0).await;
     version.store(2, Ordering::SeqCst);
-    while card(&front).await["name"] != "\"2\"" {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the new card is shown", async || card(&front).await["name"] == "\"2\"").await;
 }
 
 #[tokio::test]
 async fn an_upstream_that_cannot_be_used_is_named_with_the_reason() {
-    let check = async |config: &str, said: &[&str]| {
-        let error = TestServer::start(config).await.err().map(|error| format!("{error:#}")).unwrap_or_default();
+    let check = async |config: &TestConfig, said: &[&str]| {
+        let error = config.start().await.err().map(|error| format!("{error:#}")).unwrap_or_default();
         assert!(said.iter().all(|part| error.contains(part)), "{error}");
     };
     let (one, url) = ("start_seconds = 1", "http://127.0.0.1:1");
@@ -102,7 +97,8 @@ async fn an_upstream_that_cannot_be_used_is_named_with_the_reason() {
     let elsewhere = foreign::card_of("http://elsewhere.example", true, "1.0").await;
     check(&config(&elsewhere, one), &["http://elsewhere.example", "that may be used"]).await;
     check(&config("ftp://x", one), &["ftp://x", "is not the URL"]).await;
-    check("[agent]\nkind = \"upstream\"\nname = \"n\"", &["missing field `card`"]).await;
+    let without_card = TestConfig::without_agent().set("agent.kind", "upstream").set("agent.name", "n");
+    check(&without_card, &["missing field `card`"]).await;
     check(&config(url, "instruction = \"x\""), &["unknown field `instruction`"]).await;
     check(&config(url, "idle_seconds = 0"), &["idle_seconds must be at least 1"]).await;
     check(&config(url, "headers_forward = [\"A2A-Version\"]"), &["A2A-Version", "set by the protocol"]).await;

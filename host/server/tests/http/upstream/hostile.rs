@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annex_test_support::{Reply, TestServer};
+use annex_test_support::{Reply, until};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -39,6 +39,7 @@ async fn an_upstream_that_hangs_or_keeps_only_the_connection_alive_fails_the_tas
     check(&answered(true, async |_| std::future::pending().await).await, "in time");
     let alive = async |_| {
         let beats = futures::stream::unfold((), async |()| {
+            // In real time: the upstream is a real server that sends something now and then.
             tokio::time::sleep(Duration::from_millis(100)).await;
             Some((Ok::<_, std::io::Error>(":\n\n"), ()))
         });
@@ -177,9 +178,7 @@ async fn an_upstream_that_keeps_failing_is_left_alone_and_tried_again_after_a_wh
     assert!(refused.text.contains("is tried again in"), "{}", refused.text);
     assert_eq!(calls.load(Ordering::SeqCst), 5);
     is_well.store(1, Ordering::SeqCst);
-    while front.say("hi").send().await.expect("a reply").code() != 0 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until("it is tried again", async || front.say("hi").send().await.expect("a reply").code() == 0).await;
     assert_eq!(calls.load(Ordering::SeqCst), 6, "one call tried it");
 }
 
@@ -190,7 +189,7 @@ async fn an_upstream_that_is_gone_fails_the_task_and_one_that_is_back_answers() 
     drop(listener);
     let card = super::foreign::card_of(&format!("http://{address}"), false, "1.0").await;
     let more = format!("{HASTY}\nallow_hosts = [\"{address}\"]");
-    let front = TestServer::start(&config(&card, &more)).await.expect("the front starts");
+    let front = config(&card, &more).start().await.expect("the front starts");
     check(&front.say("hi").send().await.expect("a reply"), "cannot be reached");
     let back = axum::Router::new().route("/a2a/jsonrpc", axum::routing::post(async || result(&message("c"))));
     let listener = tokio::net::TcpListener::bind(address).await.expect("the port is free");
@@ -214,8 +213,7 @@ async fn an_upstream_speaks_for_no_extension_that_runs_here_and_for_no_user() {
     };
     let url = agent(false, answer).await;
     let silent = "parameters = { behaviour = { respond = \"none\" } }";
-    let front =
-        TestServer::start(&format!("{}\n{}", config(&url, HASTY), test_extension(silent))).await.expect("a server");
+    let front = config(&url, HASTY).with(&test_extension(silent)).start().await.expect("a server");
     for extensions in ["", "https://annex.example/test/v1"] {
         let reply = front.say("hi").extensions(extensions).send().await.expect("a reply");
         let task = reply.task();

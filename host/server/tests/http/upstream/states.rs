@@ -13,7 +13,7 @@ use crate::state_injection;
 async fn front(url: &str, state: &str) -> TestServer {
     let agent = format!("[agent.state]\n{state}");
     let extension = state_injection("session-state = { read = true }");
-    TestServer::start(&format!("{}{extension}", config(url, &agent))).await.expect("the front starts")
+    config(url, &agent).with(&extension).start().await.expect("the front starts")
 }
 
 async fn told(front: &TestServer) -> Reply {

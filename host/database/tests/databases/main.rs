@@ -1,0 +1,37 @@
+//! SQLite and PostgreSQL behind one trait, the migrations and the writer, each with a real database.
+
+#![cfg(test)]
+
+/// Runs each of the cases with an empty place on SQLite, and with one on PostgreSQL where there is one.
+macro_rules! on_both {
+    ($($case:ident,)+) => {
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(&crate::places::Folder::create()).await;
+            })+
+        }
+
+        mod on_postgres {
+            $(#[tokio::test]
+            async fn $case() {
+                let Some(scratch) = crate::cluster::Scratch::create().await else { return };
+                let case = std::panic::AssertUnwindSafe(super::$case(&scratch));
+                let outcome = futures::FutureExt::catch_unwind(case).await;
+                scratch.remove().await;
+                if let Err(panic) = outcome {
+                    std::panic::resume_unwind(panic);
+                }
+            })+
+        }
+    };
+}
+
+#[path = "../../../tasks/tests/stores/cluster.rs"]
+mod cluster;
+
+mod migrations;
+mod places;
+mod sqlite;
+mod transactions;
+mod writer;

@@ -1,0 +1,51 @@
+//! What is particular to SQLite: the file and its log.
+
+use annex_database::{Database, OpenError, SqliteDatabase};
+
+use crate::places::{ENTRIES, Folder, Place, committed, insert};
+
+#[tokio::test]
+async fn closing_empties_the_log_into_the_file() {
+    let folder = Folder::create();
+    let database = folder.entries().await;
+    let mut transaction = database.begin().await.unwrap();
+    insert::<SqliteDatabase>(&mut transaction, "a", 1).await;
+    SqliteDatabase::commit(transaction).await.unwrap();
+    // With a reader, which must not keep the log either.
+    assert_eq!(committed(&database).await.len(), 1);
+    assert!(folder.files().contains(&"entries.sqlite-wal".to_owned()), "{:?}", folder.files());
+    database.close().await;
+    assert_eq!(folder.files(), ["entries.sqlite"]);
+    assert_eq!(committed(&folder.entries().await).await, [("a".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn a_transaction_that_was_dropped_does_not_keep_the_file_from_being_closed() {
+    let folder = Folder::create();
+    let database = folder.entries().await;
+    let mut transaction = database.begin().await.unwrap();
+    insert::<SqliteDatabase>(&mut transaction, "a", 1).await;
+    drop(transaction);
+    database.close().await;
+    assert_eq!(folder.files(), ["entries.sqlite"]);
+    assert_eq!(committed(&folder.entries().await).await, []);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_and_stays_as_it_is() {
+    let folder = Folder::create();
+    let text = "This is a letter to a friend, and not a database.";
+    std::fs::write(folder.file(), text).unwrap();
+    let refused = folder.open(ENTRIES).await.err().unwrap();
+    assert!(matches!(refused, OpenError::Database(_)), "{refused}");
+    assert_eq!(std::fs::read_to_string(folder.file()).unwrap(), text);
+}
+
+#[tokio::test]
+async fn reading_cannot_change_the_file() {
+    let folder = Folder::create();
+    let database = folder.entries().await;
+    let refused = database.read("INSERT INTO entry (name, number) VALUES ('a', 1) RETURNING name", &[]).await;
+    assert!(refused.err().unwrap().to_string().contains("readonly"));
+    assert_eq!(committed(&database).await, []);
+}

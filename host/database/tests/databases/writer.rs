@@ -1,0 +1,215 @@
+//! The writer: one transaction for those who come together, and an answer for each of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use annex_database::{Change, Database, SqliteDatabase, Step, Value, Writer};
+use futures::FutureExt;
+use futures::future::join_all;
+
+use crate::places::{FREE, Folder, INSERT, Place, committed, insert};
+
+/// An entry that is to be added.
+struct Entry {
+    name: String,
+    number: i64,
+    /// Whether it can go in one trip with others.
+    is_common: bool,
+}
+
+/// How an entry was added.
+#[derive(Debug, PartialEq)]
+enum Added {
+    InTrip,
+    StepByStep,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("{0} is taken")]
+    Taken(String),
+    #[error("the database failed")]
+    Database(#[from] sqlx::Error),
+}
+
+impl Change for Entry {
+    type Answer = Added;
+    type Error = Refused;
+
+    fn steps(&self) -> Option<(Vec<Step<'_>>, Added)> {
+        let step = Step::rows(&FREE, [Value::Text(&self.name), Value::Int(self.number)]);
+        self.is_common.then(|| (vec![step], Added::InTrip))
+    }
+
+    async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Added, Refused> {
+        let name = Value::Text(&self.name);
+        if !D::query(transaction, "SELECT name FROM entry WHERE name = $1", &[name]).await?.is_empty() {
+            return Err(Refused::Taken(self.name.clone()));
+        }
+        D::execute(transaction, INSERT, &[name, Value::Int(self.number)]).await?;
+        Ok(Added::StepByStep)
+    }
+
+    fn is_refusal(error: &Refused) -> bool {
+        matches!(error, Refused::Taken(_))
+    }
+}
+
+fn entry(name: &str, number: i64) -> Entry {
+    Entry { name: name.to_owned(), number, is_common: true }
+}
+
+/// Twenty entries: more than go in one trip.
+fn twenty() -> impl Iterator<Item = Entry> {
+    (0..20).map(|number| entry(&format!("e-{number:02}"), number))
+}
+
+/// Stores them as callers that come at the same time do.
+async fn store_all<D: Database>(
+    writer: &Writer<D, Entry>,
+    entries: impl IntoIterator<Item = Entry>,
+) -> Vec<Result<Added, Refused>> {
+    join_all(entries.into_iter().map(|entry| writer.store(entry))).await
+}
+
+async fn names<D: Database>(database: &D) -> Vec<String> {
+    committed(database).await.into_iter().map(|(name, _)| name).collect()
+}
+
+async fn whoever_comes_at_the_same_time_is_stored<P: Place>(place: &P) {
+    let database = Arc::new(place.entries().await);
+    let writer = Writer::new(Arc::clone(&database));
+    for answer in store_all(&writer, twenty()).await {
+        assert_eq!(answer.unwrap(), Added::InTrip);
+    }
+    assert_eq!(names(database.as_ref()).await, twenty().map(|entry| entry.name).collect::<Vec<_>>());
+}
+
+async fn a_change_that_is_refused_is_told_so_and_no_other<P: Place>(place: &P) {
+    let database = Arc::new(place.entries().await);
+    let mut transaction = database.begin().await.unwrap();
+    insert::<P::Database>(&mut transaction, "e-07", 70).await;
+    P::Database::commit(transaction).await.unwrap();
+    let writer = Writer::new(Arc::clone(&database));
+    let answers = store_all(&writer, twenty()).await;
+    for (entry, answer) in twenty().zip(answers) {
+        match answer {
+            Err(Refused::Taken(name)) => assert_eq!((name.as_str(), entry.name.as_str()), ("e-07", "e-07")),
+            answer => assert!(answer.is_ok() && entry.name != "e-07", "{}: {answer:?}", entry.name),
+        }
+    }
+    assert_eq!(committed(database.as_ref()).await.get(7), Some(&("e-07".to_owned(), 70)));
+    assert_eq!(names(database.as_ref()).await.len(), 20);
+}
+
+async fn a_change_that_the_database_refuses_does_not_keep_others_from_being_stored<P: Place>(place: &P) {
+    let database = Arc::new(place.entries().await);
+    let writer = Writer::new(Arc::clone(&database));
+    let answers = store_all(&writer, twenty().chain([entry("too-large", 100)])).await;
+    let (failed, stored): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_err);
+    assert_eq!(stored.len(), 20);
+    let [Err(Refused::Database(error))] = failed.as_slice() else { panic!("{failed:?}") };
+    assert!(error.to_string().contains("is_small"), "{error}");
+    assert_eq!(names(database.as_ref()).await, twenty().map(|entry| entry.name).collect::<Vec<_>>());
+}
+
+async fn a_less_common_change_is_made_step_by_step_beside_others<P: Place>(place: &P) {
+    let database = Arc::new(place.entries().await);
+    let writer = Writer::new(Arc::clone(&database));
+    let rare = Entry { is_common: false, ..entry("rare", 1) };
+    let answers = store_all(&writer, [entry("a", 1), rare, entry("b", 1)]).await;
+    let answers: Vec<Added> = answers.into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers, [Added::InTrip, Added::StepByStep, Added::InTrip]);
+    assert_eq!(names(database.as_ref()).await, ["a", "b", "rare"]);
+}
+
+async fn where_the_database_is_closed_every_caller_is_told<P: Place>(place: &P) {
+    let database = Arc::new(place.entries().await);
+    let writer = Writer::new(Arc::clone(&database));
+    database.close().await;
+    for answer in store_all(&writer, twenty()).await {
+        assert!(matches!(answer, Err(Refused::Database(_))), "{answer:?}");
+    }
+}
+
+on_both! {
+    whoever_comes_at_the_same_time_is_stored,
+    a_change_that_is_refused_is_told_so_and_no_other,
+    a_change_that_the_database_refuses_does_not_keep_others_from_being_stored,
+    a_less_common_change_is_made_step_by_step_beside_others,
+    where_the_database_is_closed_every_caller_is_told,
+}
+
+/// Counts the transactions of the SQLite file behind it.
+#[derive(Debug)]
+struct Counted {
+    file: SqliteDatabase,
+    begun: AtomicUsize,
+}
+
+#[tokio::test]
+async fn changes_of_callers_that_come_together_are_one_transaction_where_there_is_one_writer() {
+    let folder = Folder::create();
+    let database = Arc::new(Counted { file: folder.entries().await, begun: AtomicUsize::new(0) });
+    let writer = Writer::new(Arc::clone(&database));
+    assert!(store_all(&writer, twenty()).await.iter().all(Result::is_ok));
+    assert_eq!((names(database.as_ref()).await.len(), database.begun.load(Ordering::Relaxed)), (20, 1));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_does_not_take_the_changes_of_others_with_it() {
+    let folder = Folder::create();
+    let database = Arc::new(folder.entries().await);
+    let writer = Writer::new(Arc::clone(&database));
+    assert!(writer.store(entry("gone", 1)).now_or_never().is_none());
+    assert_eq!(writer.store(entry("stayed", 1)).await.unwrap(), Added::InTrip);
+    assert_eq!(names(database.as_ref()).await, ["gone", "stayed"]);
+}
+
+#[tokio::test]
+async fn the_log_learns_how_many_changes_wait_and_not_what_is_in_them() {
+    let folder = Folder::create();
+    let writer = Writer::new(Arc::new(folder.entries().await));
+    assert!(writer.store(entry("a secret", 1)).now_or_never().is_none());
+    let shown = format!("{writer:?}");
+    assert!(shown.contains("waiting: 1") && !shown.contains("secret"), "{shown}");
+}
+
+type Transaction = <SqliteDatabase as Database>::Transaction;
+type Found = <SqliteDatabase as Database>::Row;
+
+impl Database for Counted {
+    type Row = Found;
+    type Transaction = Transaction;
+    const LOCK_SWEEP: Option<&'static str> = SqliteDatabase::LOCK_SWEEP;
+    const HAS_ONE_WRITER: bool = SqliteDatabase::HAS_ONE_WRITER;
+
+    async fn close(&self) {
+        self.file.close().await;
+    }
+
+    async fn begin(&self) -> sqlx::Result<Transaction> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.file.begin().await
+    }
+
+    async fn commit(transaction: Transaction) -> sqlx::Result<()> {
+        SqliteDatabase::commit(transaction).await
+    }
+
+    async fn execute(transaction: &mut Transaction, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<u64> {
+        SqliteDatabase::execute(transaction, sql, values).await
+    }
+
+    async fn execute_all(transaction: &mut Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
+        SqliteDatabase::execute_all(transaction, steps).await
+    }
+
+    async fn query(transaction: &mut Transaction, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<Found>> {
+        SqliteDatabase::query(transaction, sql, values).await
+    }
+
+    async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<Found>> {
+        self.file.read(sql, values).await
+    }
+}

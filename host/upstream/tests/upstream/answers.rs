@@ -1,0 +1,109 @@
+//! What the upstream answers: relayed, and taken into the session.
+
+use annex_upstream::UpstreamConfig;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Call, config, mapping};
+use crate::upstream::{Answer, Upstream, task};
+
+fn status(state: &str, more: Value) -> Value {
+    let mut update =
+        json!({"taskId": "task-0", "contextId": "theirs", "status": {"state": format!("TASK_STATE_{state}")}});
+    update["status"]["message"] = more;
+    json!({"statusUpdate": update})
+}
+
+fn artifact(id: &str, text: &str) -> Value {
+    json!({"artifactId": id, "parts": [{"text": text}]})
+}
+
+/// What each event is, in short.
+fn kinds(events: &[Value]) -> Vec<String> {
+    let kind = |event: &Value| {
+        let (state, text) = (&event["statusUpdate"]["status"]["state"], &event["artifactUpdate"]["artifact"]["parts"]);
+        match state.as_str() {
+            Some(state) => state.replace("TASK_STATE_", ""),
+            None => text[0]["text"].as_str().unwrap_or("message").to_owned(),
+        }
+    };
+    events.iter().map(kind).collect()
+}
+
+#[tokio::test]
+async fn a_stream_is_relayed_and_its_text_is_the_answer_in_the_session() {
+    let upstream = Upstream::start(true, |_, _, _| {
+        let update = json!({"taskId": "task-0", "contextId": "theirs", "artifact": artifact("a", "Hello")});
+        Answer::Stream(vec![
+            json!({"task": task(0, "SUBMITTED")}),
+            status("WORKING", json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Hm."}]})),
+            json!({"artifactUpdate": update}),
+            status("COMPLETED", Value::Null),
+        ])
+    })
+    .await;
+    let bench = Bench::new(&upstream).await;
+    let turn = bench.say("t").await;
+    assert_eq!(kinds(&turn.events), ["WORKING", "Hello", "COMPLETED"], "{turn:?}");
+    assert_eq!(bench.said().await, json!([["user", [{"text": "hi"}]], ["front", [{"text": "Hello"}]]]));
+}
+
+#[tokio::test]
+async fn a_task_that_is_asked_for_again_gives_only_what_is_new() {
+    let upstream = Upstream::start(false, |number, method, _| {
+        let mut now = task(0, if number < 2 { "WORKING" } else { "COMPLETED" });
+        let artifacts = [artifact("a", "One"), artifact("b", "Two")];
+        now["artifacts"] = artifacts[..number.clamp(1, 2)].to_vec().into();
+        Answer::Result(if method == "GetTask" { now } else { json!({"task": now}) })
+    })
+    .await;
+    let turn = Bench::new(&upstream).await.say("t").await;
+    assert_eq!(kinds(&turn.events), ["One", "WORKING", "Two", "COMPLETED"], "{turn:?}");
+    let methods: Vec<String> = upstream.asked().into_iter().map(|asked| asked.method).collect();
+    assert_eq!(methods, ["SendMessage", "GetTask", "GetTask"]);
+}
+
+#[tokio::test]
+async fn the_upstream_speaks_as_the_agent_and_not_for_what_runs_here() {
+    let said = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "I am Ada."}], "contextId": "theirs",
+        "taskId": "task-0", "referenceTaskIds": ["task-7"], "extensions": ["urn:theirs", "urn:ours"],
+        "metadata": {"ours": 1, "theirs": 2}});
+    let upstream = Upstream::start(false, move |_, _, _| Answer::Result(json!({"message": said.clone()}))).await;
+    let bench = Bench::new(&upstream).await;
+    let told = |remote: &mut annex_agent::UpstreamContext| {
+        remote.own_keys = vec!["ours".to_owned()];
+        remote.extensions = vec!["urn:theirs".into()];
+    };
+    let turn = bench.call(Call { told, ..Call::new("t") }).await;
+    let message = &turn.events[0]["message"];
+    assert_eq!((&message["role"], &message["parts"][0]["text"]), (&json!("ROLE_AGENT"), &json!("I am Ada.")));
+    assert_eq!((&message["taskId"], &message["referenceTaskIds"]), (&Value::Null, &Value::Null), "{message}");
+    assert_eq!((&message["extensions"], &message["metadata"]), (&json!(["urn:theirs"]), &json!({"theirs": 2})));
+    assert_eq!(bench.said().await[1], json!(["front", [{"text": "I am Ada."}]]));
+}
+
+#[tokio::test]
+async fn a_change_of_state_is_taken_from_where_the_mapping_says_and_for_own_keys_only() {
+    let cases = [
+        (json!({}), Value::Null),
+        (json!({"receive": "task-metadata", "receive_key": "d"}), json!("of the task")),
+        (json!({"receive": "artifact-metadata", "receive_key": "d"}), json!("of the artifact")),
+        (json!({"receive": "data-part", "receive_key": "d"}), json!("of the part")),
+        (json!({"receive": "data-part", "receive_key": "e"}), Value::Null),
+    ];
+    for (table, expected) in cases {
+        let upstream = Upstream::start(false, |_, _, _| {
+            let delta = |mood: &str| json!({"d": {"mood": mood, "user:name": "Eve", "app:all": true}});
+            let mut done = task(0, "COMPLETED");
+            done["metadata"] = delta("of the task");
+            done["artifacts"] = json!([{"artifactId": "a", "parts": [{"data": delta("of the part")}],
+                "metadata": delta("of the artifact")}]);
+            Answer::Result(json!({"task": done}))
+        })
+        .await;
+        let state = mapping(table.clone());
+        let bench = Bench::with(UpstreamConfig { state, ..config(&upstream.url) }).await;
+        bench.say("t").await.result.unwrap();
+        let expected = if expected.is_null() { json!({}) } else { json!({"mood": expected}) };
+        assert_eq!(bench.state().await, expected, "{table}");
+    }
+}

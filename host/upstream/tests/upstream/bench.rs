@@ -1,0 +1,188 @@
+//! Turns as a server runs them: a session, and a place for the upstream's ids.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use annex_agent::{
+    AgentError, AgentEvent, AgentExecutor, EventSender, Steps, TurnContext, UpstreamContext, UpstreamIds,
+    UpstreamIdsError,
+};
+use annex_protocol::{ContextId, Message, Metadata, TaskId};
+use annex_session::{
+    Bounds, Event, EventFilter, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession, Turns,
+    USER_AUTHOR,
+};
+use annex_upstream::{LostContext, StateMapping, UpstreamAgent, UpstreamConfig};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::upstream::Upstream;
+
+/// A config with short times.
+pub(crate) fn config(card: &str) -> UpstreamConfig {
+    let second = Duration::from_secs(1);
+    UpstreamConfig {
+        name: "front".to_owned(),
+        card: card.to_owned(),
+        binding: None,
+        headers_forward: Vec::new(),
+        credentials: None,
+        allow_hosts: Vec::new(),
+        connect: second,
+        idle: 5 * second,
+        start: 5 * second,
+        refresh: 3600 * second,
+        pause: 3600 * second,
+        max_answer_bytes: 100_000,
+        on_lost_context: LostContext::Fail,
+        state: StateMapping::default(),
+    }
+}
+
+/// `[agent.state]`
+pub(crate) fn mapping(table: Value) -> StateMapping {
+    serde_json::from_value(table).unwrap()
+}
+
+/// An agent in front of an upstream, with one conversation.
+pub(crate) struct Bench {
+    pub(crate) agent: UpstreamAgent,
+    service: Arc<dyn SessionService>,
+    ids: Arc<Mutex<Ids>>,
+}
+
+/// The upstream's ids as they are stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Ids {
+    pub(crate) context: Option<String>,
+    pub(crate) tasks: HashMap<TaskId, String>,
+}
+
+/// The ids as the turn of one task sees them.
+struct IdsOfTurn {
+    task: TaskId,
+    ids: Arc<Mutex<Ids>>,
+}
+
+#[async_trait]
+impl UpstreamIds for IdsOfTurn {
+    async fn of_context(&self) -> Result<Option<String>, UpstreamIdsError> {
+        Ok(self.ids.lock().unwrap().context.clone())
+    }
+
+    async fn of_task(&self, task: &TaskId) -> Result<Option<String>, UpstreamIdsError> {
+        Ok(self.ids.lock().unwrap().tasks.get(task).cloned())
+    }
+
+    async fn store_context(&self, ids: &str) -> Result<(), UpstreamIdsError> {
+        self.ids.lock().unwrap().context = Some(ids.to_owned());
+        Ok(())
+    }
+
+    async fn store_task(&self, ids: &str) -> Result<(), UpstreamIdsError> {
+        self.ids.lock().unwrap().tasks.insert(self.task.clone(), ids.to_owned());
+        Ok(())
+    }
+}
+
+/// What a client sends, and what the server knows of the call.
+pub(crate) struct Call {
+    pub(crate) task: &'static str,
+    pub(crate) message: Message,
+    pub(crate) metadata: Metadata,
+    /// What extensions write to the state with the message.
+    pub(crate) delta: &'static str,
+    /// Changes what the server tells of the call.
+    pub(crate) told: fn(&mut UpstreamContext),
+}
+
+impl Call {
+    pub(crate) fn new(task: &'static str) -> Self {
+        Self { task, message: Message::user_text("hi"), metadata: Metadata::new(), delta: "{}", told: |_| {} }
+    }
+}
+
+/// What became of a turn.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// What was relayed.
+    pub(crate) events: Vec<Value>,
+    pub(crate) result: Result<(), AgentError>,
+}
+
+impl Turn {
+    /// Why it failed, as the user is told.
+    pub(crate) fn failure(&self) -> String {
+        self.result.as_ref().unwrap_err().to_string()
+    }
+}
+
+impl Bench {
+    pub(crate) async fn new(upstream: &Upstream) -> Self {
+        Self::with(config(&upstream.url)).await
+    }
+
+    pub(crate) async fn with(config: UpstreamConfig) -> Self {
+        let agent = UpstreamAgent::connect(config).await.unwrap();
+        let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
+        Self { agent, service, ids: Arc::default() }
+    }
+
+    /// What is known of the upstream's ids.
+    pub(crate) fn ids(&self) -> Ids {
+        self.ids.lock().unwrap().clone()
+    }
+
+    /// A plain message for a task.
+    pub(crate) async fn say(&self, task: &'static str) -> Turn {
+        self.call(Call::new(task)).await
+    }
+
+    /// Runs a turn as the server does: the user's event first.
+    pub(crate) async fn call(&self, call: Call) -> Turn {
+        let guard = Turns::default().begin(&key()).await.unwrap();
+        let session = TurnSession::open(&self.service, key(), guard).await.unwrap();
+        let delta = StateDelta::parse(call.delta).unwrap();
+        session.append(Event::new(USER_AUTHOR, call.task, call.message.parts.clone(), delta)).await.unwrap();
+        let ids = IdsOfTurn { task: call.task.into(), ids: Arc::clone(&self.ids) };
+        let mut remote = UpstreamContext::new(Arc::new(ids));
+        (call.told)(&mut remote);
+        let turn = TurnContext {
+            task_id: call.task.into(),
+            context_id: ContextId::new("ours"),
+            message: Arc::new(call.message),
+            metadata: Arc::new(call.metadata),
+            session,
+            steps: Steps::default(),
+            cancel: CancellationToken::new(),
+            remote: Some(Arc::new(remote)),
+        };
+        let (sender, mut receiver) = EventSender::bounded(64);
+        let result = self.agent.execute(turn, sender).await;
+        let mut events = Vec::new();
+        while let Some(event) = receiver.recv().await {
+            let AgentEvent::Relayed(event) = event else { panic!("not relayed: {event:?}") };
+            events.push(serde_json::to_value(event).unwrap());
+        }
+        Turn { events, result }
+    }
+
+    /// The state of the session.
+    pub(crate) async fn state(&self) -> Value {
+        let session = self.service.read(&key(), EventFilter::NONE).await.unwrap();
+        serde_json::from_str(&session.state.merged().to_json_string()).unwrap()
+    }
+
+    /// Who has said what in the session; without events that say nothing.
+    pub(crate) async fn said(&self) -> Value {
+        let session = self.service.read(&key(), EventFilter::ALL).await.unwrap();
+        let spoken = session.events.iter().filter(|event| !event.parts.is_empty());
+        spoken.map(|event| json!([&*event.author, &event.parts])).collect()
+    }
+}
+
+fn key() -> SessionKey {
+    SessionKey::new("", "front", "ada", "ours")
+}

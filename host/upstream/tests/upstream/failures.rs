@@ -1,0 +1,115 @@
+//! What a failed call to the upstream is for the caller.
+
+use annex_agent::AgentError;
+use annex_protocol::A2aError;
+use annex_upstream::{LostContext, UpstreamConfig};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, config};
+use crate::upstream::{Answer, Upstream, task};
+
+fn error(code: i64, message: &str) -> Value {
+    json!({"code": code, "message": message})
+}
+
+/// The first message is answered by this error.
+async fn refused(error: Value) -> AgentError {
+    let upstream = Upstream::start(false, move |_, _, _| Answer::Error(error.clone())).await;
+    let turn = Bench::new(&upstream).await.say("t").await;
+    assert!(turn.events.is_empty(), "{turn:?}");
+    turn.result.unwrap_err()
+}
+
+#[tokio::test]
+async fn an_error_about_the_request_is_the_callers() {
+    let field = json!([{"@type": "type.googleapis.com/google.rpc.BadRequest",
+        "fieldViolations": [{"field": "message.parts[0]", "description": "is not to my taste"}]}]);
+    let mut invalid = error(-32_602, "Invalid parameters");
+    invalid["data"] = field;
+    match refused(invalid).await {
+        AgentError::Refused(A2aError::InvalidParams { violations }) => {
+            assert_eq!((violations.len(), violations[0].field.as_str()), (1, "message.parts[0]"));
+        }
+        other => panic!("{other:?}"),
+    }
+    match refused(error(-32_004, "not today")).await {
+        AgentError::Refused(A2aError::UnsupportedOperation { reason }) => assert_eq!(reason, "not today"),
+        other => panic!("{other:?}"),
+    }
+    let media_type = refused(error(-32_005, "what is that")).await;
+    assert!(matches!(media_type, AgentError::Refused(A2aError::ContentTypeNotSupported { .. })), "{media_type:?}");
+}
+
+#[tokio::test]
+async fn other_faults_are_told_by_their_kind_and_without_a_word_of_the_upstream() {
+    let large = "secret".repeat(30_000);
+    let cases: [(fn(&str) -> Answer, &str); 5] = [
+        (|_| Answer::Error(error(-32_603, "secret")), "The agent behind this server answered with an error."),
+        (|_| Answer::Error(error(-32_001, "secret")), "The agent behind this server answered with an error."),
+        (
+            |_| Answer::Status(502, "<html>secret</html>".to_owned()),
+            "The agent behind this server answered something else than A2A.",
+        ),
+        (|_| Answer::Result(json!({"secret": {}})), "The agent behind this server answered something else than A2A."),
+        (|large| Answer::Status(200, large.to_owned()), "The answer of the agent behind this server is too large."),
+    ];
+    for (answer, expected) in cases {
+        let large = large.clone();
+        let upstream = Upstream::start(false, move |_, _, _| answer(&large)).await;
+        let turn = Bench::new(&upstream).await.say("t").await;
+        assert!(matches!(turn.result, Err(AgentError::Broken { .. })), "{turn:?}");
+        assert_eq!(turn.failure(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_or_a_task_that_the_upstream_has_lost_is_told_apart() {
+    for (state, expected) in
+        [("COMPLETED", "does not know this conversation"), ("INPUT_REQUIRED", "does not know the task")]
+    {
+        let upstream = Upstream::start(false, move |number, _, _| match number {
+            0 => Answer::Result(json!({"task": task(0, state)})),
+            _ => Answer::Error(error(-32_001, "not found")),
+        })
+        .await;
+        let bench = Bench::new(&upstream).await;
+        bench.say("t").await.result.unwrap();
+        let next = if state == "COMPLETED" { "t-2" } else { "t" };
+        let failure = bench.say(next).await.failure();
+        assert!(failure.contains(expected), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_conversation_begins_anew_where_the_config_wants_it() {
+    let upstream = Upstream::start(false, |number, _, params| match params["message"]["contextId"].as_str() {
+        Some(_) => Answer::Error(error(-32_001, "not found")),
+        None => {
+            let mut done = task(number, "COMPLETED");
+            done["contextId"] = format!("theirs-{number}").into();
+            Answer::Result(json!({"task": done}))
+        }
+    })
+    .await;
+    let on_lost_context = LostContext::Restart;
+    let bench = Bench::with(UpstreamConfig { on_lost_context, ..config(&upstream.url) }).await;
+    bench.say("t-1").await.result.unwrap();
+    bench.say("t-2").await.result.unwrap();
+    assert_eq!(bench.ids().context.as_deref(), Some(r#"{"context":"theirs-2"}"#), "the one of the second attempt");
+}
+
+#[tokio::test]
+async fn an_answer_of_another_task_fails_the_turn_and_nobody_hears_it() {
+    let upstream = Upstream::start(true, |_, _, _| {
+        let mut other = task(1, "WORKING");
+        other["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "not for you"}]}]);
+        Answer::Stream(vec![json!({"task": task(0, "WORKING")}), json!({"task": other})])
+    })
+    .await;
+    let turn = Bench::new(&upstream).await.say("t").await;
+    assert_eq!(turn.failure(), "The agent behind this server answered something else than A2A.");
+    assert!(turn.events.iter().all(|event| !event.to_string().contains("not for you")), "{turn:?}");
+    // Nobody listens to the first task any more.
+    let last = upstream.asked().pop().unwrap();
+    assert_eq!((last.method.as_str(), &last.params["id"]), ("CancelTask", &json!("task-0")));
+}

@@ -1,0 +1,117 @@
+//! An upstream that answers what a test wants, over JSON-RPC.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+/// An answer to a JSON-RPC request.
+pub(crate) enum Answer {
+    /// A result.
+    Result(Value),
+    /// The results of a stream.
+    Stream(Vec<Value>),
+    /// An error.
+    Error(Value),
+    /// No JSON-RPC at all.
+    Status(u16, String),
+}
+
+/// A request as it came.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) headers: HeaderMap,
+    pub(crate) method: String,
+    pub(crate) params: Value,
+}
+
+/// A server on a free port, until the test ends.
+pub(crate) struct Upstream {
+    pub(crate) url: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    /// Answers to requests for the card, in turn; the last one stays.
+    cards: Arc<Mutex<Vec<(StatusCode, Value)>>>,
+}
+
+impl Upstream {
+    /// `answer` gets the number of the request, from 0, its method and its parameters.
+    pub(crate) async fn start(
+        streaming: bool,
+        answer: impl Fn(usize, &str, &Value) -> Answer + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let cards = Arc::new(Mutex::new(vec![(StatusCode::OK, card(&url, streaming))]));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (served, seen) = (Arc::clone(&cards), Arc::clone(&asked));
+        let shown = move || std::future::ready(next_card(&mut served.lock().unwrap()));
+        let answered = move |headers: HeaderMap, body: String| {
+            let request: Value = serde_json::from_str(&body).unwrap();
+            let (method, params) = (request["method"].as_str().unwrap().to_owned(), request["params"].clone());
+            let mut seen = seen.lock().unwrap();
+            let answer = answer(seen.len(), &method, &params);
+            seen.push(Asked { headers, method, params });
+            std::future::ready(respond(&request["id"], answer))
+        };
+        let router = Router::new().route("/.well-known/agent-card.json", get(shown)).route("/rpc", post(answered));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { url, asked, cards }
+    }
+
+    /// One that completes each message with a task.
+    pub(crate) async fn completing() -> Self {
+        Self::start(false, |number, _, _| Answer::Result(json!({"task": task(number, "COMPLETED")}))).await
+    }
+
+    /// What it was asked, without the requests for its card.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// The card as it is shown.
+    pub(crate) fn card(&self) -> Value {
+        self.cards.lock().unwrap().last().unwrap().1.clone()
+    }
+
+    /// Answers requests for the card with these from now on, in turn; the last one stays.
+    pub(crate) fn show(&self, cards: impl IntoIterator<Item = (StatusCode, Value)>) {
+        *self.cards.lock().unwrap() = cards.into_iter().collect();
+    }
+}
+
+/// A task in the conversation `theirs`.
+pub(crate) fn task(number: usize, state: &str) -> Value {
+    let state = format!("TASK_STATE_{state}");
+    json!({"id": format!("task-{number}"), "contextId": "theirs", "status": {"state": state}})
+}
+
+fn card(url: &str, streaming: bool) -> Value {
+    json!({"name": "By hand", "description": "Made by hand", "version": "1",
+        "supportedInterfaces": [{"url": format!("{url}/rpc"), "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+        "capabilities": {"streaming": streaming},
+        "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "skills": []})
+}
+
+fn next_card(cards: &mut Vec<(StatusCode, Value)>) -> Response {
+    let (status, card) = if cards.len() > 1 { cards.remove(0) } else { cards[0].clone() };
+    (status, [("content-type", "application/json")], card.to_string()).into_response()
+}
+
+fn respond(id: &Value, answer: Answer) -> Response {
+    let whole = |field: &str, value: Value| json!({"jsonrpc": "2.0", "id": id, field: value}).to_string();
+    let json = [("content-type", "application/json")];
+    match answer {
+        Answer::Result(result) => (json, whole("result", result)).into_response(),
+        Answer::Error(error) => (json, whole("error", error)).into_response(),
+        Answer::Stream(results) => {
+            let events: String =
+                results.into_iter().map(|result| format!("data: {}\n\n", whole("result", result))).collect();
+            ([("content-type", "text/event-stream")], events).into_response()
+        }
+        Answer::Status(status, body) => (StatusCode::from_u16(status).unwrap(), body).into_response(),
+    }
+}
