@@ -54,7 +54,7 @@ pub(crate) struct TurnResources {
     pub(crate) session: TurnSession,
     pub(crate) permit: TurnPermit,
     /// What the user says; `None` when an extension takes the task up, rather than a message.
-    pub(crate) user_event: Option<UserEvent>,
+    pub(crate) user_event: Option<Box<UserEvent>>,
     pub(crate) call: ServiceParameters,
     /// What an agent that lives elsewhere is told.
     pub(crate) remote: Option<UpstreamContext>,
@@ -127,7 +127,7 @@ impl RequestHandler {
         target.check_size(&request.message, self.tasks.limits())?;
         let event = Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta);
         let user_event = UserEvent { event, following: self.following(&target, &active) };
-        let user_event = Some(user_event);
+        let user_event = Some(Box::new(user_event));
         let resources = TurnResources { chain, user_event, session, permit, call: call.clone(), remote };
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }

@@ -13,7 +13,7 @@ pub struct SessionSweep {
 }
 
 impl SessionSweep {
-    /// Sessions that `retention` does not keep are deleted by each [`run`](Self::run).
+    /// Deletes sessions that `retention` does not keep.
     pub fn new(sessions: &Arc<dyn SessionService>, retention: Retention) -> Self {
         Self { sessions: Arc::clone(sessions), retention }
     }

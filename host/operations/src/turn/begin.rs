@@ -27,9 +27,10 @@ impl Turn {
         let entry = self.chain.begin(task_id, context_id, waits_in, is_resumed).await;
         let entry = entry.map_err(|fault| fault::of_hook(fault.into()))?;
         // A vetoed message is not stored.
-        if let Some(UserEvent { event, following }) = user_event
+        if let Some(user_event) = user_event
             && !matches!(entry, Entry::Vetoed(_))
         {
+            let UserEvent { event, following } = *user_event;
             let appended = self.context.session.append_user(event, following).await;
             appended.map_err(|error| fault::of_session(&error))?;
         }

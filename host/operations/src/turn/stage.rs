@@ -35,7 +35,7 @@ pub(crate) type Client = oneshot::Sender<Result<Outcome, A2aError>>;
 pub(crate) enum Stage {
     /// The message was taken. Neither session nor task knows of it.
     Accepted {
-        user_event: Option<UserEvent>,
+        user_event: Option<Box<UserEvent>>,
         task: Option<Arc<TaskRecord>>,
         client: Client,
         delivery: Option<FirstDelivery>,

@@ -37,13 +37,19 @@ enum Operation<'a> {
     ListTasks,
     CancelTask(&'a str),
     SubscribeToTask(&'a str),
-    CreatePushConfig(&'a str),
-    ListPushConfigs(&'a str),
-    GetPushConfig(&'a str, &'a str),
-    DeletePushConfig(&'a str, &'a str),
+    PushConfig(PushConfigOperation<'a>),
     ExtendedAgentCard,
     /// A method of the extension with this name.
     Method(&'a str, String),
+}
+
+/// The same about push notification configs, by the ids of a task and of a config.
+#[derive(Debug, PartialEq, Eq)]
+enum PushConfigOperation<'a> {
+    Create(&'a str),
+    List(&'a str),
+    Get(&'a str, &'a str),
+    Delete(&'a str, &'a str),
 }
 
 /// Why there is no operation.
@@ -106,13 +112,17 @@ fn operation<'a>(method: &Method, segments: &[&'a str]) -> Result<Operation<'a>,
             _ => ("GET", Operation::GetTask(id)),
         },
         ["tasks", task, "pushNotificationConfigs"] if method == Method::POST => {
-            ("POST", Operation::CreatePushConfig(task))
+            ("POST", Operation::PushConfig(PushConfigOperation::Create(task)))
         }
-        ["tasks", task, "pushNotificationConfigs"] => ("GET, POST", Operation::ListPushConfigs(task)),
+        ["tasks", task, "pushNotificationConfigs"] => {
+            ("GET, POST", Operation::PushConfig(PushConfigOperation::List(task)))
+        }
         ["tasks", task, "pushNotificationConfigs", id] if method == Method::DELETE => {
-            ("DELETE", Operation::DeletePushConfig(task, id))
+            ("DELETE", Operation::PushConfig(PushConfigOperation::Delete(task, id)))
         }
-        ["tasks", task, "pushNotificationConfigs", id] => ("GET, DELETE", Operation::GetPushConfig(task, id)),
+        ["tasks", task, "pushNotificationConfigs", id] => {
+            ("GET, DELETE", Operation::PushConfig(PushConfigOperation::Get(task, id)))
+        }
         ["extensions", extension, method @ ..] if !method.is_empty() => {
             ("POST", Operation::Method(extension, method.join("/")))
         }
@@ -167,30 +177,7 @@ async fn dispatch(
             let (handler, call) = tenants.serving(&call, subscribe.tenant.as_deref())?;
             Ok(stream(caller, place, handler.subscribe_to_task(&call, &subscribe).await?))
         }
-        Operation::CreatePushConfig(task) => {
-            let mut config: TaskPushNotificationConfig = params(&with(&read_body(request)?, "taskId", task)?)?;
-            place(&mut config.tenant, tenant)?;
-            let (handler, call) = tenants.serving(&call, config.tenant.as_deref())?;
-            json(caller, encode(&handler.create_push_config(&call, config).await?)?)
-        }
-        Operation::ListPushConfigs(task) => {
-            let list: ListTaskPushNotificationConfigsRequest = from_query(request, tenant, &[("taskId", task)])?;
-            let (handler, call) = tenants.serving(&call, list.tenant.as_deref())?;
-            json(caller, encode(&handler.list_push_configs(&call, &list).await?)?)
-        }
-        Operation::GetPushConfig(task, id) => {
-            let get: GetTaskPushNotificationConfigRequest =
-                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
-            let (handler, call) = tenants.serving(&call, get.tenant.as_deref())?;
-            json(caller, encode(&handler.get_push_config(&call, &get).await?)?)
-        }
-        Operation::DeletePushConfig(task, id) => {
-            let delete: DeleteTaskPushNotificationConfigRequest =
-                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
-            let (handler, call) = tenants.serving(&call, delete.tenant.as_deref())?;
-            handler.delete_push_config(&call, &delete).await?;
-            json(caller, "{}".to_owned())
-        }
+        Operation::PushConfig(operation) => push_config(tenants, &call, request, tenant, operation).await,
         Operation::Method(extension, method) => {
             let (handler, call) = tenants.serving(&call, tenant)?;
             let (response, active) = call_method(handler, &call, (extension, &method), request).await?;
@@ -199,6 +186,43 @@ async fn dispatch(
         Operation::ExtendedAgentCard => {
             let (handler, _) = tenants.serving(&call, tenant)?;
             extended_card(handler, caller)
+        }
+    }
+}
+
+/// The operations on push notification configs.
+async fn push_config(
+    tenants: &Tenants,
+    call: &ServiceParameters,
+    request: &HttpRequest<'_>,
+    tenant: Option<&str>,
+    operation: PushConfigOperation<'_>,
+) -> Result<Response, A2aError> {
+    let caller = request.caller;
+    match operation {
+        PushConfigOperation::Create(task) => {
+            let mut config: TaskPushNotificationConfig = params(&with(&read_body(request)?, "taskId", task)?)?;
+            place(&mut config.tenant, tenant)?;
+            let (handler, call) = tenants.serving(call, config.tenant.as_deref())?;
+            json(caller, encode(&handler.create_push_config(&call, config).await?)?)
+        }
+        PushConfigOperation::List(task) => {
+            let list: ListTaskPushNotificationConfigsRequest = from_query(request, tenant, &[("taskId", task)])?;
+            let (handler, call) = tenants.serving(call, list.tenant.as_deref())?;
+            json(caller, encode(&handler.list_push_configs(&call, &list).await?)?)
+        }
+        PushConfigOperation::Get(task, id) => {
+            let get: GetTaskPushNotificationConfigRequest =
+                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
+            let (handler, call) = tenants.serving(call, get.tenant.as_deref())?;
+            json(caller, encode(&handler.get_push_config(&call, &get).await?)?)
+        }
+        PushConfigOperation::Delete(task, id) => {
+            let delete: DeleteTaskPushNotificationConfigRequest =
+                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
+            let (handler, call) = tenants.serving(call, delete.tenant.as_deref())?;
+            handler.delete_push_config(&call, &delete).await?;
+            json(caller, "{}".to_owned())
         }
     }
 }

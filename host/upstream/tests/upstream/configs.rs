@@ -9,10 +9,12 @@ use serde_json::json;
 use crate::bench::{config, mapping};
 use crate::upstream::Upstream;
 
+type Change<'a> = &'a dyn Fn(&mut UpstreamConfig);
+
 #[test]
 fn a_value_that_cannot_be_used_is_named_by_its_key() {
     let credentials = |header: &str| Some(Credentials { header: header.to_owned(), env: "UNUSED".to_owned() });
-    let cases: [(&dyn Fn(&mut UpstreamConfig), &str); 9] = [
+    let cases: [(Change<'_>, &str); 9] = [
         (&|config| config.connect = Duration::ZERO, "connect_seconds must be at least 1"),
         (&|config| config.idle = Duration::ZERO, "idle_seconds must be at least 1"),
         (&|config| config.start = Duration::ZERO, "start_seconds must be at least 1"),

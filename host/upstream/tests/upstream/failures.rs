@@ -20,6 +20,8 @@ async fn refused(error: Value) -> AgentError {
     turn.result.unwrap_err()
 }
 
+type Answering = fn(&str) -> Answer;
+
 #[tokio::test]
 async fn an_error_about_the_request_is_the_callers() {
     let field = json!([{"@type": "type.googleapis.com/google.rpc.BadRequest",
@@ -43,7 +45,7 @@ async fn an_error_about_the_request_is_the_callers() {
 #[tokio::test]
 async fn other_faults_are_told_by_their_kind_and_without_a_word_of_the_upstream() {
     let large = "secret".repeat(30_000);
-    let cases: [(fn(&str) -> Answer, &str); 5] = [
+    let cases: [(Answering, &str); 5] = [
         (|_| Answer::Error(error(-32_603, "secret")), "The agent behind this server answered with an error."),
         (|_| Answer::Error(error(-32_001, "secret")), "The agent behind this server answered with an error."),
         (
