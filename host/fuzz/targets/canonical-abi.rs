@@ -101,7 +101,7 @@ async fn turn(extension: &Arc<Extension>, value: &str) {
         services: TurnServices::default(),
         resumed: false,
     };
-    drop(Chain::start(std::slice::from_ref(extension), &request).await);
+    drop(Chain::run_request_hooks(std::slice::from_ref(extension), &request).await);
 }
 
 /// Pages of memory that the process has.

@@ -40,8 +40,8 @@ impl RequestHandler {
         (extension, name): (Option<&str>, &str),
         params: &Json,
     ) -> Result<Answer<MethodResult>, A2aError> {
-        let edition = self.extensions.current();
-        let found = edition.installed.method(name).map(|(extension, _)| Arc::clone(extension));
+        let extensions = self.extensions.current();
+        let found = extensions.installed.method(name).map(|(extension, _)| Arc::clone(extension));
         let found = found.filter(|found| extension.is_none_or(|extension| found.descriptor().name == extension));
         let Some(extension) = found else {
             let method = extension.map_or_else(|| name.to_owned(), |extension| format!("{extension}/{name}"));

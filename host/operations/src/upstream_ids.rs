@@ -75,7 +75,7 @@ impl RequestHandler {
     pub(crate) async fn upstream_context(
         &self,
         call: &ServiceParameters,
-        edition: &ExtensionSet,
+        extensions: &ExtensionSet,
         (session, task): (&TurnSession, &TaskId),
         request: &SendMessageRequest,
     ) -> Result<Option<UpstreamContext>, A2aError> {
@@ -87,9 +87,9 @@ impl RequestHandler {
         let mut remote = self.upstream_context_about(call, &session.key().context, task, Some(held));
         let is_asked_for = |extension: &&AgentExtension| call.requested.contains(&extension.uri);
         remote.extensions =
-            edition.passed_on.iter().filter(is_asked_for).map(|extension| extension.uri.clone()).collect();
+            extensions.passed_on.iter().filter(is_asked_for).map(|extension| extension.uri.clone()).collect();
         remote.accepted_output_modes.clone_from(&request.configuration.accepted_output_modes);
-        let installed = edition.installed.iter();
+        let installed = extensions.installed.iter();
         remote.own_keys = installed.flat_map(|extension| extension.descriptor().metadata_keys.clone()).collect();
         Ok(Some(remote))
     }

@@ -12,8 +12,8 @@ use crate::contract::{Beginning, Request};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::steering::{Entry, Steering, TransitionVerdict};
 use crate::store::{SessionReader, TaskReader, TurnReaders};
+use crate::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict};
 use crate::turn_services::TurnServices;
 
 mod member;
@@ -57,7 +57,7 @@ pub struct Chain {
 
 /// The outcome of the hooks of the way in.
 #[derive(Default)]
-pub struct Entered {
+pub struct RequestOutcome {
     /// The extensions that take part, for the way out.
     pub chain: Chain,
     /// The state delta of all of them; a later one wins a key.
@@ -72,52 +72,56 @@ impl Chain {
     ///
     /// # Errors
     /// When an extension refuses the request, or fails and may not be skipped. Nothing has happened then.
-    pub async fn start(extensions: &[Arc<Extension>], request: &TurnRequest<'_>) -> Result<Entered, HookError> {
-        match extensions.is_empty() {
-            true => Ok(Entered::default()),
-            false => Box::pin(Self::enter(extensions, request)).await,
+    pub async fn run_request_hooks(
+        extensions: &[Arc<Extension>],
+        request: &TurnRequest<'_>,
+    ) -> Result<RequestOutcome, HookError> {
+        if extensions.is_empty() {
+            Ok(RequestOutcome::default())
+        } else {
+            Box::pin(Self::enter(extensions, request)).await
         }
     }
 
-    async fn enter(extensions: &[Arc<Extension>], request: &TurnRequest<'_>) -> Result<Entered, HookError> {
-        let mut entered = Entered::default();
+    async fn enter(extensions: &[Arc<Extension>], request: &TurnRequest<'_>) -> Result<RequestOutcome, HookError> {
+        let mut outcome = RequestOutcome::default();
         let seen = request.seen();
         let readers = request.readers();
         for extension in extensions {
-            if !entered.chain.has_all(&extension.descriptor.depends_on) {
+            if !outcome.chain.has_all(&extension.descriptor.depends_on) {
                 Self::check_optional(extension)?;
                 continue;
             }
-            let parts = entered.parts.as_deref().unwrap_or(&request.message.parts);
+            let parts = outcome.parts.as_deref().unwrap_or(&request.message.parts);
             match Member::enter(extension, request, &seen, parts, readers.clone()).await {
                 Ok(Some((member, changes))) => {
-                    entered.delta.extend(changes.delta);
-                    entered.parts = changes.parts.or(entered.parts);
-                    entered.chain.members.push(member);
+                    outcome.delta.extend(changes.delta);
+                    outcome.parts = changes.parts.or(outcome.parts);
+                    outcome.chain.members.push(member);
                 }
                 Ok(None) => {}
                 Err(HookError::Fault(fault)) if extension.may_be_skipped() => log_skipped(extension, &fault),
                 Err(error) => return Err(error),
             }
         }
-        entered.chain.seen = Some(seen);
-        Ok(entered)
+        outcome.chain.seen = Some(seen);
+        Ok(outcome)
     }
 
     /// Asks the extensions in order whether the agent is to run; the first that is against it decides.
     ///
     /// # Errors
     /// When an extension fails and may not be skipped.
-    pub async fn begin(
+    pub async fn run_beginning_hooks(
         &mut self,
         task_id: &TaskId,
         context_id: &ContextId,
         waits_in: Option<TaskState>,
         resumed: bool,
-    ) -> Result<Entry, Fault> {
-        let Some(seen) = self.seen.take() else { return Ok(Entry::Proceed) };
-        if !self.steers() {
-            return Ok(Entry::Proceed);
+    ) -> Result<BeginOutcome, Fault> {
+        let Some(seen) = self.seen.take() else { return Ok(BeginOutcome::Proceed) };
+        if !self.watches_transitions() {
+            return Ok(BeginOutcome::Proceed);
         }
         let beginning = Beginning {
             task_id: task_id.to_string(),
@@ -128,23 +132,23 @@ impl Chain {
         Box::pin(self.ask_to_begin(&seen, &beginning.into())).await
     }
 
-    async fn ask_to_begin(&mut self, seen: &SeenRequest, beginning: &SeenBeginning) -> Result<Entry, Fault> {
-        let mut entry = Entry::Proceed;
+    async fn ask_to_begin(&mut self, seen: &SeenRequest, beginning: &SeenBeginning) -> Result<BeginOutcome, Fault> {
+        let mut outcome = BeginOutcome::Proceed;
         for member in &mut self.members {
             match Self::or_skipped(member.begin(seen, beginning).await, member)? {
                 TransitionVerdict::Agrees => {}
                 TransitionVerdict::Interrupts(interruption) => {
-                    entry = Entry::Interrupted(interruption);
+                    outcome = BeginOutcome::Interrupted(interruption);
                     break;
                 }
                 TransitionVerdict::Vetoes(reason) => {
-                    entry = Entry::Vetoed(reason);
+                    outcome = BeginOutcome::Vetoed(reason);
                     break;
                 }
             }
         }
         self.leave_out_dependents()?;
-        Ok(entry)
+        Ok(outcome)
     }
 
     /// Asks the extensions in order about a change of the task's state. `update` is the change, and what they made of
@@ -152,10 +156,15 @@ impl Chain {
     ///
     /// # Errors
     /// When an extension fails and may not be skipped; the change must not happen then.
-    pub async fn change(&mut self, current: TaskState, update: &mut TaskStatusUpdateEvent) -> Result<Steering, Fault> {
-        match self.steers() {
-            true => Box::pin(self.ask_to_change(current, update)).await,
-            false => Ok(Steering::Passed),
+    pub async fn run_transition_hooks(
+        &mut self,
+        current: TaskState,
+        update: &mut TaskStatusUpdateEvent,
+    ) -> Result<ChangeOutcome, Fault> {
+        if self.watches_transitions() {
+            Box::pin(self.ask_to_change(current, update)).await
+        } else {
+            Ok(ChangeOutcome::Passed)
         }
     }
 
@@ -163,17 +172,17 @@ impl Chain {
         &mut self,
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
-    ) -> Result<Steering, Fault> {
-        let mut steering = Steering::Passed;
+    ) -> Result<ChangeOutcome, Fault> {
+        let mut outcome = ChangeOutcome::Passed;
         for member in &mut self.members {
             match Self::or_skipped(member.change(current, update).await, member)? {
                 TransitionVerdict::Agrees => {}
                 TransitionVerdict::Interrupts(interruption) => {
-                    steering = Steering::Interrupted(interruption.by.clone());
+                    outcome = ChangeOutcome::Interrupted(interruption.by.clone());
                     interruption.place(update);
                 }
                 TransitionVerdict::Vetoes(reason) => {
-                    steering = Steering::Vetoed;
+                    outcome = ChangeOutcome::Vetoed;
                     update.status.state = TaskState::Failed;
                     let parts = vec![Part::text(reason)];
                     let (context, task) = (update.context_id.clone(), update.task_id.clone());
@@ -182,11 +191,11 @@ impl Chain {
             }
         }
         self.leave_out_dependents()?;
-        Ok(steering)
+        Ok(outcome)
     }
 
     /// True when any extension has the hook `transition`.
-    fn steers(&self) -> bool {
+    fn watches_transitions(&self) -> bool {
         self.members.iter().any(|member| member.extension.program.hooks.has(Hook::Transition))
     }
 
@@ -228,11 +237,8 @@ impl Chain {
     ///
     /// # Errors
     /// When an extension fails or writes what is not its own, and may not be skipped; the event must not be sent then.
-    pub async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
-        match self.members.is_empty() {
-            true => Ok(()),
-            false => Box::pin(self.ask_to_respond(event)).await,
-        }
+    pub async fn run_response_hooks(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
+        if self.members.is_empty() { Ok(()) } else { Box::pin(self.ask_to_respond(event)).await }
     }
 
     async fn ask_to_respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {

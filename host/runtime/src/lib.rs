@@ -45,9 +45,9 @@ mod rewriting;
 mod self_check;
 mod slots;
 mod source;
-mod steering;
 mod store;
 mod structure;
+mod transition;
 mod turn_services;
 
 pub use advisories::{Advisory, ENGINE_VERSION, EngineVersion, advisories};
@@ -56,7 +56,7 @@ pub use annex_keyvalue::{
     ScopeKind, Space, Usage, incremented,
 };
 pub use breaker::Health;
-pub use chain::{Chain, Entered, TurnRequest};
+pub use chain::{Chain, RequestOutcome, TurnRequest};
 pub use client_call::{Addition, ClientCall, OutgoingCall};
 pub use compile::{COMPILE_ARGUMENT, CompilerProcess, compile_if_asked};
 pub use config::RuntimeConfig;
@@ -81,6 +81,6 @@ pub use method_call::{MethodAnswer, MethodCall};
 pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
 pub use outgoing::apply_patch;
 pub use source::Source;
-pub use steering::{Entry, Interruption, Steering};
 pub use store::{NoTurn, SessionReader, TaskReader};
+pub use transition::{BeginOutcome, ChangeOutcome, Interruption};
 pub use turn_services::{KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};

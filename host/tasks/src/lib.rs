@@ -9,9 +9,11 @@
 #![warn(missing_docs)]
 
 mod error;
+mod event;
 mod key;
 mod limits;
 mod memory;
+mod owner;
 mod page;
 mod postgres;
 mod record;
@@ -22,16 +24,15 @@ mod sqlite;
 mod store;
 
 pub use error::StoreError;
+pub use event::{StoredEvent, TaskEvent};
 pub use key::MAX_KEY_BYTES;
 pub use limits::{Excess, TaskLimits, TaskSize};
 pub use memory::{MemoryBounds, MemoryTaskStore};
-pub use page::{ConfigPage, InvalidCursor, TaskCursor, TaskPage, TaskQuery};
+pub use owner::{MessageKey, Owner, Remembered};
+pub use page::{ConfigPage, InvalidCursor, MAX_PAGE_BYTES, TaskCursor, TaskPage, TaskQuery};
 pub use postgres::PostgresTaskStore;
-pub use record::{StoredEvent, StoredTask, TaskEvent};
+pub use record::StoredTask;
 pub use snapshot::TaskSnapshot;
 pub use sql::SqlTaskStore;
 pub use sqlite::SqliteTaskStore;
-pub use store::{
-    MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, TaskStore, WaitingBounds,
-    WaitingWatcher,
-};
+pub use store::{MAX_PUSH_CONFIGS, Retention, TaskStore, WaitingBounds, WaitingWatcher};

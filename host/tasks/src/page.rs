@@ -5,7 +5,11 @@ use std::str::FromStr;
 
 use annex_protocol::{ContextId, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
 
-use crate::{MAX_PAGE_BYTES, StoredTask};
+use crate::StoredTask;
+
+/// A page of tasks ends early when the JSON of its tasks, one after the other, would be more bytes than this. The first
+/// task of a page is on it whatever its size.
+pub const MAX_PAGE_BYTES: usize = 8 << 20;
 
 /// Which tasks to list (specification section 3.1.4). All conditions apply; a default lists nothing, as its limit is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

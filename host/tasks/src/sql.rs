@@ -13,9 +13,10 @@ use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
 use self::write::Write;
+use crate::event::{EventContent, Kind};
 use crate::key::{self, is_key};
 use crate::page::cut;
-use crate::record::{EventContent, Kind, repeated};
+use crate::record::repeated;
 use crate::{
     ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent,
     StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore, WaitingBounds,

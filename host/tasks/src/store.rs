@@ -3,50 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_protocol::{ContextId, Message, MessageId, TaskId, TaskPushNotificationConfig};
+use annex_protocol::{Message, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
-use crate::{ConfigPage, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot};
+use crate::{
+    ConfigPage, MessageKey, Owner, Remembered, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery,
+    TaskSnapshot,
+};
 
 /// The most push notification configs that one task may have.
 pub const MAX_PUSH_CONFIGS: usize = 100;
-
-/// A page of tasks ends early when the JSON of its tasks, one after the other, would be more bytes than this. The first
-/// task of a page is on it whatever its size.
-pub const MAX_PAGE_BYTES: usize = 8 << 20;
-
-/// Whose a task is. Nobody else finds it. Both names may be empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
-    /// The tenant that the request was authorised for.
-    pub tenant: String,
-    /// The authenticated principal, never a name that the client chose.
-    pub principal: String,
-}
-
-/// What a client's message is recognised by when it comes again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessageKey {
-    /// The conversation as the client named it; empty when it named none.
-    pub context: ContextId,
-    /// The client's id of the message.
-    pub message: MessageId,
-    /// A digest of the request, so that another message under the same id is told apart.
-    pub digest: [u8; 32],
-}
-
-/// Whether a message was seen before.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Remembered {
-    /// Not before: it is the caller's to work on. Of any number of callers at once, one is told this.
-    New,
-    /// The same message was remembered with this task. The task may not be created yet, or never be.
-    Same(TaskId),
-    /// The same message was remembered, and answered with a message.
-    Answered(Box<Message>),
-    /// Another message was remembered under this id.
-    Different,
-}
 
 /// Which finished tasks stay. Tasks that are not finished always do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
-use annex_runtime::{Chain, Entered, TaskResumption, TurnRequest};
+use annex_runtime::{Chain, RequestOutcome, TaskResumption, TurnRequest};
 use annex_session::TurnSession;
 use annex_tasks::Owner;
 
@@ -108,9 +108,10 @@ impl RequestHandler {
         target.check_open()?;
         let requested = self.tasks.pins().end_interruption(&task, number).ok_or_else(waits_no_longer)?;
         let call = ServiceParameters { requested, owner, headers: None };
-        let edition = self.extensions.current();
-        let (chain, request) = self.wake(&call, OPERATION, (&edition, &edition.passed_on), &target, &session).await?;
-        let remote = self.upstream_context(&call, &edition, (&session, &task), &request).await?;
+        let extensions = self.extensions.current();
+        let (chain, request) =
+            self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;
+        let remote = self.upstream_context(&call, &extensions, (&session, &task), &request).await?;
         let resources = TurnResources { chain, user_event: None, session, permit, call: call.clone(), remote };
         self.start(request, target, resources).await.map(drop)
     }
@@ -121,7 +122,7 @@ impl RequestHandler {
         &self,
         call: &ServiceParameters,
         operation: &str,
-        (edition, passed_on): (&ExtensionSet, &[AgentExtension]),
+        (extensions, passed_on): (&ExtensionSet, &[AgentExtension]),
         target: &Target,
         session: &TurnSession,
     ) -> Result<(Chain, SendMessageRequest), A2aError> {
@@ -130,13 +131,13 @@ impl RequestHandler {
         let message = history.and_then(|task| task.history.iter().rev().find(is_users).cloned());
         let reason = || format!("task {} has no message", target.task_id);
         let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
-        let installed = self.installed_for(call, &message, edition);
+        let installed = self.installed_for(call, &message, extensions);
         let active = activation::negotiate(&installed, passed_on, &call.requested)?;
         let services = self.views.of_turn(&active, &call.owner, target.of_turn(session)).await?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
         let hooks = hook_request(call, operation, &request, target, session);
         let hooks = TurnRequest { services, resumed: true, ..hooks };
-        let Entered { chain, .. } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
+        let RequestOutcome { chain, .. } = Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
         Ok((chain, request))
     }
 }

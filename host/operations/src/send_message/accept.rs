@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
-use annex_runtime::{Chain, Entered, Extension, Installed, TurnRequest, TurnServices};
+use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnServices};
 use annex_session::{Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, MessageKey, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
@@ -90,9 +90,9 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<(Reception, Outcome), A2aError> {
         request_check::check(&request)?;
-        let edition = self.extensions.current();
-        let installed = self.installed_for(call, &request.message, &edition);
-        let active = activation::negotiate(&installed, &edition.passed_on, &call.requested)?;
+        let extensions = self.extensions.current();
+        let installed = self.installed_for(call, &request.message, &extensions);
+        let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
         Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
@@ -116,9 +116,10 @@ impl RequestHandler {
         }
         target.check_open()?;
         let services = self.views.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
-        let remote = self.upstream_context(call, &edition, (&session, &target.task_id), &request).await?;
+        let remote = self.upstream_context(call, &extensions, (&session, &target.task_id), &request).await?;
         let hooks = TurnRequest { services, ..hook_request(call, operation, &request, &target, &session) };
-        let Entered { chain, delta, parts } = Chain::start(&active, &hooks).await.map_err(fault::of_hook)?;
+        let RequestOutcome { chain, delta, parts } =
+            Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
         request.message.parts = parts.unwrap_or(request.message.parts);
         let mut delta = StateDelta::from(delta);
         self.agent.before_turn(&request, &session, &mut delta)?;
@@ -137,16 +138,16 @@ impl RequestHandler {
         &self,
         call: &ServiceParameters,
         message: &Message,
-        edition: &'a ExtensionSet,
+        extensions: &'a ExtensionSet,
     ) -> Cow<'a, Installed> {
         let pinned = message.task_id.as_ref().map(|task| self.tasks.pins().of(&call.owner, task)).unwrap_or_default();
         if pinned.is_empty() {
-            return Cow::Borrowed(&edition.installed);
+            return Cow::Borrowed(&extensions.installed);
         }
-        edition.installed.with_versions(&pinned).map_or_else(
+        extensions.installed.with_versions(&pinned).map_or_else(
             |error| {
                 tracing::warn!(%error, "a waiting task goes on with what is installed, because its versions do not fit");
-                Cow::Borrowed(&edition.installed)
+                Cow::Borrowed(&extensions.installed)
             },
             Cow::Owned,
         )

@@ -65,7 +65,7 @@ impl RequestHandler {
         let call = ServiceParameters { requested, owner: owner.clone(), headers: None };
         let target = Target::of_task(owner, Arc::clone(record));
         let (mut chain, _) = self.wake(&call, OPERATION, (&self.extensions.current(), &[]), &target, &session).await?;
-        chain.change(record.task_state(), update).await.map_err(|fault| fault::internal(&fault))?;
-        chain.respond(canceled).await.map_err(|fault| fault::internal(&fault))
+        chain.run_transition_hooks(record.task_state(), update).await.map_err(|fault| fault::internal(&fault))?;
+        chain.run_response_hooks(canceled).await.map_err(|fault| fault::internal(&fault))
     }
 }

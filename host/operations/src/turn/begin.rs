@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use annex_protocol::A2aError;
-use annex_runtime::Entry;
+use annex_runtime::BeginOutcome;
 
 use super::stage::{Client, Stage, UserEvent};
 use super::{Ending, Turn};
@@ -24,21 +24,21 @@ impl Turn {
         let is_resumed = user_event.is_none();
         let waits_in = task.as_ref().map(|task| task.task_state());
         let (task_id, context_id) = (&self.context.task_id, &self.context.context_id);
-        let entry = self.chain.begin(task_id, context_id, waits_in, is_resumed).await;
-        let entry = entry.map_err(|fault| fault::of_hook(fault.into()))?;
+        let outcome = self.chain.run_beginning_hooks(task_id, context_id, waits_in, is_resumed).await;
+        let outcome = outcome.map_err(|fault| fault::of_hook(fault.into()))?;
         // A vetoed message is not stored.
         if let Some(user_event) = user_event
-            && !matches!(entry, Entry::Vetoed(_))
+            && !matches!(outcome, BeginOutcome::Vetoed(_))
         {
             let UserEvent { event, following } = *user_event;
             let appended = self.context.session.append_user(event, following).await;
             appended.map_err(|error| fault::of_session(&error))?;
         }
         self.open_or_join(is_resumed).await?;
-        Ok(match entry {
-            Entry::Proceed => None,
-            Entry::Vetoed(reason) => Some(Ending::Vetoed(reason)),
-            Entry::Interrupted(interruption) => {
+        Ok(match outcome {
+            BeginOutcome::Proceed => None,
+            BeginOutcome::Vetoed(reason) => Some(Ending::Vetoed(reason)),
+            BeginOutcome::Interrupted(interruption) => {
                 let by = interruption.by.clone();
                 let mut update = self.status_update(interruption.state, None);
                 interruption.place(&mut update);

@@ -73,7 +73,7 @@ impl Turn {
             return Err(error);
         }
         let mut event = StreamResponse::Message(message);
-        let answer = match (self.chain.respond(&mut event).await, event) {
+        let answer = match (self.chain.run_response_hooks(&mut event).await, event) {
             (Ok(()), StreamResponse::Message(message)) => Ok(message),
             (Ok(()), _) => return Ok(()),
             (Err(fault), _) => Err(fault::internal(&fault)),
@@ -103,7 +103,7 @@ impl Turn {
         if self.stage.task().is_none() && self.pending.is_empty() {
             self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
         }
-        self.chain.respond(&mut event).await.map_err(|fault| fault::internal(&fault))?;
+        self.chain.run_response_hooks(&mut event).await.map_err(|fault| fault::internal(&fault))?;
         if let StreamResponse::StatusUpdate(update) = &event {
             self.turn_task.show(update.status.state, update.status.timestamp);
         }

@@ -3,7 +3,7 @@
 use annex_protocol::{
     A2aError, ExtensionUri, Message, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
-use annex_runtime::Steering;
+use annex_runtime::ChangeOutcome;
 
 use super::{Settled, Turn};
 use crate::fault;
@@ -30,10 +30,10 @@ impl Turn {
         mut by: Option<ExtensionUri>,
     ) -> Result<Settled, A2aError> {
         let current = self.turn_task.state().unwrap_or(TaskState::Submitted);
-        match self.chain.change(current, &mut update).await.map_err(|fault| fault::internal(&fault))? {
-            Steering::Passed => {}
-            Steering::Interrupted(other) => by = Some(other),
-            Steering::Vetoed => by = None,
+        match self.chain.run_transition_hooks(current, &mut update).await.map_err(|fault| fault::internal(&fault))? {
+            ChangeOutcome::Passed => {}
+            ChangeOutcome::Interrupted(other) => by = Some(other),
+            ChangeOutcome::Vetoed => by = None,
         }
         let state = update.status.state;
         if state.is_interrupted() {

@@ -66,8 +66,8 @@ pub(crate) fn transition(criterion: &mut Criterion) {
                 let mut chain = turn.start(&extensions).await;
                 let mut update = working();
                 let started = std::time::Instant::now();
-                let entry = chain.begin(&TaskId::from("t-1"), &turn.context_id, None, false).await;
-                let changed = chain.change(TaskState::Submitted, &mut update).await;
+                let entry = chain.run_beginning_hooks(&TaskId::from("t-1"), &turn.context_id, None, false).await;
+                let changed = chain.run_transition_hooks(TaskState::Submitted, &mut update).await;
                 total += started.elapsed();
                 black_box((entry.expect("it proceeds"), changed.expect("it passes")));
             }
@@ -137,7 +137,7 @@ pub(crate) fn chains(criterion: &mut Criterion) {
             bencher.to_async(&executor).iter(async || {
                 let mut chain = turn.start(&extensions).await;
                 let mut event = artifact();
-                chain.respond(&mut event).await.expect("each adds its state");
+                chain.run_response_hooks(&mut event).await.expect("each adds its state");
                 event
             });
         });

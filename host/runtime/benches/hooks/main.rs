@@ -134,7 +134,7 @@ fn turn(criterion: &mut Criterion) {
             bencher.to_async(&bench.executor).iter(async || {
                 let mut chain = turn.start(&bench.extensions).await;
                 let mut event = artifact();
-                chain.respond(&mut event).await.expect("state injection adds its state");
+                chain.run_response_hooks(&mut event).await.expect("state injection adds its state");
                 event
             });
         });
@@ -199,7 +199,7 @@ impl Turn {
             services: TurnServices::default(),
             resumed: false,
         };
-        let entered = Chain::start(extensions, &request).await.expect("nothing refuses the request");
+        let entered = Chain::run_request_hooks(extensions, &request).await.expect("nothing refuses the request");
         black_box(entered.delta);
         entered.chain
     }
@@ -211,7 +211,7 @@ impl Turn {
             let mut chain = self.start(extensions).await;
             let mut event = artifact();
             let started = Instant::now();
-            chain.respond(&mut event).await.expect("state injection adds its state");
+            chain.run_response_hooks(&mut event).await.expect("state injection adds its state");
             total += started.elapsed();
             black_box(event);
         }

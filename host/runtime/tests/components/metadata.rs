@@ -40,7 +40,7 @@ async fn check_refused(command: &str, key: &str) {
     for (mut event, place) in events() {
         let before = json(&event);
         let mut chain = Turn::commanding(&format!(r#"{{"respond": "{command}"}}"#)).chain(&extensions).await;
-        let fault = chain.respond(&mut event).await.expect_err("the patch is refused");
+        let fault = chain.run_response_hooks(&mut event).await.expect_err("the patch is refused");
         let Fault::BrokeContract { hook: Hook::Response, reason, .. } = fault else { unreachable!("{fault:?}") };
         assert!(reason.contains(&format!("{place}.metadata[{key:?}]")), "{reason}");
         assert_eq!(json(&event), before);
@@ -64,7 +64,7 @@ async fn an_event_is_shown_without_the_metadata_of_others() {
         let metadata = metadata(&mut event);
         *metadata = Metadata::parse(r#"{"agent/key": "hidden", "test/response": "own"}"#).expect("a JSON object");
         let mut chain = Turn::commanding(r#"{"respond": "payload"}"#).chain(&extensions).await;
-        chain.respond(&mut event).await.expect("no fault");
+        chain.run_response_hooks(&mut event).await.expect("no fault");
         let metadata = self::metadata(&mut event);
         let shown = metadata.get(RESPONSE_KEY).expect("the payload").get().to_owned();
         assert!(shown.contains("own") && !shown.contains("hidden"), "{place}: {shown}");

@@ -10,7 +10,7 @@ use annex_protocol::{
     Artifact, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Entered, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, OnFailure, Runtime,
+    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, OnFailure, RequestOutcome, Runtime,
     RuntimeConfig, SessionReader, SessionStateGrant, TaskReader, TurnRequest, TurnServices,
 };
 
@@ -94,7 +94,7 @@ impl Turn {
     }
 
     /// The same with all that the way in gives.
-    pub(crate) async fn enter(&self, extensions: &[Arc<Extension>]) -> Result<Entered, HookError> {
+    pub(crate) async fn enter(&self, extensions: &[Arc<Extension>]) -> Result<RequestOutcome, HookError> {
         let requested: Vec<ExtensionUri> = extensions.iter().map(|extension| extension.uri().clone()).collect();
         let request = TurnRequest {
             operation: "SendMessage",
@@ -108,7 +108,7 @@ impl Turn {
             services: self.services.clone(),
             resumed: false,
         };
-        Chain::start(extensions, &request).await
+        Chain::run_request_hooks(extensions, &request).await
     }
 
     pub(crate) async fn chain(&self, extensions: &[Arc<Extension>]) -> Chain {
@@ -164,7 +164,7 @@ pub(crate) fn artifact() -> TaskArtifactUpdateEvent {
 /// The artifact after the way out through `chain`.
 pub(crate) async fn respond(chain: &mut Chain) -> Result<Artifact, Fault> {
     let mut event = StreamResponse::ArtifactUpdate(artifact());
-    chain.respond(&mut event).await?;
+    chain.run_response_hooks(&mut event).await?;
     match event {
         StreamResponse::ArtifactUpdate(update) => Ok(update.artifact),
         other => unreachable!("the event became another: {other:?}"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_protocol::{ContextId, JsonObject, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent};
-use annex_runtime::{Entry, Extension, Fault, Hook, Installation, OnFailure, Steering};
+use annex_runtime::{BeginOutcome, ChangeOutcome, Extension, Fault, Hook, Installation, OnFailure};
 
 use crate::support::{RESPONSE_KEY, Turn, installation, runtime, test_extension};
 
@@ -17,30 +17,30 @@ fn update(state: TaskState) -> TaskStatusUpdateEvent {
 }
 
 /// What becomes of a change from working to `next` when the extension does as `command` says.
-async fn change(command: &str, next: TaskState) -> Result<(Steering, TaskStatusUpdateEvent), Fault> {
+async fn change(command: &str, next: TaskState) -> Result<(ChangeOutcome, TaskStatusUpdateEvent), Fault> {
     let extension = test_extension(&runtime(), installation()).await;
     let mut chain = Turn::commanding(&format!(r#"{{"change":"{command}"}}"#)).chain(&[extension]).await;
     let mut update = update(next);
-    let steering = chain.change(TaskState::Working, &mut update).await?;
+    let steering = chain.run_transition_hooks(TaskState::Working, &mut update).await?;
     Ok((steering, update))
 }
 
-async fn begin(command: &str, waits_in: Option<TaskState>) -> Result<Entry, Fault> {
+async fn begin(command: &str, waits_in: Option<TaskState>) -> Result<BeginOutcome, Fault> {
     let extension = test_extension(&runtime(), installation()).await;
     let mut chain = Turn::commanding(&format!(r#"{{"begin":"{command}"}}"#)).chain(&[extension]).await;
-    chain.begin(&TaskId::from("t-1"), &ContextId::from("c-1"), waits_in, false).await
+    chain.run_beginning_hooks(&TaskId::from("t-1"), &ContextId::from("c-1"), waits_in, false).await
 }
 
 #[tokio::test]
 async fn a_change_that_it_lets_pass_stays_as_it_is() {
     let (steering, changed) = change("ok", TaskState::Completed).await.expect("no fault");
-    assert_eq!((steering, changed), (Steering::Passed, update(TaskState::Completed)));
+    assert_eq!((steering, changed), (ChangeOutcome::Passed, update(TaskState::Completed)));
 }
 
 #[tokio::test]
 async fn an_annotation_is_metadata_of_the_status() {
     let (steering, changed) = change("annotate", TaskState::Working).await.expect("no fault");
-    assert_eq!((steering, changed.status.state), (Steering::Passed, TaskState::Working));
+    assert_eq!((steering, changed.status.state), (ChangeOutcome::Passed, TaskState::Working));
     let expected = r#""TASK_STATE_WORKING to TASK_STATE_WORKING""#;
     assert_eq!(changed.metadata.get(RESPONSE_KEY).expect("annotated").get(), expected);
 }
@@ -48,7 +48,7 @@ async fn an_annotation_is_metadata_of_the_status() {
 #[tokio::test]
 async fn an_interruption_lets_the_task_wait_and_says_what_for() {
     let (steering, changed) = change("interrupt", TaskState::Completed).await.expect("no fault");
-    assert!(matches!(steering, Steering::Interrupted(uri) if uri.as_str() == "https://annex.example/test/v1"));
+    assert!(matches!(steering, ChangeOutcome::Interrupted(uri) if uri.as_str() == "https://annex.example/test/v1"));
     assert_eq!(changed.status.state, TaskState::InputRequired);
     let message = changed.status.message.expect("a message");
     assert_eq!((message.text().as_str(), message.extensions.len()), ("Go on?", 1));
@@ -58,7 +58,7 @@ async fn an_interruption_lets_the_task_wait_and_says_what_for() {
 #[tokio::test]
 async fn a_veto_fails_the_task_with_its_reason() {
     let (steering, changed) = change("veto", TaskState::Completed).await.expect("no fault");
-    assert_eq!((steering, changed.status.state), (Steering::Vetoed, TaskState::Failed));
+    assert_eq!((steering, changed.status.state), (ChangeOutcome::Vetoed, TaskState::Failed));
     assert_eq!(changed.status.message.expect("a message").text(), "change was told to veto");
 }
 
@@ -78,14 +78,16 @@ async fn a_task_that_ends_badly_cannot_be_kept_from_it() {
 
 #[tokio::test]
 async fn before_the_agent_runs_a_task_can_be_let_in_kept_waiting_or_rejected() {
-    assert!(matches!(begin("ok", None).await, Ok(Entry::Proceed)));
+    assert!(matches!(begin("ok", None).await, Ok(BeginOutcome::Proceed)));
     match begin("authorize", None).await {
-        Ok(Entry::Interrupted(interruption)) => assert_eq!(interruption.state, TaskState::AuthRequired),
+        Ok(BeginOutcome::Interrupted(interruption)) => assert_eq!(interruption.state, TaskState::AuthRequired),
         other => unreachable!("{other:?}"),
     }
-    assert!(matches!(begin("veto", None).await, Ok(Entry::Vetoed(reason)) if reason == "begin was told to veto"));
-    assert!(matches!(begin("first", None).await, Ok(Entry::Interrupted(_))));
-    assert!(matches!(begin("first", Some(TaskState::InputRequired)).await, Ok(Entry::Proceed)));
+    assert!(
+        matches!(begin("veto", None).await, Ok(BeginOutcome::Vetoed(reason)) if reason == "begin was told to veto")
+    );
+    assert!(matches!(begin("first", None).await, Ok(BeginOutcome::Interrupted(_))));
+    assert!(matches!(begin("first", Some(TaskState::InputRequired)).await, Ok(BeginOutcome::Proceed)));
 }
 
 #[tokio::test]
@@ -120,9 +122,9 @@ async fn of_several_extensions_each_is_asked_once_and_sees_what_the_others_made_
     }
     let mut chain = Turn::with("{}").chain(&extensions).await;
     let mut changed = update(TaskState::Completed);
-    let steering = chain.change(TaskState::Working, &mut changed).await.expect("no fault");
+    let steering = chain.run_transition_hooks(TaskState::Working, &mut changed).await.expect("no fault");
     // The last one had the last word; the second saw that the first had let the task wait.
-    assert!(matches!(steering, Steering::Interrupted(uri) if uri.as_str() == "urn:c"));
+    assert!(matches!(steering, ChangeOutcome::Interrupted(uri) if uri.as_str() == "urn:c"));
     assert_eq!(changed.status.state, TaskState::InputRequired);
 }
 
@@ -132,7 +134,7 @@ async fn a_skipped_extension_steers_nothing() {
     let extension = test_extension(&runtime(), skipped).await;
     let mut chain = Turn::commanding(r#"{"change":"trap"}"#).chain(&[extension]).await;
     let mut changed = update(TaskState::Completed);
-    let steering = chain.change(TaskState::Working, &mut changed).await.expect("it is skipped");
-    assert_eq!((steering, changed), (Steering::Passed, update(TaskState::Completed)));
+    let steering = chain.run_transition_hooks(TaskState::Working, &mut changed).await.expect("it is skipped");
+    assert_eq!((steering, changed), (ChangeOutcome::Passed, update(TaskState::Completed)));
     assert!(chain.active().next().is_none());
 }

@@ -8,7 +8,8 @@ use annex_protocol::{ContextId, StreamResponse, TaskId, TaskState, Timestamp};
 use super::MemoryBounds;
 use super::messages::SeenMessages;
 use super::shares::{Measure, Running, Shares, Wanted};
-use crate::record::{EventContent, Rest, Standing, TaskContent};
+use crate::event::EventContent;
+use crate::record::{Rest, Standing, TaskContent};
 use crate::{
     MAX_PUSH_CONFIGS, MessageKey, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskQuery,
     TaskSnapshot, WaitingBounds, size,

@@ -4,7 +4,8 @@ use annex_database::{Database, Row, Value};
 use annex_protocol::TaskId;
 
 use super::{from_sql, statements, to_sql};
-use crate::record::{Kind, Since, TaskContent};
+use crate::event::Kind;
+use crate::record::{Since, TaskContent};
 use crate::{StoreError, StoredTask};
 
 /// Events that are read at once.

@@ -7,7 +7,8 @@ use annex_database::{Change, Database, Row, Step, Value};
 use annex_protocol::{ContextId, TaskId};
 
 use super::{from_sql, statements, to_sql};
-use crate::record::{Kind, Standing};
+use crate::event::Kind;
+use crate::record::Standing;
 use crate::{Owner, StoreError, TaskEvent, TaskSnapshot};
 
 /// The most events of a change that is made in one trip; most turns have no more.

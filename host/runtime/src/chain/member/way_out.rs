@@ -10,7 +10,7 @@ use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
 use crate::outgoing;
-use crate::steering::{self, Interruption, TransitionVerdict};
+use crate::transition::{self, Interruption, TransitionVerdict};
 
 impl Member {
     /// Asks whether the agent is to run.
@@ -69,7 +69,7 @@ impl Member {
         if self.is_out() {
             return Ok(TransitionVerdict::Agrees);
         }
-        let change = steering::seen_change(current, update, &extension.descriptor);
+        let change = transition::seen_change(current, update, &extension.descriptor);
         self.check_size(change.message.as_deref())?;
         let ruling =
             self.call(Hook::Transition, async |store, component| hooks.change(store, component, change).await).await?;
@@ -141,9 +141,6 @@ impl Member {
 
     pub(crate) fn check_size(&self, payload: Option<&str>) -> Result<(), Fault> {
         let (size, limit) = (payload.map_or(0, str::len), self.extension.profile.limits.input);
-        match size > limit {
-            true => Err(Fault::EventTooLarge { uri: self.extension.uri().clone(), size, limit }),
-            false => Ok(()),
-        }
+        if size > limit { Err(Fault::EventTooLarge { uri: self.extension.uri().clone(), size, limit }) } else { Ok(()) }
     }
 }

@@ -38,7 +38,7 @@ impl Interruption {
 
 /// The outcome of asking whether the agent is to run.
 #[derive(Clone, Debug)]
-pub enum Entry {
+pub enum BeginOutcome {
     /// It does.
     Proceed,
     /// The task waits instead.
@@ -49,7 +49,7 @@ pub enum Entry {
 
 /// The outcome of a change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Steering {
+pub enum ChangeOutcome {
     /// It happens.
     Passed,
     /// The task waits instead; this extension asked for it.

@@ -1,0 +1,36 @@
+//! Whose tasks they are, and which messages are known.
+
+use annex_protocol::{ContextId, Message, MessageId, TaskId};
+
+/// Whose a task is. Nobody else finds it. Both names may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// The tenant that the request was authorised for.
+    pub tenant: String,
+    /// The authenticated principal, never a name that the client chose.
+    pub principal: String,
+}
+
+/// What a client's message is recognised by when it comes again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageKey {
+    /// The conversation as the client named it; empty when it named none.
+    pub context: ContextId,
+    /// The client's id of the message.
+    pub message: MessageId,
+    /// A digest of the request, so that another message under the same id is told apart.
+    pub digest: [u8; 32],
+}
+
+/// Whether a message was seen before.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Remembered {
+    /// Not before: it is the caller's to work on. Of any number of callers at once, one is told this.
+    New,
+    /// The same message was remembered with this task. The task may not be created yet, or never be.
+    Same(TaskId),
+    /// The same message was remembered, and answered with a message.
+    Answered(Box<Message>),
+    /// Another message was remembered under this id.
+    Different,
+}
