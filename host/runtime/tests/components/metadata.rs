@@ -90,7 +90,7 @@ async fn an_own_key_is_all_that_changes() {
     let extensions = [test_extension(&runtime(), with_parameters("{}")).await];
     for (mut event, place) in events() {
         let before = json(&event);
-        Turn::with("{}").chain(&extensions).await.respond(&mut event).await.expect("no fault");
+        Turn::with("{}").chain(&extensions).await.run_response_hooks(&mut event).await.expect("no fault");
         assert_ne!(json(&event), before, "{place}");
         let (metadata, extensions) = match &mut event {
             StreamResponse::Message(message) => (&mut message.metadata, Some(&mut message.extensions)),
