@@ -15,7 +15,7 @@ pub fn internal(fault: &(dyn Error + 'static)) -> A2aError {
 /// Logs the fault with its causes under a new error id.
 pub fn logged(fault: &(dyn Error + 'static)) -> String {
     let error_id = uuid::Uuid::new_v4().to_string();
-    tracing::error!(error_id, "{}", text(fault));
+    tracing::error!(target: crate::LOG_TARGET, error_id, "{}", text(fault));
     error_id
 }
 
@@ -44,11 +44,11 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
     match error {
         HookError::Refused(refusal) => refusal,
         HookError::Fault(Fault::Overloaded { uri }) => {
-            tracing::warn!(extension = %uri, "no instance became free in time");
+            tracing::warn!(target: crate::LOG_TARGET, extension = %uri, "no instance became free in time");
             A2aError::Overloaded { reason: "all extension instances are busy".to_owned() }
         }
         HookError::Fault(fault @ Fault::Busy { .. }) => {
-            tracing::warn!("{fault}");
+            tracing::warn!(target: crate::LOG_TARGET, "{fault}");
             A2aError::Overloaded { reason: "an extension serves as many turns as it may".to_owned() }
         }
         HookError::Fault(Fault::Quarantined { uri, .. }) => {

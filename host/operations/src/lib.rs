@@ -23,3 +23,6 @@ mod activation;
 mod keyed_locks;
 mod turn;
 mod upstream_ids;
+
+/// Operators filter what the server logs by this name, whichever of its crates logs it.
+pub(crate) const LOG_TARGET: &str = "annex_server";

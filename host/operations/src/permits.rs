@@ -52,7 +52,7 @@ impl TurnLimiter {
             return Ok(permit);
         }
         let taken = self.wait(owner).await;
-        taken.inspect_err(|error| tracing::warn!(%error, "a message is refused"))
+        taken.inspect_err(|error| tracing::warn!(target: crate::LOG_TARGET, %error, "a message is refused"))
     }
 
     async fn wait(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {

@@ -279,7 +279,7 @@ impl Tasks {
     async fn end_waiting(&self, owner: &Owner, id: &TaskId, reason: &str) -> Result<bool, StoreError> {
         let found = match self.find(owner, id).await {
             Err(error @ StoreError::Unreadable { .. }) => {
-                tracing::error!(task = %id, %error, "a task that waits cannot be read and is not ended");
+                tracing::error!(target: crate::LOG_TARGET, task = %id, %error, "a task that waits cannot be read and is not ended");
                 return Ok(false);
             }
             found => found?,
@@ -344,12 +344,12 @@ impl Tasks {
     async fn sweep(&self, retention: &Retention) {
         match self.end_overdue().await {
             Ok(0) => {}
-            Ok(tasks) => tracing::info!(tasks, "failed tasks that waited for too long"),
+            Ok(tasks) => tracing::info!(target: crate::LOG_TARGET, tasks, "failed tasks that waited for too long"),
             Err(error) => drop(fault::logged(&error)),
         }
         match self.store.sweep(retention).await {
             Ok(0) => {}
-            Ok(tasks) => tracing::info!(tasks, "swept finished tasks"),
+            Ok(tasks) => tracing::info!(target: crate::LOG_TARGET, tasks, "swept finished tasks"),
             Err(error) => drop(fault::logged(&error)),
         }
     }

@@ -86,7 +86,7 @@ impl RequestHandler {
             self.running.spawn(async move {
                 let task = resumption.task.clone();
                 if let Err(error) = handler.resume(resumption).await {
-                    tracing::warn!(%task, %error, "a task that waits was not taken up");
+                    tracing::warn!(target: crate::LOG_TARGET, %task, %error, "a task that waits was not taken up");
                 }
             });
         }

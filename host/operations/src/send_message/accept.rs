@@ -28,9 +28,6 @@ use crate::turn::{Outcome, Stage, TaskOutcome, Turn, UserEvent};
 use crate::views::readers::{TurnState, TurnTask};
 use crate::views::scoped_keys::session_key;
 
-/// Operators filter what is logged of requests by this name, whichever crate logs it.
-const LOG_TARGET: &str = "annex_server";
-
 /// Where a message belongs.
 pub(crate) struct Target {
     context_id: ContextId,
@@ -68,7 +65,7 @@ impl RequestHandler {
         operation: &'static str,
         request: SendMessageRequest,
     ) -> Result<Outcome, A2aError> {
-        let span = tracing::debug_span!(target: LOG_TARGET, "request", operation, context = Empty, task = Empty, verdict = Empty);
+        let span = tracing::debug_span!(target: crate::LOG_TARGET, "request", operation, context = Empty, task = Empty, verdict = Empty);
         let (reception, outcome) = match self.take(call, operation, request).instrument(span.clone()).await {
             Ok((reception, outcome)) => (reception, Ok(outcome)),
             Err(error) => (Reception::from(&error), Err(error)),
@@ -76,7 +73,7 @@ impl RequestHandler {
         self.counters.message(reception);
         if !span.is_disabled() {
             span.record("verdict", reception.name());
-            tracing::debug!(target: LOG_TARGET, parent: &span, "the message has been taken or refused");
+            tracing::debug!(target: crate::LOG_TARGET, parent: &span, "the message has been taken or refused");
         }
         outcome
     }
@@ -146,7 +143,7 @@ impl RequestHandler {
         }
         extensions.installed.with_versions(&pinned).map_or_else(
             |error| {
-                tracing::warn!(%error, "a waiting task goes on with what is installed, because its versions do not fit");
+                tracing::warn!(target: crate::LOG_TARGET, %error, "a waiting task goes on with what is installed, because its versions do not fit");
                 Cow::Borrowed(&extensions.installed)
             },
             Cow::Owned,

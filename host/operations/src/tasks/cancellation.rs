@@ -36,7 +36,7 @@ impl RequestHandler {
         if !record.is_running() {
             self.give_up(call, record.context_id(), record.id()).await;
             if let Err(error) = self.show_canceled(&call.owner, record, &mut canceled).await {
-                tracing::warn!(task = %record.id(), %error, "a task is cancelled without its extensions");
+                tracing::warn!(target: crate::LOG_TARGET, task = %record.id(), %error, "a task is cancelled without its extensions");
                 canceled = record.canceled();
             }
         }

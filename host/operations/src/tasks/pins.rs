@@ -79,7 +79,7 @@ impl Pins {
         if tasks.len() > MAX_TASKS
             && let Some((task, _)) = tasks.pop_lru()
         {
-            tracing::warn!(%task, "too many tasks wait; this one goes on with what is installed then");
+            tracing::warn!(target: crate::LOG_TARGET, %task, "too many tasks wait; this one goes on with what is installed then");
         }
     }
 
@@ -152,7 +152,7 @@ impl Pins {
             let before = pinned.extensions.len();
             pinned.extensions.retain(&mut may_stay);
             if pinned.extensions.len() < before {
-                tracing::info!(%task, "a waiting task has lost its version of an extension that is gone");
+                tracing::info!(target: crate::LOG_TARGET, %task, "a waiting task has lost its version of an extension that is gone");
             }
             if pinned.extensions.is_empty() {
                 empty.push(task.clone());

@@ -22,7 +22,7 @@ impl SessionSweep {
     pub(crate) async fn run(&self) {
         match self.sessions.sweep(&self.retention).await {
             Ok(0) => {}
-            Ok(sessions) => tracing::info!(sessions, "swept old sessions"),
+            Ok(sessions) => tracing::info!(target: crate::LOG_TARGET, sessions, "swept old sessions"),
             Err(error) => drop(fault::logged(&error)),
         }
     }

@@ -17,7 +17,7 @@ impl Turn {
     /// Asks the extensions whether the agent is to run, and does what they say. Returns how the turn ends when it is not.
     ///
     /// # Errors
-    /// Why the message is refused. Nothing of it is left then.
+    /// Why the message is refused. Nothing of it is left then, unless its task has ended meanwhile: it stays in the session.
     pub(super) async fn begin(&mut self) -> Result<Option<Ending>, A2aError> {
         let Stage::Accepted { user_event, task, .. } = &mut self.stage else { return Ok(None) };
         let user_event = user_event.take();

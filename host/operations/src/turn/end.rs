@@ -190,7 +190,7 @@ pub(super) async fn close(
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(record) = self.stage.take_task() else { return };
-        tracing::error!(task = %self.context.task_id, "the turn broke off");
+        tracing::error!(target: crate::LOG_TARGET, task = %self.context.task_id, "the turn broke off");
         self.counters.turn(TurnEnd::Failed);
         let failed = self.status_update(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
         let event = StreamResponse::StatusUpdate(failed);

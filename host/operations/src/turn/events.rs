@@ -42,6 +42,10 @@ impl Turn {
     }
 
     async fn take_one(&mut self, mut event: AgentEvent) -> Result<Settled, A2aError> {
+        if matches!(self.stage, Stage::Taskless) {
+            // Its client has an answer, and there is no task that it could change.
+            return Ok(None);
+        }
         self.agent.before_event(&self.context.session, &mut event);
         match event {
             AgentEvent::Message(message) => self.answer(message).await.map(|()| None),
@@ -75,7 +79,10 @@ impl Turn {
         let mut event = StreamResponse::Message(message);
         let answer = match (self.chain.run_response_hooks(&mut event).await, event) {
             (Ok(()), StreamResponse::Message(message)) => Ok(message),
-            (Ok(()), _) => return Ok(()),
+            (Ok(()), _) => {
+                let reason = "an extension made something else of the message".to_owned();
+                Err(A2aError::InvalidAgentResponse { reason })
+            }
             (Err(fault), _) => Err(fault::internal(&fault)),
         };
         let (client, delivery) = match mem::replace(&mut self.stage, Stage::Taskless) {

@@ -28,12 +28,12 @@ pub(crate) type Client = oneshot::Sender<Result<Outcome, A2aError>>;
 ///        |  |              v
 ///        |  +---------> Working ------ the agent ends, or is ended ----> Ended
 ///        |  task created
-///        v
+///        v            (an answer of a task that was there leads from Joined to Working)
 ///     Taskless ----------------------- the agent ends, or is ended ----> Ended
 ///  answered with a message, or refused
 /// ```
 pub(crate) enum Stage {
-    /// The message was taken. Neither session nor task knows of it.
+    /// The message was taken. No task knows of it, and the session only at the end of this stage.
     Accepted {
         user_event: Option<Box<UserEvent>>,
         task: Option<Arc<TaskRecord>>,
@@ -87,9 +87,14 @@ impl Turn {
     /// Tells the client that there will be no task. A message that was refused is as if it had never come.
     pub(super) fn refuse(&mut self, error: A2aError) {
         match mem::replace(&mut self.stage, Stage::Taskless) {
-            Stage::Accepted { client, .. } | Stage::Opening { client, .. } | Stage::Joined { client, .. } => {
+            Stage::Accepted { client, .. } | Stage::Opening { client, .. } => {
                 // A client that has gone away needs no answer.
                 let _ = client.send(Err(error));
+            }
+            // The task was there before, and goes on.
+            Stage::Joined { task, client } => {
+                let _ = client.send(Err(error));
+                self.stage = Stage::Working { task };
             }
             // The client has been told of its task already.
             stage @ (Stage::Working { .. } | Stage::Taskless | Stage::Ended) => self.stage = stage,

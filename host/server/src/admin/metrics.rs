@@ -56,7 +56,7 @@ const PER_EXTENSION: &[PerExtension] = &[
     (
         "annex_extension_instance_waits_total",
         Kind::Counter,
-        "TurnLimiter and instances that were not free at once and were waited for.",
+        "Places and instances that were not free at once and were waited for.",
         |shown| shown.metrics.waits as f64,
     ),
     (

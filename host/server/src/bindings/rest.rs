@@ -179,8 +179,9 @@ async fn dispatch(
         }
         Operation::PushConfig(operation) => push_config(tenants, &call, request, tenant, operation).await,
         Operation::Method(extension, method) => {
+            let params = read_body(request)?;
             let (handler, call) = tenants.serving(&call, tenant)?;
-            let (response, active) = call_method(handler, &call, (extension, &method), request).await?;
+            let (response, active) = call_method(handler, &call, (extension, &method), (caller, &params)).await?;
             Ok(echo(response, &active))
         }
         Operation::ExtendedAgentCard => {
@@ -245,10 +246,10 @@ pub(crate) async fn call_method(
     handler: &RequestHandler,
     call: &ServiceParameters,
     (extension, method): (&str, &str),
-    request: &HttpRequest<'_>,
+    (caller, params): (&Caller, &Json),
 ) -> Result<(Response, Vec<ExtensionUri>), A2aError> {
-    let answered = handler.call_method(call, (Some(extension), method), &read_body(request)?).await?;
-    Ok((method_result(request.caller, answered.value)?, answered.active))
+    let answered = handler.call_method(call, (Some(extension), method), params).await?;
+    Ok((method_result(caller, answered.value)?, answered.active))
 }
 
 fn method_result(caller: &Caller, result: MethodResult) -> Result<Response, A2aError> {

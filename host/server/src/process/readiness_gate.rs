@@ -144,7 +144,7 @@ impl ReadinessGate {
         let tenants = app.iter().flat_map(|app| app.installers().tenants());
         Readiness {
             phase: self.phase().to_string(),
-            edition: app.map(|app| app.tenants().own().extensions.current().number),
+            edition: app.map(|app| app.installer().publisher().current().extensions.number),
             failed: failures.into_iter().map(|failure| failure.source).collect(),
             quarantined: quarantined.map(ToString::to_string).collect(),
             impaired_tenants: tenants.filter(|(_, installer)| is_impaired(installer)).count(),

@@ -74,7 +74,8 @@ async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Re
         },
         (&HttpMethod::POST, ["extensions", extension, method @ ..]) if !method.is_empty() => {
             let method = method.join("/");
-            let (response, active) = rest::call_method(handler, &call, (extension, &method), request).await?;
+            let (response, active) =
+                rest::call_method(handler, &call, (extension, &method), (caller, &rest::read_body(request)?)).await?;
             Ok(echo(response, &active))
         }
         (_, ["tasks", task, "pushNotificationConfigs", rest @ ..]) => {
