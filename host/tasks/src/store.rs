@@ -91,7 +91,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`]. The total is counted apart from the page, so that a change in between can show.
+    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). The total is counted apart from the page, so that a change in between can show.
     ///
     /// # Errors
     /// None but those of the database.
