@@ -4,6 +4,7 @@ mod recovery;
 mod retention;
 mod since;
 mod statements;
+mod values;
 mod write;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use annex_database::{Database, Row, Value, Writer};
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
+use self::values::{from_sql, limit_value, to_sql};
 use self::write::Write;
 use crate::event::{EventContent, Kind};
 use crate::key::{self, is_key};
@@ -280,17 +282,4 @@ fn named<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'a>; 5] {
         Value::Text(message.message.as_str()),
         Value::Bytes(&message.digest),
     ]
-}
-
-/// Databases count with a sign; no task has so many events that it matters.
-fn to_sql(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn from_sql(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
-}
-
-fn limit_value(limit: usize) -> Value<'static> {
-    Value::Int(i64::try_from(limit).unwrap_or(i64::MAX))
 }

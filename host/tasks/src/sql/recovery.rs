@@ -3,7 +3,8 @@
 use annex_database::{Database, Row, Value};
 use annex_protocol::TaskId;
 
-use super::{SqlTaskStore, limit_value, since, statements};
+use super::values::limit_value;
+use super::{SqlTaskStore, since, statements};
 use crate::record::fail;
 use crate::{StoreError, StoredTask, TaskStore};
 

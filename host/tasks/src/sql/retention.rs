@@ -3,7 +3,8 @@
 use annex_database::{Database, Row, Value};
 use annex_protocol::Timestamp;
 
-use super::{from_sql, statements, to_sql};
+use super::statements;
+use super::values::{from_sql, to_sql};
 use crate::{Retention, StoreError};
 
 /// Rows that go in one transaction, so that no writer waits long.

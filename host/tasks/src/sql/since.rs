@@ -3,7 +3,8 @@
 use annex_database::{Database, Row, Value};
 use annex_protocol::TaskId;
 
-use super::{from_sql, statements, to_sql};
+use super::statements;
+use super::values::{from_sql, to_sql};
 use crate::event::Kind;
 use crate::record::{Since, TaskContent};
 use crate::{StoreError, StoredTask};

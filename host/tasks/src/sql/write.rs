@@ -6,7 +6,8 @@ use std::{iter, slice};
 use annex_database::{Change, Database, Row, Step, Value};
 use annex_protocol::{ContextId, TaskId};
 
-use super::{from_sql, statements, to_sql};
+use super::statements;
+use super::values::{from_sql, to_sql};
 use crate::event::Kind;
 use crate::record::Standing;
 use crate::{Owner, StoreError, TaskEvent, TaskSnapshot};
