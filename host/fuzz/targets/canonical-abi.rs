@@ -40,10 +40,12 @@ struct Host {
 
 static HOST: LazyLock<Host> = LazyLock::new(|| {
     let executor = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("an executor");
-    let runtime = Runtime::new(&RuntimeConfig { instances: 2, ..RuntimeConfig::default() }).expect("the runtime starts");
+    let runtime =
+        Runtime::new(&RuntimeConfig { instances: 2, ..RuntimeConfig::default() }).expect("the runtime starts");
     let lifted = r#"(core func $guest "validate") "#;
     let load = |encoding: &&str| {
-        let text = GUEST.replace(";; => VALIDATE", ANSWER).replace(lifted, &format!("{lifted}string-encoding={encoding} "));
+        let text =
+            GUEST.replace(";; => VALIDATE", ANSWER).replace(lifted, &format!("{lifted}string-encoding={encoding} "));
         let component = wat::parse_str(&text).expect("a component");
         let limits = Limits { memory: 4 << 20, ..Limits::standard() };
         let (grants, parameters) = (Grants::default(), JsonObject::new());
@@ -76,7 +78,10 @@ impl TaskReader for Empty {
 fn text(encoding: usize, bytes: &[u8]) -> String {
     match encoding {
         0 => {
-            let units: Vec<u16> = bytes.chunks(2).map(|pair| pair.iter().rev().fold(0, |unit, byte| unit << 8 | u16::from(*byte))).collect();
+            let units: Vec<u16> = bytes
+                .chunks(2)
+                .map(|pair| pair.iter().rev().fold(0, |unit, byte| unit << 8 | u16::from(*byte)))
+                .collect();
             String::from_utf16_lossy(&units)
         }
         1 => bytes.iter().map(|byte| char::from(*byte)).collect(),
