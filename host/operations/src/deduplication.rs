@@ -108,12 +108,12 @@ impl Deduplication {
 
 impl FirstDelivery {
     /// The message is taken: it stays remembered.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn settle(mut self) {
         drop(self.open.take());
     }
 
     /// The message is taken, and whoever repeats it gets this answer.
-    pub(crate) async fn answer(mut self, answer: &Message) {
+    pub(crate) async fn answer(self, answer: &Message) {
         let Some(open) = &self.open else { return };
         if let Err(error) = open.messages.store.answer(&open.owner, &open.key, answer).await {
             // The client gets its answer all the same.

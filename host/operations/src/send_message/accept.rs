@@ -1,5 +1,5 @@
-//! The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its state
-//! delta, and given to the agent.
+//! The line that every message takes: checked, negotiated, placed, validated by the extensions, and given to a turn, which
+//! stores it with its state delta.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -78,8 +78,8 @@ impl RequestHandler {
         outcome
     }
 
-    /// The line that every message takes: checked, negotiated, placed, validated by the extensions, stored with its
-    /// state delta, and given to the agent. Nothing is left behind when it is refused.
+    /// The line that every message takes: checked, negotiated, placed, validated by the extensions, and given to a turn,
+    /// which stores it with its state delta. Nothing is left behind when it is refused.
     async fn take(
         &self,
         call: &ServiceParameters,
@@ -124,8 +124,7 @@ impl RequestHandler {
         // Others have sent messages meanwhile, or an extension has rewritten this one.
         target.check_size(&request.message, self.tasks.limits())?;
         let event = Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta);
-        let user_event = UserEvent { event, following: self.following(&target, &active) };
-        let user_event = Some(Box::new(user_event));
+        let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
         let resources = TurnResources { chain, user_event, session, permit, call: call.clone(), remote };
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }

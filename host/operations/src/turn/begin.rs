@@ -2,16 +2,14 @@
 //! joins its task.
 
 use std::mem;
-use std::sync::Arc;
 
 use annex_protocol::A2aError;
 use annex_runtime::BeginOutcome;
 
-use super::stage::{Client, Stage, UserEvent};
+use super::stage::{Stage, UserEvent};
 use super::{Ending, Turn};
-use crate::deduplication::FirstDelivery;
 use crate::fault;
-use crate::tasks::record::{TaskRecord, finished};
+use crate::tasks::record::finished;
 
 impl Turn {
     /// Asks the extensions whether the agent is to run, and does what they say. Returns how the turn ends when it is not.
@@ -34,7 +32,7 @@ impl Turn {
             let appended = self.context.session.append_user(event, following).await;
             appended.map_err(|error| fault::of_session(&error))?;
         }
-        self.open_or_join(is_resumed).await?;
+        self.join(is_resumed).await?;
         Ok(match outcome {
             BeginOutcome::Proceed => None,
             BeginOutcome::Vetoed(reason) => Some(Ending::Vetoed(reason)),
@@ -50,49 +48,25 @@ impl Turn {
         })
     }
 
-    async fn open_or_join(&mut self, is_resumed: bool) -> Result<(), A2aError> {
-        match mem::replace(&mut self.stage, Stage::Taskless) {
-            Stage::Accepted { task: Some(task), client, delivery, .. } => {
-                self.join(task, client, delivery, is_resumed).await
-            }
-            Stage::Accepted { task: None, client, delivery, .. } => {
-                self.stage = Stage::Opening { client, delivery };
-                Ok(())
-            }
-            other => {
-                self.stage = other;
-                Ok(())
+    /// The message joins the task that it continues, if it continues one. From here on it counts as taken there.
+    async fn join(&mut self, is_resumed: bool) -> Result<(), A2aError> {
+        if let Some(task) = self.stage.task().cloned() {
+            self.tasks.pins().go_on(&self.context.task_id);
+            let message = (!is_resumed).then(|| (*self.context.message).clone());
+            if !task.resume(message, self.context.cancel.clone()).await.map_err(fault::of_store)? {
+                return Err(finished(&task));
             }
         }
-    }
-
-    /// The message joins the task that it continues.
-    async fn join(
-        &mut self,
-        task: Arc<TaskRecord>,
-        client: Client,
-        delivery: Option<FirstDelivery>,
-        is_resumed: bool,
-    ) -> Result<(), A2aError> {
-        self.tasks.pins().go_on(&self.context.task_id);
-        let message = (!is_resumed).then(|| (*self.context.message).clone());
-        let resumed = task.resume(message, self.context.cancel.clone()).await.map_err(fault::of_store);
-        match resumed {
-            Ok(true) => {
-                if let Some(mut delivery) = delivery {
+        self.stage = match mem::replace(&mut self.stage, Stage::Taskless) {
+            Stage::Accepted { task: Some(task), client, delivery, .. } => {
+                if let Some(delivery) = delivery {
                     delivery.settle();
                 }
-                self.stage = Stage::Joined { task, client };
-                Ok(())
+                Stage::Joined { task, client }
             }
-            Ok(false) => {
-                self.stage = Stage::Opening { client, delivery };
-                Err(finished(&task))
-            }
-            Err(error) => {
-                self.stage = Stage::Opening { client, delivery };
-                Err(error)
-            }
-        }
+            Stage::Accepted { task: None, client, delivery, .. } => Stage::Opening { client, delivery },
+            later => later,
+        };
+        Ok(())
     }
 }

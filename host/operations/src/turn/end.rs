@@ -163,18 +163,14 @@ impl Turn {
         matches!(self.stage, Stage::Taskless)
     }
 
-    pub(super) fn message(&self, text: String) -> Message {
+    fn message(&self, text: String) -> Message {
         let task_id = Some(self.context.task_id.clone());
         Message::agent(self.context.context_id.clone(), task_id, vec![Part::text(text)])
     }
 }
 
 /// Ends the turn of a task that is in its last state, unless that could not be stored.
-pub(super) async fn close(
-    tasks: &Tasks,
-    record: &Arc<TaskRecord>,
-    concluded: Result<(), A2aError>,
-) -> Result<(), A2aError> {
+async fn close(tasks: &Tasks, record: &Arc<TaskRecord>, concluded: Result<(), A2aError>) -> Result<(), A2aError> {
     if concluded.is_err() {
         tasks.abandon(record);
     }

@@ -69,7 +69,7 @@ impl Turn {
             mem::replace(&mut self.stage, Stage::Working { task: Arc::clone(&task) })
         {
             self.announce(client, &task, subscription);
-            if let Some(mut delivery) = delivery {
+            if let Some(delivery) = delivery {
                 delivery.settle();
             }
         }
