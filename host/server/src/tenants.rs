@@ -10,7 +10,6 @@ use annex_operations::fault;
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{A2aError, Json, JsonObject};
-use annex_tasks::Owner;
 use axum::http::HeaderMap;
 
 use crate::installation::installer::{InstallError, Installer, Reloaded};
@@ -49,19 +48,18 @@ impl Tenants {
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] for the field `tenant`.
-    pub(crate) fn serving<'a>(
-        &'a self,
-        call: &'a ServiceParameters,
+    pub(crate) fn serving(
+        &self,
+        mut call: ServiceParameters,
         tenant: Option<&str>,
-    ) -> Result<(&'a RequestHandler, Cow<'a, ServiceParameters>), A2aError> {
-        let Some(name) = tenant.filter(|name| !name.is_empty()) else { return Ok((&self.own, Cow::Borrowed(call))) };
-        let principal = &call.owner.principal;
-        let found = self.others.get(name).filter(|tenant| tenant.admits(principal));
+    ) -> Result<(&RequestHandler, ServiceParameters), A2aError> {
+        let Some(name) = tenant.filter(|name| !name.is_empty()) else { return Ok((&self.own, call)) };
+        let found = self.others.get(name).filter(|tenant| tenant.admits(&call.owner.principal));
         let tenant = found.ok_or_else(|| {
             A2aError::invalid_field("tenant", format!("{name:?} is not known here; take it from the agent card"))
         })?;
-        let owner = Owner { tenant: name.to_owned(), principal: principal.clone() };
-        Ok((&tenant.handler, Cow::Owned(ServiceParameters { owner, ..call.clone() })))
+        name.clone_into(&mut call.owner.tenant);
+        Ok((&tenant.handler, call))
     }
 
     /// The tenant that the parameters of an extension's method name, and the parameters without it. Where there are no

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use annex_grpc::{CallParameters, EventStream, MethodReply, Operations, Reply};
 use annex_operations::answer::{self, Answer, Sent};
 use annex_operations::methods::MethodResult;
+use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
@@ -28,7 +29,6 @@ use crate::connections::network::Network;
 use crate::connections::request_body::{BodyError, RequestBody};
 use crate::connections::streams::StreamPlace;
 use crate::process::readiness_gate::{Phase, ReadinessGate};
-use crate::tenants::Tenants;
 
 /// The handler behind the gate, which decides whether it may be called.
 pub(crate) struct GrpcOperations(pub(crate) Arc<ReadinessGate>);
@@ -69,13 +69,16 @@ fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Requ
 }
 
 impl GrpcOperations {
-    fn admit(&self, parameters: CallParameters) -> Result<(&Tenants, ServiceParameters), A2aError> {
-        let tenants = self.0.app()?.tenants();
+    /// Who serves the tenant that a call names, and the parameters of the call there.
+    fn serving(
+        &self,
+        parameters: CallParameters,
+        tenant: Option<&str>,
+    ) -> Result<(&RequestHandler, ServiceParameters), A2aError> {
         let caller = caller(&parameters)?.owner.clone();
         let headers = parameters.context.get::<Arc<HeaderMap>>().cloned();
         let call = ServiceParameters::new(caller, parameters.version.unwrap_or_default(), parameters.extensions)?;
-        let call = call.with_headers(headers);
-        Ok((tenants, call))
+        self.0.app()?.tenants().serving(call.with_headers(headers), tenant)
     }
 }
 
@@ -103,8 +106,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<SendMessageResponse>, A2aError> {
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         let Answer { value, active } = handler.send_message(&call, request).await?;
         let value = match value {
             Sent::Message(message) => SendMessageResponse::Message(*message),
@@ -119,15 +121,13 @@ impl Operations for GrpcOperations {
         request: SendMessageRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
         let place = caller(&parameters)?.open_stream()?;
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
         Ok(Reply { value: events(place, value), active })
     }
 
     async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         Ok(reply(handler.get_task(&call, &request).await?.into_task()?))
     }
 
@@ -136,8 +136,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTasksRequest,
     ) -> Result<Reply<ListTasksResponse>, A2aError> {
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         Ok(reply(handler.list_tasks(&call, &request).await?))
     }
 
@@ -146,8 +145,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: CancelTaskRequest,
     ) -> Result<Reply<Task>, A2aError> {
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         Ok(reply(handler.cancel_task(&call, &request).await?))
     }
 
@@ -157,8 +155,7 @@ impl Operations for GrpcOperations {
         request: SubscribeToTaskRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
         let place = caller(&parameters)?.open_stream()?;
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         Ok(reply(events(place, handler.subscribe_to_task(&call, &request).await?)))
     }
 
@@ -167,8 +164,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: TaskPushNotificationConfig,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         Ok(reply(handler.create_push_config(&call, request).await?))
     }
 
@@ -177,8 +173,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         Ok(reply(handler.get_push_config(&call, &request).await?))
     }
 
@@ -187,8 +182,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         Ok(reply(handler.list_push_configs(&call, &request).await?))
     }
 
@@ -197,8 +191,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Reply<()>, A2aError> {
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, call) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         Ok(reply(handler.delete_push_config(&call, &request).await?))
     }
 
@@ -207,8 +200,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError> {
-        let (tenants, call) = self.admit(parameters)?;
-        let (handler, _) = tenants.serving(&call, request.tenant.as_deref())?;
+        let (handler, _) = self.serving(parameters, request.tenant.as_deref())?;
         Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card()?)))
     }
 
@@ -219,9 +211,8 @@ impl Operations for GrpcOperations {
         params: Json,
     ) -> Result<Reply<MethodReply>, A2aError> {
         let caller = caller(&parameters)?.clone();
-        let (tenants, call) = self.admit(parameters)?;
-        let (tenant, params) = tenants.tenant_in(&params)?;
-        let (handler, call) = tenants.serving(&call, tenant.as_deref())?;
+        let (tenant, params) = self.0.app()?.tenants().tenant_in(&params)?;
+        let (handler, call) = self.serving(parameters, tenant.as_deref())?;
         let called = handler.call_method(&call, (None, &method), &params).await?;
         let Answer { value, active } = called;
         let value = match value {

@@ -45,13 +45,13 @@ pub(crate) async fn answer(
         Ok(call) => call.with_headers(tenants.headers_of(headers)),
         Err(error) => return failure(&request.id, &error),
     };
-    dispatch(tenants, caller, &call, request).await.unwrap_or_else(|error| failure(&request.id, &error))
+    dispatch(tenants, caller, call, request).await.unwrap_or_else(|error| failure(&request.id, &error))
 }
 
 async fn dispatch(
     tenants: &Tenants,
     caller: &Caller,
-    call: &ServiceParameters,
+    call: ServiceParameters,
     request: &Request,
 ) -> Result<Response, A2aError> {
     let (id, params) = (&request.id, &request.params);
@@ -111,7 +111,7 @@ async fn dispatch(
 }
 
 /// The operations on push notification configs. Returns the result as JSON.
-async fn push_config(tenants: &Tenants, call: &ServiceParameters, request: &Request) -> Result<String, A2aError> {
+async fn push_config(tenants: &Tenants, call: ServiceParameters, request: &Request) -> Result<String, A2aError> {
     let params = &request.params;
     match request.method.as_str() {
         "CreateTaskPushNotificationConfig" => {

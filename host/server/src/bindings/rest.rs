@@ -144,48 +144,48 @@ async fn dispatch(
     match operation {
         Operation::SendMessage => {
             let message = message(request, tenant)?;
-            let (handler, call) = tenants.serving(&call, message.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, message.tenant.as_deref())?;
             let sent = handler.send_message(&call, message).await?;
             Ok(echo(json(caller, sent.value.json()?)?, &sent.active))
         }
         Operation::SendStreamingMessage => {
             let place = caller.open_stream()?;
             let message = message(request, tenant)?;
-            let (handler, call) = tenants.serving(&call, message.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, message.tenant.as_deref())?;
             let streamed = handler.send_streaming_message(&call, message).await?;
             Ok(echo(stream(caller, place, streamed.value), &streamed.active))
         }
         Operation::GetTask(id) => {
             let read: GetTaskRequest = from_query(request, tenant, &[("id", id)])?;
-            let (handler, call) = tenants.serving(&call, read.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, read.tenant.as_deref())?;
             found(caller, &handler.get_task(&call, &read).await?)
         }
         Operation::ListTasks => {
             let list: ListTasksRequest = from_query(request, tenant, &[])?;
-            let (handler, call) = tenants.serving(&call, list.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, list.tenant.as_deref())?;
             json(caller, encode(&handler.list_tasks(&call, &list).await?)?)
         }
         Operation::CancelTask(id) => {
             let mut cancel: CancelTaskRequest = params(&with(&read_body(request)?, "id", id)?)?;
             place(&mut cancel.tenant, tenant)?;
-            let (handler, call) = tenants.serving(&call, cancel.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, cancel.tenant.as_deref())?;
             json(caller, encode(&handler.cancel_task(&call, &cancel).await?)?)
         }
         Operation::SubscribeToTask(id) => {
             let subscribe = SubscribeToTaskRequest { tenant: tenant.map(str::to_owned), id: TaskId::from(id) };
             let place = caller.open_stream()?;
-            let (handler, call) = tenants.serving(&call, subscribe.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, subscribe.tenant.as_deref())?;
             Ok(stream(caller, place, handler.subscribe_to_task(&call, &subscribe).await?))
         }
-        Operation::PushConfig(operation) => push_config(tenants, &call, request, tenant, operation).await,
+        Operation::PushConfig(operation) => push_config(tenants, call, request, tenant, operation).await,
         Operation::Method(extension, method) => {
             let params = read_body(request)?;
-            let (handler, call) = tenants.serving(&call, tenant)?;
+            let (handler, call) = tenants.serving(call, tenant)?;
             let (response, active) = call_method(handler, &call, (extension, &method), (caller, &params)).await?;
             Ok(echo(response, &active))
         }
         Operation::ExtendedAgentCard => {
-            let (handler, _) = tenants.serving(&call, tenant)?;
+            let (handler, _) = tenants.serving(call, tenant)?;
             extended_card(handler, caller)
         }
     }
@@ -194,7 +194,7 @@ async fn dispatch(
 /// The operations on push notification configs.
 async fn push_config(
     tenants: &Tenants,
-    call: &ServiceParameters,
+    call: ServiceParameters,
     request: &HttpRequest<'_>,
     tenant: Option<&str>,
     operation: PushConfigOperation<'_>,
