@@ -4,3 +4,17 @@ pub(crate) mod keyvalue_store;
 pub(crate) mod session_store;
 pub(crate) mod sessions;
 pub(crate) mod task_store;
+
+use tokio::runtime::Handle;
+use tokio::task::{JoinError, spawn_blocking};
+
+/// Opens a store on a thread of its own: its files are made there, and sqlx's migrations are no future that can be sent.
+///
+/// # Errors
+/// When the process ends meanwhile.
+async fn on_own_thread<S: Send + 'static, F: Future<Output = S>>(
+    open: impl FnOnce() -> F + Send + 'static,
+) -> Result<S, JoinError> {
+    let runtime = Handle::current();
+    spawn_blocking(move || runtime.block_on(open())).await
+}

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use annex_keyvalue::{OpenError, SqliteKeyValueStore};
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore};
-use tokio::runtime::Handle;
 
 use crate::config::Config;
+use crate::stores;
 
 /// The file in the config's folder for data.
 const FILE: &str = "keyvalue.sqlite";
@@ -34,18 +34,16 @@ pub enum KeyValueStoreError {
 }
 
 /// Opens the store; relative paths start in `folder`.
-///
-/// On a thread of its own: the file is made there, and sqlx's migrations are no future that can be sent.
 pub(crate) async fn open(config: &Config, folder: &Path) -> Result<Arc<dyn KeyValueStore>, KeyValueStoreError> {
     let Some(data) = config.keyvalue.data_dir.as_ref().or(config.tasks.data_dir.as_ref()) else {
         return Ok(Arc::new(MemoryKeyValueStore::default()));
     };
     let path = folder.join(data);
-    let runtime = Handle::current();
-    let opening = tokio::task::spawn_blocking(move || {
-        fs::create_dir_all(&path).map_err(|source| KeyValueStoreError::Folder { path: path.clone(), source })?;
-        Ok::<_, KeyValueStoreError>(runtime.block_on(SqliteKeyValueStore::open(&path.join(FILE)))?)
-    });
-    let store = opening.await.map_err(|_| KeyValueStoreError::Aborted)??;
-    Ok(Arc::new(store))
+    let opening = stores::on_own_thread(move || open_store(path));
+    Ok(Arc::new(opening.await.map_err(|_| KeyValueStoreError::Aborted)??))
+}
+
+async fn open_store(folder: PathBuf) -> Result<SqliteKeyValueStore, KeyValueStoreError> {
+    fs::create_dir_all(&folder).map_err(|source| KeyValueStoreError::Folder { path: folder.clone(), source })?;
+    Ok(SqliteKeyValueStore::open(&folder.join(FILE)).await?)
 }

@@ -9,9 +9,9 @@ use annex_session::{
     Bounds, InMemorySessionService, Limits, OpenError, PostgresSessionService, Retention, SessionService,
     SqliteSessionService,
 };
-use tokio::runtime::Handle;
 
 use crate::config::{Config, SessionsConfig};
+use crate::stores;
 
 /// The file in the config's folder for data.
 const FILE: &str = "sessions.sqlite";
@@ -70,12 +70,10 @@ impl Place {
 }
 
 /// Opens the store; relative paths start in `folder`.
-///
-/// On a thread of its own: the files of the store are made there, and sqlx's migrations are no future that can be sent.
 pub(crate) async fn open(config: &Config, folder: &Path) -> Result<Arc<dyn SessionService>, SessionStoreError> {
-    let (place, bounds, runtime) = (Place::of(config, folder), bounds(&config.sessions), Handle::current());
-    let opening = tokio::task::spawn_blocking(move || runtime.block_on(open_store(place, bounds)));
-    opening.await.map_err(|_| SessionStoreError::Aborted)?
+    let place = Place::of(config, folder);
+    let bounds = bounds(&config.sessions);
+    stores::on_own_thread(move || open_store(place, bounds)).await.map_err(|_| SessionStoreError::Aborted)?
 }
 
 async fn open_store(place: Place, bounds: Bounds) -> Result<Arc<dyn SessionService>, SessionStoreError> {

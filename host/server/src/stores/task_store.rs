@@ -9,9 +9,9 @@ use annex_tasks::{
     MemoryBounds, MemoryTaskStore, PostgresTaskStore, Retention, SqliteTaskStore, StoreError, TaskLimits, TaskStore,
     WaitingBounds,
 };
-use tokio::runtime::Handle;
 
 use crate::config::TasksConfig;
+use crate::stores;
 
 /// The file in the config's folder for data.
 const FILE: &str = "tasks.sqlite";
@@ -47,11 +47,10 @@ pub enum TaskStoreError {
 }
 
 /// Opens the store and fails what ran when the last process stopped.
-///
-/// On a thread of its own: the files of the store are made there, and sqlx's migrations are no future that can be sent.
 pub(crate) async fn open(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
-    let (config, folder, runtime) = (config.clone(), folder.to_owned(), Handle::current());
-    let opening = tokio::task::spawn_blocking(move || runtime.block_on(open_store(&config, &folder)));
+    let config = config.clone();
+    let folder = folder.to_owned();
+    let opening = stores::on_own_thread(move || async move { open_store(&config, &folder).await });
     opening.await.map_err(|_| TaskStoreError::Aborted)?
 }
 
