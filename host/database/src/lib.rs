@@ -5,12 +5,14 @@
 
 mod database;
 mod migrations;
+mod numbers;
 mod postgres;
 mod sqlite;
 mod writer;
 
 pub use database::{Database, Row, Rows, Sql, Step, Value};
 pub use migrations::Migrations;
+pub use numbers::{from_sql, to_sql};
 pub use postgres::PostgresDatabase;
 pub use sqlite::{SqliteDatabase, SqliteTransaction};
 pub use writer::{Change, Writer};

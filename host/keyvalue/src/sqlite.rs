@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annex_database::{Database, Migrations, Row, SqliteDatabase, SqliteTransaction, Value};
+use annex_database::{Database, Migrations, Row, SqliteDatabase, SqliteTransaction, Value, from_sql, to_sql};
 use async_trait::async_trait;
 use sqlx::migrate::MigrateError;
 
@@ -21,7 +21,7 @@ const MIGRATIONS: Migrations = Migrations {
     ],
 };
 /// The number of the last migration.
-const VERSION: i64 = 2;
+const VERSION: i64 = MIGRATIONS.files[MIGRATIONS.files.len() - 1].0;
 
 /// The reason for which a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -128,7 +128,7 @@ impl KeyValueStore for SqliteKeyValueStore {
     }
 
     async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError> {
-        let page = [Value::Int(number(KEYS_PER_PAGE)), Value::Int(i64::try_from(skip).unwrap_or(i64::MAX))];
+        let page = [Value::count(KEYS_PER_PAGE), Value::count(skip)];
         let rows = self.database.read(statements::SELECT_KEYS, &in_bucket(space, page)).await.map_err(unavailable)?;
         rows.iter().map(|row| row.text(0).map_err(unavailable)).collect()
     }
@@ -148,7 +148,7 @@ impl KeyValueStore for SqliteKeyValueStore {
         // What lasts comes before all that ends.
         let lasting = Scope::lasting("");
         let [kind, tenant, principal, id] = in_scope(after.unwrap_or(&lasting));
-        let values = [kind, tenant, principal, id, Value::Int(number(SCOPES_PER_PAGE))];
+        let values = [kind, tenant, principal, id, Value::count(SCOPES_PER_PAGE)];
         let rows = self.database.read(statements::SELECT_SCOPES, &values).await.map_err(unavailable)?;
         let scopes: Result<Vec<_>, _> = rows.iter().map(scope_of_row).collect();
         Ok(scopes.map_err(unavailable)?.into_iter().flatten().collect())
@@ -197,7 +197,7 @@ async fn usage(transaction: &mut SqliteTransaction, space: &Space, key: &str) ->
     let values = in_bucket(space, [Value::Text(key)]);
     let rows = SqliteDatabase::query(transaction, statements::SELECT_USAGE, &values).await?;
     let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-    Ok((Usage { keys: count(row.int(0)?), bytes: count(row.int(1)?) }, row.maybe_int(2)?))
+    Ok((Usage { keys: from_sql(row.int(0)?), bytes: from_sql(row.int(1)?) }, row.maybe_int(2)?))
 }
 
 /// The usage of all buckets of the extension that end together with a task or a conversation.
@@ -205,7 +205,7 @@ async fn scoped_usage(transaction: &mut SqliteTransaction, space: &Space) -> sql
     let values = [Value::Text(&space.scope.tenant), Value::Text(space.extension.as_str())];
     let rows = SqliteDatabase::query(transaction, statements::SELECT_SCOPED_USAGE, &values).await?;
     let Some(row) = rows.first() else { return Ok(Usage::default()) };
-    Ok(Usage { keys: count(row.int(0)?), bytes: count(row.int(1)?) })
+    Ok(Usage { keys: from_sql(row.int(0)?), bytes: from_sql(row.int(1)?) })
 }
 
 /// Sets the key when the quota has room for it.
@@ -217,16 +217,16 @@ async fn put(
     quota: &Quota,
 ) -> Result<(), KeyValueError> {
     let (used, replaced) = usage(transaction, space, key).await.map_err(unavailable)?;
-    quota.check(used, key, value, replaced.map(count))?;
+    quota.check(used, key, value, replaced.map(from_sql))?;
     if space.scope.kind.ends() {
         let scoped = scoped_usage(transaction, space).await.map_err(unavailable)?;
-        quota.check_scoped(scoped, key, value, replaced.map(count))?;
+        quota.check_scoped(scoped, key, value, replaced.map(from_sql))?;
     }
     let values = in_bucket(space, [Value::Text(key), Value::Bytes(value)]);
     SqliteDatabase::execute(transaction, statements::PUT, &values).await.map_err(unavailable)?;
     match replaced {
-        Some(bytes) => count_scoped(transaction, space, 0, number(value.len()) - bytes).await,
-        None => count_scoped(transaction, space, 1, number(key.len() + value.len())).await,
+        Some(bytes) => count_scoped(transaction, space, 0, to_sql(value.len()) - bytes).await,
+        None => count_scoped(transaction, space, 1, to_sql(key.len() + value.len())).await,
     }
 }
 
@@ -243,12 +243,4 @@ async fn count_scoped(
     let values =
         [Value::Text(&space.scope.tenant), Value::Text(space.extension.as_str()), Value::Int(keys), Value::Int(bytes)];
     SqliteDatabase::execute(transaction, statements::COUNT_SCOPED, &values).await.map(drop).map_err(unavailable)
-}
-
-fn number(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-fn count(number: i64) -> usize {
-    usize::try_from(number).unwrap_or(0)
 }

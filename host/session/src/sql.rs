@@ -9,12 +9,12 @@ mod write;
 
 use std::sync::Arc;
 
-use annex_database::{Database, Row, Value, Writer};
+use annex_database::{Database, Row, Value, Writer, from_sql};
 use annex_protocol::{Json, Timestamp};
 use async_trait::async_trait;
 
 use self::encoding::{decode_event, decode_name, encoded_name};
-use self::values::{from_sql, named, size_to_sql};
+use self::values::named;
 use self::write::Write;
 use crate::SessionError;
 use crate::event::Event;
@@ -59,8 +59,8 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         }
         let after = Value::Int(filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis));
         let mut values = named(&key).to_vec();
-        values.extend([size_to_sql(filter.num_recent.unwrap_or(usize::MAX)), after]);
-        values.extend(filter.max_bytes.map(size_to_sql));
+        values.extend([Value::count(filter.num_recent.unwrap_or(usize::MAX)), after]);
+        values.extend(filter.max_bytes.map(Value::count));
         let select = match filter.max_bytes {
             Some(_) => statements::SELECT_SESSION_WITHIN,
             None => statements::SELECT_SESSION,
@@ -84,7 +84,7 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             Value::Int(after.map_or(i64::MIN, |after| after.last_update.as_millis())),
             Value::Text(after.map_or("", |after| &after.user)),
             Value::Text(after.map_or("", |after| after.context.as_str())),
-            size_to_sql(query.limit),
+            Value::count(query.limit),
             Value::Text(query.user.as_deref().unwrap_or_default()),
         ];
         let (sql, values) = match query.user {

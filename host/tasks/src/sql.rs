@@ -4,16 +4,14 @@ mod recovery;
 mod retention;
 mod since;
 mod statements;
-mod values;
 mod write;
 
 use std::sync::Arc;
 
-use annex_database::{Database, Row, Value, Writer};
+use annex_database::{Database, Row, Value, Writer, from_sql};
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
-use self::values::{from_sql, limit_value, to_sql};
 use self::write::Write;
 use crate::event::{EventContent, Kind};
 use crate::key::{self, is_key};
@@ -76,7 +74,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if !is_key(id.as_str()) {
             return Ok(Vec::new());
         }
-        let values = [Value::Text(id.as_str()), Value::Int(to_sql(seq)), limit_value(limit)];
+        let values = [Value::Text(id.as_str()), Value::count(seq), Value::count(limit)];
         let rows = self.database.read(statements::SELECT_EVENTS, &values).await?;
         Ok(rows.iter().map(stored_event).collect::<Result<_, _>>()?)
     }
@@ -95,8 +93,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             Value::Text(context.unwrap_or_default()),
             Value::Int(after.map_or(i64::MAX, |cursor| cursor.status_at)),
             Value::Text(after.map_or("", |cursor| cursor.id.as_str())),
-            limit_value(query.limit.saturating_add(1)),
-            limit_value(MAX_PAGE_BYTES),
+            Value::count(query.limit.saturating_add(1)),
+            Value::count(MAX_PAGE_BYTES),
         ];
         let [page, count] = match context {
             Some(_) => [statements::PAGE_OF_CONTEXT, statements::COUNT_OF_CONTEXT],
@@ -108,7 +106,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let rows = self.database.read(page, &values).await?;
         let there = rows.first().map(|row| row.int(5)).transpose()?.unwrap_or_default();
         let listed = rows.get(..query.limit).unwrap_or(&rows);
-        let last = listed.last().filter(|_| from_sql(there) > listed.len() as u64);
+        let last = listed.last().filter(|_| from_sql::<u64>(there) > listed.len() as u64);
         let next = last.map(cursor).transpose()?;
         let mut tasks = Vec::with_capacity(listed.len());
         for row in listed {
@@ -133,7 +131,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         }
         let others = D::query(&mut transaction, statements::COUNT_OTHER_CONFIGS, &[task_id, config_id]).await?;
         let others = others.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
-        if from_sql(others) >= MAX_PUSH_CONFIGS as u64 {
+        if from_sql::<u64>(others) >= MAX_PUSH_CONFIGS as u64 {
             return Err(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS });
         }
         D::execute(&mut transaction, statements::PUT_CONFIG, &values).await?;
@@ -153,7 +151,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if !is_key(id.as_str()) || !is_key(after) {
             return Ok(ConfigPage::default());
         }
-        let values = [Value::Text(id.as_str()), Value::Text(after), limit_value(limit.saturating_add(1))];
+        let values = [Value::Text(id.as_str()), Value::Text(after), Value::count(limit.saturating_add(1))];
         let rows = self.database.read(statements::SELECT_CONFIGS, &values).await?;
         let mut configs = rows.iter().map(|row| stored_config(id, row)).collect::<Result<Vec<_>, _>>()?;
         let next = cut(&mut configs, limit, |config| config.id.clone().unwrap_or_default());
@@ -219,8 +217,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         limit: usize,
     ) -> Result<Vec<(Owner, TaskId)>, StoreError> {
         let before = Value::Int(bounds.waited_before(Timestamp::now().as_millis()));
-        let (anonymous, per_owner) = (limit_value(bounds.anonymous), limit_value(bounds.per_owner));
-        let values = [anonymous, per_owner, before, limit_value(limit), limit_value(skip)];
+        let (anonymous, per_owner) = (Value::count(bounds.anonymous), Value::count(bounds.per_owner));
+        let values = [anonymous, per_owner, before, Value::count(limit), Value::count(skip)];
         let rows = self.database.read(statements::SELECT_OVERDUE, &values).await?;
         let overdue = rows.iter().map(|row| {
             let owner = Owner { tenant: row.text(1)?, principal: row.text(2)? };

@@ -1,10 +1,10 @@
 //! Deleting what need not stay.
 
-use annex_database::{Database, Row, Value};
+use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::Timestamp;
 
 use super::statements;
-use super::values::{from_sql, named, to_sql};
+use super::values::named;
 use crate::SessionError;
 use crate::service::Retention;
 use crate::session::SessionKey;
@@ -33,10 +33,10 @@ async fn delete_batch<D: Database>(database: &D, retention: &Retention, before: 
     }
     let rows = D::query(&mut transaction, statements::COUNT_SESSIONS, &[]).await?;
     let sessions = rows.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
-    let surplus = from_sql(sessions).saturating_sub(retention.count);
+    let surplus = from_sql::<u64>(sessions).saturating_sub(retention.count);
     let oldest = match surplus {
-        0 => [Value::Int(before), Value::Int(to_sql(BATCH))],
-        _ => [Value::Int(i64::MAX), Value::Int(to_sql(surplus.min(BATCH)))],
+        0 => [Value::Int(before), Value::count(BATCH)],
+        _ => [Value::Int(i64::MAX), Value::count(surplus.min(BATCH))],
     };
     let deleted = D::query(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;
     for row in &deleted {

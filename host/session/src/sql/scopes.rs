@@ -7,7 +7,6 @@ use annex_protocol::Json;
 
 use super::encoding::encoded_name;
 use super::statements;
-use super::values::size_to_sql;
 use crate::SessionError;
 use crate::limits::Limits;
 use crate::session::SessionKey;
@@ -89,7 +88,7 @@ impl<'a> ScopeChange<'a> {
             let mut values = vec![
                 Value::Text(&row.name),
                 Value::Text(row.value.get()),
-                size_to_sql(row.size),
+                Value::count(row.size),
                 Value::Int(row.place),
             ];
             values.extend(owner(self.scope, key, id));

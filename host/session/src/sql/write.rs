@@ -1,12 +1,12 @@
 //! A change of one session: events, state, artifacts, time and revision in one transaction.
 
-use annex_database::{Change, Database, Row, Rows, Step, Value};
+use annex_database::{Change, Database, Row, Rows, Step, Value, from_sql};
 use annex_protocol::Timestamp;
 
 use super::encoding::{EncodedArtifact, EncodedEvent, encoded_name};
 use super::scopes::ScopeChange;
 use super::statements;
-use super::values::{NO_SESSION, from_sql, named, size_to_sql, to_sql};
+use super::values::{NO_SESSION, named};
 use crate::SessionError;
 use crate::event::{Event, combined};
 use crate::limits::Limits;
@@ -80,7 +80,7 @@ impl Change for Write {
                 && revision <= self.limits.events as u64 =>
             {
                 let [tenant, app, user, context] = named(&self.key);
-                let [revision, expected] = [revision, *expected].map(|revision| Value::Int(to_sql(revision)));
+                let [revision, expected] = [revision, *expected].map(Value::count);
                 let values = [revision, last.happened_at(), now, tenant, app, user, context, expected];
                 vec![Step::new(statements::ADVANCE_SESSION, values)]
             }
@@ -88,7 +88,7 @@ impl Change for Write {
         };
         let rows = events.iter().zip(1..).map(|(event, number)| {
             let seq = expected.saturating_add(number);
-            [Value::Int(to_sql(seq)), Value::Text(&event.id), event.happened_at(), Value::Text(&event.json)]
+            [Value::count(seq), Value::Text(&event.id), event.happened_at(), Value::Text(&event.json)]
         });
         steps.push(self.rows(&statements::INSERT_EVENTS_OF_NAMED, rows));
         Some((steps, Appended { revision, repeated: false }))
@@ -131,11 +131,11 @@ impl Write {
         now: Value<'a>,
     ) -> Vec<Step<'a>> {
         let updated_at = events.last().map_or(now, |event| event.happened_at());
-        let revision = Value::Int(to_sql(events.len() as u64));
+        let revision = Value::count(events.len());
         let mut steps = vec![self.rows(&statements::INSERT_NEW_SESSION, [[revision, updated_at, now]])];
         let keys = beginning.names.iter().zip(beginning.delta.within(Scope::Session)).zip(1..);
         let keys = keys.map(|((name, (key, value)), place)| {
-            let size = size_to_sql(key.len() + value.get().len());
+            let size = Value::count(key.len() + value.get().len());
             [Value::Text(name), Value::Text(value.get()), size, Value::Int(place)]
         });
         if !beginning.names.is_empty() {
@@ -145,7 +145,7 @@ impl Write {
         let mut artifacts = artifacts
             .map(|(artifact, place)| {
                 let (name, parts) = (Value::Text(&artifact.name), Value::Text(&artifact.parts));
-                [name, parts, size_to_sql(artifact.size), Value::Int(place)]
+                [name, parts, Value::count(artifact.size), Value::Int(place)]
             })
             .peekable();
         if artifacts.peek().is_some() {
@@ -220,7 +220,7 @@ impl Write {
         }
         let kept = self.limits.events as u64;
         if revision > kept {
-            let values = [Value::Int(id), Value::Int(to_sql(revision - kept))];
+            let values = [Value::Int(id), Value::count(revision - kept)];
             D::execute(transaction, statements::DELETE_EVENTS, &values).await?;
         }
         Ok(Appended { revision, repeated: false })
@@ -235,7 +235,7 @@ impl Write {
     ) -> Result<i64, SessionError> {
         let now = Timestamp::now();
         let updated_at = Value::Int(events.last().map_or(now, |event| event.timestamp).as_millis());
-        let (revision, changed_at) = (Value::Int(to_sql(revision)), Value::Int(now.as_millis()));
+        let (revision, changed_at) = (Value::count(revision), Value::Int(now.as_millis()));
         if let Some(Locked { id, .. }) = found {
             let values = [Value::Int(id), revision, updated_at, changed_at];
             D::execute(transaction, statements::UPDATE_SESSION, &values).await?;
@@ -278,7 +278,7 @@ impl Write {
             }
         }
         let (name, parts) = (Value::Text(&artifact.name), Value::Text(&artifact.parts));
-        let values = [Value::Int(id), name, parts, size_to_sql(artifact.size), Value::Int(place)];
+        let values = [Value::Int(id), name, parts, Value::count(artifact.size), Value::Int(place)];
         D::execute(transaction, statements::PUT_ARTIFACT, &values).await?;
         Ok(())
     }
@@ -309,13 +309,8 @@ async fn insert_event<D: Database>(
     (session, seq): (i64, u64),
     event: &EncodedEvent,
 ) -> Result<(), SessionError> {
-    let values = [
-        Value::Int(session),
-        Value::Int(to_sql(seq)),
-        Value::Text(&event.id),
-        event.happened_at(),
-        Value::Text(&event.json),
-    ];
+    let values =
+        [Value::Int(session), Value::count(seq), Value::Text(&event.id), event.happened_at(), Value::Text(&event.json)];
     D::execute(transaction, statements::INSERT_EVENT, &values).await?;
     Ok(())
 }

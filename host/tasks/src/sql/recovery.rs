@@ -3,7 +3,6 @@
 use annex_database::{Database, Row, Value};
 use annex_protocol::TaskId;
 
-use super::values::limit_value;
 use super::{SqlTaskStore, since, statements};
 use crate::record::fail;
 use crate::{StoreError, StoredTask, TaskStore};
@@ -18,7 +17,7 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
     // No task has an empty id.
     let mut last = TaskId::default();
     loop {
-        let from = [Value::Text(last.as_str()), limit_value(BATCH)];
+        let from = [Value::Text(last.as_str()), Value::count(BATCH)];
         let rows = store.database.read(statements::SELECT_ABANDONED, &from).await?;
         let Some(newest) = rows.last() else { break };
         last = newest.text(0)?.into();
@@ -29,7 +28,7 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
             }
         }
     }
-    let unclaimed = [Value::Int(i64::MAX), limit_value(MESSAGES)];
+    let unclaimed = [Value::Int(i64::MAX), Value::count(MESSAGES)];
     while store.change(statements::FORGET_UNCLAIMED, &unclaimed).await? > 0 {}
     Ok(recovered)
 }

@@ -1,10 +1,9 @@
 //! Deleting what need not stay.
 
-use annex_database::{Database, Row, Value};
+use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::Timestamp;
 
 use super::statements;
-use super::values::{from_sql, to_sql};
 use crate::{Retention, StoreError};
 
 /// Rows that go in one transaction, so that no writer waits long.
@@ -20,7 +19,7 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
             break;
         }
     }
-    let (count, batch) = (Value::Int(to_sql(retention.count)), Value::Int(to_sql(BATCH)));
+    let (count, batch) = (Value::count(retention.count), Value::count(BATCH));
     delete_all(database, statements::FORGET_SURPLUS_ANSWERS, &[count, batch]).await?;
     let finished = Value::Int(retention.finished_before(now));
     delete_all(database, statements::FORGET_OLD_ANSWERS, &[finished, batch]).await?;
@@ -50,10 +49,10 @@ async fn delete_batch<D: Database>(database: &D, retention: &Retention, now: i64
     }
     let finished = D::query(&mut transaction, statements::COUNT_FINISHED, &[]).await?;
     let finished = finished.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
-    let surplus = from_sql(finished).saturating_sub(retention.count);
+    let surplus = from_sql::<u64>(finished).saturating_sub(retention.count);
     let oldest = match surplus {
-        0 => [Value::Int(retention.finished_before(now)), Value::Int(to_sql(BATCH))],
-        _ => [Value::Int(i64::MAX), Value::Int(to_sql(surplus.min(BATCH)))],
+        0 => [Value::Int(retention.finished_before(now)), Value::count(BATCH)],
+        _ => [Value::Int(i64::MAX), Value::count(surplus.min(BATCH))],
     };
     D::execute(&mut transaction, statements::FORGET_OLDEST, &oldest).await?;
     let deleted = D::execute(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;

@@ -1,10 +1,9 @@
 //! Tasks of which the row tells only how they were, and the events how they went on.
 
-use annex_database::{Database, Row, Value};
+use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::TaskId;
 
 use super::statements;
-use super::values::{from_sql, to_sql};
 use crate::event::Kind;
 use crate::record::{Since, TaskContent};
 use crate::{StoreError, StoredTask};
@@ -37,7 +36,7 @@ async fn events<D: Database>(
     let (mut events, mut last) = (Vec::new(), told);
     while last < seq {
         let batch = BATCH.min(seq - last);
-        let from = [Value::Text(id.as_str()), Value::Int(to_sql(last)), Value::Int(to_sql(batch))];
+        let from = [Value::Text(id.as_str()), Value::count(last), Value::count(batch)];
         let rows = database.read(statements::SELECT_EVENTS, &from).await?;
         for row in &rows {
             events.push((Kind::of_name(&row.text(1)?), row.text(2)?));

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::{iter, slice};
 
-use annex_database::{Change, Database, Row, Step, Value};
+use annex_database::{Change, Database, Row, Step, Value, from_sql};
 use annex_protocol::{ContextId, TaskId};
 
 use super::statements;
-use super::values::{from_sql, to_sql};
 use crate::event::Kind;
 use crate::record::Standing;
 use crate::{Owner, StoreError, TaskEvent, TaskSnapshot};
@@ -98,7 +97,7 @@ impl Write {
         let id = Value::Text(self.id.as_str());
         let rows = self.events.iter().zip(1..).map(|((kind, json), number)| {
             let number = self.before().saturating_add(number);
-            [id, Value::Int(to_sql(number)), Value::Text(kind.name()), Value::Text(json)]
+            [id, Value::count(number), Value::Text(kind.name()), Value::Text(json)]
         });
         let rows: Vec<_> = rows.collect();
         let events = rows.chunks(ROWS).map(|rows| Step::rows(&statements::INSERT_EVENTS, rows.as_flattened()));
@@ -106,7 +105,7 @@ impl Write {
     }
 
     fn task_step(&self) -> Step<'_> {
-        let (id, last) = (Value::Text(self.id.as_str()), Value::Int(to_sql(self.last())));
+        let (id, last) = (Value::Text(self.id.as_str()), Value::count(self.last()));
         let (state, status_at) = (Value::Text(self.standing.state.name()), Value::Int(self.standing.status_at));
         let finished_at = Value::MaybeInt(self.standing.finished_at);
         let json = self.json.as_deref().map(Value::Text);
@@ -120,7 +119,7 @@ impl Write {
                 Step::rows(&statements::INSERT_TASK, row)
             }
             Place::After(expected) => {
-                let expected = Value::Int(to_sql(*expected));
+                let expected = Value::count(*expected);
                 match json {
                     Some(json) => {
                         let change = [last, state, status_at, finished_at, json, id, expected];
