@@ -91,7 +91,7 @@ fn text(encoding: usize, bytes: &[u8]) -> String {
 
 async fn turn(extension: &Arc<Extension>, value: &str) {
     let value = serde_json::to_string(value).expect("JSON");
-    let Ok(metadata) = Metadata::parse(format!(r#"{{"key": {value}}}"#)) else { return };
+    let Ok(metadata) = Metadata::parse(&format!(r#"{{"key": {value}}}"#)) else { return };
     let message = Message { metadata, ..Message::user_text("Hello") };
     let requested: Vec<ExtensionUri> = vec![extension.uri().clone()];
     let request = TurnRequest {
