@@ -132,7 +132,8 @@ impl Talk {
         if let Some(state) = self.state.as_ref().filter(|_| !self.conversation.has_state) {
             state.put(&mut message, &mut self.calling.extensions);
         }
-        let (mut outcome, mut transcript) = (Outcome::default(), Transcript::default());
+        let mut outcome = Outcome::default();
+        let mut transcript = Transcript::default();
         let said = self.exchange(message, &mut outcome, &mut transcript).await;
         if let Some(error) = said.as_ref().err().and_then(|error| error.downcast_ref()) {
             self.note_failure(error);

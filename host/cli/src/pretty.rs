@@ -13,7 +13,10 @@ pub(crate) fn pretty(json: &Json) -> String {
 pub(crate) fn pretty_text(json: &str) -> String {
     let json = annex_text::json(json);
     let mut text = String::with_capacity(json.len() * 2);
-    let (mut depth, mut in_string, mut escaped, mut is_empty) = (0_usize, false, false, false);
+    let mut depth = 0_usize;
+    let mut in_string = false;
+    let mut escaped = false;
+    let mut is_empty = false;
     for character in json.chars() {
         if in_string {
             in_string = escaped || character != '"';

@@ -94,7 +94,8 @@ impl Send {
     async fn exchange(&self, agent: &Agent, message: Message, with: &Companions) -> anyhow::Result<()> {
         let offers_stream = turn::offers_stream(agent.card());
         ensure!(!self.stream || offers_stream, "the agent's card does not offer streaming; leave out --stream");
-        let (mut outcome, mut transcript) = (Outcome::default(), Transcript::default());
+        let mut outcome = Outcome::default();
+        let mut transcript = Transcript::default();
         let take = |event| self.take(event, &mut outcome, &mut transcript);
         let active = turn::exchange(agent, self.calling.parameters()?, message, self.stream, take).await?;
         if self.stream {

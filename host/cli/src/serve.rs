@@ -34,7 +34,8 @@ impl Serve {
         let example = config.card.skills.iter().find_map(|skill| skill.examples.first());
         let question = example.map_or("Hello", String::as_str).to_owned();
         let server = Server::bind(config).await?;
-        let (locations, admin) = (locations(&self.config), server.admin_address());
+        let locations = locations(&self.config);
+        let admin = server.admin_address();
         let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
         // From now on, so that a hang-up while components are compiled does not end the process.
         let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;

@@ -121,7 +121,9 @@ impl Session {
         };
         match &self.command {
             Command::List { user, after, limit } => {
-                let (user, after, limit) = (user.clone(), after.clone(), *limit);
+                let user = user.clone();
+                let after = after.clone();
+                let limit = *limit;
                 json(&sessions.list(SessionFilter { tenant: tenant.clone(), user, after, limit }).await?)
             }
             Command::Show(named) => json(&sessions.show(&name(named)).await?),

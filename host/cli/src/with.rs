@@ -48,12 +48,14 @@ impl With {
     /// # Errors
     /// When one cannot be loaded, or has no part on the client's side.
     pub(crate) async fn load(&self, state: Option<&JsonObject>) -> anyhow::Result<Companions> {
-        let (wanted, settings) = (self.components.len(), self.settings.len());
+        let wanted = self.components.len();
+        let settings = self.settings.len();
         ensure!(settings <= wanted, "there are {settings} --with-settings for {wanted} --with");
         let Ok(instances @ 1..) = u32::try_from(wanted) else { return Ok(Companions::default()) };
         let config = RuntimeConfig { instances, cache: serve::cache(), ..RuntimeConfig::default() };
         let runtime = Runtime::new(&config).context("the runtime of components does not start")?;
-        let (notes, mut interceptors) = (Notes::default(), Vec::new());
+        let notes = Notes::default();
+        let mut interceptors = Vec::new();
         for (index, argument) in self.components.iter().enumerate() {
             let settings = self.settings.get(index).map(PathBuf::as_path);
             let interceptor = load(&runtime, argument, settings, state, &notes).await;

@@ -77,7 +77,8 @@ impl Admin {
         sessions: Sessions,
         handler: &RequestHandler,
     ) -> Result<Self, TokenError> {
-        let (running, counters) = (handler.running.clone(), Arc::clone(&handler.counters));
+        let running = handler.running.clone();
+        let counters = Arc::clone(&handler.counters);
         Ok(Self {
             installers,
             sessions,
@@ -177,7 +178,8 @@ async fn remove(
     Path(id): Path<String>,
 ) -> Result<Json<Removed>, AdminError> {
     let here = Arc::clone(admin.installer(&of)?);
-    let (installer, uri) = (Arc::clone(&here), here.find(&id)?.uri().clone());
+    let installer = Arc::clone(&here);
+    let uri = here.find(&id)?.uri().clone();
     let removed = whole(async move { installer.remove(&uri).await }).await?;
     Ok(Json(Removed::of(&here, &removed)))
 }
@@ -189,7 +191,8 @@ async fn roll_back(
     body: Body,
 ) -> Result<Json<Details>, AdminError> {
     let here = Arc::clone(admin.installer(&of)?);
-    let (installer, uri) = (Arc::clone(&here), here.find(&id)?.uri().clone());
+    let installer = Arc::clone(&here);
+    let uri = here.find(&id)?.uri().clone();
     let Rollback { to } = read_optional(body).await?;
     let version = whole(async move { installer.roll_back(&uri, to).await }).await?;
     Ok(Json(Details::of(&here, &version)))
@@ -197,7 +200,8 @@ async fn roll_back(
 
 /// Without a tenant all configs are read again.
 async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<Reloaded>, AdminError> {
-    let (all, installer) = (Arc::clone(&admin.installers), Arc::clone(admin.installer(&of)?));
+    let all = Arc::clone(&admin.installers);
+    let installer = Arc::clone(admin.installer(&of)?);
     let reloaded = match of.tenant {
         Some(_) => whole(async move { installer.reload().await }).await?,
         None => whole(async move { all.reload().await }).await?,

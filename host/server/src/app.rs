@@ -128,7 +128,8 @@ impl App {
         let apps = served.iter().chain([&own]).map(|served| (served.name.clone(), served.agent.name().to_owned()));
         let apps: HashMap<String, String> = apps.collect();
         let shared = Shared::open(config, locations, base_url, apps.clone()).await?;
-        let (mut others, mut installers) = (HashMap::new(), BTreeMap::new());
+        let mut others = HashMap::new();
+        let mut installers = BTreeMap::new();
         for (served, named) in served.into_iter().zip(&config.tenants) {
             let name = served.name.clone();
             let (handler, installer) = Box::pin(shared.serve(served)).await?;
@@ -285,7 +286,8 @@ impl<'a> Shared<'a> {
         let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
         let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
         let folder = folder.map(open).transpose()?;
-        let (runtime, pins) = (self.runtime.of_tenant(&name), Arc::clone(&self.pins));
+        let runtime = self.runtime.of_tenant(&name);
+        let pins = Arc::clone(&self.pins);
         let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();

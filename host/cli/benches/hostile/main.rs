@@ -38,7 +38,8 @@ fn main() -> Result<()> {
         "{:<26} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
         "attack", "took s", "cpu s", "may s", "livez", "turn", "peak MiB", "child", "left", "stop s"
     );
-    let (mut measured, mut broken) = (0, Vec::new());
+    let mut measured = 0;
+    let mut broken = Vec::new();
     for attack in chosen {
         let row = measure(attack)?;
         row.print(attack);

@@ -28,7 +28,8 @@ pub(crate) struct Neighbour {
 
 impl Neighbour {
     pub(crate) fn start(address: &str) -> Self {
-        let (waits, stops) = (Arc::new(Mutex::new(Waits::default())), Arc::new(AtomicBool::new(false)));
+        let waits = Arc::new(Mutex::new(Waits::default()));
+        let stops = Arc::new(AtomicBool::new(false));
         let lives = watch(address, &waits, &stops, |_| get("/livez"), "live", |waits| &mut waits.livez);
         let turns = watch(address, &waits, &stops, turn, "TASK_STATE_COMPLETED", |waits| &mut waits.turn);
         Self { waits, stops, threads: vec![lives, turns] }
@@ -64,7 +65,9 @@ fn watch(
     expected: &'static str,
     select: fn(&mut Waits) -> &mut Duration,
 ) -> JoinHandle<Result<()>> {
-    let (address, waits, stops) = (address.to_owned(), Arc::clone(waits), Arc::clone(stops));
+    let address = address.to_owned();
+    let waits = Arc::clone(waits);
+    let stops = Arc::clone(stops);
     let sent = AtomicU64::new(0);
     std::thread::spawn(move || {
         while !stops.load(Ordering::Relaxed) {

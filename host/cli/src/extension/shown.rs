@@ -84,7 +84,8 @@ pub(super) fn details(details: &Details) -> String {
     }
     for Changed { at, edition, change, from, to } in &details.changes {
         let number = |number: &Option<u64>| number.map_or("none".to_owned(), |number| number.to_string());
-        let (from, to) = (number(from), number(to));
+        let from = number(from);
+        let to = number(to);
         text.push_str(&format!("Changed     {at}  edition {edition}: {change}, version {from} to {to}\n"));
     }
     text

@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn grants_are_written_as_a_config_takes_them() {
-        let (user, app) = (GrantNeeded::Scope(StateScope::User), GrantNeeded::Scope(StateScope::App));
+        let user = GrantNeeded::Scope(StateScope::User);
+        let app = GrantNeeded::Scope(StateScope::App);
         check(&[], &[]);
         check(&[GrantNeeded::Random, GrantNeeded::Clock], &["clock = true", "random = true"]);
         check(&[GrantNeeded::SessionState], &["session-state = { read = true }"]);

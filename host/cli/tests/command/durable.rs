@@ -104,7 +104,8 @@ async fn two_servers_share_the_tasks_of_a_postgresql_database() -> Result<()> {
     let Some(scratch) = Scratch::create().await else { return Ok(()) };
     let config = config("postgres_env = \"ANNEX_TEST_TASKS\"\nrecover = false");
     let environment = [("ANNEX_TEST_TASKS", scratch.url())];
-    let (one, other) = (Server::start_with(&config, &environment)?, Server::start_with(&config, &environment)?);
+    let one = Server::start_with(&config, &environment)?;
+    let other = Server::start_with(&config, &environment)?;
     let client = reqwest::Client::new();
     let sent = call(&client, &one.url, "SendMessage", message("c", "m")).await?;
     let task = &sent["result"]["task"];

@@ -32,14 +32,16 @@ impl Managed {
     fn extension(&self, arguments: &[&str]) -> Result<Run> {
         let mut command = annex(["extension", "--admin", &self.admin].iter().chain(arguments));
         let output = command.env("ANNEX_ADMIN_TOKEN", TOKEN).output()?;
-        let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+        let out = String::from_utf8(output.stdout)?;
+        let err = String::from_utf8(output.stderr)?;
         Ok(Run { code: output.status.code(), out, err })
     }
 
     fn session(&self, arguments: &[&str]) -> Result<Run> {
         let mut command = annex(["session", "--admin", &self.admin].iter().chain(arguments));
         let output = command.env("ANNEX_ADMIN_TOKEN", TOKEN).output()?;
-        let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+        let out = String::from_utf8(output.stdout)?;
+        let err = String::from_utf8(output.stderr)?;
         Ok(Run { code: output.status.code(), out, err })
     }
 
@@ -125,7 +127,8 @@ fn what_the_admin_api_refuses_is_said_with_its_reason() -> Result<()> {
 #[test]
 fn sighup_applies_a_sound_config_and_survives_a_broken_one() -> Result<()> {
     let managed = Managed::start()?;
-    let (config, process) = (&managed.server.config.path, Pid::from_child(&managed.server.process));
+    let config = &managed.server.config.path;
+    let process = Pid::from_child(&managed.server.process);
     let sound = fs::read_to_string(config)?;
     fs::write(config, sound.replace("[[extension]]", "[[extnsion]]"))?;
     kill_process(process, Signal::HUP)?;

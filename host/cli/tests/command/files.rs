@@ -35,7 +35,8 @@ fn extension(admin: &str, arguments: &[&str]) -> Result<String> {
 #[test]
 fn whatever_the_umask_what_is_run_is_nobody_elses_to_write() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let (cache, extensions) = (folder.path().join("cache"), folder.path().join("extensions"));
+    let cache = folder.path().join("cache");
+    let extensions = folder.path().join("extensions");
     let config = format!(
         "[runtime]\ncache_dir = {cache:?}\nextensions_dir = {extensions:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n\
          token_env = \"TEST_ADMIN_TOKEN\"\n{}",

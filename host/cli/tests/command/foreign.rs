@@ -28,7 +28,8 @@ fn send(head: &'static str, body: &'static str, options: &[&str]) -> Result<Run>
 /// Reads one request in full and closes the connection after the answer.
 pub(crate) fn answer(mut connection: TcpStream, head: &str, body: &str) -> Result<()> {
     let mut reader = BufReader::new(&mut connection);
-    let (mut line, mut length) = (String::new(), 0);
+    let mut line = String::new();
+    let mut length = 0;
     while reader.read_line(&mut line)? > 2 {
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse()?;

@@ -54,8 +54,10 @@ fn a_folder_that_cannot_be_written_ends_the_start_with_what_to_do() -> Result<()
     for section in ["tasks", "sessions"] {
         let home = tempfile::tempdir()?;
         let data = home.path().join("data");
-        let (folder, file) = (data.display().to_string(), data.join(format!("{section}.sqlite")));
-        let (config, name) = (kept_in(section, &data), file.display().to_string());
+        let folder = data.display().to_string();
+        let file = data.join(format!("{section}.sqlite"));
+        let config = kept_in(section, &data);
+        let name = file.display().to_string();
 
         set_mode(home.path(), 0o500)?;
         check_refused(&config, &[&format!("{section}.data_dir: cannot create {folder}"), "Permission denied"])?;

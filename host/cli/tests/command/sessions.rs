@@ -77,7 +77,8 @@ fn is_answer(event: &Event) -> bool {
 /// Each event brought its delta, the state is what all of them made, and nobody spoke twice in a row.
 fn check(session: &Session) {
     let context = session.key.context.as_str();
-    let (mut round, mut last_answer) = (None, None);
+    let mut round = None;
+    let mut last_answer = None;
     for (index, event) in session.events.iter().enumerate() {
         assert_eq!(event.is_from_user(), index % 2 == 0, "{context}: {:#?}", session.events);
         if event.is_from_user() {

@@ -167,7 +167,8 @@ fn listings_of_strangers_words_have_one_line_for_each() -> Result<()> {
             let url = serve(|_| vec![body.clone()])?;
             let arguments = [command, &["--admin", &url], options].concat();
             let output = annex(&arguments).env("ANNEX_ADMIN_TOKEN", "token").output()?;
-            let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+            let out = String::from_utf8(output.stdout)?;
+            let err = String::from_utf8(output.stderr)?;
             let run = Run { code: output.status.code(), out, err };
             assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.err);
             if options.is_empty() {

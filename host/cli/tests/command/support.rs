@@ -35,7 +35,8 @@ fn in_test(mut command: Command) -> Command {
 
 pub(crate) fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Result<Run> {
     let output = annex(arguments).output()?;
-    let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    let out = String::from_utf8(output.stdout)?;
+    let err = String::from_utf8(output.stderr)?;
     Ok(Run { code: output.status.code(), out, err })
 }
 

@@ -155,7 +155,8 @@ fn infos(page: &mut Exposition, extensions: &[Shown]) {
     let mut infos = page.metric("annex_extension_info", Kind::Gauge, help);
     for shown in extensions {
         let version = &shown.version;
-        let (digest, number) = (version.extension.digest().to_string(), version.number.to_string());
+        let digest = version.extension.digest().to_string();
+        let number = version.number.to_string();
         infos.sample(&shown.labels(&[("digest", &digest), ("version", &number)]), 1);
     }
 }

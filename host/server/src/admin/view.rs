@@ -103,7 +103,8 @@ impl Source {
 
 impl Details {
     pub(super) fn of(installer: &Installer, version: &Version) -> Self {
-        let (extension, descriptor) = (&version.extension, version.extension.descriptor());
+        let extension = &version.extension;
+        let descriptor = version.extension.descriptor();
         Self {
             summary: Summary::of(installer, version),
             edition: installer.publisher().current().extensions.number,

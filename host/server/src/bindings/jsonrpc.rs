@@ -54,7 +54,8 @@ async fn dispatch(
     call: ServiceParameters,
     request: &Request,
 ) -> Result<Response, A2aError> {
-    let (id, params) = (&request.id, &request.params);
+    let id = &request.id;
+    let params = &request.params;
     let success = |result: &str| success(caller, id, result);
     match request.method.as_str() {
         "SendMessage" => {
@@ -148,7 +149,8 @@ pub(crate) fn method_result(
     match result {
         MethodResult::Value(value) => success(caller, id, value.get()),
         MethodResult::Results(results) => {
-            let (id, place) = (id.clone(), caller.open_stream()?);
+            let id = id.clone();
+            let place = caller.open_stream()?;
             let answer = sse::respond(results, move |result| match result {
                 Ok(value) => jsonrpc::success_raw(&id, value.get()),
                 Err(error) => failure(&id, error),

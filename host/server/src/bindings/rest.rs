@@ -339,7 +339,8 @@ fn with_media_type(request: &HeaderMap, mut response: Response) -> Response {
 /// `application/json` when that is what the client sends, or all that it asks for.
 fn media_type(headers: &HeaderMap) -> HeaderValue {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (sent, accepted) = (text(header::CONTENT_TYPE), text(header::ACCEPT));
+    let sent = text(header::CONTENT_TYPE);
+    let accepted = text(header::ACCEPT);
     let plain = "application/json";
     let is_plain = if sent.is_empty() {
         accepted.contains(plain) && !accepted.contains(http_json::MEDIA_TYPE)

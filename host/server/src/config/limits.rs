@@ -50,7 +50,8 @@ impl LimitsConfig {
         };
         let cpu = within("limits.cpu_ms", self.cpu_ms, ceiling.cpu_ms, standard.cpu)?;
         let wall = within("limits.wall_ms", self.wall_ms, ceiling.wall_ms, standard.wall)?;
-        let (turn_cpu, turn_wall) = (standard.turn_cpu.max(cpu), standard.turn_wall.max(wall));
+        let turn_cpu = standard.turn_cpu.max(cpu);
+        let turn_wall = standard.turn_wall.max(wall);
         Ok(Limits {
             cpu,
             turn_cpu: within("limits.turn_cpu_ms", self.turn_cpu_ms, ceiling.turn_cpu_ms, turn_cpu)?,

@@ -97,7 +97,9 @@ impl Budget {
     }
 
     fn full(&self) -> A2aError {
-        let (what, max, share) = (self.what, self.max, self.share);
+        let what = self.what;
+        let max = self.max;
+        let share = self.share;
         A2aError::Overloaded { reason: format!("{what} take {max} bytes in all and {share} of one caller at most") }
     }
 
@@ -284,7 +286,8 @@ mod tests {
     #[test]
     fn a_caller_that_would_hold_most_itself_is_refused_and_disturbs_nobody() {
         let budget = Budget::new("bytes", 100, 60);
-        let (first, second) = (hold(&budget, "a", 50).expect("room"), hold(&budget, "b", 40).expect("room"));
+        let first = hold(&budget, "a", 50).expect("room");
+        let second = hold(&budget, "b", 40).expect("room");
         assert!(hold(&budget, "c", 60).is_none());
         assert!(!first.is_given_up() && !second.is_given_up());
         assert_eq!(budget.held(), 90);

@@ -95,10 +95,12 @@ impl Connections {
 
     async fn serve_http2(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
         let ConnectionLimits { head, write, .. } = self.limits;
-        let (activity, router) = (Activity::new(), self.router.clone());
+        let activity = Activity::new();
+        let router = self.router.clone();
         let watched = activity.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let (open, router) = (watched.begin(), router.clone());
+            let open = watched.begin();
+            let router = router.clone();
             let answer = router.oneshot(with_sender(request, network));
             answer.map_ok(|answer| answer.map(|body| open.watch(body)))
         });

@@ -48,7 +48,8 @@ pub(crate) async fn serve(
     let slots = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
     let connections = Arc::new(Connections::new(limits, router));
     let addresses = Arc::new(Addresses { most: limits.per_address, open: Mutex::default() });
-    let (mut failures, mut refusals) = (Warnings::default(), Warnings::default());
+    let mut failures = Warnings::default();
+    let mut refusals = Warnings::default();
     let open = TaskTracker::new();
     loop {
         let slot = tokio::select! {
@@ -77,7 +78,8 @@ pub(crate) async fn serve(
             }
             continue;
         };
-        let (connections, closed) = (Arc::clone(&connections), closed.clone());
+        let connections = Arc::clone(&connections);
+        let closed = closed.clone();
         open.spawn(async move {
             connections.serve(stream, peer, closed).await;
             drop((slot, address));

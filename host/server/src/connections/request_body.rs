@@ -97,7 +97,8 @@ impl RequestBody {
 
     /// The body has to be waited for.
     fn wait(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
-        let (caller, patience) = (&self.caller, self.patience);
+        let caller = &self.caller;
+        let patience = self.patience;
         let wait = self.wait.get_or_insert_with(|| {
             let deadline = Box::pin(sleep(patience));
             Box::new(Wait { deadline, holding: caller.begin_reading(), counted: 0 })

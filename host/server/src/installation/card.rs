@@ -20,7 +20,9 @@ pub(crate) fn assemble(
     base_url: &str,
     authenticator: Option<&Authenticator>,
 ) -> AgentCard {
-    let (pushes, speaks_v0_3, config) = (config.push.is_some(), config.server.a2a_0_3, &config.card);
+    let pushes = config.push.is_some();
+    let speaks_v0_3 = config.server.a2a_0_3;
+    let config = &config.card;
     let security = authenticator.map(Authenticator::security_schemes).unwrap_or_default();
     let bindings = config.bindings();
     let current = bindings.iter().map(|binding| match binding {

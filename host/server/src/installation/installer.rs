@@ -100,7 +100,8 @@ impl Installer {
     pub(crate) async fn start(config: &Config, parts: Parts) -> Result<Self, InstallError> {
         let Parts { tenant, runtime, issuer, locations, folder, pins } = parts;
         let ceiling = config.runtime.ceiling.clone();
-        let (loaded, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+        let loaded = AtomicU64::new(0);
+        let refused = AtomicU64::new(0);
         let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
         let watch = config.runtime.watch.then(|| Watch::begin(watched(&config.extensions, &loader))).flatten();
         let nothing = Present { versions: &[], overruled: &[] };
@@ -263,7 +264,8 @@ impl Installer {
         let prepared = self.prepare_in_order(versions)?;
         match (&removed.origin, self.loader.folder.clone()) {
             (Origin::Folder { name }, Some(folder)) => {
-                let (path, name) = (folder.component(name), name.clone());
+                let path = folder.component(name);
+                let name = name.clone();
                 let deleted = loader::blocking(move || folder.remove(&name)).await;
                 deleted.map_err(|source| InstallError::Folder { path, source })?;
             }

@@ -121,7 +121,8 @@ impl Followed {
 impl Watching {
     fn new(touched: &Arc<Notify>) -> notify::Result<Self> {
         let followed = Arc::<Mutex<Followed>>::default();
-        let (touched, shared) = (Arc::clone(touched), Arc::clone(&followed));
+        let touched = Arc::clone(touched);
+        let shared = Arc::clone(&followed);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if lock(&shared).take(event) {
                 touched.notify_one();

@@ -58,7 +58,8 @@ enum Place {
 
 impl Place {
     fn of(config: &Config, folder: &Path) -> Self {
-        let (sessions, tasks) = (&config.sessions, &config.tasks);
+        let sessions = &config.sessions;
+        let tasks = &config.tasks;
         match (&sessions.data_dir, &sessions.postgres_env, &tasks.data_dir, &tasks.postgres_env) {
             (Some(data), ..) => Self::Folder("sessions.data_dir", folder.join(data)),
             (None, Some(name), ..) => Self::Postgres("sessions.postgres_env", name.clone()),

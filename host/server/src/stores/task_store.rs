@@ -63,7 +63,9 @@ async fn open_store(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskS
         let url = env::var(name).map_err(|_| TaskStoreError::Variable { name: name.clone() })?;
         Arc::new(PostgresTaskStore::connect(&url, CONNECTIONS).await?)
     } else {
-        let (max_tasks, max_bytes, waiting) = (config.max_tasks, config.max_bytes, waiting(config));
+        let max_tasks = config.max_tasks;
+        let max_bytes = config.max_bytes;
+        let waiting = waiting(config);
         let bounds = MemoryBounds { max_tasks, max_bytes, waiting };
         return Ok(Arc::new(MemoryTaskStore::new(bounds)));
     };

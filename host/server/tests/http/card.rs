@@ -58,7 +58,8 @@ async fn a_client_that_has_the_card_is_told_so() {
     let server = specialist("").await;
     let first = server.get(CARD).await.expect("a card");
     let header = |name: &str| first.headers()[name].to_str().expect("text").to_owned();
-    let (etag, modified) = (header("etag"), header("last-modified"));
+    let etag = header("etag");
+    let modified = header("last-modified");
     assert!(header("cache-control").contains("max-age="));
     assert!(modified.ends_with(" GMT"), "{modified}");
     let get = |name: &'static str, value: String| {

@@ -162,7 +162,8 @@ impl Placeholders {
     /// Learns the ids of the task of a step.
     fn learn(&mut self, recorded: &Value, answer: &Value) {
         let task = |body: &Value| body.get(0).unwrap_or(body)["result"]["task"].clone();
-        let (recorded, own) = (task(recorded), task(answer));
+        let recorded = task(recorded);
+        let own = task(answer);
         for field in ["id", "contextId"] {
             let (Some(recorded), Some(own)) = (recorded[field].as_str(), own[field].as_str()) else { continue };
             if recorded.starts_with("<uuid-") {
@@ -183,7 +184,8 @@ fn outline(answer: &Value) -> Value {
     if let Some(answers) = answer.as_array() {
         return answers.iter().map(outline).collect();
     }
-    let (error, result) = (&answer["error"], &answer["result"]);
+    let error = &answer["error"];
+    let result = &answer["result"];
     if let Some(code) = error.get("code") {
         let details = error["data"].as_array().into_iter().flatten();
         let violations = details.filter_map(|detail| detail["fieldViolations"].as_array()).flatten();
@@ -208,7 +210,8 @@ fn outline_of_task(task: &Value) -> Value {
     let list = |field: &str| task[field].as_array().cloned().unwrap_or_default();
     let history: Vec<Value> = list("history").iter().filter_map(outline_of_message).collect();
     let artifacts: Vec<Value> = list("artifacts").iter().map(outline_of_artifact).collect();
-    let (state, says) = (&task["status"]["state"], says(&task["status"]));
+    let state = &task["status"]["state"];
+    let says = says(&task["status"]);
     json!({"state": state, "says": says, "context": task["contextId"], "history": history, "artifacts": artifacts})
 }
 
@@ -273,7 +276,8 @@ async fn sessions(server: &TestServer) -> Vec<Kept> {
     let (_, list) = admin(server, "GET", "sessions", Value::Null).await;
     let mut sessions = Vec::new();
     for session in list["sessions"].as_array().expect("sessions") {
-        let (user, context) = (text(&session["user"]), text(&session["context"]));
+        let user = text(&session["user"]);
+        let context = text(&session["context"]);
         let (_, shown) = admin(server, "GET", &format!("sessions/{context}?user={user}"), Value::Null).await;
         let (_, events) = admin(server, "GET", &format!("sessions/{context}/events?user={user}"), Value::Null).await;
         let state = shown["state"].as_object().expect("a state").clone();

@@ -97,7 +97,8 @@ pub(crate) fn id_of(reply: &Reply) -> String {
 /// So that whoever copies them has everything.
 #[tokio::test]
 async fn a_server_that_has_stopped_leaves_whole_files() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let mut server = serve_on(&agent, folder.path()).await;
     server.say("work").send().await.expect("a reply");
     server.begin_shutdown();
@@ -113,7 +114,8 @@ async fn a_server_that_has_stopped_leaves_whole_files() {
 
 #[tokio::test]
 async fn tasks_outlive_the_server_and_go_on_where_they_were() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let server = serve_on(&agent, folder.path()).await;
     let finished = server.say("work").context("c").send().await.expect("a reply");
     let paused = server.say("ask").context("c").send().await.expect("a reply");
@@ -138,7 +140,8 @@ async fn tasks_outlive_the_server_and_go_on_where_they_were() {
 
 #[tokio::test]
 async fn a_paused_task_can_be_cancelled_after_a_restart() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let server = serve_on(&agent, folder.path()).await;
     let paused = server.say("ask").send().await.expect("a reply");
     let server = restart(server, &agent, folder.path()).await;
@@ -150,7 +153,8 @@ async fn a_paused_task_can_be_cancelled_after_a_restart() {
 
 #[tokio::test]
 async fn a_task_that_ran_when_the_process_stopped_is_failed_with_the_reason() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let crashed = serve_on(&agent, folder.path()).await;
     let mut stream = crashed.say("wait").streaming().open().await.expect("a stream");
     let first = stream.next().await.expect("an event").expect("a task");
@@ -173,7 +177,8 @@ async fn a_task_that_ran_when_the_process_stopped_is_failed_with_the_reason() {
 
 #[tokio::test]
 async fn the_same_message_twice_is_one_turn() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let server = serve_on(&agent, folder.path()).await;
     let message = |server: &TestServer| server.say("work").context("c").field("messageId", "m");
     let first = message(&server).send().await.expect("a reply");
@@ -201,7 +206,8 @@ async fn a_message_that_comes_again_while_its_turn_runs_follows_that_turn() {
     let again = message().streaming().open().await.expect("a stream");
     let waiting = tokio::spawn(message().send());
     agent.go.add_permits(1);
-    let (rest, again) = (stream.rest().await.expect("events"), again.rest().await.expect("events"));
+    let rest = stream.rest().await.expect("events");
+    let again = again.rest().await.expect("events");
     assert_eq!(rest, again[1..], "a snapshot and then the same");
     let reply = waiting.await.expect("no panic").expect("a reply");
     assert_eq!(state(reply.task()), "TASK_STATE_COMPLETED");
@@ -269,7 +275,8 @@ async fn fail_events(folder: &Path, when: &str) {
 
 #[tokio::test]
 async fn an_event_that_cannot_be_stored_fails_the_turn_and_is_not_shown() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let server = serve_on(&agent, folder.path()).await;
     fail_events(folder.path(), "NEW.json LIKE '%artifactUpdate%'").await;
     let events = server.say("work").streaming().open().await.expect("a stream").rest().await.expect("events");
@@ -282,7 +289,8 @@ async fn an_event_that_cannot_be_stored_fails_the_turn_and_is_not_shown() {
 
 #[tokio::test]
 async fn a_turn_whose_end_cannot_be_stored_ends_its_streams_and_is_failed_later() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let server = serve_on(&agent, folder.path()).await;
     fail_events(folder.path(), "NEW.seq > 2").await;
     let mut stream = server.say("wait").streaming().open().await.expect("a stream");
@@ -304,7 +312,8 @@ async fn a_turn_whose_end_cannot_be_stored_ends_its_streams_and_is_failed_later(
 
 #[tokio::test]
 async fn a_task_that_cannot_be_stored_does_not_begin_and_its_message_may_come_again() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let server = serve_on(&agent, folder.path()).await;
     fail_events(folder.path(), "1").await;
     let message = || server.say("work").context("c").field("messageId", "m").send();
@@ -333,7 +342,8 @@ async fn a_store_that_does_not_open_is_named() {
 
 #[tokio::test]
 async fn receivers_are_still_registered_after_a_restart() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let (url, mut received) = crate::push::receiver().await;
     let with_push = async || {
         let data = folder.path().join("data");

@@ -160,6 +160,7 @@ fn short(text: &str) -> String {
     if characters.len() <= 2 * HALF {
         return text;
     }
-    let (first, last) = (&characters[..HALF], &characters[characters.len() - HALF..]);
+    let first = &characters[..HALF];
+    let last = &characters[characters.len() - HALF..];
     format!("{} … {}", first.iter().collect::<String>(), last.iter().collect::<String>())
 }

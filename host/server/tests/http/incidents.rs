@@ -59,7 +59,8 @@ async fn head_of_one(listener: &TcpListener) -> String {
 /// CVE-2024-32980 of Spin: the authority of an outgoing request came from a header field of the incoming one.
 #[tokio::test]
 async fn what_a_client_says_of_hosts_is_in_no_request_that_an_extension_sends() {
-    let (peer, victim) = (TcpListener::bind("127.0.0.1:0").await.expect("a port"), std_listener());
+    let peer = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let victim = std_listener();
     let port = peer.local_addr().expect("an address").port();
     let forged = format!("127.0.0.1:{}", victim.local_addr().expect("an address").port());
     let server = agent("{results?}", &capable(port)).await;

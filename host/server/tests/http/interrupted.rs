@@ -84,7 +84,8 @@ async fn subscribers_stay_over_turns_and_see_the_same_in_the_same_order() {
     let agent = counting();
     let server = serve(&agent, "").await;
     let id = id_of(&server.say("ask").send().await.expect("a reply"));
-    let (one, other) = (subscribe(&server, &id).await, subscribe(&server, &id).await);
+    let one = subscribe(&server, &id).await;
+    let other = subscribe(&server, &id).await;
     for text in ["ask", "log in"] {
         let paused = server.say(text).field("taskId", &id).send().await.expect("a reply");
         assert_eq!(id_of(&paused), id);
@@ -92,7 +93,8 @@ async fn subscribers_stay_over_turns_and_see_the_same_in_the_same_order() {
     let late = subscribe(&server, &id).await;
     let done = server.say("work").field("taskId", &id).send().await.expect("a reply");
     assert_eq!(state(done.task()), "TASK_STATE_COMPLETED");
-    let (one, other) = (one.rest().await.expect("events"), other.rest().await.expect("events"));
+    let one = one.rest().await.expect("events");
+    let other = other.rest().await.expect("events");
     let late = late.rest().await.expect("events");
     let over = ["WORKING", "artifactUpdate", "COMPLETED"];
     assert_eq!(kinds(&one), [&["INPUT_REQUIRED", "INPUT_REQUIRED", "AUTH_REQUIRED"][..], &over].concat());

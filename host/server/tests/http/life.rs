@@ -86,7 +86,8 @@ async fn a_component_that_changed_under_its_path_is_another_version() {
     let installation = Installation::new();
     let server = one(&installation, false).await;
     let digest = || server.installer().installed().get(&test_uri()).expect("installed").digest();
-    let (before, card) = (digest(), etag(&server).await);
+    let before = digest();
+    let card = etag(&server).await;
     installation.component("test.wasm", "second");
     assert!(server.installer().reload().await.expect("a reload").changed);
     assert_ne!(digest(), before);
@@ -132,11 +133,13 @@ async fn a_change_that_fails_at_any_step_changes_nothing() {
         (with("https://example.com/a", "https://example.com/none"), "https://example.com/none"),
         (with("https://example.com/a", "https://example.com/a"), "in a ring"),
     ];
-    let (card, edition) = (etag(&server).await, ready(&server).await["edition"].clone());
+    let card = etag(&server).await;
+    let edition = ready(&server).await["edition"].clone();
     for (change, expected) in cases {
         installation.config(&format!("{UNWATCHED}{change}"));
         let error = server.installer().reload().await.expect_err("a refusal");
-        let (mut text, mut cause) = (error.to_string(), std::error::Error::source(&error));
+        let mut text = error.to_string();
+        let mut cause = std::error::Error::source(&error);
         while let Some(error) = cause {
             text = format!("{text}: {error}");
             cause = error.source();
@@ -313,7 +316,8 @@ async fn requests_during_swaps_see_one_version_or_the_other_and_memory_is_given_
     let stop = tokio_util::sync::CancellationToken::new();
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let (server, stop) = (Arc::clone(&server), stop.clone());
+            let server = Arc::clone(&server);
+            let stop = stop.clone();
             tokio::spawn(async move {
                 let mut seen = std::collections::BTreeSet::new();
                 while !stop.is_cancelled() {
@@ -360,7 +364,8 @@ async fn until_on_card(server: &TestServer, expected: &[&str]) {
 async fn a_component_that_comes_after_the_folder_was_read_and_before_the_server_is_ready_is_installed() {
     let installation = Installation::new();
     installation.config("[runtime]\nextensions_dir = \"extensions\"");
-    let (aside, component) = (installation.path("aside"), installation.path("extensions/test.wasm"));
+    let aside = installation.path("aside");
+    let component = installation.path("extensions/test.wasm");
     fs::write(&aside, marked("first")).expect("a file");
     let loaded = move || fs::rename(aside, component).expect("renamed");
     let agent = Some(Arc::clone(&installation.agent) as _);

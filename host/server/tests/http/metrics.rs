@@ -138,7 +138,8 @@ async fn failures_and_timings_are_in_the_list_and_the_details() {
         assert!(failure["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{failure}");
         let timing = &shown["timings"][2];
         assert_eq!((&timing["calls"], &timing["failures"]), (&json!(2), &json!(1)), "{timing}");
-        let (mean, max) = (timing["mean_ms"].as_f64(), timing["max_ms"].as_f64());
+        let mean = timing["mean_ms"].as_f64();
+        let max = timing["max_ms"].as_f64();
         assert!(mean.is_some_and(|mean| mean > 0.0) && mean <= max, "{timing}");
     }
 }

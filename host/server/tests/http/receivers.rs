@@ -27,7 +27,8 @@ async fn register(server: &TestServer, task: &str, id: &str, url: &str) {
 
 #[tokio::test]
 async fn a_receiver_that_is_deleted_while_a_turn_begins_hears_nothing_of_what_follows() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let server = serve_on(&agent, folder.path()).await;
     let ((deleted, mut nothing), (kept, mut received)) = (receiver().await, receiver().await);
     for round in 0..20 {

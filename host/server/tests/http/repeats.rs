@@ -36,7 +36,8 @@ async fn a_principals_message_without_a_context_is_one_turn_whichever_way_it_com
 
 #[tokio::test]
 async fn a_principals_message_without_a_context_is_known_after_a_restart() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let config = format!("data_dir = {:?}\n{}", folder.path().join("data"), api_keys());
     let mut server = serve(&agent, &config).await;
     let first = say(&server, Binding::Grpc, work(ADA, "m")).await;
@@ -63,7 +64,8 @@ async fn anonymous_clients_that_name_no_context_never_meet_in_a_message_id() {
 
 #[tokio::test]
 async fn a_message_that_was_answered_with_a_message_gets_the_same_answer_again() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let config = format!("data_dir = {:?}", folder.path().join("data"));
     let question = Said { text: "answer", id: "m", context: "c", ..Said::default() };
     let mut server = serve(&agent, &config).await;

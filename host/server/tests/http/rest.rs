@@ -28,7 +28,8 @@ async fn call(server: &TestServer, method: Method, path: &str, headers: &[(&str,
     }
     let response = request.send().await.expect("an answer");
     let text = |name: &str| response.headers().get(name).map(|value| value.to_str().expect("ASCII").to_owned());
-    let (status, content_type) = (response.status().as_u16(), text("content-type").unwrap_or_default());
+    let status = response.status().as_u16();
+    let content_type = text("content-type").unwrap_or_default();
     let extensions = text("a2a-extensions");
     let body = response.text().await.expect("a body");
     Reply { status, content_type, extensions, body: serde_json::from_str(&body).unwrap_or(Value::String(body)) }
@@ -84,8 +85,10 @@ async fn a_stream_carries_the_bare_events() {
 async fn tasks_are_read_listed_cancelled_and_followed() {
     let server = agent("Say something.", "").await;
     let sent = call(&server, Method::POST, "/message:send", &[], &message("prompt")).await;
-    let (id, context) = (&sent.body["task"]["id"], &sent.body["task"]["contextId"]);
-    let (id, context) = (id.as_str().expect("an id"), context.as_str().expect("an id"));
+    let id = &sent.body["task"]["id"];
+    let context = &sent.body["task"]["contextId"];
+    let id = id.as_str().expect("an id");
+    let context = context.as_str().expect("an id");
     let read = call(&server, Method::GET, &format!("/tasks/{id}"), &[], "").await;
     assert_eq!((read.status, &read.body), (200, &sent.body["task"]));
     let short = call(&server, Method::GET, &format!("/tasks/{id}?historyLength=0"), &[], "").await;

@@ -113,7 +113,8 @@ async fn durable(agent: &Arc<Counting>, folder: &Path, tasks: &str, more: &str) 
 
 #[tokio::test]
 async fn keys_of_a_task_and_a_conversation_are_there_in_later_turns_and_nowhere_else() {
-    let (agent, extensions) = (counting(), capable(URI, "", "") + &capable(OTHER, "", ""));
+    let agent = counting();
+    let extensions = capable(URI, "", "") + &capable(OTHER, "", "");
     let server = serve(&agent, &format!("{}\n{extensions}", api_keys())).await;
     let ada = Said { key: Some(ADA), context: Some("c"), later: READ, ..Said::default() };
     let asked = Said { text: "ask", now: SET, ..ada }.to(&server).await;
@@ -132,7 +133,8 @@ async fn keys_of_a_task_and_a_conversation_are_there_in_later_turns_and_nowhere_
 
 #[tokio::test]
 async fn another_extension_sees_none_of_them_in_the_same_task() {
-    let (agent, extensions) = (counting(), capable(URI, "", "") + &capable(OTHER, "", ""));
+    let agent = counting();
+    let extensions = capable(URI, "", "") + &capable(OTHER, "", "");
     let server = serve(&agent, &extensions).await;
     let asked = Said { text: "ask", now: SET, ..Said::default() }.to(&server).await;
     let said = Said { uri: OTHER, task: Some(id_of(&asked)), later: READ, ..Said::default() };
@@ -141,7 +143,8 @@ async fn another_extension_sees_none_of_them_in_the_same_task() {
 
 #[tokio::test]
 async fn a_message_that_is_refused_leaves_no_keys_behind() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let refusing = format!("{}\n[sessions]\nmax_state_bytes = 100", capable(URI, "", ""));
     let server = durable(&agent, folder.path(), "", &refusing).await;
     // What comes of so many commands is too much state.
@@ -162,7 +165,8 @@ async fn a_message_that_is_refused_leaves_no_keys_behind() {
 
 #[tokio::test]
 async fn a_message_that_is_answered_without_a_task_leaves_none_with_the_task() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let server = durable(&agent, folder.path(), "", &capable(URI, "", "")).await;
     let body = Said { context: Some("c"), text: "answer", now: SET, ..Said::default() }.to(&server).await;
     assert!(body["result"]["message"].is_object(), "{body}");
@@ -171,7 +175,8 @@ async fn a_message_that_is_answered_without_a_task_leaves_none_with_the_task() {
 
 #[tokio::test]
 async fn keys_outlive_a_restart_and_go_with_the_task_and_the_session_that_retention_removes() {
-    let (agent, folder) = (counting(), tempfile::tempdir().expect("a folder"));
+    let agent = counting();
+    let folder = tempfile::tempdir().expect("a folder");
     let extension = capable(URI, "", "");
     let mut server = durable(&agent, folder.path(), "", &extension).await;
     let mut ids = Vec::new();

@@ -255,7 +255,8 @@ async fn parallel_turns_on_one_context_follow_each_other() {
     slow.next().await.expect("an event");
     // The first turn runs, so the second one waits for it and sees its answer.
     let (prompt, slow) = tokio::join!(turn("prompt").send(), slow.rest());
-    let (prompt, slow) = (prompt.expect("a reply"), slow.expect("events"));
+    let prompt = prompt.expect("a reply");
+    let slow = slow.expect("events");
     assert_eq!(prompt.answer(), "seen=one two three four", "{}", prompt.text);
     assert_eq!(slow.last().expect("an end")["result"]["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
     assert_eq!(prompt.task()["status"]["state"], "TASK_STATE_COMPLETED");

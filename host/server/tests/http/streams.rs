@@ -57,7 +57,8 @@ async fn cancelling_stops_the_turn_and_ends_every_stream() {
     let subscriber = server.call("SubscribeToTask", params.clone()).open().await.expect("a stream");
     let canceled = server.call("CancelTask", params.clone()).send().await.expect("a reply");
     assert_eq!(canceled.body["result"]["status"]["state"], "TASK_STATE_CANCELED");
-    let (stream, subscriber) = (stream.rest().await.expect("events"), subscriber.rest().await.expect("events"));
+    let stream = stream.rest().await.expect("events");
+    let subscriber = subscriber.rest().await.expect("events");
     assert_eq!(stream.last().map(kind).as_deref(), Some("TASK_STATE_CANCELED"));
     assert_eq!(subscriber.first().map(kind).as_deref(), Some("task"));
     assert_eq!(subscriber.last(), stream.last());
@@ -76,7 +77,8 @@ async fn subscribers_get_the_rest_without_gap_and_a_finished_task_has_none() {
     stream.next().await.expect("an event");
     stream.next().await.expect("an event");
     let late = server.call("SubscribeToTask", params.clone()).open().await.expect("a stream");
-    let (rest, late) = (stream.rest().await.expect("events"), late.rest().await.expect("events"));
+    let rest = stream.rest().await.expect("events");
+    let late = late.rest().await.expect("events");
     // The late one starts with a snapshot and then sees what the first one still sees, in its order.
     let tail = &late[1..];
     assert!(rest.ends_with(tail) || tail.ends_with(&rest), "{rest:?} {late:?}");

@@ -31,7 +31,8 @@ async fn an_extension_lists_the_tasks_of_the_caller_and_of_nobody_else() {
     }
     let later = listing(&[json!({}), json!({"contextId": "c", "pageSize": 1}), json!({"contextId": "other"})]);
     let lists = Said { key: Some(BOB), later: &later, ..Said::default() }.results(&server).await;
-    let (all, page) = (ids(&lists[0]), ids(&lists[1]));
+    let all = ids(&lists[0]);
+    let page = ids(&lists[1]);
     assert!(all.contains(&own[1].1) && !all.contains(&own[0].1) && !all.contains(&own[2].1), "{all:?}");
     assert_eq!(page, [own[1].1.clone()]);
     assert_eq!(ids(&lists[2]), Vec::<String>::new());

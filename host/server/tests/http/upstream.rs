@@ -273,7 +273,8 @@ async fn tasks_that_a_message_refers_to_have_the_names_of_the_upstream_there() {
 
 #[tokio::test]
 async fn a_task_that_waits_goes_on_after_a_restart() {
-    let (mirror, folder) = (mirror("").await, tempfile::tempdir().expect("a folder"));
+    let mirror = mirror("").await;
+    let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("annex.toml");
     let config = config(mirror.url(), "").set("tasks.data_dir", "data").toml();
     std::fs::write(&file, config).expect("a config");

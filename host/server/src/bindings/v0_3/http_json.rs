@@ -36,7 +36,8 @@ pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> 
 }
 
 async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
-    let (handler, caller) = (app.tenants().own(), request.caller);
+    let handler = app.tenants().own();
+    let caller = request.caller;
     let call = read_call(caller.owner.clone(), request.headers)?;
     let segments: Vec<&str> = path.split('/').collect();
     let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));

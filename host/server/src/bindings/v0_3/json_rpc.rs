@@ -70,7 +70,9 @@ async fn dispatch(
     method: Method,
     request: &Request,
 ) -> Result<Response, A2aError> {
-    let (call, id, sent) = (read_call(caller.owner.clone(), headers)?, request.id.clone(), &request.params);
+    let call = read_call(caller.owner.clone(), headers)?;
+    let id = request.id.clone();
+    let sent = &request.params;
     let success = |result: &str| json_rpc_binding::success(caller, &id, result);
     let events = |place: StreamPlace, events: EventStream| {
         let id = id.clone();

@@ -165,7 +165,8 @@ impl HttpBody for WatchedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (hint, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let hint = self.body.size_hint();
+        let rest = self.rest.len() as u64;
         let mut whole = SizeHint::new();
         whole.set_lower(hint.lower().saturating_add(rest));
         if let Some(upper) = hint.upper() {

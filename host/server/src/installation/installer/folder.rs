@@ -53,7 +53,8 @@ impl Folder {
             let file = entry?.file_name();
             let name = file.to_str().and_then(|name| name.strip_suffix(".wasm"));
             if let Some(name) = name.filter(|name| !name.starts_with('.') && !name.is_empty()) {
-                let (component, settings) = (self.component(name), self.settings(name));
+                let component = self.component(name);
+                let settings = self.settings(name);
                 found.push(Found { name: name.to_owned(), component, settings });
             }
         }
@@ -82,7 +83,8 @@ impl Folder {
 
     /// Puts a component into the folder, in place of one with its name. Without `settings`, those that are there stay.
     pub(super) fn write(&self, name: &str, component: &[u8], settings: Option<&str>) -> io::Result<()> {
-        let (file, settings_file) = (self.component(name), self.settings_file(name));
+        let file = self.component(name);
+        let settings_file = self.settings_file(name);
         // All that can fail for want of space fails before anything is replaced.
         let component = self.aside(&file, component)?;
         if let Some(settings) = settings {

@@ -100,7 +100,8 @@ impl History {
     }
 
     fn push(&mut self, edition: u64, what: &'static str, version: &Version, from: Option<u64>, to: Option<u64>) {
-        let (uri, digest) = (version.uri(), version.extension.digest());
+        let uri = version.uri();
+        let digest = version.extension.digest();
         tracing::info!(extension = %uri, %digest, edition, from, to, "{what}");
         self.changes.push_back(Change { at: Timestamp::now(), edition, what, uri: uri.clone(), from, to });
         if self.changes.len() > MAX_CHANGES {

@@ -109,7 +109,8 @@ impl Loader {
         let added: Vec<Version> = added.cloned().collect();
         let Arranged { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
         for (version, source) in refused {
-            let (is_required, origin) = (version.settings.required, version.origin);
+            let is_required = version.settings.required;
+            let origin = version.origin;
             let error = InstallError::Load { origin, source };
             // Whatever took its place was not asked for either.
             if is_required && occasion == Occasion::Start {
@@ -234,7 +235,9 @@ fn purpose(origin: &Origin) -> Purpose {
 
 /// Versions that are loaded, in their order.
 pub(super) fn in_order(versions: Vec<Version>) -> Result<Arranged, InstallError> {
-    let (mut config, mut folder, mut added) = (Vec::new(), Vec::new(), Vec::new());
+    let mut config = Vec::new();
+    let mut folder = Vec::new();
+    let mut added = Vec::new();
     for version in versions {
         match &version.origin {
             Origin::Config { .. } => config.push(version),
@@ -291,7 +294,8 @@ fn hint(origin: &Origin, error: io::Error) -> io::Error {
 
 /// Logs a failure and keeps it for whoever asks later.
 pub(super) fn failed(error: &InstallError) -> Failure {
-    let (source, reason) = (error.source_name(), error.public_text());
+    let source = error.source_name();
+    let reason = error.public_text();
     tracing::error!(source, "not installed, what was there stays: {reason}");
     Failure { source, reason, at: Timestamp::now() }
 }

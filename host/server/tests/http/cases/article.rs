@@ -185,7 +185,8 @@ async fn play(case: &Case, is_required: bool, names: &mut Placeholders) -> Value
         let card: Value = server.get(CARD).await.expect("a card").json().await.expect("JSON");
         assert_eq!(card["capabilities"]["extensions"], *declared, "{case}");
     }
-    let (mut steps, mut contexts) = (Vec::new(), Vec::new());
+    let mut steps = Vec::new();
+    let mut contexts = Vec::new();
     let answers = expected["steps"].as_array().expect("answers");
     for (step, expected) in input["steps"].as_array().expect("steps").iter().zip(answers) {
         let Answered { body, echo } = send(&server, step).await;

@@ -18,7 +18,9 @@ const STORE: &str = "[tasks]\ndata_dir = \"data\"\n";
 async fn sessions_and_tasks_belong_to_whom_they_belonged_in_adk() {
     for case in recorded(CASES, 3, &[]) {
         let folder = tempfile::tempdir().expect("a folder");
-        let (mut ids, mut answers, mut kept) = (Placeholders::default(), Vec::new(), Vec::new());
+        let mut ids = Placeholders::default();
+        let mut answers = Vec::new();
+        let mut kept = Vec::new();
         let steps = case.input["steps"].as_array().expect("steps").iter();
         for (step, expected) in steps.zip(case.expected["steps"].as_array().expect("answers")) {
             let mut request = ids.fill(&step["request"]);

@@ -197,7 +197,8 @@ impl Remote {
             assert!(metadata.iter().all(is_empty), "{request}");
         }
         let message = requests.last().map_or(&Value::Null, |request| &request["message"]);
-        let (context, task) = (&message["contextId"], &message["taskId"]);
+        let context = &message["contextId"];
+        let task = &message["taskId"];
         json!({"parts": heard(&message["parts"]), "context_id": context, "task_id": task, "sent": !requests.is_empty()})
     }
 }
@@ -208,12 +209,15 @@ fn state_of(event: &Value) -> Option<&str> {
 
 /// The result with which the agent answered: a message where nothing but a text is recorded, else a task.
 fn answer_of(event: &Value, is_older: bool) -> Value {
-    let (parts, response) = (&event["parts"], &event["custom_metadata"]["a2a:response"]);
+    let parts = &event["parts"];
+    let response = &event["custom_metadata"]["a2a:response"];
     let message = json!({"messageId": "a", "role": "ROLE_AGENT", "parts": parts});
     if response.is_null() {
         return json!({"message": message});
     }
-    let (id, context, state) = (&response["id"], &response["contextId"], state_of(event));
+    let id = &response["id"];
+    let context = &response["contextId"];
+    let state = state_of(event);
     if is_older {
         let parts = json!([{"kind": "text", "text": parts[0]["text"]}]);
         let message = json!({"kind": "message", "messageId": "a", "role": "agent", "parts": parts});

@@ -97,7 +97,8 @@ async fn messages_are_answered_as_by_adk_but_for_the_deviations() {
     for case in recorded(CASES, 19, DEVIATIONS) {
         let folder = tempfile::tempdir().expect("a folder");
         let server = serve(folder.path(), agent(&case.case), "").await;
-        let (mut ids, mut answers) = (Placeholders::default(), Vec::new());
+        let mut ids = Placeholders::default();
+        let mut answers = Vec::new();
         let steps = case.input["steps"].as_array().expect("steps").iter();
         for (step, expected) in steps.zip(case.expected["steps"].as_array().expect("answers")) {
             let Answered { body, echo } = send(&server, &ids.fill(step)).await;

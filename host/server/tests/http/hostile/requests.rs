@@ -98,7 +98,9 @@ async fn every_attack_fails_its_own_request_and_neighbours_are_served_meanwhile(
     println!("|---|---|---|---|---|");
     for (attack, expected) in attacks(port) {
         let outcome = attack.run(&arena.server).await;
-        let (case, seen, logged) = (&attack.case, &outcome.seen, &outcome.logged);
+        let case = &attack.case;
+        let seen = &outcome.seen;
+        let logged = &outcome.logged;
         let neighbours = outcome.neighbours.to_string();
         println!("{}", Row { case, columns: &[seen, logged, &neighbours], took: outcome.took });
         match expected {

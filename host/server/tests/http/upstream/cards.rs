@@ -62,8 +62,10 @@ async fn extensions_of_the_upstream_are_passed_on_and_enforced_and_echoed_only_a
 
 #[tokio::test]
 async fn a_card_that_changes_is_shown_without_a_restart_and_asked_for_by_its_etag() {
-    let (version, unchanged) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicUsize::new(0)));
-    let (now, not_modified) = (Arc::clone(&version), Arc::clone(&unchanged));
+    let version = Arc::new(AtomicUsize::new(1));
+    let unchanged = Arc::new(AtomicUsize::new(0));
+    let now = Arc::clone(&version);
+    let not_modified = Arc::clone(&unchanged);
     let served = get(move |headers: HeaderMap| async move {
         let etag = format!("\"{}\"", now.load(Ordering::SeqCst));
         if headers.get("if-none-match").is_some_and(|known| known == etag.as_str()) {
@@ -89,7 +91,8 @@ async fn an_upstream_that_cannot_be_used_is_named_with_the_reason() {
         let error = config.start().await.err().map(|error| format!("{error:#}")).unwrap_or_default();
         assert!(said.iter().all(|part| error.contains(part)), "{error}");
     };
-    let (one, url) = ("start_seconds = 1", "http://127.0.0.1:1");
+    let one = "start_seconds = 1";
+    let url = "http://127.0.0.1:1";
     check(&config(url, one), &[url, "cannot connect"]).await;
     let html = foreign::serve(Router::new().route("/card.json", get(async || "<html>"))).await;
     check(&config(&format!("{html}/card.json"), one), &[&html, "is not an agent card"]).await;

@@ -162,8 +162,10 @@ async fn a_task_or_conversation_that_the_upstream_has_lost_is_a_clear_failure() 
 
 #[tokio::test]
 async fn an_upstream_that_keeps_failing_is_left_alone_and_tried_again_after_a_while() {
-    let (calls, is_well) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (counted, well) = (Arc::clone(&calls), Arc::clone(&is_well));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let is_well = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let well = Arc::clone(&is_well);
     let url = agent(false, move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
         let is_well = well.load(Ordering::SeqCst) == 1;

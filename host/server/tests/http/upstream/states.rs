@@ -88,7 +88,8 @@ async fn no_change_of_state_that_the_upstream_sends_is_made_but_the_one_that_the
         let config = if place.is_empty() { send.clone() } else { format!("{send}{receive}") };
         for answer in answers_that_change_state() {
             let told_of = Arc::new(Mutex::new(Vec::new()));
-            let (kept, events) = (Arc::clone(&told_of), answer.clone());
+            let kept = Arc::clone(&told_of);
+            let events = answer.clone();
             let is_streamed = answer.len() > 1;
             let url = agent(is_streamed, move |request: Value| {
                 kept.lock().expect("no panic").push(request["params"]["metadata"]["st"].clone());
