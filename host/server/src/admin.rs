@@ -45,7 +45,7 @@ use error::AdminError;
 use token::Token;
 pub use token::TokenError;
 
-/// What a client gets to send a body.
+/// The longest time that a client may take to send a body.
 const BODY_PATIENCE: Duration = Duration::from_secs(60);
 /// The largest body: a component in base64 with its settings.
 const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
@@ -58,7 +58,7 @@ pub(crate) const CONNECTIONS: ConnectionLimits = ConnectionLimits {
     streams: 8,
 };
 
-/// What the API is about, and who may use it.
+/// The parts that the API shows and changes, and the token and the host names that it asks for.
 pub(crate) struct Admin {
     installers: Arc<Installers>,
     sessions: Sessions,
@@ -89,7 +89,7 @@ impl Admin {
         })
     }
 
-    /// Who changes what the tenant has installed.
+    /// The installer of the tenant that the query names.
     fn installer(&self, of: &OfTenant) -> Result<&Arc<Installer>, AdminError> {
         let unknown = || {
             let message = format!("there is no tenant {:?}", of.tenant.as_deref().unwrap_or_default());

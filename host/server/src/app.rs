@@ -44,7 +44,7 @@ mod agents;
 
 use agents::{agent, follow_card, input_modes};
 
-/// Why the server cannot be put together.
+/// The reasons for which the server cannot be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
     /// The config names no agent, or the file of a tenant cannot be used.
@@ -152,12 +152,12 @@ impl App {
         Ok(Self { tenants, authenticator, installers, admin, base_url: base_url.to_owned() })
     }
 
-    /// Who serves requests.
+    /// The handlers that serve requests, by tenant.
     pub(crate) fn tenants(&self) -> &Tenants {
         &self.tenants
     }
 
-    /// Who calls (A2A 1.0 section 7.4).
+    /// Authenticates the caller (A2A 1.0 section 7.4).
     ///
     /// # Errors
     /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while nobody can tell.
@@ -175,25 +175,25 @@ impl App {
         }
     }
 
-    /// What the config itself has installed now.
+    /// The extensions that the config itself has installed now.
     #[must_use]
     pub fn installed(&self) -> Installed {
         self.installer().installed()
     }
 
-    /// Who changes what the config itself has installed.
+    /// The installer of the config itself.
     #[must_use]
     pub fn installer(&self) -> &Arc<Installer> {
         self.installers.own()
     }
 
-    /// Who changes what is installed, for each tenant.
+    /// The installers of the config itself and of each tenant.
     #[must_use]
     pub fn installers(&self) -> &Arc<Installers> {
         &self.installers
     }
 
-    /// Where clients reach the server.
+    /// The base URL that clients reach.
     #[must_use]
     pub fn base_url(&self) -> &str {
         &self.base_url
@@ -223,7 +223,7 @@ async fn served(config: &Config, locations: &Locations) -> Result<Vec<Served>, A
     Ok(served)
 }
 
-/// What all tenants of a process have in common. Whatever is kept in it is kept by tenant.
+/// The parts that all tenants of a process share. Whatever is kept in them is kept by tenant.
 struct Shared<'a> {
     base_url: &'a str,
     authenticator: Option<Arc<Authenticator>>,

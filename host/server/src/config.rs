@@ -46,28 +46,29 @@ pub use tenant::TenantConfig;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where and how to listen.
+    /// The listener, its limits, and its times.
     #[serde(default)]
     pub server: ServerConfig,
-    /// What the Agent Card says besides what the server knows itself.
+    /// The part of the Agent Card that the server cannot know itself.
     #[serde(default)]
     pub card: CardConfig,
-    /// What answers. [`App::load`](crate::App::load) needs it, [`App::with_agent`](crate::App::with_agent) does not.
+    /// The agent that answers. [`App::load`](crate::App::load) needs it, [`App::with_agent`](crate::App::with_agent)
+    /// does not.
     pub agent: Option<AgentConfig>,
-    /// What the parser says where there is no agent.
+    /// The parser's error for a missing agent; `None` where there is one.
     #[serde(skip)]
     no_agent: Option<NoAgent>,
-    /// Who may call. Without it everybody may, and the server listens on loopback only.
+    /// The ways in which callers authenticate. Without it everybody may call, and the server listens on loopback only.
     pub auth: Option<AuthConfig>,
     /// Push notifications. Without it the server sends none.
     pub push: Option<PushConfig>,
-    /// Where sessions are kept, and how many.
+    /// The place where sessions are kept, and their limits.
     #[serde(default)]
     pub sessions: SessionsConfig,
-    /// Where tasks are kept, and how many.
+    /// The place where tasks are kept, and their limits.
     #[serde(default)]
     pub tasks: TasksConfig,
-    /// Where extensions keep keys.
+    /// The place where extensions keep keys.
     #[serde(default)]
     pub keyvalue: KeyValueConfig,
     /// The component runtime.
@@ -81,7 +82,7 @@ pub struct Config {
     /// Agents of others behind the same listener.
     #[serde(default, rename = "tenant")]
     pub tenants: Vec<TenantConfig>,
-    /// Where it was read from; a text that was parsed has no such place.
+    /// The file that it was read from; `None` for a text that was parsed.
     #[serde(skip)]
     pub file: Option<ConfigFile>,
 }
@@ -114,7 +115,7 @@ pub struct PushConfig {
     /// Hosts, addresses and ranges (`10.0.0.0/8`) that may be notified although they are private. Default: none.
     #[serde(deserialize_with = "allowed")]
     pub allow: Vec<Allowed>,
-    /// Whether only `https` URLs are taken. Default: no.
+    /// Takes only `https` URLs. Default: no.
     pub https_only: bool,
 }
 
@@ -132,7 +133,7 @@ pub struct KeyValueConfig {
     pub data_dir: Option<PathBuf>,
 }
 
-/// Why a config cannot be used.
+/// The reasons for which a config cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -149,7 +150,7 @@ pub enum ConfigError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Where and what.
+        /// The place in the file, and what is wrong there.
         error: Box<toml::de::Error>,
     },
     /// A value is well-formed and yet unusable.
@@ -159,7 +160,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// The key, as a dotted path.
         key: String,
-        /// What is wrong and what is accepted.
+        /// The fault, and the values that are accepted.
         reason: String,
     },
 }
@@ -228,7 +229,8 @@ impl Config {
         tenant::check(&self.tenants).and(all.map_or(Ok(()), Err)).map_err(wrong)
     }
 
-    /// Bounds of zero would make a server that refuses everything.
+    /// Checks what the types of the keys do not: bounds of zero, which would make a server that refuses everything, and
+    /// keys that do not go together.
     fn check(&self, path: &Path) -> Result<(), ConfigError> {
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })

@@ -1,4 +1,4 @@
-//! What is installed, how it changes while the server runs, and the cards that declare it.
+//! The installed extensions, how they change while the server runs, and the cards that declare them.
 
 pub(crate) mod card;
 pub(crate) mod encoded_card;

@@ -1,8 +1,8 @@
-//! Where files are looked for.
+//! The folders in which files are looked for.
 
 use std::path::PathBuf;
 
-/// Where files are looked for.
+/// The folders in which files are looked for.
 #[derive(Clone, Debug)]
 pub struct Locations {
     /// The folder of the config; relative paths start here.
@@ -20,7 +20,7 @@ impl Locations {
         if Self::ships(name) { self.components.join(name).with_extension("wasm") } else { self.config.join(name) }
     }
 
-    /// Whether it is a bare name.
+    /// True for a bare name, which is that of a component that ships.
     pub(crate) fn ships(name: &str) -> bool {
         !name.contains(['/', '.'])
     }

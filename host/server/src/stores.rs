@@ -1,4 +1,4 @@
-//! Where tasks, sessions and keys of extensions are kept: the stores that the config names.
+//! The stores that the config names, for tasks, sessions and keys of extensions.
 
 pub(crate) mod keyvalue_store;
 pub(crate) mod session_store;

@@ -14,7 +14,7 @@ use axum::http::HeaderMap;
 
 use crate::installation::installer::{InstallError, Installer, Reloaded};
 
-/// Who serves requests: the agent of the config itself, and those of the tenants.
+/// The handlers that serve requests: that of the config itself, and those of the tenants.
 pub(crate) struct Tenants {
     own: Arc<RequestHandler>,
     others: HashMap<String, Tenant>,
@@ -43,8 +43,8 @@ impl Tenants {
         &self.own
     }
 
-    /// Who serves the tenant that a request names, and the call as it is there. A tenant that the caller may not call
-    /// looks like one that does not exist.
+    /// The handler of the tenant that a request names, and the call with the tenant set in its owner. A tenant that the
+    /// caller may not call looks like one that does not exist.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] for the field `tenant`.
@@ -95,7 +95,7 @@ impl Tenants {
     }
 }
 
-/// Who changes what is installed, for the config itself and for each tenant.
+/// The installers of the config itself and of each tenant.
 pub struct Installers {
     own: Arc<Installer>,
     tenants: BTreeMap<String, Arc<Installer>>,

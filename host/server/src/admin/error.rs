@@ -1,4 +1,4 @@
-//! What the admin API answers when it does not do as told.
+//! The errors that the admin API answers with.
 
 use std::error::Error;
 

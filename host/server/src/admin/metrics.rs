@@ -1,4 +1,4 @@
-//! What `/metrics` shows: the server, and each extension in force with its calls.
+//! The page `/metrics`: the numbers of the server, and of each extension in force with its calls.
 //!
 //! The numbers of an extension go when it is removed, so there are never more of them than extensions. What belongs to
 //! a tenant has its name as a label.

@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 1024;
 /// The most bytes of a file that are looked at for one.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
-/// Why there is no token.
+/// The reasons for which there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -61,7 +61,7 @@ impl Token {
         Ok(Self { digest: Sha256::digest(token).into() })
     }
 
-    /// Whether the request has the token. The time that it takes says nothing about the token.
+    /// Tells whether the request has the token. The time that it takes says nothing about the token.
     pub(super) fn is_on(&self, headers: &HeaderMap) -> bool {
         let mut lines = headers.get_all(AUTHORIZATION).iter();
         let (Some(line), None) = (lines.next(), lines.next()) else { return false };

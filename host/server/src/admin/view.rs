@@ -1,4 +1,4 @@
-//! What the admin API shows of what is installed.
+//! The installed extensions as the admin API shows them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

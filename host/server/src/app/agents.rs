@@ -23,7 +23,7 @@ pub(super) async fn follow_card(mut card: watch::Receiver<Arc<AgentCard>>, insta
     }
 }
 
-/// What messages may have. An agent that lives elsewhere looks at them itself.
+/// The media types that messages may have. An agent that lives elsewhere checks them itself.
 pub(super) fn input_modes(config: &Config) -> Vec<String> {
     let is_upstream = matches!(config.agent, Some(AgentConfig::Upstream(_)));
     let default = || if is_upstream { vec!["*/*".to_owned()] } else { card::default_input_modes() };

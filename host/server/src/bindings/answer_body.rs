@@ -1,4 +1,4 @@
-//! Bodies of answers: what is long counts while the client has not read it.
+//! Bodies of answers. A long one counts for its caller while the client has not read it.
 //!
 //! hyper asks for the next chunk when it has room for it, so a client that does not read leaves the rest of its answer here,
 //! from where it can be taken when others need the room.
@@ -28,7 +28,7 @@ pub(crate) struct AnswerBody {
     body: Body,
     /// A piece that was read already and is short or no data.
     next: Option<Frame<Bytes>>,
-    /// What is left of a long piece.
+    /// The rest of a long piece.
     rest: Option<Holding>,
     /// Its place, if this is a stream.
     _place: Option<StreamPlace>,

@@ -69,7 +69,7 @@ fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Requ
 }
 
 impl GrpcOperations {
-    /// Who serves the tenant that a call names, and the parameters of the call there.
+    /// The handler of the tenant that a call names, and the parameters of the call there.
     fn serving(
         &self,
         parameters: CallParameters,

@@ -139,7 +139,7 @@ async fn push_config(tenants: &Tenants, call: ServiceParameters, request: &Reque
     }
 }
 
-/// What a method of an extension answers. `failure` is how an error looks that ends a stream.
+/// The answer of an extension's method as a response. `failure` writes the error that ends a stream.
 pub(crate) fn method_result(
     caller: &Caller,
     id: &RequestId,

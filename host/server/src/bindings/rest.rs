@@ -25,10 +25,10 @@ use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
 use crate::tenants::Tenants;
 
-/// What only the caller may keep.
+/// The `Cache-Control` of an answer that only the caller may keep.
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
 
-/// What a path and a method ask for.
+/// The operation that a path and a method ask for.
 #[derive(Debug, PartialEq, Eq)]
 enum Operation<'a> {
     SendMessage,
@@ -52,7 +52,7 @@ enum PushConfigOperation<'a> {
     Delete(&'a str, &'a str),
 }
 
-/// Why there is no operation.
+/// The reasons for which there is no operation.
 #[derive(Debug, PartialEq, Eq)]
 enum NoRoute {
     Path,
@@ -81,7 +81,7 @@ pub(crate) async fn answer(tenants: &Tenants, request: HttpRequest<'_>) -> Respo
     with_media_type(request.headers, response.unwrap_or_else(|error| failure(&error)))
 }
 
-/// What never reaches the handler: a server that is not ready, a body that cannot be read.
+/// The answer to a request that never reaches the handler: the server is not ready, or the body cannot be read.
 pub(crate) fn refuse(headers: &HeaderMap, status: StatusCode, error: &A2aError) -> Response {
     let mut response = failure(error);
     *response.status_mut() = status;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub struct AdminConfig {
     /// Address and port of its own listener. Default `127.0.0.1:9998`.
     pub listen: SocketAddr,
-    /// Whether `listen` may be no loopback address. Default: no.
+    /// Allows `listen` to be another address than a loopback one. Default: no.
     pub allow_remote: bool,
     /// Names that clients may use for this host, besides loopback names and the address itself. Default: none.
     pub hosts: Vec<String>,
@@ -34,7 +34,7 @@ impl Default for AdminConfig {
 }
 
 impl AdminConfig {
-    /// What is wrong: the key and the reason.
+    /// Checks the keys that depend on each other. An error is the key and the reason.
     pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
         if self.token_file.is_some() == self.token_env.is_some() {
             return Err(("admin", "needs exactly one of token_file and token_env"));

@@ -50,9 +50,9 @@ pub struct TemplateConfig {
     pub artifact: Option<String>,
     /// The model behind it.
     pub model: ModelConfig,
-    /// Where it has tools from.
+    /// The MCP servers that its tools come from.
     pub mcp: Vec<McpConfig>,
-    /// How often the model may ask for tools in one turn; the agent's own bound when not set.
+    /// The most rounds in which the model may ask for tools in one turn; the agent's own bound when not set.
     pub max_tool_rounds: Option<u32>,
 }
 

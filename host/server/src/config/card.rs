@@ -1,4 +1,4 @@
-//! What the Agent Card says besides what the server knows itself.
+//! The part of the Agent Card that the server cannot know itself.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub struct CardConfig {
     /// The agent's name for people. This and the description can be left out for an upstream agent only, whose own card
     /// says what this one does not.
     pub name: Option<String>,
-    /// What it does.
+    /// The agent's description.
     pub description: Option<String>,
     /// The agent's version. Default `1.0.0`.
     pub version: Option<String>,
@@ -19,7 +19,7 @@ pub struct CardConfig {
     pub documentation_url: Option<String>,
     /// A picture.
     pub icon_url: Option<String>,
-    /// Who offers the agent.
+    /// The organisation that offers the agent.
     pub provider: Option<ProviderConfig>,
     /// Media types that messages may have: `type/subtype`, `type/*` or `*/*`. Default `text/plain` and
     /// `application/json`.
@@ -27,10 +27,10 @@ pub struct CardConfig {
     /// The bindings on the card, the preferred one first; all are served. Default: all of them in this order. Leave out
     /// `GRPC` for clients that refuse cards with its `host:port`, as google-adk 2.13 does.
     pub bindings: Option<Vec<BindingConfig>>,
-    /// What it can do; at least one is good manners.
+    /// The agent's skills. Every card should have at least one.
     #[serde(default, rename = "skill")]
     pub skills: Vec<SkillConfig>,
-    /// What authenticated callers get to see besides. Needs `[auth]`.
+    /// The additions that authenticated callers get to see. Needs `[auth]`.
     pub extended: Option<ExtendedCardConfig>,
     /// The key that signs the card.
     pub signing: Option<SigningConfig>,
@@ -117,7 +117,7 @@ pub struct SkillConfig {
     pub id: String,
     /// For people.
     pub name: String,
-    /// What it does.
+    /// The skill's description.
     #[serde(default)]
     pub description: String,
     /// Words to find it by.

@@ -18,13 +18,13 @@ pub struct ExtensionConfig {
     /// Refuse requests that do not activate it. Default false.
     #[serde(default)]
     pub required: bool,
-    /// What it may do. Default nothing.
+    /// The grants. Default: none.
     #[serde(default)]
     pub grants: GrantsConfig,
-    /// What it may use.
+    /// The limits of its calls.
     #[serde(default)]
     pub limits: LimitsConfig,
-    /// What its failure does to a request. Default `reject`.
+    /// The consequence that its failure has for a request. Default `reject`.
     #[serde(default)]
     pub on_failure: OnFailureConfig,
     /// Its own parameters.
@@ -32,7 +32,7 @@ pub struct ExtensionConfig {
     pub parameters: toml::Table,
 }
 
-/// What becomes of a request when an extension fails it.
+/// The consequence for a request that an extension fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailureConfig {
@@ -44,7 +44,7 @@ pub enum OnFailureConfig {
 }
 
 impl ExtensionConfig {
-    /// What the runtime is told; files are looked for in `folder`, and no limit may be above `ceiling`.
+    /// The installation as the runtime takes it. Files are looked for in `folder`, and no limit may be above `ceiling`.
     ///
     /// # Errors
     /// The key and what is wrong with its value.
@@ -64,8 +64,8 @@ impl ExtensionConfig {
         })
     }
 
-    /// How to load a component without a server around it: `settings` are the keys of an `[[extension]]` but for
-    /// `component`, and files that they name are looked for in `folder`.
+    /// The installation of a component that is loaded without a server around it: `settings` are the keys of an
+    /// `[[extension]]` but for `component`, and files that they name are looked for in `folder`.
     ///
     /// # Errors
     /// What is wrong with the settings.

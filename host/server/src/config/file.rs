@@ -10,7 +10,7 @@ use super::{Config, ConfigError, ExtensionConfig, tenant};
 pub struct ConfigFile {
     path: PathBuf,
     tables: toml::Table,
-    /// Whether it is the file of a tenant, with fewer tables.
+    /// True for the file of a tenant, which has fewer tables.
     is_of_tenant: bool,
 }
 

@@ -47,7 +47,7 @@ pub struct GrantsConfig {
     /// Taking up tasks that it interrupted.
     #[serde(rename = "task-resumption")]
     pub task_resumption: bool,
-    /// What the agent did in the turn.
+    /// The steps of the agent in the turn.
     #[serde(rename = "agent-steps")]
     pub agent_steps: bool,
     /// Replacing parts of messages.
@@ -95,7 +95,7 @@ pub struct HttpRuleConfig {
     pub host: HostPattern,
     /// The port. Default that of the scheme.
     pub port: Option<u16>,
-    /// What the path must be or lie below. Default `/`.
+    /// The path that a request's path must equal or lie below. Default `/`.
     #[serde(default = "root")]
     pub path: String,
 }
@@ -202,7 +202,7 @@ pub enum StateScopeConfig {
 }
 
 impl GrantsConfig {
-    /// What the runtime is told; files are looked for in `folder`.
+    /// The grants as the runtime takes them. Files are looked for in `folder`.
     pub(super) fn to_grants(&self, folder: &Path) -> Result<Grants, Wrong> {
         let secrets = self.secrets.iter().map(|(name, secret)| Ok((name.clone(), secret.read(name, folder)?)));
         Ok(Grants {

@@ -82,7 +82,7 @@ impl LimitsConfig {
         })
     }
 
-    /// What the engine can do, and that no limit stops everything.
+    /// Refuses what the engine cannot do, and limits with which no call could run.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let memory = MEMORY_CEILING >> 20;
         if self.memory_mib.is_some_and(|mib| mib == 0 || mib > memory) {

@@ -24,11 +24,11 @@ pub struct RuntimeSection {
     pub compile_processes: u32,
     /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
     pub extensions_dir: Option<PathBuf>,
-    /// Whether component files are watched and loaded again when they change. Default: yes.
+    /// Watches component files and loads them again when they change. Default: yes.
     pub watch: bool,
     /// Replaced versions of each extension that are kept for a rollback. Default 3.
     pub keep_versions: usize,
-    /// What no extension's limits may go beyond.
+    /// The bounds that no extension's limits may go beyond.
     pub ceiling: LimitsConfig,
 }
 

@@ -15,9 +15,9 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The base URL that clients reach, for the card. Default: `http://` and the address listened on.
     pub public_url: Option<String>,
-    /// Whether everybody may call although `listen` is no loopback address. Default: no.
+    /// Lets everybody call although `listen` is no loopback address. Default: no.
     pub allow_anonymous: bool,
-    /// Whether clients of A2A 0.3 are served too. Default: no.
+    /// Serves clients of A2A 0.3 too. Default: no.
     pub a2a_0_3: bool,
     /// The largest request body in bytes. Default 1 MiB.
     pub max_body_bytes: usize,

@@ -1,4 +1,4 @@
-//! Where sessions are kept, and how many.
+//! `[sessions]`: where sessions are kept, and how many.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub struct SessionsConfig {
     pub max_state_bytes: usize,
     /// Keys of one scope of one session's state. Default 1,000.
     pub max_state_keys: usize,
-    /// How deep a value may nest. Default 100, which is also the most.
+    /// The deepest nesting of a value. Default 100, which is also the most.
     pub max_state_depth: usize,
     /// Artifacts kept per session; the one that was not written for longest goes first. Default 100.
     pub max_artifacts: usize,
@@ -38,7 +38,7 @@ pub struct SessionsConfig {
 }
 
 impl SessionsConfig {
-    /// What operators are not shown.
+    /// The keys whose values operators are not shown.
     pub(crate) fn redaction(&self) -> Redaction {
         self.hide.clone().map_or_else(Redaction::default, Redaction::new)
     }

@@ -12,8 +12,8 @@ pub struct TasksConfig {
     pub data_dir: Option<PathBuf>,
     /// Name of the environment variable with the URL of the PostgreSQL database that keeps the tasks.
     pub postgres_env: Option<String>,
-    /// Whether tasks that are running in the PostgreSQL database fail when this server starts. Must be `false` where
-    /// several processes work on one database. Default: yes.
+    /// Fails tasks that are running in the PostgreSQL database when this server starts. Must be `false` where several
+    /// processes work on one database. Default: yes.
     pub recover: bool,
     /// Days that a finished task is kept. Default 30.
     pub keep_days: u64,
@@ -35,8 +35,8 @@ pub struct TasksConfig {
     /// Tasks of one caller that may wait for it; beyond, the one that has waited longest fails. Default 1,000. Anonymous
     /// callers, who cannot be told apart, have `max_tasks` together.
     pub max_waiting_per_caller: usize,
-    /// Whether everybody may list everybody's tasks where nobody is authenticated. For servers that clients are tested
-    /// with. Default: no.
+    /// Lets everybody list everybody's tasks where nobody is authenticated. For servers that clients are tested with.
+    /// Default: no.
     pub list_all_anonymous: bool,
 }
 

@@ -19,7 +19,7 @@ const TAKEN: [&str; 4] = ["extensions", "extendedAgentCard", "tasks", "v1"];
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {
-    /// What requests name it by: lower-case letters, digits, `-` and `_`.
+    /// The name by which requests name it: lower-case letters, digits, `-` and `_`.
     pub name: String,
     /// A file with `[card]`, `[agent]` and `[[extension]]`; paths in it start at its folder.
     pub config: PathBuf,
@@ -66,7 +66,7 @@ impl TenantConfig {
     }
 }
 
-/// What stands in a tenant's file.
+/// The text of a tenant's file.
 ///
 /// # Errors
 /// When it cannot be read, or others can write it.
@@ -84,7 +84,7 @@ fn parse(path: &Path, text: &str) -> Result<TenantFile, ConfigError> {
     toml::from_str(text).map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })
 }
 
-/// What is wrong with the tenants, and where.
+/// Checks the tenants by themselves and against each other. An error is the key and the reason.
 pub(super) fn check(tenants: &[TenantConfig]) -> Result<(), (&'static str, String)> {
     let mut names = HashSet::new();
     for TenantConfig { name, max_running_turns, .. } in tenants {

@@ -16,12 +16,12 @@ use crate::connections::network::CallerKey;
 
 /// A bound on bytes of one kind.
 pub(crate) struct Budget {
-    /// What is counted, for messages.
+    /// The name of what is counted, for messages.
     what: &'static str,
     max: usize,
     /// The most that one caller may hold in several parts; a lone one may be larger.
     share: usize,
-    /// How many times as large a part of the same caller must be to give way to a new one.
+    /// The factor by which a part of the same caller must be larger than a new one to give way to it.
     edge: usize,
     state: Mutex<State>,
 }
@@ -34,7 +34,7 @@ struct State {
     callers: HashMap<CallerKey, Held>,
 }
 
-/// What one caller holds.
+/// The parts that one caller holds.
 #[derive(Default)]
 struct Held {
     bytes: usize,
@@ -46,7 +46,7 @@ struct Part {
     content: Arc<Content>,
 }
 
-/// What a part consists of, shared with whoever holds it.
+/// The content of a part, shared with its holder.
 #[derive(Default)]
 struct Content {
     given_up: AtomicBool,
@@ -80,7 +80,7 @@ impl Budget {
         Holding { budget: Arc::clone(self), caller, number: None, content: Arc::default() }
     }
 
-    /// Whether a new part of so many bytes would be taken. Changes nothing.
+    /// Tells whether a new part of so many bytes would be taken. Changes nothing.
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] if not.
@@ -226,13 +226,13 @@ impl Holding {
         self.content.data().len()
     }
 
-    /// Whether this was given up for another; if not, the task is woken when it is.
+    /// Tells whether this was given up for another; if not, the task is woken when it is.
     pub(crate) fn poll_given_up(&self, context: &Context<'_>) -> bool {
         self.content.holder.register(context.waker());
         self.is_given_up()
     }
 
-    /// What whoever held it is told.
+    /// The error for the holder of a part that was given up.
     pub(crate) fn error(&self) -> A2aError {
         self.budget.full()
     }

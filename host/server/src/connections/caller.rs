@@ -1,4 +1,4 @@
-//! Who sends requests, and what it may make the process hold for it.
+//! The caller of a request, and what the process may hold for it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use axum::body::Body;
 /// number is bounded.
 pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 
-/// What callers make the process hold.
+/// The budgets for what callers make the process hold.
 pub(crate) struct Shares {
     /// Bodies of requests that are being read.
     reading: Arc<Budget>,
@@ -38,10 +38,10 @@ impl Shares {
     }
 }
 
-/// Who sends a request: the authenticated principal, or the network that an anonymous one comes from.
+/// The sender of a request: the authenticated principal, or the network that an anonymous one comes from.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    /// Whose tasks it may see and make.
+    /// The owner of the tasks that it may see and make.
     pub(crate) owner: Owner,
     network: Network,
     shares: Arc<Shares>,
@@ -75,7 +75,7 @@ impl Caller {
         Ok(Body::new(AnswerBody::whole(self.clone(), text.into())?))
     }
 
-    /// Whether there is room for an answer of so many bytes, to be asked before it is made.
+    /// Checks that there is room for an answer of so many bytes, before the answer is made.
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] when there is none.

@@ -16,11 +16,11 @@ use tokio_util::task::TaskTracker;
 use crate::connections::connection::Connections;
 use crate::connections::network::Network;
 
-/// How long to wait after the machine refused a connection, for instance because no file descriptor is left.
+/// The pause after the machine refused a connection, for instance because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A reason to refuse connections is logged at most this often.
 const WARNING_PAUSE: Duration = Duration::from_secs(10);
-/// What connections get to finish when the listener closes.
+/// The time that connections get to finish when the listener closes.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Bounds on connections.

@@ -1,4 +1,4 @@
-//! Whom what a request takes is counted for.
+//! The callers that budgets and limits count for.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -18,7 +18,7 @@ impl Network {
     }
 }
 
-/// Whose share it is.
+/// The caller that something is counted for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CallerKey {
     Principal(String),

@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 use crate::connections::budget::Holding;
 use crate::connections::caller::Caller;
 
-/// Why a body is not read to its end.
+/// The reasons for which a body is not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the body took longer than {} seconds", .0.as_secs())]
@@ -29,7 +29,7 @@ pub(crate) enum BodyError {
 }
 
 impl BodyError {
-    /// What the client is told, and the HTTP status for whatever stands in between.
+    /// The error for the client, and the HTTP status for proxies on the way.
     pub(crate) fn told(self) -> (StatusCode, A2aError) {
         let status = match self {
             Self::Late(_) => StatusCode::REQUEST_TIMEOUT,
@@ -49,7 +49,7 @@ pub(crate) struct RequestBody {
     patience: Duration,
     /// Bytes that were read.
     read: usize,
-    /// What is made when the body has to be waited for.
+    /// The deadline and the count, made when the body has to be waited for.
     wait: Option<Box<Wait>>,
 }
 
@@ -90,7 +90,7 @@ impl RequestBody {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    /// Whose body it was. Nothing of it counts any more.
+    /// The caller whose body it was. Nothing of the body counts any more.
     pub(crate) fn into_caller(self) -> Caller {
         self.caller
     }

@@ -1,4 +1,4 @@
-//! How many streams of events there may be at once, in all and per caller.
+//! The bounds on streams of events that are open at once, in all and per caller.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -60,7 +60,7 @@ pub(crate) fn assemble(
     }
 }
 
-/// What messages may have where the config does not say.
+/// The media types that messages may have where the config does not say.
 pub(crate) fn default_input_modes() -> Vec<String> {
     vec!["text/plain".to_owned(), "application/json".to_owned()]
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-/// How long clients may use the card without asking again.
+/// The `Cache-Control` of the card: the time for which clients may use it without asking again.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
 /// The card as it goes out.

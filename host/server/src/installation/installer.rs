@@ -38,9 +38,9 @@ use loader::{Loader, Occasion, Overruled, Plan, Present};
 /// Failures that are remembered, each of another source.
 const MAX_FAILURES: usize = 100;
 
-/// What the installer is made of.
+/// The parts that the installer is made of.
 pub(crate) struct Parts {
-    /// Whose extensions they are; empty for those of the config itself.
+    /// The tenant whose extensions they are; empty for those of the config itself.
     pub(crate) tenant: String,
     pub(crate) runtime: Runtime,
     pub(crate) issuer: Issuer,
@@ -69,23 +69,23 @@ pub struct Installer {
 struct State {
     /// The `[[extension]]` of the config as it was last applied.
     config: Vec<ExtensionConfig>,
-    /// What is installed, in order.
+    /// The installed versions, in order.
     versions: Vec<Version>,
     overruled: Vec<Overruled>,
     failures: Vec<Failure>,
     history: History,
 }
 
-/// What came of reading the config again.
+/// The outcome of reading the config again.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
-    /// Whether anything that is installed is another now.
+    /// True if anything that is installed is another now.
     pub changed: bool,
     /// The number of the edition in force.
     pub edition: u64,
     /// Tables of the config that have changed and count only after a restart.
     pub needs_restart: Vec<String>,
-    /// What could not be installed although the rest was.
+    /// The sources that could not be installed although the rest was.
     pub failed: Vec<String>,
 }
 
@@ -348,13 +348,13 @@ impl Installer {
         &self.pins
     }
 
-    /// What is installed now.
+    /// The extensions that are installed now.
     #[must_use]
     pub fn installed(&self) -> Installed {
         self.publisher.current().extensions.installed.clone()
     }
 
-    /// How many components this process has loaded, and how many it has refused to load.
+    /// The number of components that this installer has loaded, and of those that it has refused to load.
     pub(crate) fn loads(&self) -> (u64, u64) {
         (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
     }
@@ -387,7 +387,7 @@ impl Installer {
         self.lock().history.changes(uri).cloned().collect()
     }
 
-    /// Whether the version is in force although its source says another.
+    /// True if the version is in force although its source says another.
     pub(crate) fn overrules(&self, version: &Version) -> bool {
         let digest = version.extension.digest();
         self.lock().overruled.iter().any(|decision| {
@@ -401,12 +401,12 @@ impl Installer {
         watched(&self.lock().config, &self.loader)
     }
 
-    /// What watches the files, once; `None` where they are not watched.
+    /// The watch on the files, once; `None` where they are not watched.
     pub(crate) fn take_watch(&self) -> Option<Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What could not be installed and why.
+    /// The sources that could not be installed, with the reasons.
     pub(crate) fn failures(&self) -> Vec<Failure> {
         self.lock().failures.clone()
     }
@@ -421,7 +421,7 @@ impl Installer {
         }
     }
 
-    /// What failed there before is of the past.
+    /// Forgets the failures of a source that is replaced or removed.
     fn forgive(&self, origin: &Origin) {
         let source = origin.to_string();
         self.lock().failures.retain(|failure| failure.source != source);

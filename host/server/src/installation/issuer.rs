@@ -16,21 +16,21 @@ use crate::installation::published::Published;
 use crate::installation::signing::{self, SigningError};
 use crate::locations::Locations;
 
-/// What all cards of this process have in common.
+/// The parts that all cards of one agent share: those of the config itself, or of a tenant.
 pub(crate) struct Issuer {
     /// The public card without its extensions and signatures.
     card: AgentCard,
-    /// What the config says of it.
+    /// The `[card]` of the config.
     config: CardConfig,
     /// The card of an agent that lives elsewhere, as it is now.
     remote: Option<watch::Receiver<Arc<AgentCard>>>,
     extended: Option<ExtendedCardConfig>,
     signer: Option<Signer>,
-    /// Whether the public card is shown with the fields of 0.3 too.
+    /// True if the public card is shown with the fields of 0.3 too.
     speaks_v0_3: bool,
 }
 
-/// Why the cards of a set cannot be made.
+/// The reasons for which the cards of a set cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IssueError {
     #[error("a card cannot be signed")]

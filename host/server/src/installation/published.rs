@@ -15,7 +15,7 @@ pub(crate) struct Published {
     pub(crate) card_v0_3: String,
 }
 
-/// What is in force.
+/// The set and the cards that are in force.
 pub(crate) struct Publisher {
     sets: Arc<ExtensionSets>,
     current: RwLock<Arc<Published>>,
@@ -38,7 +38,7 @@ impl Publisher {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Where requests find the extensions.
+    /// The sets of extensions, from which requests take theirs.
     pub(crate) fn sets(&self) -> &Arc<ExtensionSets> {
         &self.sets
     }

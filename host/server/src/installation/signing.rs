@@ -13,7 +13,7 @@ use crate::config::SigningConfig;
 /// The most bytes of a key's file.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
-/// Why cards cannot be signed.
+/// The reasons for which cards cannot be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
     /// The key is in no place or in two.

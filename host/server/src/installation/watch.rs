@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::installation::installer::Installer;
 
-/// How long nothing must happen before a file counts as written.
+/// The time for which nothing must happen before a file counts as written.
 const QUIET: Duration = Duration::from_millis(250);
-/// How often a folder is tried again that cannot be watched, because it is not there.
+/// The pause before a folder is tried again that cannot be watched, because it is not there.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Says when the files are to be looked at again.
@@ -87,7 +87,7 @@ impl Watched {
     }
 }
 
-/// What the watcher looks at.
+/// The watcher, and the files that it follows.
 struct Watching {
     watcher: RecommendedWatcher,
     followed: Arc<Mutex<Followed>>,
@@ -95,7 +95,8 @@ struct Watching {
     refused: BTreeSet<PathBuf>,
 }
 
-/// What events are compared with. Not locked while the watcher is called, which may wait for an event to be taken.
+/// The files and folders that events are compared with. Not locked while the watcher is called, which may wait for an
+/// event to be taken.
 #[derive(Default)]
 struct Followed {
     watched: Watched,
@@ -103,7 +104,8 @@ struct Followed {
 }
 
 impl Followed {
-    /// Whether files may have changed. A folder that is gone is not watched any more: what takes its name is another one.
+    /// Tells whether files may have changed. A folder that is gone is not watched any more: what takes its name is
+    /// another one.
     fn take(&mut self, event: notify::Result<Event>) -> bool {
         // The watcher did not get all events, so that any file may have changed.
         let Ok(event) = event else { return true };
@@ -131,7 +133,7 @@ impl Watching {
         Ok(Self { watcher, followed, refused: BTreeSet::new() })
     }
 
-    /// Watches these files from now on. Whether a folder is watched that was not before.
+    /// Watches these files from now on. Returns whether a folder is watched that was not before.
     fn follow(&mut self, watched: Watched) -> bool {
         let wanted = watched.folders();
         let gone = {

@@ -16,7 +16,8 @@ use axum::response::{IntoResponse, Response};
 
 use crate::config::{AdminConfig, Config};
 
-/// How the page that sends a request is related to the server (W3C Fetch Metadata). Pages cannot set it.
+/// The header that tells how the page that sends a request is related to the server (W3C Fetch Metadata). Pages cannot
+/// set it.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// The names that are taken besides those of the machine itself.
@@ -43,8 +44,8 @@ impl Hosts {
         Self { names: config.hosts.iter().cloned().chain([listen]).collect() }
     }
 
-    /// Whether the request names no host but those that are taken; otherwise the one that is not. A browser always
-    /// names one.
+    /// Checks that the request names no host but those that are taken. An error is the name that is not. A browser
+    /// always names one.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), String> {
         let lines = request.headers().get_all(HOST).iter().map(|line| line.to_str().unwrap_or("unreadable"));
         // HTTP/2 has the name in the URI.
@@ -52,8 +53,8 @@ impl Hosts {
         named.find(|authority| !self.takes(authority)).map_or(Ok(()), |foreign| Err(foreign.to_owned()))
     }
 
-    /// Whether no page of another origin sends the request; otherwise what the browser says of it. What only reads may
-    /// be sent by any page, because the browser keeps the answer from it.
+    /// Checks that no page of another origin sends the request. An error is what the browser says of that page. A
+    /// request that only reads may be sent by any page, because the browser keeps the answer from it.
     fn check_page<B>(&self, request: &Request<B>) -> Result<(), String> {
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What stands before the request handler while the server starts and drains.
+//! The gate in front of the request handler: it lets no request through while the server starts and drains.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::installation::encoded_card::EncodedCard;
 use crate::installation::installer::Installer;
 use crate::process::hosts::Hosts;
 
-/// Where the server is in its life.
+/// The phase that the server is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Components are being compiled.
@@ -39,7 +39,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What `/readyz` says.
+/// The answer of `/readyz`.
 #[derive(Serialize)]
 pub(crate) struct Readiness {
     phase: String,
@@ -52,7 +52,8 @@ pub(crate) struct Readiness {
     /// URIs of extensions that are quarantined. The server takes messages all the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
-    /// How many tenants have such sources or extensions. Their names are nobody's business.
+    /// The number of tenants that have such sources or extensions. Their names are not shown, because anybody may read
+    /// this.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
 }
@@ -62,7 +63,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// Why there is no card to show.
+/// The reasons for which there is no card to show.
 pub(crate) enum NoCard {
     Starting,
     NoTenant,
@@ -73,11 +74,11 @@ pub(crate) struct ReadinessGate {
     pub(crate) max_body_bytes: usize,
     /// The longest that a client may take to send a body.
     pub(crate) body_patience: Duration,
-    /// What callers may make the process hold.
+    /// The bodies, answers and streams that callers make the process hold.
     pub(crate) shares: Arc<Shares>,
     /// The names under which the server may be called; `None` for any.
     pub(crate) hosts: Option<Arc<Hosts>>,
-    /// Whether clients of A2A 0.3 are served too.
+    /// True if clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
     app: OnceLock<App>,
     draining: AtomicBool,

@@ -21,12 +21,12 @@ use crate::process::routes;
 use crate::stores::session_store;
 use crate::stores::task_store;
 
-/// What push notifications that wait get to be delivered.
+/// The longest that the shutdown waits for push notifications to be delivered.
 const PUSH_PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for databases to be closed.
+/// The longest that the shutdown waits for databases to be closed.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why serving ended early.
+/// The reasons for which serving ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
@@ -181,7 +181,8 @@ async fn drain(app: &App, patience: Duration) {
     }
 }
 
-/// What is stored is stored in any case; closed, it is all in the files that are named after it.
+/// Closes the databases. Nothing is lost where that takes too long; closing moves what SQLite keeps beside its files
+/// into them.
 async fn close_stores(app: &App) {
     let stores = async {
         let handler = app.tenants().own();

@@ -1,4 +1,4 @@
-//! Where extensions keep keys: the store that the config names.
+//! The key-value store of extensions, as the config names it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::stores;
 /// The file in the config's folder for data.
 const FILE: &str = "keyvalue.sqlite";
 
-/// Why there is no store for keys.
+/// The reasons for which there is no store for keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueStoreError {
     /// The folder cannot be made.

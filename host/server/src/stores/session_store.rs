@@ -1,4 +1,4 @@
-//! Where sessions are kept: the store that the config names, or the one of the tasks.
+//! The session store that the config names, or the one beside the tasks.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const FILE: &str = "sessions.sqlite";
 /// Connections to a PostgreSQL database.
 const CONNECTIONS: u32 = 10;
 
-/// Why there is no session store.
+/// The reasons for which there is no session store.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionStoreError {
     /// The folder cannot be made.
@@ -48,7 +48,7 @@ pub enum SessionStoreError {
     Open(#[from] OpenError),
 }
 
-/// Where sessions are, and the key of the config that says so.
+/// The place of the sessions, and the key of the config that names it.
 #[derive(Clone)]
 enum Place {
     Folder(&'static str, PathBuf),

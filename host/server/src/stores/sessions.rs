@@ -57,7 +57,7 @@ pub struct SessionFilter {
     pub limit: usize,
 }
 
-/// Why sessions cannot be shown.
+/// The reasons for which sessions cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionsError {
     /// Nobody serves it.
@@ -83,7 +83,7 @@ pub enum SessionsError {
     /// The place in a list is none that was given.
     #[error("{token:?} is no place in a list; take `next` of the list before")]
     NoPlace {
-        /// What was given.
+        /// The text that was given as a place.
         token: String,
     },
     /// The store fails.

@@ -1,4 +1,4 @@
-//! Where tasks are kept: the store that the config names.
+//! The task store that the config names.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::stores;
 const FILE: &str = "tasks.sqlite";
 /// Connections to a PostgreSQL database.
 const CONNECTIONS: u32 = 10;
-/// What a task says that ran when the server stopped without draining.
+/// The last message of a task that ran when the server stopped without draining.
 const STOPPED: &str = "The server stopped while the task ran; send the message again.";
 
-/// Why there is no task store.
+/// The reasons for which there is no task store.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskStoreError {
     /// The folder cannot be made.
@@ -81,7 +81,7 @@ async fn open_store(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskS
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// How large one task may become.
+/// The largest size of one task.
 pub(crate) fn limits(config: &TasksConfig) -> TaskLimits {
     TaskLimits {
         bytes: config.max_task_bytes,
@@ -90,7 +90,7 @@ pub(crate) fn limits(config: &TasksConfig) -> TaskLimits {
     }
 }
 
-/// How long tasks may wait for their clients, and how many.
+/// The longest time that tasks may wait for their clients, and how many may.
 pub(crate) fn waiting(config: &TasksConfig) -> WaitingBounds {
     let age = Duration::from_secs(config.keep_waiting_days.saturating_mul(DAY));
     WaitingBounds { age, per_owner: config.max_waiting_per_caller, anonymous: config.max_tasks }

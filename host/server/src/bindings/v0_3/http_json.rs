@@ -20,7 +20,7 @@ use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
 
-/// What all paths of 0.3 begin with, below those of the binding.
+/// The beginning of all paths of 0.3, below those of the binding.
 pub(crate) const PREFIX: &str = "v1/";
 
 fn body(caller: &Caller, text: String) -> Result<Response, A2aError> {

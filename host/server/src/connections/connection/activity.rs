@@ -1,4 +1,4 @@
-//! What happens on one HTTP/2 connection: which requests are open, and which answers the client does not take.
+//! The activity on one HTTP/2 connection: which requests are open, and which answers the client does not take.
 //!
 //! HTTP/2 has a window per request. A client that keeps the connection alive and the windows shut would hold answers in
 //! memory for ever, which no time limit on the socket notices.
@@ -25,16 +25,16 @@ struct State {
     /// Numbers the requests.
     next: u64,
     open: usize,
-    /// When the last open request was over.
+    /// The time at which the last open request was over.
     idle_since: Instant,
     /// Answers of which chunks wait to be sent.
     waiting: HashMap<u64, Waiting>,
 }
 
-/// What of one answer is handed over and not sent.
+/// The chunks of one answer that are handed over and not sent.
 struct Waiting {
     chunks: usize,
-    /// When the last chunk was sent, or the first of these handed over.
+    /// The time at which the last chunk was sent, or the first of these was handed over.
     since: Instant,
 }
 
@@ -52,13 +52,13 @@ impl Activity {
         Open { activity: Arc::clone(self), number: state.next }
     }
 
-    /// Whether no request has been open for so long.
+    /// True if no request has been open for so long.
     pub(super) fn is_idle_for(&self, time: Duration) -> bool {
         let state = self.lock();
         state.open == 0 && state.idle_since.elapsed() >= time
     }
 
-    /// Whether the client has left an answer untaken for so long.
+    /// True if the client has left an answer untaken for so long.
     pub(super) fn is_stalled_for(&self, time: Duration) -> bool {
         self.lock().waiting.values().any(|waiting| waiting.since.elapsed() >= time)
     }
@@ -133,7 +133,7 @@ impl Drop for Chunk {
 /// A body in chunks. A chunk that the client has no room for waits with HTTP/2 until it is dropped there.
 pub(super) struct WatchedBody {
     body: Body,
-    /// What is left of a longer piece.
+    /// The rest of a longer piece.
     rest: Bytes,
     open: Open,
 }

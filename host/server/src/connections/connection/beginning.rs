@@ -4,10 +4,10 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-/// How a client begins that speaks HTTP/2 without having asked (RFC 9113 section 3.4).
+/// The bytes with which a client begins that speaks HTTP/2 without having asked (RFC 9113 section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What was read of a connection before its version was known.
+/// The bytes that were read of a connection before its version was known.
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
     bytes: [u8; HTTP2_PREFACE.len()],
@@ -33,7 +33,7 @@ impl Beginning {
         Ok(beginning)
     }
 
-    /// Whether the client speaks HTTP/2; otherwise it is served as one of HTTP/1.
+    /// True if the client speaks HTTP/2; otherwise it is served as one of HTTP/1.
     pub(crate) fn is_http2(&self) -> bool {
         self.unreplayed() == HTTP2_PREFACE
     }

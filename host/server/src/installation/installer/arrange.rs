@@ -10,14 +10,14 @@ use super::version::{Origin, Version};
 /// A component of the folder that is loaded.
 pub(super) struct Candidate {
     pub(super) version: Version,
-    /// What is installed from the same file.
+    /// The version that is installed from the same file.
     pub(super) fallback: Option<Version>,
-    /// Whether it is not installed yet.
+    /// True if it is not installed yet.
     pub(super) is_new: bool,
 }
 
 impl Candidate {
-    /// What is installed already.
+    /// A version that is installed already.
     pub(super) fn unchanged(version: Version) -> Self {
         Self { version, fallback: None, is_new: false }
     }
@@ -105,7 +105,7 @@ fn check_new_uris(folder: &[&Candidate], config: &[Version], added: &[Version]) 
     }
 }
 
-/// Why there is no place for any that still wait.
+/// The reason for which there is no place for any that still wait.
 fn unplaced(installed: &Installed, first: &Version, waiting: &[&Candidate]) -> Refusal {
     let extensions: Vec<_> = waiting.iter().map(|candidate| candidate.version.extension.clone()).collect();
     if let Some(uris) = Installed::cycle(&extensions) {

@@ -1,4 +1,4 @@
-//! Why a change of what is installed is refused. Nothing has changed then.
+//! The reasons for which a change of what is installed is refused. Nothing has changed then.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use annex_runtime::{LoadError, Source};
 use super::version::Origin;
 use crate::config::ConfigError;
 
-/// What failures of the config itself are named after.
+/// The source name of failures of the config itself.
 pub(super) const OF_CONFIG: &str = "config";
 
-/// Why a change of what is installed is refused. Nothing has changed then.
+/// The reasons for which a change of what is installed is refused. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The config was not read from a file, so it cannot be read again.
@@ -47,7 +47,7 @@ pub enum InstallError {
         origin: Origin,
         /// The key.
         key: &'static str,
-        /// What is wrong.
+        /// The fault of the value.
         reason: String,
     },
     /// A component is refused.
@@ -55,7 +55,7 @@ pub enum InstallError {
     Load {
         /// Which extension.
         origin: Origin,
-        /// Why.
+        /// The reason.
         #[source]
         source: LoadError,
     },
@@ -68,19 +68,19 @@ pub enum InstallError {
     /// The name of an added extension is none.
     #[error("{name:?} is no name for an extension: letters, digits, `-`, `_` and `.`, at most 100 bytes")]
     Name {
-        /// What was given.
+        /// The name that was given.
         name: String,
     },
     /// Nothing like that is installed.
     #[error("no extension {id} is installed")]
     NotInstalled {
-        /// What was asked for.
+        /// The URI or digest that was asked for.
         id: String,
     },
     /// Several extensions have that component.
     #[error("several extensions have the component {id}; name the URI")]
     Ambiguous {
-        /// What was asked for.
+        /// The URI or digest that was asked for.
         id: String,
     },
     /// There is no such version to go back to.
@@ -88,7 +88,7 @@ pub enum InstallError {
     NoVersion {
         /// The extension.
         uri: String,
-        /// How many are kept.
+        /// The number of versions that are kept.
         keep: usize,
     },
 }
@@ -102,7 +102,7 @@ impl InstallError {
         format!("{self}: {}: {place}: {}", path.display(), error.message().trim().replace('\n', " "))
     }
 
-    /// What the failure belongs to.
+    /// The name of the source that the failure belongs to.
     pub(super) fn source_name(&self) -> String {
         match self {
             Self::Read { origin, .. } | Self::Setting { origin, .. } | Self::Load { origin, .. } => origin.to_string(),

@@ -14,7 +14,8 @@ const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// The longest name of a file, without its ending.
 const MAX_NAME_BYTES: usize = 100;
 
-/// What is made here is written by this user alone, whatever the umask: other files would not be read again.
+/// The modes of what is made here. Only this user may write it, whatever the umask is: files that others may write are
+/// refused when they are read again.
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 
@@ -28,7 +29,7 @@ pub(crate) struct Folder {
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) component: PathBuf,
-    /// What is wrong with the settings otherwise.
+    /// The settings, or what is wrong with them.
     pub(super) settings: Result<ExtensionConfig, String>,
 }
 
@@ -44,7 +45,7 @@ impl Folder {
         &self.path
     }
 
-    /// What is in the folder, by name. Files whose name begins with a dot are not there yet.
+    /// The components in the folder, by name. Files whose name begins with a dot count as not finished.
     pub(super) fn list(&self) -> io::Result<Vec<Found>> {
         // Its mode may have changed since it was opened.
         annex_files::check_folder(&self.path, Purpose::Managed)?;

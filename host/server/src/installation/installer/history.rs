@@ -1,4 +1,4 @@
-//! What was replaced, and when.
+//! The replaced versions that can be put back, and the last changes.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use super::version::Version;
 /// Changes that are remembered, over all extensions.
 const MAX_CHANGES: usize = 200;
 
-/// Why something that is installed is another.
+/// The reason for which something else is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// A source named another.

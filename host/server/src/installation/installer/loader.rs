@@ -16,7 +16,7 @@ use super::version::{Origin, Version};
 use crate::config::{ExtensionConfig, LimitsConfig};
 use crate::locations::Locations;
 
-/// When the sources are read, which decides what a broken one does.
+/// The occasion on which the sources are read. It decides what a broken one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
     /// Whatever the config names must load, and what the folder requires.
@@ -27,18 +27,18 @@ pub(super) enum Occasion {
     Rescan,
 }
 
-/// What was decided while the process runs, against what the sources say.
+/// A decision of the running process against what a source says.
 #[derive(Clone)]
 pub(super) struct Overruled {
-    /// What the source would give.
+    /// The version that the source would give: its origin, settings and digest.
     pub(super) origin: Origin,
     pub(super) settings: ExtensionConfig,
     pub(super) digest: Digest,
-    /// What is installed in its place; `None` when it was removed.
+    /// The version that is installed in its place; `None` when it was removed.
     pub(super) instead: Option<Version>,
 }
 
-/// Why a source was left out, or kept its last good version.
+/// The reason for which a source was left out, or kept its last good version.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) source: String,
@@ -46,7 +46,7 @@ pub(crate) struct Failure {
     pub(crate) at: Timestamp,
 }
 
-/// What is to be installed.
+/// The versions that are to be installed.
 pub(super) struct Plan {
     pub(super) versions: Vec<Version>,
     pub(super) installed: Installed,
@@ -62,13 +62,13 @@ struct Wanted {
     settings: Result<ExtensionConfig, String>,
 }
 
-/// What is in force while a plan is made.
+/// The versions and decisions that are in force while a plan is made.
 pub(super) struct Present<'a> {
     pub(super) versions: &'a [Version],
     pub(super) overruled: &'a [Overruled],
 }
 
-/// Loads components for the whole process.
+/// Loads the components of one installer.
 pub(super) struct Loader {
     pub(super) runtime: Runtime,
     pub(super) locations: Locations,
@@ -225,7 +225,7 @@ impl Loader {
     }
 }
 
-/// Whether the operator has named the component, or found it in the folder.
+/// The purpose of the component's file: named by the operator, or found in the folder.
 fn purpose(origin: &Origin) -> Purpose {
     match origin {
         Origin::Config { .. } => Purpose::Named,
@@ -270,7 +270,7 @@ fn tolerate(
     }
 }
 
-/// What is installed from the same source, whatever its file held then.
+/// The version that is installed from the same source, whatever its file held then.
 fn installed_from(wanted: &Wanted, present: &Present<'_>) -> Option<Version> {
     let from_there: Vec<&Version> = present.versions.iter().filter(|version| version.origin == wanted.origin).collect();
     let is_same = |version: &&&Version| wanted.settings.as_ref().is_ok_and(|wanted| *wanted == version.settings);

@@ -8,7 +8,7 @@ use annex_runtime::{Digest, Extension};
 
 use crate::config::ExtensionConfig;
 
-/// What names an extension to be installed.
+/// The source that names an extension to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// An `[[extension]]` of the config.
@@ -29,7 +29,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// What it is called there.
+    /// The name that the source gives it.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Config { component: name } | Self::Folder { name } | Self::Added { name } => name,
@@ -50,7 +50,7 @@ impl fmt::Display for Origin {
 /// A loaded component with what the operator decided about it. A change of either makes another version.
 #[derive(Clone)]
 pub(crate) struct Version {
-    /// Counts the versions that this process has loaded, from 1.
+    /// Counts the versions that this installer has loaded, from 1.
     pub(crate) number: u64,
     pub(crate) extension: Arc<Extension>,
     pub(crate) origin: Origin,
@@ -63,7 +63,7 @@ impl Version {
         self.extension.uri()
     }
 
-    /// Whether it is the component of this digest, from the same place, with these settings.
+    /// True if it is the component of this digest, from the same place, with these settings.
     pub(crate) fn is_of(&self, origin: &Origin, settings: &ExtensionConfig, digest: Digest) -> bool {
         self.origin == *origin && self.settings == *settings && self.extension.digest() == digest
     }
