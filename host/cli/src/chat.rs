@@ -57,7 +57,7 @@ struct Talk {
     interrupts: Signal,
 }
 
-/// What a line asks for.
+/// The input that a line stands for: a command or a message.
 enum Input<'a> {
     Nothing,
     State,

@@ -1,4 +1,4 @@
-//! How commands reach an agent.
+//! The options by which commands reach an agent.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use reqwest::header::{HeaderName, HeaderValue};
 
-/// Where the agent is, and whether it is the right one.
+/// The agent's address, and the keys that its card must be signed with.
 #[derive(Args)]
 pub(crate) struct Location {
     /// The agent's base URL, or the URL of its card, which ends in .json
@@ -22,7 +22,7 @@ pub(crate) struct Location {
     verify: Option<PathBuf>,
 }
 
-/// What is the same for all messages to the agent.
+/// The options that are the same for all messages to the agent.
 #[derive(Args)]
 pub(crate) struct Calling {
     /// Activate an extension; may be repeated

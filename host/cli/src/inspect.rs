@@ -52,7 +52,7 @@ impl Inspect {
         trial.loaded.map(drop).context("the component cannot be loaded")
     }
 
-    /// How a config names the component, wherever the config lies.
+    /// The name by which a config names the component, wherever the config lies.
     fn in_config(&self, path: &Path, locations: &Locations) -> String {
         if path.starts_with(&locations.components) {
             return self.component.clone();

@@ -39,13 +39,13 @@ pub(crate) fn note(text: &str) {
     let _ = if lines.is_terminal() { writeln!(lines, "\x1b[2m{text}\x1b[0m") } else { writeln!(lines, "{text}") };
 }
 
-/// What a person is asked, on standard error, with the answer to follow in the same line.
+/// A question to a person on standard error. The answer follows in the same line.
 pub(crate) fn prompt(text: &str) {
     let mut line = io::stderr().lock();
     let _ = write!(line, "{text}").and_then(|()| line.flush());
 }
 
-/// Why the command failed.
+/// The reason for which the command failed.
 pub(crate) fn error(text: &str) {
     let _ = writeln!(io::stderr(), "error: {}", annex_text::indented(text, INDENT));
 }

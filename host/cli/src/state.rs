@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use crate::output;
 
-/// Where the parameters of an extension have the schema of the state that it takes.
+/// The parameter of an extension that has the schema of the state that it takes.
 const SCHEMA: &str = "state_schema";
 
 /// State on its way to the extension that takes it.
@@ -111,7 +111,7 @@ pub(crate) fn schema<'a>(card: &'a AgentCard, uri: &ExtensionUri) -> Option<&'a 
     card.extension(uri.as_str())?.params.as_ref()?.get(SCHEMA)
 }
 
-/// Whether an extension takes session state from the client, as its declaration tells.
+/// True if an extension takes session state from the client, as its declaration tells.
 pub(crate) fn takes_state(extension: &AgentExtension) -> bool {
     extension.params.as_ref().is_some_and(|params| params.contains_key(SCHEMA))
 }

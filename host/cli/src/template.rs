@@ -114,7 +114,7 @@ impl Walk<'_> {
         found
     }
 
-    /// What a `$ref` of the form `#/…` leads to.
+    /// The part of the schema that a `$ref` of the form `#/…` leads to.
     fn target(&self, reference: &Json) -> Option<Json> {
         let reference: String = reference.to().ok()?;
         let mut target = self.root.clone();

@@ -38,7 +38,7 @@ pub(crate) async fn exchange(
     Ok(answer.active)
 }
 
-/// Whether the agent's card offers streaming.
+/// True if the agent's card offers streaming.
 pub(crate) fn offers_stream(card: &AgentCard) -> bool {
     card.capabilities.streaming == Some(true)
 }

@@ -39,7 +39,7 @@ pub(crate) struct Companions {
     notes: Notes,
 }
 
-/// What components have for the user.
+/// The notes that components have for the user.
 type Notes = Arc<Mutex<Vec<(ExtensionUri, Json)>>>;
 
 impl With {

@@ -22,11 +22,11 @@ pub(crate) struct Attack {
 
 /// Turns of one extension at once. After a fifth failure it is quarantined.
 const TURNS: usize = 4;
-/// What a turn of the extension may take, at once and on a busy machine.
+/// The CPU time that the turns of the extension may take together, when they run at once on a busy machine.
 const OF_TURNS: Duration = Duration::from_millis(100 * TURNS as u64);
 /// The time of the clients' own requests.
 const OF_REQUESTS: Duration = Duration::from_secs(4);
-/// What compiling may take by its limits, in a child.
+/// The CPU time that compiling may take by its limits, in a child.
 const OF_COMPILING: Duration = Duration::from_secs(12);
 
 pub(crate) const ATTACKS: [Attack; 15] = [

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 /// The extension that misbehaves on command.
 pub(crate) const TEST_URI: &str = "https://annex.example/test/v1";
-/// How long an answer is waited for.
+/// The longest that an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a request and reads the answer to its end.

@@ -26,9 +26,9 @@ const MAX_WAIT: Duration = Duration::from_millis(100);
 const MAX_CPU: Duration = Duration::from_secs(1);
 /// MiB that guests make the host hold, at the peak and in the end.
 const MAX_GUESTS: u64 = 256;
-/// How long the server may take to end.
+/// The longest that the server may take to end.
 const MAX_STOP: Duration = Duration::from_secs(12);
-/// How long a neighbour is watched while it is alone.
+/// The time for which a neighbour is watched while it is alone.
 const ALONE: Duration = Duration::from_secs(2);
 
 fn main() -> Result<()> {

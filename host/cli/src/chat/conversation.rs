@@ -1,4 +1,4 @@
-//! What a chat remembers, and the file that a conversation is kept in.
+//! The memory of a chat, and the file that a conversation is kept in.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::pretty::pretty;
 #[derive(Default)]
 pub(super) struct Conversation {
     pub(super) session: ClientSession,
-    /// Whether the agent has got the state that it is to be given.
+    /// True if the agent has got the state that it is to be given.
     pub(super) has_state: bool,
     file: Option<PathBuf>,
-    /// What was said in turn, by the person and by the agent.
+    /// The texts of the person and of the agent, in turn.
     history: Vec<(String, String)>,
     /// The states that came back with the latest answer that had any.
     states: Vec<Json>,

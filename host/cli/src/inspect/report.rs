@@ -19,7 +19,7 @@ pub(super) struct Report {
     pub(super) imports: Vec<ImportReport>,
     /// `None` when the component was refused.
     pub(super) descriptor: Option<DescriptorReport>,
-    /// Why the component was refused.
+    /// The reason for which the component was refused.
     pub(super) problem: Option<String>,
     /// The table for a config; `None` when there is none with which the component would load.
     pub(super) config: Option<String>,
@@ -52,7 +52,7 @@ pub(super) struct DescriptorReport {
     pub(super) metadata_keys: Vec<String>,
     pub(super) depends_on: Vec<ExtensionUri>,
     pub(super) events: Vec<&'static str>,
-    /// Whether it gets those events as JSON.
+    /// True if it gets those events as JSON.
     pub(super) payload: bool,
     /// The methods that it adds; those that its parameters bring are not among them.
     pub(super) methods: Vec<MethodReport>,

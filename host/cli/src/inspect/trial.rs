@@ -6,7 +6,7 @@ use annex_runtime::{
     RuntimeConfig, RuntimeError, StateScope,
 };
 
-/// What came of it.
+/// The outcome of a trial.
 pub(super) struct Trial {
     /// The grants that it cannot do without.
     pub(super) grants: Grants,
@@ -14,7 +14,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Whether it loads, or may do so once it has the parameters that an inspection cannot know.
+    /// True if it loads, or may do so once it has the parameters that an inspection cannot know.
     pub(super) fn fits_a_config(&self) -> bool {
         matches!(self.loaded, Ok(_) | Err(LoadError::Parameters { .. } | LoadError::Description { .. }))
     }

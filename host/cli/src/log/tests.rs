@@ -6,11 +6,11 @@ use tracing_subscriber::EnvFilter;
 
 use super::{json, text};
 
-/// What a stranger may have called itself: an escape sequence, a bell, line ends of all kinds, bidirectional controls,
-/// marks and spaces that cannot be seen.
+/// A name that a stranger may have given itself: an escape sequence, a bell, line ends of all kinds, bidirectional
+/// controls, marks and spaces that cannot be seen.
 const NAME: &str = "a\x1b[2Jb\x07c\rd\ne\u{85}f\u{9b}31mg\u{2028}h\u{2029}i\u{202e}j\u{2066}k\u{feff}l\u{200b}m\x7f";
 
-/// What is written to it, for all clones.
+/// Keeps what is written to it, for all clones.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! What is known of the task when the answer is over.
+//! The state of the task when the answer is over, as far as it is known.
 
 use annex_protocol::{
     ContextId, ExtensionUri, Json, Message, Metadata, StreamResponse, Task, TaskId, TaskState, TaskStatus,
@@ -14,7 +14,7 @@ pub(crate) struct Outcome {
     context: Option<ContextId>,
     task: Option<TaskId>,
     status: TaskStatus,
-    /// Whether the agent answered by a message instead of a task.
+    /// True if the agent answered by a message instead of a task.
     answered: bool,
     /// All metadata that came back; later entries replace earlier ones.
     metadata: Metadata,
@@ -98,7 +98,7 @@ impl Outcome {
         requested.iter().filter_map(|uri| self.metadata.get(&state::key(uri)))
     }
 
-    /// What the task waits for, when it waits for the client.
+    /// The thing that the task waits for, when it waits for the client.
     pub(crate) fn wanted(&self) -> Option<&'static str> {
         match self.status.state {
             TaskState::InputRequired => Some("an answer"),

@@ -9,7 +9,7 @@ use crate::pretty::pretty;
 /// Bytes of an answer that are kept to be shown again; an agent may never stop talking.
 const MAX_WORDS: usize = 1 << 20;
 
-/// What has been printed so far.
+/// The answer as far as it has been printed.
 #[derive(Default)]
 pub(crate) struct Transcript {
     /// Something of the answer was printed.

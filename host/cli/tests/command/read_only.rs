@@ -82,7 +82,7 @@ fn a_folder_that_cannot_be_written_ends_the_start_with_what_to_do() -> Result<()
     Ok(())
 }
 
-/// Whether the server can write: what is open takes no more bytes, and nothing is opened for writing.
+/// Lets the server write, or not: then what is open takes no more bytes, and nothing is opened for writing.
 fn set_writable(server: &Server, data: &Path, writable: bool) -> Result<()> {
     let (size, folder, file) = if writable { ("unlimited", 0o700, 0o600) } else { ("0", 0o500, 0o400) };
     set_mode(data, folder)?;

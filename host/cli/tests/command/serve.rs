@@ -83,7 +83,7 @@ fn sigterm_lets_a_stream_reach_its_end() -> Result<()> {
     Ok(())
 }
 
-/// What the process says at its start with this limit on open files, and the soft limit that it has then.
+/// The messages of the process at its start with this limit on open files, and the soft limit that it has then.
 fn limited(ulimit: &str) -> Result<(String, String)> {
     let config = specialist().replace("[server]\n", "[server]\nmax_connections = 800\n");
     let mut server = Server::start_in(&format!("{ulimit} && exec \"$@\""), &config)?;

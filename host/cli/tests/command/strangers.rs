@@ -1,4 +1,4 @@
-//! What others call themselves and say, in everything that the command prints.
+//! The names and texts of others, in everything that the command prints.
 
 use std::fs;
 use std::io::Write;

@@ -14,7 +14,7 @@ pub(crate) const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","
 
 const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 
-/// How a run ended.
+/// The outcome of a run.
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,

@@ -1,4 +1,4 @@
-//! What the log says of requests and hooks when it is asked to.
+//! The log of requests and hooks, with a filter that asks for it.
 
 use std::io::{BufRead, BufReader};
 

@@ -1,4 +1,4 @@
-//! Who may call, and whose tasks and sessions are whose.
+//! Authentication: the callers that are let in, and the owners of tasks and sessions.
 
 use std::path::Path;
 

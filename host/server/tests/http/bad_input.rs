@@ -1,4 +1,4 @@
-//! What clients get wrong, and what they are told.
+//! The mistakes of clients, and the errors that they get.
 
 use annex_test_support::TestServer;
 

@@ -21,7 +21,7 @@ enum Binding {
 
 const ALL: [Binding; 3] = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
 
-/// What a client makes of an answer, whichever way it came.
+/// The outcome as a client sees it, by whichever binding it came.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     /// The task's state and the artifact's text, or the error's reason and message.

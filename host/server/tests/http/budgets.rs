@@ -1,4 +1,5 @@
-//! What clients may make the process hold: bodies that do not end, answers that nobody reads, streams, connections.
+//! Bounds on what clients make the process hold: bodies that do not end, answers that nobody reads, streams,
+//! connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What real systems answered to the same messages (`tests/data/*.json`, observed in November 2026), and where Annex
-//! does something else.
+//! The answers of real systems to the same messages (`tests/data/*.json`, observed in November 2026), and the cases in
+//! which Annex does something else.
 //!
 //! Each case is played over JSON-RPC against a template agent, or a server in front of an agent elsewhere. What is seen of it is one JSON value: the answers, what
 //! the model was told, the sessions. It equals what was recorded, or the case is a deviation and its value is another.
@@ -26,16 +26,16 @@ mod wire;
 
 /// The name of the agent in all recordings.
 const AGENT: &str = "agent";
-/// What the config has besides the card.
+/// The config besides the card.
 const CONFIG: &str = r#"
     [admin]
     token_file = "token"
     [sessions]
     hide = []
 "#;
-/// How a task says that its agent's instruction needs a variable.
+/// The beginning of the error of a task whose agent's instruction needs a variable.
 const MISSING: &str = "Context variable not found: `";
-/// How a task says that the log knows more, before the id of the error.
+/// The text before the id of the error, in a task about which the log knows more.
 const LOGGED: &str = "the server's log has the details under ";
 
 /// One observation.
@@ -130,7 +130,7 @@ async fn serve(folder: &Path, agent: TemplateAgent, more: &str) -> TestServer {
     TestServer::from_file(&folder.join("annex.toml"), Some(Arc::new(agent))).await.expect("a server")
 }
 
-/// What came back for one step.
+/// The answer to one step.
 struct Answered {
     /// The answer, or the list of them that was streamed.
     body: Value,
@@ -154,7 +154,7 @@ async fn send(server: &TestServer, request: &Value) -> Answered {
     Answered { body: reply.body, echo: reply.extensions }
 }
 
-/// What stands in a recording for the ids that a server makes, and the ids that this server made.
+/// The placeholders of a recording for the ids that a server makes, and the ids that this server made.
 #[derive(Default)]
 struct Placeholders(Vec<(String, String)>);
 
@@ -179,7 +179,7 @@ impl Placeholders {
     }
 }
 
-/// What is compared of an answer, or of each that was streamed.
+/// The part of an answer, or of each that was streamed, that is compared.
 fn outline(answer: &Value) -> Value {
     if let Some(answers) = answer.as_array() {
         return answers.iter().map(outline).collect();
@@ -291,7 +291,7 @@ fn text(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
 }
 
-/// What ADK writes as Python does, as the JSON that Annex writes.
+/// The JSON that Annex writes for what ADK writes as Python does.
 fn as_json(rendered: &str) -> String {
     let pairs = [("{'", "{\""), ("': '", "\":\""), ("', '", "\",\""), ("'}", "\"}")];
     pairs.iter().fold(rendered.to_owned(), |text, (python, json)| text.replace(python, json))

@@ -49,7 +49,7 @@ async fn declaration(server: &TestServer, uri: &str) -> Value {
     entries.into_iter().find(|entry| entry["uri"] == uri).expect("the card declares it")
 }
 
-/// Why a server with this config does not start.
+/// The reason for which a server with this config does not start.
 async fn refusal(extension: &str) -> String {
     match TestConfig::template("i").with(&format!("[[extension]]\n{extension}")).start().await {
         Ok(_) => panic!("the server starts"),

@@ -1,4 +1,4 @@
-//! What an operator gets wrong, and what they are told.
+//! The mistakes of operators in a config, and the errors that they get.
 
 use annex_test_support::{TestConfig, TestServer};
 

@@ -144,7 +144,7 @@ fn load(block: &Block) -> Result<(), String> {
     }
 }
 
-/// What GitHub makes of the headings of a page.
+/// The anchors that GitHub makes of the headings of a page.
 fn anchors(text: &str) -> BTreeSet<String> {
     let in_anchor = |letter: char| match letter {
         ' ' => Some('-'),
@@ -167,7 +167,7 @@ fn links(text: &str) -> Vec<&str> {
     after_texts.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
 }
 
-/// What is wrong with a link.
+/// The fault of a link, if it has one.
 fn fault(page: &Page, target: &str) -> Option<&'static str> {
     if target.contains("://") {
         return None;

@@ -18,7 +18,7 @@ const LONG: usize = 6 << 20;
 /// Does what the message says, and counts how often it was asked to.
 pub(crate) struct Counting {
     pub(crate) turns: AtomicUsize,
-    /// What a turn waits for that was told to.
+    /// The permits that a turn waits for if it was told to.
     pub(crate) go: Semaphore,
 }
 

@@ -1,4 +1,4 @@
-//! What clients see of an extension that fails and may be skipped, and of one in quarantine.
+//! The answers that clients get where an extension fails and may be skipped, or is in quarantine.
 
 use annex_test_support::{COMMAND_KEY, Reply, Request, TEST_EXTENSION, TIMESTAMP, TestServer};
 use serde_json::Value;

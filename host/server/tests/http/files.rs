@@ -13,7 +13,7 @@ fn set_mode(installation: &Installation, name: &str, mode: u32) {
     fs::set_permissions(installation.path(name), Permissions::from_mode(mode)).expect("own file");
 }
 
-/// Why the server does not start.
+/// The reason for which the server does not start.
 async fn refusal(installation: &Installation) -> String {
     let Err(error) = installation.try_serve().await else {
         panic!("the server started");

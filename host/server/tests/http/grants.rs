@@ -1,4 +1,4 @@
-//! What extensions do with their grants in a real server.
+//! The grants of extensions in a real server.
 
 use std::fs;
 

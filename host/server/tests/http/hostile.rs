@@ -6,7 +6,8 @@
 //! cargo test -p annex-server --test http hostile -- --nocapture --test-threads=1
 //! ```
 //!
-//! What needs no server is in `host/runtime/tests/components`; SECURITY.md has the list of promises and their tests.
+//! The cases that need no server are in `host/runtime/tests/components`; SECURITY.md has the list of promises and their
+//! tests.
 
 use std::fmt;
 use std::fs;
@@ -152,7 +153,7 @@ impl fmt::Display for Row<'_> {
     }
 }
 
-/// What fits into a table: the beginning and the end, which has the cause.
+/// The part of a text that fits into a table: the beginning and the end, which has the cause.
 fn short(text: &str) -> String {
     const HALF: usize = 90;
     let text = text.replace('|', "\\|");

@@ -1,4 +1,4 @@
-//! What has gone wrong in other hosts of plug-ins, tried in a real server. `host/docs/incidents.md` has the list of all.
+//! The incidents of other hosts of plug-ins, tried in a real server. `host/docs/incidents.md` has the list of all.
 
 use std::env;
 use std::fs;
@@ -121,7 +121,7 @@ fn check_own(head: &str, port: u16, forged: &str) {
     }
 }
 
-/// How an extension of the folder may be.
+/// The kinds of extensions that the folder may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Good,

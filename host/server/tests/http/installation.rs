@@ -114,7 +114,7 @@ pub(crate) async fn say(server: &TestServer, text: &str) -> Reply {
     server.say(text).extensions(TEST_EXTENSION).send().await.expect("a reply")
 }
 
-/// What the test extension wrote on the last artifact of the answer.
+/// The metadata that the test extension wrote on the last artifact of the answer.
 pub(crate) fn written(reply: &Reply) -> Value {
     let artifacts = reply.task()["artifacts"].as_array().cloned().unwrap_or_default();
     artifacts.last().map(|artifact| artifact["metadata"][RESPONSE_KEY].clone()).unwrap_or_default()

@@ -35,7 +35,7 @@ async fn command(server: &TestServer, command: &str) -> i64 {
     request.send().await.expect("a reply").code()
 }
 
-/// How often the hook ended so.
+/// The number of calls of the hook that ended so.
 fn calls(scrape: &Scrape, hook: &str, outcome: &str) -> f64 {
     scrape.value("annex_hook_calls_total", &[("extension", TEST_EXTENSION), ("hook", hook), ("outcome", outcome)])
 }

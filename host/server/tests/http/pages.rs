@@ -1,4 +1,4 @@
-//! What a page of another origin, open in a browser on this machine, can make the browser send.
+//! The requests that a page of another origin, open in a browser on this machine, can make the browser send.
 
 use annex_test_support::{TestConfig, TestServer};
 use axum::http::{Method, Request, StatusCode};

@@ -88,7 +88,7 @@ fn id_of(body: &Value) -> &str {
     body["result"]["task"]["id"].as_str().unwrap_or_else(|| unreachable!("no task: {body}"))
 }
 
-/// What the file of keys holds: kinds and ids.
+/// The entries of the file of keys: kinds and ids.
 async fn entries(folder: &Path) -> Vec<(String, String)> {
     let url = format!("sqlite://{}", folder.join("keyvalue.sqlite").display());
     let mut connection = SqliteConnection::connect(&url).await.expect("a database");

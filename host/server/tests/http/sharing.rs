@@ -22,7 +22,7 @@ use crate::test_extension;
 pub(crate) const URI: &str = "https://annex.example/session-sharing/v1";
 const SHARED: &str = "annex.example/session-sharing/v1/shared";
 const RECEIVED: &str = "annex.example/session-sharing/v1/received";
-/// What the client knows the agent by, whichever server plays it.
+/// The address by which the client knows the agent, whichever server plays it.
 pub(crate) const AGENT: &str = "https://remote.example/.well-known/agent-card.json";
 
 /// The server's half in a config.
@@ -89,10 +89,10 @@ pub(crate) struct Program {
     pub(crate) context: Option<String>,
 }
 
-/// What came back of a call.
+/// The outcome of a call.
 struct Heard {
     body: Value,
-    /// What the client's half has for the program.
+    /// The notes that the client's half has for the program.
     told: Vec<Json>,
 }
 

@@ -7,7 +7,7 @@ use crate::{ADA, QUESTION, agent, specialist, state_injection};
 
 const READ: &str = "session-state = { read = true }";
 
-/// Where violations of the injected state point.
+/// The JSON pointer of violations of the injected state.
 fn pointer(rest: &str) -> String {
     format!("/message/metadata/{}{rest}", STATE_KEY.replace('/', "~1"))
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{ADA, QUESTION, agent, specialist};
 
-/// What an event is, in one word.
+/// The kind of an event, in one word.
 fn kind(event: &Value) -> String {
     let result = &event["result"];
     let kind = result.as_object().and_then(|object| object.keys().next()).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How large a task may become, and how many and how long may wait.
+//! The limits of one task's size, and of the number and the age of tasks that wait.
 
 use std::path::Path;
 use std::sync::Arc;

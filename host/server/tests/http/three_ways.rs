@@ -27,7 +27,7 @@ pub(crate) struct Said<'a> {
     pub(crate) references: &'a [String],
 }
 
-/// What a client makes of the answer, whichever way it came.
+/// The answer as a client sees it, by whichever binding it came.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Heard {
     /// Its id and its state.

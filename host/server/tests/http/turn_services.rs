@@ -1,4 +1,4 @@
-//! What extensions may ask the host for in a turn: the caller's tasks, the agent's steps.
+//! The services that extensions may use in a turn: the caller's tasks, the agent's steps.
 
 use serde_json::{Value, json};
 

@@ -100,7 +100,7 @@ async fn front(url: &str, agent: &str) -> TestServer {
     config(url, agent).start().await.expect("the front starts")
 }
 
-/// What reached the mirror.
+/// The request as it reached the mirror.
 fn seen(reply: &Reply) -> &Value {
     let seen = &reply.task()["artifacts"][0]["parts"][0]["data"];
     assert!(seen.is_object(), "{}", reply.text);

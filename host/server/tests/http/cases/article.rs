@@ -11,9 +11,9 @@ use super::{
 use crate::installation::CARD;
 
 const CASES: &str = include_str!("../../data/article_extension.json");
-/// What the sample says while it works.
+/// The status message that the sample sends while it works.
 const BUSY: &str = "Processing your question...";
-/// How the sample declares the extension.
+/// The description with which the sample declares the extension.
 const DESCRIPTION: &str = "Injects state into message metadata for ADK state synchronization.";
 
 /// The answers to a request that does not activate what is required, and to one whose state is missing or no object.
@@ -204,7 +204,7 @@ async fn play(case: &Case, is_required: bool, names: &mut Placeholders) -> Value
     json!({"steps": steps, "model_saw": model.instructions()})
 }
 
-/// Whether the request names the extension by exactly its URI.
+/// True if the request names the extension by exactly its URI.
 fn names_it(step: &Value) -> bool {
     let header = step["headers"]["A2A-Extensions"].as_str().unwrap_or_default();
     header.split(',').any(|uri| uri.trim() == STATE_INJECTION)

@@ -1,4 +1,4 @@
-//! Whose sessions and tasks are whose on google-adk's A2A server.
+//! The owners of sessions and tasks on google-adk's A2A server.
 //!
 //! That server lets a header say who calls. Here callers have keys: those of the recording are principals, and whoever
 //! is anonymous there calls a server without authentication on the same files.
@@ -64,7 +64,7 @@ fn user_state(kept: &[Kept]) -> Map<String, Value> {
     kept.iter().map(own).collect()
 }
 
-/// What is recorded, with the names that the users have here.
+/// The recording, with the names that the users have here.
 fn of_adk(expected: &Value) -> Value {
     let named = CALLERS.iter().fold(expected.to_string(), |text, (caller, principal, _)| {
         text.replace(&format!("\"{caller}\""), &format!("\"{principal}\""))

@@ -139,7 +139,7 @@ async fn kept(server: &TestServer) -> Value {
     sessions(server).await.into_iter().map(session).collect()
 }
 
-/// What is recorded of steps that followed each other.
+/// The recording of steps that followed each other.
 fn in_turn(expected: &Value) -> Value {
     let step = |step: &Value| {
         let status = json!({"message": {"parts": [{"text": step["message"][0]}]}});
@@ -187,7 +187,7 @@ async fn play_at_once(case: &Case) -> Value {
     json!({"observed": answers.into_iter().map(answer).collect::<Vec<_>>(), "history": turns.concat()})
 }
 
-/// What is recorded of messages that came at the same time.
+/// The recording of messages that came at the same time.
 fn at_once(expected: &Value) -> Value {
     let answer =
         |answer: &Value| json!({"state": answer["state"], "text": answer["text"], "says": answer["message"][0]});

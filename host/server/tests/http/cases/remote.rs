@@ -1,4 +1,4 @@
-//! What google-adk's RemoteA2aAgent sends to an agent that lives elsewhere, for the events of a session.
+//! The messages that google-adk's RemoteA2aAgent sends to an agent that lives elsewhere, for the events of a session.
 //!
 //! Three parts do that here: `session-sharing` tells the agent what it has not heard, the client's session says which
 //! context and task a message belongs to, and a server in front (`kind = "upstream"`) puts the agent's own ids there. A
@@ -106,8 +106,8 @@ async fn play(events: &[Value], mode: &str) -> Value {
     remote.last_request()
 }
 
-/// Whether the remote agent is to answer the event: it is the user's, and the agent's answer is recorded before the user
-/// says more, or the user does not.
+/// Tells whether the remote agent is to answer the event: it is the user's, and the agent's answer is recorded before
+/// the user says more, or the user does not.
 fn is_turn(events: &[Value], number: usize) -> bool {
     let is_user = |event: &Value| event["author"] == "user";
     let later = &events[number + 1..];
@@ -115,7 +115,7 @@ fn is_turn(events: &[Value], number: usize) -> bool {
     is_user(&events[number]) && until.is_none_or(|until| later[..until].iter().any(|event| event["author"] == REMOTE))
 }
 
-/// What `session-sharing` is given for the user's event `number`: all events before the answer to it.
+/// The input of `session-sharing` for the user's event `number`: all events before the answer to it.
 fn input(events: &[Value], number: usize, mode: &str) -> Value {
     let answer = events.iter().enumerate().position(|(other, event)| other > number && event["author"] == REMOTE);
     let event = |(number, event): (usize, &Value)| {

@@ -13,7 +13,7 @@ use super::{
 
 const CASES: &str = include_str!("../../data/a2a_wire.json");
 
-/// Why the older form is another one.
+/// The reason for which the older form is another one.
 const TWICE: &str = "the older form says an answer twice, as the message of a status and as an artifact";
 const CALLS: &str = "calls of tools and changes of state are the agent's own: the client gets the answer";
 const WAITS: &str =
@@ -192,7 +192,7 @@ fn kept(session: &Kept) -> Value {
     json!({"user_id": session.user, "session_id": session.context, "state": session.own_state(), "events": events})
 }
 
-/// What is recorded, without what only ADK's events have.
+/// The recording, without what only ADK's events have.
 fn of_adk(expected: &Value) -> Value {
     let answers: Vec<Value> =
         expected["steps"].as_array().expect("answers").iter().map(|step| outline(&step["body"])).collect();

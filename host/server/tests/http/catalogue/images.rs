@@ -4,7 +4,7 @@ use crate::catalogue::example;
 
 const URI: &str = "https://annex.example/generating-image/v1";
 
-/// What the statuses of a working task say, and whether they are in the sub-state.
+/// The texts of a working task's statuses, and whether each is in the sub-state.
 fn working(events: &[Value]) -> Vec<(String, Option<bool>)> {
     let statuses = events.iter().map(|event| &event["result"]["statusUpdate"]["status"]);
     statuses

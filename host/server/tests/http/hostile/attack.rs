@@ -7,7 +7,7 @@ use annex_test_support::{Reply, TestServer};
 
 use super::{CAPABLE, NEIGHBOUR, TEST, log};
 
-/// What a hostile extension is told to do in a request.
+/// The commands to a hostile extension in one request.
 pub(super) struct Attack {
     /// For people.
     pub(super) case: String,
@@ -17,10 +17,10 @@ pub(super) struct Attack {
     text: &'static str,
 }
 
-/// How the attack ended.
+/// The outcome of an attack.
 pub(super) struct Outcome {
     pub(super) reply: Reply,
-    /// What the client may read: an error's message, a failed task's, or the answer.
+    /// The text that the client may read: an error's message, a failed task's, or the answer.
     pub(super) seen: String,
     /// The line in the log that belongs to it; empty when there was no fault.
     pub(super) logged: String,

@@ -21,7 +21,7 @@ struct Suspect {
     case: &'static str,
     bytes: Vec<u8>,
     config: String,
-    /// What the operator is told.
+    /// The text that the operator is told.
     expected: &'static str,
 }
 
@@ -99,7 +99,7 @@ fn hostile() -> Vec<Suspect> {
     ]
 }
 
-/// Why the server does not start with this file.
+/// The reason for which the server does not start with this file.
 async fn refusal(path: &Path, config: &str) -> String {
     let extension = format!("[[extension]]\ncomponent = {path:?}\n{config}");
     match TestServer::start(&format!("{MINIMAL}{extension}")).await {

@@ -1,4 +1,4 @@
-//! What the server logs while a case runs.
+//! The log of the server while a case runs.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, Once};
@@ -24,7 +24,7 @@ pub(super) fn of_fault(id: &str) -> String {
     line.replace(&format!("error_id=\"{id}\""), "").trim().to_owned()
 }
 
-/// How many lines have all of these texts.
+/// The number of lines that have all of these texts.
 pub(super) fn count(texts: &[&str]) -> usize {
     let lines = LINES.lock().expect("no panic");
     lines.iter().filter(|line| texts.iter().all(|text| line.contains(text))).count()

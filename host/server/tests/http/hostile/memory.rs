@@ -44,7 +44,7 @@ async fn attack_over_and_over() {
     assert!(after < before + TOLERANCE, "{before} KiB became {after} KiB");
 }
 
-/// What takes memory, in guests or in the host. Nothing of it leaves a task behind.
+/// Sends all attacks that take memory, in guests or in the host. None of them leaves a task behind.
 async fn round(arena: &Arena) {
     let commands = [
         "memory-bomb",

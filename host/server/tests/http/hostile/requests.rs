@@ -7,7 +7,7 @@ use super::attack::Attack;
 use super::{Arena, CAPABLE, HAND_MADE, Row, TEST, capable, log};
 use crate::agent;
 
-/// What must come of an attack.
+/// The outcome that an attack must have.
 enum Expected {
     /// The request is refused with an error id; the log says this.
     Refused(&'static str),
