@@ -17,7 +17,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::output;
 
-/// A component may have to be compiled.
+/// The longest that the admin API may take: a component may have to be compiled.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The most bytes of a file with a token.
 const MAX_TOKEN_FILE_BYTES: usize = 64 << 10;
@@ -40,7 +40,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// The token is in the file, or in the environment.
+    /// A client with the token from the file, or else from the environment.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let token = match &self.token_file {
             Some(file) => annex_files::read_text(file, Purpose::Secret, MAX_TOKEN_FILE_BYTES)

@@ -101,6 +101,7 @@ impl Talk {
             match Input::of(&line) {
                 Input::Quit => return Ok(()),
                 Input::Message(text) => match self.say(text).await {
+                    // Over a pipe the first failed turn ends the chat, so that a script notices it.
                     Err(error) if is_interactive && !error.is::<output::Closed>() => {
                         output::error(&format!("{error:#}"));
                     }
@@ -138,6 +139,7 @@ impl Talk {
         if let Some(error) = said.as_ref().err().and_then(|error| error.downcast_ref()) {
             self.note_failure(error);
         }
+        // The answer so far and the conversation are kept also where the request failed: its task may go on.
         transcript.finish()?;
         self.conversation.take_note(text, transcript.into_words());
         self.conversation.returned(outcome.returned_states(&self.calling.extensions));
@@ -149,7 +151,8 @@ impl Talk {
         outcome.verdict()
     }
 
-    /// After a request that failed, the task that waited for it is not the next message's any more. Says whose it is.
+    /// Notes a request that failed. If the next message no longer continues the task that waited, tells how to answer
+    /// that task.
     fn note_failure(&mut self, error: &ClientError) {
         let session = &mut self.conversation.session;
         let waited = session.awaits_input();
@@ -183,6 +186,7 @@ impl Talk {
         let Some(active) = ended.transpose()? else {
             return self.cancel(outcome.task().cloned().or(continued)).await;
         };
+        // Set only now: after a failed request the next message brings the state again.
         self.conversation.has_state = true;
         turn::note_inactive(&self.calling.extensions, &active);
         if streams { outcome.check_settled() } else { Ok(()) }
@@ -196,6 +200,7 @@ impl Talk {
         let request = CancelTaskRequest { id, ..CancelTaskRequest::default() };
         let canceled = tokio::select! {
             canceled = self.agent.cancel_task(self.calling.parameters()?, request) => canceled?.value,
+            // A second Ctrl-C does not wait for the agent's answer.
             _ = self.interrupts.recv() => return Ok(()),
         };
         output::note(&format!("task     {}  {}", canceled.id, canceled.status.state));

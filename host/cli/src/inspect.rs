@@ -46,6 +46,7 @@ impl Inspect {
         } else {
             output::show(&table::of(&report)?)?;
         }
+        // The report is shown first, because it also tells why a component cannot be loaded.
         if trial.fits_a_config() {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use serde::Deserialize;
 
-/// Text that was escaped when it was read, so that nobody has to think of it who shows it.
+/// Text that was escaped when it was read, so that no caller that shows it has to.
 #[derive(Default, Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct Line(String);

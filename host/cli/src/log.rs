@@ -61,7 +61,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     write!(Line(writer), "{value:?}")
 }
 
-/// Escapes in JSON what steers and is left to JSON's writers.
+/// Escapes the characters that steer and that JSON's writers leave as they are.
 struct JsonWriter<W>(W);
 
 impl<'writer, W: MakeWriter<'writer>> MakeWriter<'writer> for JsonWriter<W> {
@@ -73,7 +73,7 @@ impl<'writer, W: MakeWriter<'writer>> MakeWriter<'writer> for JsonWriter<W> {
 }
 
 impl<W: Write> Write for JsonWriter<W> {
-    /// Is given whole lines.
+    /// Gets whole lines, so no character is cut in two.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         self.0.write_all(annex_text::json(&text).as_bytes())?;

@@ -4,10 +4,10 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::Context;
 
-/// Before further lines of one remark, which could be taken for another otherwise.
+/// Stands before the further lines of a remark, which could be taken for other remarks otherwise.
 const INDENT: &str = "  ";
 
-/// Whoever read standard output has seen enough, as `annex card URL | head` does. No error worth a word.
+/// Standard output was closed by its reader, as `annex card URL | head` does. The command ends without an error then.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
 pub(crate) struct Closed;

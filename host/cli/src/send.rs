@@ -77,6 +77,7 @@ impl Send {
         message: &mut Message,
     ) -> anyhow::Result<()> {
         let injection = Injection::new(state, &self.calling.extensions, card);
+        // A component gets the state as its input, so no extension on the card has to take it.
         if !with.is_empty() && injection.is_err() {
             return Ok(());
         }

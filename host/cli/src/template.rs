@@ -39,6 +39,7 @@ struct Template {
 impl Template {
     fn of(schema: &Json) -> anyhow::Result<Self> {
         let unusable = |reason: String| anyhow!("the agent's state schema cannot be used: {reason}");
+        // Compiled for its checks alone: the walk would not end in a schema whose references lead back.
         Schema::compile(schema.get()).map_err(unusable)?;
         let mut walk = Walk { root: schema, optional: Vec::new() };
         let json = walk.value(schema, "");

@@ -51,6 +51,7 @@ impl With {
         let wanted = self.components.len();
         let settings = self.settings.len();
         ensure!(settings <= wanted, "there are {settings} --with-settings for {wanted} --with");
+        // Without components no runtime is started.
         let Ok(instances @ 1..) = u32::try_from(wanted) else { return Ok(Companions::default()) };
         let config = RuntimeConfig { instances, cache: serve::cache(), ..RuntimeConfig::default() };
         let runtime = Runtime::new(&config).context("the runtime of components does not start")?;

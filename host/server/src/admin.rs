@@ -120,11 +120,12 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .method_not_allowed_fallback(async || {
             AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "the path does not take this method")
         })
+        // Around the fallbacks too: without the token no path tells whether it exists.
         .layer(from_fn_with_state(Arc::clone(&admin), guard))
         .with_state(admin)
 }
 
-/// Lets nobody in who reached the API by a foreign name, or has no token.
+/// Refuses a request that reached the API by a foreign name, or has no token.
 async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     if let Err(foreign) = admin.hosts.check(&request) {
         let message = format!("{foreign:?} is another host; use a loopback name, or add the name to admin.hosts");
@@ -214,7 +215,7 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-/// A client that goes away does not break off a change.
+/// Runs a change to its end, also if the client goes away meanwhile.
 async fn whole<T: Send + 'static>(
     change: impl Future<Output = Result<T, InstallError>> + Send + 'static,
 ) -> Result<T, AdminError> {

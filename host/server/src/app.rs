@@ -59,10 +59,10 @@ pub enum AppError {
     /// The model cannot be set up.
     #[error("agent.model cannot be used")]
     Model(#[source] Source),
-    /// Tools are not to be had.
+    /// An MCP server or one of its tools cannot be used.
     #[error("[[agent.mcp]] cannot be used")]
     Mcp(#[from] McpError),
-    /// The model could not tell tools apart.
+    /// Two tools have one name, so the model could not tell them apart.
     #[error("[[agent.mcp]] cannot be used")]
     Tools(#[from] ToolClash),
     /// The agent lives elsewhere and cannot be used.
@@ -71,13 +71,13 @@ pub enum AppError {
     /// Cards cannot be signed.
     #[error("[card.signing] cannot be used")]
     Signing(#[from] SigningError),
-    /// Nothing could be sent.
+    /// The sender of push notifications cannot be made.
     #[error("[push] cannot be used")]
     Push(#[from] annex_push::NotifierError),
-    /// Nobody could be authenticated.
+    /// The authenticator cannot be made.
     #[error("[auth] cannot be used")]
     Auth(#[from] annex_auth::ConfigError),
-    /// Nobody could use the admin API.
+    /// The token of the admin API cannot be used.
     #[error("[admin] cannot be used")]
     Admin(#[from] TokenError),
     /// Tasks cannot be kept.
@@ -132,6 +132,7 @@ impl App {
         let mut installers = BTreeMap::new();
         for (served, named) in served.into_iter().zip(&config.tenants) {
             let name = served.name.clone();
+            // On the heap, because the future of a load is large and would be a part of this one.
             let (handler, installer) = Box::pin(shared.serve(served)).await?;
             let callers = named.callers.as_ref().map(|callers| callers.iter().cloned().collect());
             others.insert(name.clone(), Tenant { handler, callers });
@@ -165,6 +166,7 @@ impl App {
         let Some(authenticator) = &self.authenticator else { return Ok(Owner::default()) };
         match authenticator.authenticate(headers).await {
             Ok(principal) => Ok(Owner { tenant: String::new(), principal: principal.id }),
+            // Nobody knows whether the credentials are good, so the client is told to try again.
             Err(AuthError::Unavailable) => {
                 Err(A2aError::Overloaded { reason: "the identity provider is unavailable".to_owned() })
             }
@@ -334,7 +336,7 @@ fn task_bounds(config: &TasksConfig) -> TaskBounds {
     TaskBounds { limits: task_store::limits(config), waiting: task_store::waiting(config) }
 }
 
-/// Files are named relative to the config.
+/// The same config with the paths of its files made relative to the config's folder.
 fn located(auth: &AuthConfig, locations: &Locations) -> AuthConfig {
     let mut auth = auth.clone();
     let files = auth.api_key.iter_mut().filter_map(|key| key.key_file.as_mut());

@@ -183,6 +183,7 @@ impl Config {
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut config: Self = toml::from_str(text)
             .map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })?;
+        // Kept and not returned: a program that brings an agent of its own reads a config without one.
         config.no_agent = NoAgent::find(path, text);
         config.check(path)?;
         config.check_homes(path)?;
@@ -204,7 +205,7 @@ impl Config {
         Err(ConfigError::Syntax { path, error: Box::new(error) })
     }
 
-    /// Tasks have one home, and so have sessions.
+    /// Checks that the config names one place for tasks at most, and one for sessions.
     fn check_homes(&self, path: &Path) -> Result<(), ConfigError> {
         let homes = [
             ("tasks", self.tasks.data_dir.is_some() && self.tasks.postgres_env.is_some()),
@@ -275,7 +276,7 @@ impl Config {
     }
 }
 
-/// The card and its links begin with it.
+/// Checks a URL that the card and its links begin with.
 fn check_url(url: &str) -> Result<(), String> {
     let parsed: Result<Uri, _> = url.parse();
     let is_whole = parsed.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some());

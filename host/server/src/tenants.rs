@@ -38,7 +38,7 @@ impl Tenants {
         Self { own, others }
     }
 
-    /// The agent of the config itself. What all agents of the process share is found with it.
+    /// The handler of the config itself. The parts that all handlers of the process share are found with it.
     pub(crate) fn own(&self) -> &RequestHandler {
         &self.own
     }
@@ -80,6 +80,7 @@ impl Tenants {
 
     /// The header fields of a request, where an agent may want some of them.
     pub(crate) fn headers_of(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
+        // Copied only where an agent elsewhere may be sent some of them.
         self.handlers().any(|handler| handler.agent_is_remote).then(|| Arc::new(headers.clone()))
     }
 
@@ -157,7 +158,7 @@ impl Reloaded {
     }
 }
 
-/// Says whose something is, where it stands among that of others.
+/// Marks a text as the tenant's, where it stands among those of others.
 fn of_tenant(tenant: &str, text: &str) -> String {
     format!("tenant {tenant}: {text}")
 }

@@ -23,7 +23,8 @@ pub(crate) struct Transcript {
 }
 
 impl Transcript {
-    /// A task is shown when nothing follows: at the beginning of a stream it is as it was before, with what it said then.
+    /// Shows an event. A task is shown only if nothing follows it: at the beginning of a stream it is the task before
+    /// this turn, with what was said then.
     pub(crate) fn show(&mut self, event: StreamResponse) -> anyhow::Result<()> {
         self.snapshot = None;
         match event {
@@ -102,7 +103,8 @@ impl Transcript {
     }
 }
 
-/// The last state stands in the summary anyway.
+/// Remarks on the progress of the task. A completed one without a message is left out, because the summary has its
+/// state.
 fn progress(status: &TaskStatus) {
     let text = status.message.as_ref().map(Message::text).unwrap_or_default();
     match (status.state, text.as_str()) {

@@ -177,6 +177,7 @@ fn hooks(page: &mut Exposition, extensions: &[Shown]) {
         for (bound, count) in &hook.within {
             times.part("_bucket", &shown.labels(&[name, ("le", &bound.as_secs_f64().to_string())]), count);
         }
+        // The format wants a last bucket that has all calls.
         times.part("_bucket", &shown.labels(&[name, ("le", "+Inf")]), hook.calls);
         times.part("_sum", &labels, hook.time.as_secs_f64());
         times.part("_count", &labels, hook.calls);

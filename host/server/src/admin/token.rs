@@ -44,7 +44,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// The config names a file or an environment variable.
+    /// Reads the token from the file or the environment variable that the config names.
     pub(super) fn read(config: &AdminConfig, folder: &Path) -> Result<Self, TokenError> {
         let token = match (&config.token_file, &config.token_env) {
             (Some(file), _) => annex_files::read_text(&folder.join(file), Purpose::Secret, MAX_FILE_BYTES)
@@ -70,6 +70,7 @@ impl Token {
             return false;
         }
         let digest: [u8; 32] = Sha256::digest(token.trim()).into();
+        // Digests have one length, so the comparison takes the same time for each token.
         digest.ct_eq(&self.digest).into()
     }
 }

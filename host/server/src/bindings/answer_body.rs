@@ -26,7 +26,7 @@ const CHUNK: usize = 16 << 10;
 pub(crate) struct AnswerBody {
     caller: Caller,
     body: Body,
-    /// A piece that was read already and is short or no data.
+    /// A frame that was read already: trailers, or data that are short.
     next: Option<Frame<Bytes>>,
     /// The rest of a long piece.
     rest: Option<Holding>,
@@ -44,15 +44,18 @@ impl AnswerBody {
         Ok(Self { caller, body: Body::empty(), next: None, rest, _place: None })
     }
 
-    /// A body that is made while it is sent. What of it there is at once is made at once, so that it can still be refused.
+    /// A body that is made while it is sent. Its first frame is taken now if it is there, so that the answer can still
+    /// be refused.
     ///
     /// # Errors
     /// As [`AnswerBody::whole`].
     pub(crate) fn begun(caller: Caller, mut body: Body) -> Result<Self, A2aError> {
+        // As long as nothing was sent, a lack of room can still be the answer itself.
         let first = body.frame().now_or_never().flatten();
         let mut begun = Self { caller, body, next: None, rest: None, _place: None };
         match first {
             Some(Ok(frame)) => begun.accept(frame)?,
+            // The error is put back, to be met when the body is read.
             Some(Err(error)) => begun.body = Body::from_stream(futures::stream::iter([Err::<Bytes, _>(error)])),
             None => {}
         }

@@ -41,6 +41,7 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Response {
     if !annex_grpc::is_operation(request.uri().path()) {
+        // Health and reflection need no credentials. Their bodies are bounded all the same.
         let caller = Caller::new(Owner::default(), network, &gate.shares);
         return next.run(bounded(&gate, caller, request)).await;
     }
@@ -82,7 +83,7 @@ impl GrpcOperations {
     }
 }
 
-/// The layer above puts it there; a call that came by without is nobody's.
+/// The caller, which the layer above puts there. A call without one is refused as unauthenticated.
 fn caller(parameters: &CallParameters) -> Result<&Caller, A2aError> {
     parameters.context.get::<Caller>().ok_or_else(|| A2aError::Unauthenticated {
         reason: "the caller was not identified".to_owned(),
@@ -120,6 +121,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
+        // The place comes first: a client that gets no stream must not have begun a turn.
         let place = caller(&parameters)?.open_stream()?;
         let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
         let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
@@ -217,6 +219,7 @@ impl Operations for GrpcOperations {
         let Answer { value, active } = called;
         let value = match value {
             MethodResult::Value(value) => MethodReply::Value(value),
+            // Only the answer tells whether the method streams, so its place is taken after the call.
             MethodResult::Results(results) => MethodReply::Results(Box::pin(caller.open_stream()?.during(results))),
         };
         Ok(Reply { value, active })

@@ -65,6 +65,7 @@ async fn dispatch(
             Ok(echo(success(&sent.value.json()?)?, &sent.active))
         }
         "SendStreamingMessage" => {
+            // The place comes first: a client that gets no stream must not have begun a turn.
             let place = caller.open_stream()?;
             let request: SendMessageRequest = jsonrpc::params(params)?;
             let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
@@ -102,6 +103,7 @@ async fn dispatch(
         | "GetTaskPushNotificationConfig"
         | "ListTaskPushNotificationConfigs"
         | "DeleteTaskPushNotificationConfig" => success(&push_config(tenants, call, request).await?),
+        // A name that is none of A2A's may be a method of an extension.
         method => {
             let (tenant, params) = tenants.tenant_in(params)?;
             let (handler, call) = tenants.serving(call, tenant.as_deref())?;
@@ -150,6 +152,7 @@ pub(crate) fn method_result(
         MethodResult::Value(value) => success(caller, id, value.get()),
         MethodResult::Results(results) => {
             let id = id.clone();
+            // Only the answer tells whether the method streams, so its place is taken after the call.
             let place = caller.open_stream()?;
             let answer = sse::respond(results, move |result| match result {
                 Ok(value) => jsonrpc::success_raw(&id, value.get()),

@@ -90,6 +90,7 @@ pub(crate) fn refuse(headers: &HeaderMap, status: StatusCode, error: &A2aError) 
 
 fn route<'a>(method: &Method, path: &'a str) -> Result<(Option<&'a str>, Operation<'a>), NoRoute> {
     let segments: Vec<&str> = path.split('/').collect();
+    // The path without a tenant comes first. No tenant has the name of a first segment (`config/tenant.rs`).
     match operation(method, &segments) {
         Err(NoRoute::Path) => match segments.split_first() {
             Some((tenant, rest)) if !tenant.is_empty() => Ok((Some(*tenant), operation(method, rest)?)),
@@ -105,6 +106,7 @@ fn operation<'a>(method: &Method, segments: &[&'a str]) -> Result<Operation<'a>,
         ["message:stream"] => ("POST", Operation::SendStreamingMessage),
         ["tasks"] => ("GET", Operation::ListTasks),
         ["extendedAgentCard"] => ("GET", Operation::ExtendedAgentCard),
+        // An id may have colons itself, so only the last one can begin a verb.
         ["tasks", id] => match id.rsplit_once(':') {
             Some((id, "cancel")) => ("POST", Operation::CancelTask(id)),
             // The proto file says GET, the text of the specification POST.
@@ -149,6 +151,7 @@ async fn dispatch(
             Ok(echo(json(caller, sent.value.json()?)?, &sent.active))
         }
         Operation::SendStreamingMessage => {
+            // The place comes first: a client that gets no stream must not have begun a turn.
             let place = caller.open_stream()?;
             let message = message(request, tenant)?;
             let (handler, call) = tenants.serving(call, message.tenant.as_deref())?;
@@ -256,6 +259,7 @@ fn method_result(caller: &Caller, result: MethodResult) -> Result<Response, A2aE
     match result {
         MethodResult::Value(value) => json(caller, value.get().to_owned()),
         MethodResult::Results(results) => {
+            // Only the answer tells whether the method streams, so its place is taken after the call.
             let place = caller.open_stream()?;
             let answer = sse::respond(results, |result| match result {
                 Ok(value) => value.get().to_owned(),
@@ -285,6 +289,7 @@ fn place(field: &mut Option<String>, tenant: Option<&str>) -> Result<(), A2aErro
 }
 
 pub(crate) fn read_body(request: &HttpRequest<'_>) -> Result<Json, A2aError> {
+    // A request without a body needs no content type, such as a CancelTask.
     if !request.body.is_empty() {
         check_content_type(request.headers, &["application/json", http_json::MEDIA_TYPE])?;
     }
@@ -306,6 +311,7 @@ fn from_query<T: DeserializeOwned>(
     let Query(pairs): Query<Vec<(String, String)>> =
         Query::try_from_uri(request.uri).map_err(|error| A2aError::invalid_params(error.to_string()))?;
     let mut object = http_json::query(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    // The path is put in last, so that a query cannot name another id or tenant.
     for (name, value) in path.iter().copied().chain(tenant.map(|tenant| ("tenant", tenant))) {
         object.insert(name.to_owned(), Json::string(value));
     }

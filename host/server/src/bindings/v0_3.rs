@@ -30,6 +30,7 @@ fn read_call(owner: Owner, headers: &HeaderMap) -> Result<ServiceParameters, A2a
             return Err(A2aError::VersionNotSupported { requested: other.to_owned(), supported: SUPPORTED });
         }
     }
+    // 0.3 has the name with `X-`; the name of 1.0 is taken too.
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
     Ok(ServiceParameters {
         owner,

@@ -119,7 +119,7 @@ fn json_value(value: &toml::Value) -> Result<serde_json::Value, String> {
     })
 }
 
-/// Without the lines of the file that TOML errors show.
+/// The error in one line, without the lines of the file that TOML errors show: they may have secrets.
 fn one_line(error: &toml::de::Error) -> String {
     error.message().trim().replace('\n', " ")
 }

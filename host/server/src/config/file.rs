@@ -37,6 +37,8 @@ impl ConfigFile {
         }
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
         let config = Config::parse(path, &text)?;
+        // A config that had an agent keeps one, because the next start may need it. Only a program that brings its own
+        // does without.
         if self.tables.contains_key("agent") {
             config.agent()?;
         }

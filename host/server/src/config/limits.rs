@@ -50,6 +50,7 @@ impl LimitsConfig {
         };
         let cpu = within("limits.cpu_ms", self.cpu_ms, ceiling.cpu_ms, standard.cpu)?;
         let wall = within("limits.wall_ms", self.wall_ms, ceiling.wall_ms, standard.wall)?;
+        // A turn gets at least the time that one of its calls may take.
         let turn_cpu = standard.turn_cpu.max(cpu);
         let turn_wall = standard.turn_wall.max(wall);
         Ok(Limits {

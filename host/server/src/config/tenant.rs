@@ -12,7 +12,8 @@ use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionC
 const MAX_NAME_BYTES: usize = 64;
 /// The most bytes of a tenant's file.
 const MAX_FILE_BYTES: usize = 4 << 20;
-/// First segments of paths of the HTTP+JSON binding, where a tenant's name stands too.
+/// First segments of paths of the HTTP+JSON binding. No tenant has one of these names, because a tenant's name is a
+/// first segment too.
 const TAKEN: [&str; 4] = ["extensions", "extendedAgentCard", "tasks", "v1"];
 
 /// `[[tenant]]`
@@ -55,6 +56,7 @@ impl TenantConfig {
         (config.card, config.agent, config.extensions) = (card, Some(agent), extensions);
         config.file = Some(ConfigFile::of_tenant(&path, &text));
         config.tenants.clear();
+        // What lies in the managed folder is installed for the config itself only.
         config.runtime.extensions_dir = None;
         // A request of 0.3 has no place for a tenant.
         config.server.a2a_0_3 = false;

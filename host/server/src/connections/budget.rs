@@ -51,7 +51,7 @@ struct Part {
 struct Content {
     given_up: AtomicBool,
     holder: AtomicWaker,
-    /// Of an answer; a body is with its reader.
+    /// The data of an answer. Those of a body are with its reader.
     data: Mutex<Bytes>,
 }
 
@@ -89,6 +89,7 @@ impl Budget {
         let own = state.callers.get(caller);
         let largest = own.into_iter().flat_map(|own| own.parts.values()).map(|part| part.bytes).max().unwrap_or(0);
         let own = own.map_or(0, |own| own.bytes).saturating_add(bytes);
+        // These are the rules of `make_room`, for a part that is not there yet.
         let is_beyond_share = own > self.share && own > bytes && largest <= bytes.saturating_mul(self.edge);
         let most = || state.callers.values().map(|held| held.bytes).max().unwrap_or(0);
         let is_beyond_all =
@@ -111,6 +112,7 @@ impl Budget {
     fn make_room(&self, state: &mut State, caller: &CallerKey, newest: u64) -> bool {
         loop {
             let own = state.callers.get(caller);
+            // A lone part may exceed the share, because one answer can be longer than a quarter of the budget.
             let is_beyond_share = own.is_some_and(|own| own.bytes > self.share && own.parts.len() > 1);
             let victim = if is_beyond_share {
                 caller.clone()
@@ -124,6 +126,7 @@ impl Budget {
             };
             let parts = state.callers.get(&victim).into_iter().flat_map(|held| &held.parts);
             let rank = |(number, part): &(&u64, &Part)| {
+                // At equal size the newest part gives way, so that nothing that is under way is broken off for it.
                 if **number == newest { (part.bytes.saturating_mul(self.edge), true) } else { (part.bytes, false) }
             };
             let largest = parts.max_by_key(rank).map(|(number, _)| *number);
@@ -159,6 +162,8 @@ impl State {
 
 impl Content {
     fn give_up(&self) {
+        // The flag comes first: a reader that finds no data must see that they were taken, and not an answer that is
+        // over.
         self.given_up.store(true, Ordering::Release);
         drop(std::mem::take(&mut *self.data()));
         self.holder.wake();
@@ -184,7 +189,7 @@ impl Holding {
             state.next += 1;
             self.number = Some(number);
         } else if !state.callers.get(&self.caller).is_some_and(|held| held.parts.contains_key(&number)) {
-            // Given up since.
+            // It was given up between the look above and the lock.
             return Err(self.budget.full());
         }
         let held = state.callers.entry(self.caller.clone()).or_default();
@@ -202,6 +207,8 @@ impl Holding {
     /// As [`Holding::grow`].
     pub(crate) fn keep(&mut self, data: Bytes) -> Result<(), A2aError> {
         let bytes = data.len();
+        // The data are there before they count, so that giving this part up frees them. Their lock is released before
+        // the budget is locked: `make_room` locks them the other way round.
         *self.content.data() = data;
         self.grow(bytes)
     }
@@ -228,6 +235,7 @@ impl Holding {
 
     /// Tells whether this was given up for another; if not, the task is woken when it is.
     pub(crate) fn poll_given_up(&self, context: &Context<'_>) -> bool {
+        // Registered before the look, so that the task is woken if this is given up in between.
         self.content.holder.register(context.waker());
         self.is_given_up()
     }

@@ -59,7 +59,7 @@ impl Caller {
         }
     }
 
-    /// Counts a body that is being read, from nothing on.
+    /// Begins to count a body that is being read.
     pub(crate) fn begin_reading(&self) -> Holding {
         self.shares.reading.hold(self.key())
     }

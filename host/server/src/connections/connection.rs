@@ -53,7 +53,7 @@ impl Connections {
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits.streams)
             .max_send_buf_size(SEND_BUFFER)
-            // A peer that is gone without a word is noticed.
+            // PINGs find a peer that is gone without a word.
             .keep_alive_interval(Some(limits.head))
             .keep_alive_timeout(limits.head);
         Self { http1, http2, limits, router }
@@ -67,7 +67,7 @@ impl Connections {
             read = timeout(self.limits.head, Beginning::read(&mut stream)) => read,
             () = closed.cancelled() => return,
         };
-        // It says nothing in time, or nothing at all.
+        // The client has sent nothing in time, or has hung up before its version was clear.
         let Ok(Ok(beginning)) = read else { return };
         let speaks_http2 = beginning.is_http2();
         let stream = TokioIo::new(WriteLimited::new(stream, beginning, self.limits.write));
@@ -105,18 +105,23 @@ impl Connections {
             answer.map_ok(|answer| answer.map(|body| open.watch(body)))
         });
         let mut connection = pin!(self.http2.serve_connection(stream, TowerToHyperService::new(service)));
+        // A client that answers PINGs keeps a connection without requests open, and one that shuts its windows blocks
+        // no write on the socket. Neither is seen by a time limit of hyper or of the socket, so the activity is looked
+        // at.
         let mut looks = interval(head.min(write));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut leaves = false;
         loop {
             tokio::select! {
                 ended = connection.as_mut() => return ended,
+                // A cancelled token is always ready, so it is asked once.
                 () = closed.cancelled(), if !leaves => {
                     connection.as_mut().graceful_shutdown();
                     leaves = true;
                 }
                 _ = looks.tick() => {
                     if activity.is_stalled_for(write) {
+                        // This drops the connection, and with it the answers that it holds.
                         return Err(unread(write).into());
                     }
                     if !leaves && activity.is_idle_for(head) {

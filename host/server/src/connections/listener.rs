@@ -52,6 +52,7 @@ pub(crate) async fn serve(
     let mut refusals = Warnings::default();
     let open = TaskTracker::new();
     loop {
+        // A slot is taken before a connection is accepted: clients beyond the bound wait in the queue of the kernel.
         let slot = tokio::select! {
             // The semaphore is never closed, so a slot comes.
             Ok(slot) = Arc::clone(&slots).acquire_owned() => slot,
@@ -67,6 +68,7 @@ pub(crate) async fn serve(
                 if let Some(times) = failures.due() {
                     tracing::warn!(%error, times, "connections could not be accepted");
                 }
+                // The connection is still in the queue, so trying again at once would spin.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -82,9 +84,11 @@ pub(crate) async fn serve(
         let closed = closed.clone();
         open.spawn(async move {
             connections.serve(stream, peer, closed).await;
+            // Both count until the connection is over.
             drop((slot, address));
         });
     }
+    // New connections are refused from here on, while the open ones finish.
     drop(listener);
     open.close();
     // A client that neither reads nor hangs up does not keep the process alive.

@@ -67,6 +67,7 @@ impl RequestBody {
 
     /// All of it, if it is no larger than `max` bytes.
     pub(crate) async fn whole(&mut self, max: usize) -> Result<Bytes, BodyError> {
+        // A body that declares its length is refused before anything of it is read.
         if self.body.size_hint().lower() > max as u64 {
             return Err(BodyError::TooLarge(max));
         }
@@ -95,7 +96,7 @@ impl RequestBody {
         self.caller
     }
 
-    /// The body has to be waited for.
+    /// Counts what was read, and starts the deadline or asks it: the body has to be waited for.
     fn wait(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         let caller = &self.caller;
         let patience = self.patience;

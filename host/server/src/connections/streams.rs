@@ -58,6 +58,7 @@ impl Streams {
 impl StreamPlace {
     /// The stream, with this place until it is over.
     pub(crate) fn during<S: Stream>(self, stream: S) -> impl Stream<Item = S::Item> {
+        // The closure owns the place, which is free again when the stream is dropped.
         stream.map(move |item| {
             let _open = &self;
             item

@@ -26,12 +26,13 @@ impl WriteLimited {
         Self { stream, beginning, patience, deadline: None }
     }
 
-    /// Passes on what a write came to, unless it waits and has waited too long.
+    /// Returns the outcome of a write, or an error if it has waited too long.
     fn limit<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.deadline = None;
             return written;
         }
+        // The time counts from when a write first had to wait, and any progress ends it.
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(self.patience)));
         ready!(deadline.as_mut().poll(context));
         let reason = format!("the client has read nothing for {} seconds", self.patience.as_secs());

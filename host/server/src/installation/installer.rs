@@ -1,4 +1,4 @@
-//! The only one who changes what is installed.
+//! The installer, which alone changes what is installed.
 //!
 //! Every change is a transaction: read → inspect → check grants → compile → link → self-test → check the whole set →
 //! make and sign the cards → swap. Whatever fails, the last good edition stays. Changes come one after the other, and
@@ -60,9 +60,9 @@ pub struct Installer {
     /// Held for the whole of a change.
     door: tokio::sync::Mutex<()>,
     state: Mutex<State>,
-    /// Watches the files since before they were read, and is to be run.
+    /// The watch on the files, which began before they were read. It is taken to be run.
     watch: Mutex<Option<Watch>>,
-    /// Rings when the files that matter may be others.
+    /// Notified when the list of the files that matter may have changed.
     pub(crate) moved: Notify,
 }
 
@@ -103,6 +103,7 @@ impl Installer {
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
         let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
+        // The watch begins before the files are read, so that no change falls between the two.
         let watch = config.runtime.watch.then(|| Watch::begin(watched(&config.extensions, &loader))).flatten();
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
@@ -181,6 +182,7 @@ impl Installer {
             let state = self.lock();
             (state.versions.clone(), state.overruled.clone())
         };
+        // Reading the config again brings back what was removed. A rollback stands until its source changes.
         if occasion == Occasion::Reload {
             overruled.retain(|decision| decision.instead.is_some());
         }
@@ -195,6 +197,7 @@ impl Installer {
         state.failures = of_config.into_iter().chain(failures).collect();
         (state.config, state.overruled) = (config, overruled);
         drop(state);
+        // The config may name other files now, which are to be watched.
         self.moved.notify_one();
         Ok(changed)
     }
@@ -240,7 +243,9 @@ impl Installer {
             Some(place) => drop(versions.splice(place..=place, [version.clone()])),
             None => versions.push(version.clone()),
         }
+        // All checks come before the folder changes, because what lies in it is installed by the next start.
         let prepared = self.prepare_in_order(versions)?;
+        // The watch sees the new file, and the rescan waits at the door. It then finds this version installed already.
         if let Some(folder) = folder.cloned() {
             let (name, settings, path) = (name.to_owned(), settings.map(str::to_owned), folder.component(name));
             let written = loader::blocking(move || folder.write(&name, &component, settings.as_deref())).await;
@@ -266,9 +271,11 @@ impl Installer {
             (Origin::Folder { name }, Some(folder)) => {
                 let path = folder.component(name);
                 let name = name.clone();
+                // The file goes first: if that fails, the extension stays installed.
                 let deleted = loader::blocking(move || folder.remove(&name)).await;
                 deleted.map_err(|source| InstallError::Folder { path, source })?;
             }
+            // The config still names it, so that the removal has to be remembered against the config.
             (Origin::Config { .. }, _) => self.overrule(&removed, None),
             _ => {}
         }
@@ -308,11 +315,12 @@ impl Installer {
         Ok(Prepared { versions, published: published.map_err(|error| InstallError::Cards(error.into()))? })
     }
 
-    /// The swap. Nothing can fail any more. `false` when nothing is different.
+    /// Puts a prepared change in force. Nothing can fail any more. Returns `false` when nothing is different.
     fn put(&self, prepared: Prepared, action: Action) -> bool {
         let Prepared { versions, published } = prepared;
         let numbers = |versions: &[Version]| versions.iter().map(|version| version.number).collect::<Vec<_>>();
         let mut state = self.lock();
+        // A version has its number from when it was loaded, so equal numbers are equal versions.
         if numbers(&state.versions) == numbers(&versions) {
             return false;
         }
@@ -322,13 +330,17 @@ impl Installer {
         drop(state);
         let installed = published.extensions.installed.clone();
         self.publisher.replace(published);
+        // A pin stands only while its URI is installed: removing an extension ends it for tasks that wait, too.
         self.pins.thin_out(&self.tenant, &installed);
         true
     }
 
-    /// The source of `version` says one thing, and another is in force until it says something else.
+    /// Notes that the version from this source is not in force, and what is `instead`, until the source says something
+    /// else.
     fn overrule(&self, version: &Version, instead: Option<Version>) {
         let mut state = self.lock();
+        // The version may itself stand in the place of another. That decision is changed then, since it says what the
+        // source would give.
         let earlier = state
             .overruled
             .iter_mut()
@@ -392,6 +404,7 @@ impl Installer {
         let digest = version.extension.digest();
         self.lock().overruled.iter().any(|decision| {
             let is_instead = decision.instead.as_ref().is_some_and(|instead| instead.number == version.number);
+            // A rollback to exactly what the source says overrules nothing.
             is_instead && !version.is_of(&decision.origin, &decision.settings, digest)
         })
     }

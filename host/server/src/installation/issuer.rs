@@ -66,7 +66,7 @@ impl Issuer {
         })
     }
 
-    /// The same in front of an agent that lives elsewhere, if it does.
+    /// The same in front of an agent that lives elsewhere, with that agent's card; `None` for an agent that lives here.
     pub(crate) fn with_remote(self, remote: Option<watch::Receiver<Arc<AgentCard>>>) -> Self {
         Self { remote, ..self }
     }
@@ -79,6 +79,8 @@ impl Issuer {
             None => self.card.clone(),
         };
         let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
+        // An extension that is installed here is declared by this server. The entry of the agent elsewhere would
+        // declare it twice.
         let is_shadowed = |other: &&AgentExtension| installed.iter().any(|extension| *extension.uri() == other.uri);
         let passed_on: Vec<_> = of_remote.filter(|other| !is_shadowed(other)).cloned().collect();
         let own = installed.iter().map(|extension| extension.card().clone());
@@ -111,7 +113,7 @@ impl Issuer {
     }
 }
 
-/// A card that clients cannot read makes the agent unreachable for all of them.
+/// Refuses a card that is too large to be read: it would make the agent unreachable for all clients.
 fn check_size(which: &'static str, size: usize, card: &AgentCard) -> Result<(), IssueError> {
     if size <= MAX_CARD_BYTES {
         return Ok(());

@@ -47,6 +47,7 @@ impl Watch {
                 () = sleep(RETRY), if !self.watching.refused.is_empty() => continue,
                 () = self.touched.notified() => {}
             }
+            // A file is written in many steps. It is read when they are over.
             while timeout(QUIET, self.touched.notified()).await.is_ok() {}
             installer.rescan().await;
         }
@@ -65,19 +66,19 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Events have absolute paths, so the files get them too.
+    /// The files by their absolute paths, because events have these.
     pub(crate) fn new(named: impl Iterator<Item = PathBuf>, folder: Option<&Path>) -> Self {
         let absolute = |path: &Path| path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self { files: named.map(|file| absolute(&file)).collect(), folder: folder.map(absolute) }
     }
 
-    /// Files are replaced by renaming, which only their folder sees.
+    /// The folders to watch. Files are replaced by renaming, which only a watch on their folder sees.
     fn folders(&self) -> BTreeSet<PathBuf> {
         let of_files = self.files.iter().filter_map(|file| file.parent().map(Path::to_owned));
         of_files.chain(self.folder.clone()).collect()
     }
 
-    /// Other files of the folders, such as logs, change all the time.
+    /// True for a file that matters. Other files of the folders, such as logs, change all the time.
     fn concerns(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let in_folder = self.folder.as_deref() == path.parent() && !name.starts_with('.');
@@ -172,7 +173,7 @@ fn lock(followed: &Mutex<Followed>) -> MutexGuard<'_, Followed> {
     followed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reading the files is an event too.
+/// True unless the file was only read, which is an event too.
 fn is_change(event: &Event) -> bool {
     !matches!(event.kind, EventKind::Access(_))
 }

@@ -26,8 +26,8 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Of the A2A listener. `None` where any name is taken: callers are authenticated, or the server is open to others
-    /// by intent.
+    /// The names of the A2A listener. `None` where any name is taken: callers are authenticated, or the server is open
+    /// to others by intent.
     pub(crate) fn of(config: &Config) -> Option<Arc<Self>> {
         let guards = config.auth.is_none() && config.server.listen.ip().is_loopback();
         let public = config.server.public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
@@ -35,7 +35,7 @@ impl Hosts {
         guards.then(|| Arc::new(Self { names: public.into_iter().collect() }))
     }
 
-    /// Of the admin listener: the address that it listens on, and what the config adds.
+    /// The names of the admin listener: the address that it listens on, and what the config adds.
     pub(crate) fn of_admin(config: &AdminConfig) -> Self {
         let listen = match config.listen.ip() {
             IpAddr::V4(address) => address.to_string(),
@@ -66,13 +66,13 @@ impl Hosts {
         site.or_else(origin).map_or(Ok(()), |foreign| Err(foreign.to_owned()))
     }
 
-    /// Sandboxed pages and files have the origin `null`.
+    /// True if the origin is this server. Sandboxed pages and files have the origin `null`, which never is.
     fn is_own(&self, origin: &str) -> bool {
         let origin = origin.parse::<Uri>().ok();
         origin.is_some_and(|origin| origin.authority().is_some_and(|authority| self.takes(authority.as_str())))
     }
 
-    /// The port does not matter.
+    /// True if the authority names this server. The port does not matter.
     fn takes(&self, authority: &str) -> bool {
         let Ok(authority) = authority.parse::<Authority>() else { return false };
         let host = authority.host();
@@ -80,8 +80,8 @@ impl Hosts {
     }
 }
 
-/// Refuses a request that was sent to another's name, and one by which another's page would change something. A request
-/// without a name and an origin comes from no browser.
+/// Refuses a request for a foreign host name, and one by which a page of another origin would change something. A
+/// request with neither a name nor an origin comes from no browser.
 pub(crate) async fn check(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     if let Err(foreign) = hosts.check(&request) {
         return refuse(&foreign);

@@ -107,7 +107,7 @@ impl ReadinessGate {
         }
     }
 
-    /// From now on messages are taken. Loading happens once.
+    /// Lets requests through to the app. Loading happens once.
     pub(crate) fn open(&self, app: App) -> &App {
         self.app.get_or_init(|| app)
     }

@@ -45,6 +45,7 @@ pub(crate) fn router(gate: Arc<ReadinessGate>) -> Router {
         .with_state(gate)
         .merge(grpc);
     match hosts {
+        // Around all routes at once, so that none is forgotten.
         Some(hosts) => router.layer(from_fn_with_state(hosts, hosts::check)),
         None => router,
     }
@@ -57,7 +58,8 @@ async fn json_rpc(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    // The HTTP status of what never reaches the handler is no 200, for whatever stands in between.
+    // A request that never reaches the handler is not answered with 200, so that proxies on the way can tell (413,
+    // 503).
     match admit(&gate, network, &headers, body).await {
         Ok((app, caller, body)) => json_rpc_answer(&gate, app.tenants(), &caller, (&headers, &uri), &body).await,
         Err((status, error)) => {
@@ -85,6 +87,7 @@ async fn http_json(
                 uri: &uri,
                 body: &body,
             };
+            // No tenant is named `v1`, so no path of 1.0 is taken for one of 0.3.
             match path.strip_prefix(v0_3::http_json::PREFIX).filter(|_| gate.speaks_v0_3) {
                 Some(path) => v0_3::http_json::answer(app, path, &request).await,
                 None => rest::answer(app.tenants(), request).await,

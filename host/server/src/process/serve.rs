@@ -108,6 +108,7 @@ impl Server {
         let retention = task_store::retention(&self.config.tasks);
         let keys = Arc::clone(&handler.views.keys);
         for (_, installer) in app.installers().all() {
+            // Changes since a watch began, which was before the load, are looked at when it runs.
             if let Some(watch) = installer.take_watch() {
                 tokio::spawn(watch.run(Arc::clone(installer), stop.clone()));
             }
@@ -124,17 +125,21 @@ impl Server {
             ended = &mut serving => return finished(ended),
             () = shutdown => {}
         }
+        // Requests are refused first, then turns end, and only then connections close: clients hear how their turns
+        // ended.
         gate.drain();
         drain(app, self.config.server.drain()).await;
         closed.cancel();
         let ended = finished(serving.await);
+        // Sweeps are told to stop before the stores are closed under them.
         drop(housekeeping);
         close_stores(app).await;
         ended
     }
 }
 
-/// After the load, so that the reason of one that fails stands alone.
+/// Logs the known faults of the engine. Called after the load, so that the reason of a load that fails stands alone in
+/// the log.
 fn name_known_faults() {
     for annex_runtime::Advisory { id, about, mended } in annex_runtime::advisories() {
         let engine = annex_runtime::ENGINE_VERSION;
@@ -167,6 +172,7 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
 
 async fn drain(app: &App, patience: Duration) {
     let handler = app.tenants().own();
+    // This also refuses messages that have passed the gate and have not begun a turn yet.
     handler.running.close();
     tracing::info!(turns = handler.running.len(), "draining");
     if timeout(patience, handler.running.wait()).await.is_err() {
@@ -174,7 +180,9 @@ async fn drain(app: &App, patience: Duration) {
         handler.stop.cancel();
         handler.running.wait().await;
     }
+    // Agents end when no turn uses them any more.
     app.tenants().close_agents().await;
+    // A stream of a task that waits for its client would not end by itself.
     handler.closing.cancel();
     if let Some(push) = &handler.push {
         push.close(PUSH_PATIENCE).await;

@@ -60,13 +60,13 @@ pub struct SessionFilter {
 /// The reasons for which sessions cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionsError {
-    /// Nobody serves it.
+    /// There is no such tenant.
     #[error("there is no tenant {name:?}")]
     NoTenant {
         /// The name that was asked for.
         name: String,
     },
-    /// There is none of this name.
+    /// There is no such session.
     #[error("user {user:?} has no session {context:?}; a list shows the users, which are named with the context")]
     NotFound {
         /// The user.
@@ -74,7 +74,7 @@ pub enum SessionsError {
         /// The context.
         context: String,
     },
-    /// It cannot be deleted under a turn.
+    /// The session cannot be deleted, because a turn runs in it.
     #[error("a turn runs in session {context:?}; cancel its task, or wait")]
     Busy {
         /// The context.
@@ -162,6 +162,7 @@ impl Sessions {
     pub async fn delete(&self, name: &SessionName) -> Result<Deleted, SessionsError> {
         let key = self.key(name)?;
         let busy = || SessionsError::Busy { context: name.context.clone() };
+        // Held to the end, so that no turn begins in the session while it is deleted.
         let _turn = self.turns.try_begin(&key).ok_or_else(busy)?;
         if self.service.delete(&key).await? {
             Ok(Deleted { deleted: name.context.clone(), user: key.user.to_string() })
@@ -234,7 +235,7 @@ fn not_found(key: &SessionKey) -> SessionsError {
     SessionsError::NotFound { user: key.user.to_string(), context: key.context.to_string() }
 }
 
-/// A place in a list as text that nobody has to understand.
+/// A place in a list as an opaque text.
 fn token(cursor: &SessionCursor) -> String {
     let place = (cursor.last_update.as_millis(), &*cursor.user, cursor.context.as_str());
     BASE64.encode(serde_json::to_vec(&place).unwrap_or_default())

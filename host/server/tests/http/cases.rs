@@ -33,7 +33,7 @@ const CONFIG: &str = r#"
     [sessions]
     hide = []
 "#;
-/// The beginning of the error of a task whose agent's instruction needs a variable.
+/// The text before the name of the variable, in a task whose agent's instruction needs one.
 const MISSING: &str = "Context variable not found: `";
 /// The text before the id of the error, in a task about which the log knows more.
 const LOGGED: &str = "the server's log has the details under ";

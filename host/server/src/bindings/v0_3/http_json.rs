@@ -36,6 +36,7 @@ pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> 
 }
 
 async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
+    // A request of 0.3 has no place for a tenant, so all are for the agent of the config itself.
     let handler = app.tenants().own();
     let caller = request.caller;
     let call = read_call(caller.owner.clone(), request.headers)?;
@@ -59,6 +60,7 @@ async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Re
             Some((id, verb)) if verb == "subscribe" => {
                 let subscribe = SubscribeToTaskRequest { tenant: None, id };
                 let place = caller.open_stream()?;
+                // Clients of 0.3 expect a subscription to end with the turn. In 1.0 it ends with the task.
                 Ok(rest_events(caller, place, handler.follow_turn(&call, &subscribe).await?))
             }
             Some((id, verb)) if verb == "cancel" && request.method == HttpMethod::POST => {

@@ -102,6 +102,7 @@ async fn dispatch(
         }
         Method::SubscribeToTask => {
             let place = caller.open_stream()?;
+            // Clients of 0.3 expect a subscription to end with the turn. In 1.0 it ends with the task.
             Ok(events(place, handler.follow_turn(&call, &request::subscribe_to_task(sent)?).await?))
         }
         Method::CreateTaskPushNotificationConfig => {

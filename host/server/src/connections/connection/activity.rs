@@ -87,6 +87,7 @@ impl Open {
         let first = || Waiting { chunks: 0, since: Instant::now() };
         state.waiting.entry(self.number).or_insert_with(first).chunks += 1;
         drop(state);
+        // HTTP/2 drops the chunk when it is sent or given up. Nothing else tells whether the client has taken it.
         Bytes::from_owner(Chunk { chunk, activity: Arc::clone(&self.activity), number: self.number })
     }
 }

@@ -42,6 +42,7 @@ pub(super) fn arrange(
     let first = Installed::new(config.iter().map(|version| version.extension.clone())).map_err(InstallError::Set)?;
     folder.sort_by(|a, b| a.version.origin.name().cmp(b.version.origin.name()));
     let mut refused = Vec::new();
+    // Each round takes one new component out, and what comes in its place is not new, so this ends.
     loop {
         let (origin, error) = match place(first.clone(), config, &folder, added) {
             Ok((versions, installed)) => return Ok(Arranged { versions, installed, refused }),
@@ -69,7 +70,9 @@ fn place(
 ) -> Result<(Vec<Version>, Installed), Refusal> {
     let mut versions = config.to_vec();
     let mut waiting: Vec<&Candidate> = folder.iter().collect();
+    // Looked at first: where an installed component comes later by name, it would be the one that is refused.
     check_new_uris(&waiting, config, added)?;
+    // Each comes by name as soon as all that it depends on is there.
     while let Some(next) = waiting.iter().position(|candidate| lacks(&installed, &candidate.version).is_none()) {
         let version = &waiting.remove(next).version;
         push(&mut installed, &mut versions, version)?;
@@ -89,7 +92,7 @@ fn push(installed: &mut Installed, versions: &mut Vec<Version>, version: &Versio
     Ok(())
 }
 
-/// A new component that takes the URI of one that is installed is the one at fault.
+/// Refuses a new component that takes the URI of one that is installed.
 fn check_new_uris(folder: &[&Candidate], config: &[Version], added: &[Version]) -> Result<(), Refusal> {
     let (new, old): (Vec<&Candidate>, Vec<&Candidate>) = folder.iter().partition(|candidate| candidate.is_new);
     let taken = |uri: &ExtensionUri| {

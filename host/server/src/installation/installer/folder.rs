@@ -89,12 +89,13 @@ impl Folder {
         // All that can fail for want of space fails before anything is replaced.
         let component = self.aside(&file, component)?;
         if let Some(settings) = settings {
+            // The settings come first: the component must not be read with those of the one before it.
             fs::rename(self.aside(&settings_file, settings.as_bytes())?, settings_file)?;
         }
         fs::rename(component, file)
     }
 
-    /// Written aside, to be renamed, so that nobody sees half a file.
+    /// Writes a file aside, to be renamed, so that nobody sees half a file.
     fn aside(&self, file: &Path, content: &[u8]) -> io::Result<PathBuf> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.path.join(format!(".{name}.new"));
@@ -105,12 +106,14 @@ impl Folder {
         }
         let mut writing = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&aside)?;
         writing.write_all(content)?;
+        // The content is on the disk before the name, so that a crash leaves no file that is empty.
         writing.sync_all()?;
         Ok(aside)
     }
 
     /// Takes the component and its settings out of the folder.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        // The component goes first, because settings alone install nothing.
         for file in [self.component(name), self.settings_file(name)] {
             match fs::remove_file(file) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -121,7 +124,7 @@ impl Folder {
     }
 }
 
-/// Names become names of files, so they are plain.
+/// True for a name that is plain enough for a file.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.starts_with('.') && name.bytes().all(plain)

@@ -94,6 +94,7 @@ impl History {
 
     fn keep_version(&mut self, version: Version, after: u64) {
         let kept = self.replaced.entry(version.uri().clone()).or_default();
+        // After a rollback the version `after` is in force, and no longer one to go back to.
         kept.retain(|kept| kept.number != after && kept.number != version.number);
         kept.push_front(version);
         kept.truncate(self.keep);

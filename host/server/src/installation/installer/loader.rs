@@ -19,9 +19,9 @@ use crate::locations::Locations;
 /// The occasion on which the sources are read. It decides what a broken one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
-    /// Whatever the config names must load, and what the folder requires.
+    /// Every extension that the config names must load, and every one in the folder that is required.
     Start,
-    /// Whatever the config names must load, or nothing changes.
+    /// Every extension that the config names must load, or nothing changes.
     Reload,
     /// A broken file changes nothing.
     Rescan,
@@ -93,11 +93,14 @@ impl Loader {
         for extension in config {
             let wanted = self.named(extension);
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
+            // The config's list is all or nothing. Only a rescan, which nobody has asked for, keeps the last good
+            // version.
             let loaded = tolerate(loaded, &wanted, present, occasion == Occasion::Rescan, &mut failures)?;
             versions.extend(loaded.map(|candidate| candidate.version));
         }
         let mut candidates = Vec::new();
         for wanted in self.in_folder().await? {
+            // In the folder each file stands for itself, but no server starts without an extension that is required.
             let is_tolerated = occasion != Occasion::Start || is_optional(&wanted);
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
             candidates.extend(tolerate(loaded, &wanted, present, is_tolerated, &mut failures)?);
@@ -184,6 +187,7 @@ impl Loader {
             source: hint(origin, source),
         };
         let (digest, bytes) = read.map_err(unreadable)?;
+        // A decision holds only against exactly what the source said when it was made.
         let decision = present
             .overruled
             .iter()
@@ -197,7 +201,7 @@ impl Loader {
         Ok(Some(Candidate { version, fallback: installed_from(wanted, present), is_new }))
     }
 
-    /// Loads one component, unless that would give one of the versions that are `there`, which is given again then.
+    /// Loads one component. Where that would give one of the versions that are `there`, that one is given again.
     pub(super) async fn load(
         &self,
         origin: Origin,
@@ -248,7 +252,8 @@ pub(super) fn in_order(versions: Vec<Version>) -> Result<Arranged, InstallError>
     arrange::arrange(&config, folder, &added)
 }
 
-/// A required extension must not be missing without anybody noticing, and settings that cannot be read may require it.
+/// True if the settings say that the extension is not required. Settings that cannot be read may require it, and a
+/// required extension must not be missing without anybody noticing.
 fn is_optional(wanted: &Wanted) -> bool {
     wanted.settings.as_ref().is_ok_and(|settings| !settings.required)
 }
@@ -281,7 +286,8 @@ fn installed_from(wanted: &Wanted, present: &Present<'_>) -> Option<Version> {
     }
 }
 
-/// A bare name that is not there is a typo, or the executable was moved without what ships with it.
+/// Adds to an error where a bare name was looked for. One that is not there is a typo, or the executable was moved
+/// without what ships with it.
 fn hint(origin: &Origin, error: io::Error) -> io::Error {
     match origin {
         Origin::Config { component } if error.kind() == io::ErrorKind::NotFound && Locations::ships(component) => {
@@ -300,7 +306,7 @@ pub(super) fn failed(error: &InstallError) -> Failure {
     Failure { source, reason, at: Timestamp::now() }
 }
 
-/// Files are read where waiting for a disk holds nobody up.
+/// Does work on files on a thread where waiting for a disk holds up no request.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
