@@ -101,7 +101,8 @@ impl Talk {
             match Input::of(&line) {
                 Input::Quit => return Ok(()),
                 Input::Message(text) => match self.say(text).await {
-                    // Over a pipe the first failed turn ends the chat, so that a script notices it.
+                    // Only a person goes on after an error. Over a pipe the first failed turn ends the chat, so that a
+                    // script notices it.
                     Err(error) if is_interactive && !error.is::<output::Closed>() => {
                         output::error(&format!("{error:#}"));
                     }

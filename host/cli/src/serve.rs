@@ -127,6 +127,7 @@ async fn reload_at(mut hangup: Signal, installers: Arc<Installers>) {
 async fn shutdown() {
     if let Err(error) = signalled().await {
         tracing::error!(%error, "signals cannot be watched; the server will not drain");
+        // Returning would end the server at once.
         std::future::pending::<()>().await;
     }
     tokio::spawn(async {

@@ -109,6 +109,7 @@ impl Walk<'_> {
                 }
             }
         }
+        // A schema may require what only one of its parts describes.
         for property in &mut found {
             property.is_required |= required.contains(&property.name);
         }

@@ -165,6 +165,7 @@ async fn add(
     Query(of): Query<OfTenant>,
     body: Body,
 ) -> Result<(StatusCode, Json<Details>), AdminError> {
+    // An unknown tenant is refused before a body is read, which may be large.
     let here = Arc::clone(admin.installer(&of)?);
     let Addition { name, component, settings } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;

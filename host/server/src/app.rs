@@ -125,6 +125,7 @@ impl App {
     ) -> Result<Self, AppError> {
         let own = Served { name: String::new(), config: config.clone(), locations: locations.clone(), agent };
         let served = served(config, locations).await?;
+        // Sessions are kept under the name of their agent, so whoever looks for them needs the names of all tenants.
         let apps = served.iter().chain([&own]).map(|served| (served.name.clone(), served.agent.name().to_owned()));
         let apps: HashMap<String, String> = apps.collect();
         let shared = Shared::open(config, locations, base_url, apps.clone()).await?;
@@ -336,7 +337,7 @@ fn task_bounds(config: &TasksConfig) -> TaskBounds {
     TaskBounds { limits: task_store::limits(config), waiting: task_store::waiting(config) }
 }
 
-/// The same config with the paths of its files made relative to the config's folder.
+/// The same config with the paths of its files resolved against the config's folder.
 fn located(auth: &AuthConfig, locations: &Locations) -> AuthConfig {
     let mut auth = auth.clone();
     let files = auth.api_key.iter_mut().filter_map(|key| key.key_file.as_mut());

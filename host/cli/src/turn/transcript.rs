@@ -60,6 +60,7 @@ impl Transcript {
     }
 
     fn artifact(&mut self, artifact: &Artifact, append: bool) -> anyhow::Result<()> {
+        // A new artifact begins a line, and what is appended to one goes on in the same line.
         if !append {
             self.end_line()?;
         }

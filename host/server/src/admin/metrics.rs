@@ -107,6 +107,7 @@ pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: 
             metric.sample(&of_tenant(tenant), value(installer));
         }
     }
+    // All tenants share the pins, so any installer knows their number.
     let pinned = installers.own().pins().tasks();
     page.metric("annex_pinned_tasks", Kind::Gauge, "Waiting tasks that have pinned versions.")
         .sample(&[], pinned as f64);

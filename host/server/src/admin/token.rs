@@ -54,6 +54,7 @@ impl Token {
                 env::var(&variable).map_err(|_| TokenError::Variable { variable })?
             }
         };
+        // Most editors end a file with a line break.
         let token = token.trim_end_matches(['\r', '\n']);
         if !(MIN_BYTES..=MAX_BYTES).contains(&token.len()) {
             return Err(TokenError::Length);
@@ -64,6 +65,7 @@ impl Token {
     /// Tells whether the request has the token. The time that it takes says nothing about the token.
     pub(super) fn is_on(&self, headers: &HeaderMap) -> bool {
         let mut lines = headers.get_all(AUTHORIZATION).iter();
+        // With two fields it is open which one counts.
         let (Some(line), None) = (lines.next(), lines.next()) else { return false };
         let Some((scheme, token)) = line.to_str().ok().and_then(|line| line.split_once(' ')) else { return false };
         if !scheme.eq_ignore_ascii_case("bearer") || token.len() > MAX_BYTES {

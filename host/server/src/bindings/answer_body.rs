@@ -26,7 +26,7 @@ const CHUNK: usize = 16 << 10;
 pub(crate) struct AnswerBody {
     caller: Caller,
     body: Body,
-    /// A frame that was read already: trailers, or data that are short.
+    /// A frame that was read already: a short piece of data, or trailers.
     next: Option<Frame<Bytes>>,
     /// The rest of a long piece.
     rest: Option<Holding>,

@@ -51,6 +51,7 @@ pub(crate) async fn admit(
     };
     let caller = Caller::new(owner, network, &gate.shares);
     let mut request = bounded(&gate, caller.clone(), request);
+    // The operation finds them in the context of its call.
     request.extensions_mut().insert(caller.clone());
     if let Some(headers) = headers {
         request.extensions_mut().insert(headers);

@@ -44,6 +44,7 @@ pub(crate) fn assemble(
             .provider
             .as_ref()
             .map(|provider| AgentProvider { url: provider.url.clone(), organization: provider.organization.clone() }),
+        // The first interface is the preferred one, so those of 1.0 stand first.
         supported_interfaces: current.chain(older).collect(),
         capabilities: AgentCapabilities {
             streaming: Some(true),

@@ -164,6 +164,7 @@ impl Installer {
         let current = self.publisher.current();
         match self.issuer.issue(current.extensions.installed.clone(), Some(&current)) {
             Ok(published) => self.publisher.replace(published),
+            // The cards of before, which declare the same extensions, stay in force.
             Err(error) => drop(fault::logged(&error)),
         }
     }

@@ -85,6 +85,7 @@ impl Issuer {
         let passed_on: Vec<_> = of_remote.filter(|other| !is_shadowed(other)).cloned().collect();
         let own = installed.iter().map(|extension| extension.card().clone());
         public.capabilities.extensions = own.chain(passed_on.iter().cloned()).collect();
+        // It begins as the public card, so it is made when the extensions are on that.
         let mut extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
         if let Some(signer) = &self.signer {
             if let Some(extended) = &mut extended {

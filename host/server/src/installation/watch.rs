@@ -44,6 +44,7 @@ impl Watch {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = installer.moved.notified() => continue,
+                // A folder that is not watched tells nothing when it is there again.
                 () = sleep(RETRY), if !self.watching.refused.is_empty() => continue,
                 () = self.touched.notified() => {}
             }
@@ -117,6 +118,7 @@ impl Followed {
             self.folders.retain(|folder| !event.paths.contains(folder));
         }
         let concerns = event.paths.iter().any(|path| self.watched.concerns(path));
+        // Some events were lost, a folder is gone with all that was in it, or a file that matters has changed.
         event.need_rescan() || self.folders.len() < before || (is_change(&event) && concerns)
     }
 }

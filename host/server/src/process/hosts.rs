@@ -62,6 +62,7 @@ impl Hosts {
         let lines = |name| request.headers().get_all(name).iter().map(|line| line.to_str().unwrap_or("unreadable"));
         // `none` is the user: the address bar or a bookmark.
         let site = lines(SEC_FETCH_SITE).find(|site| !matches!(*site, "same-origin" | "none"));
+        // Browsers without Fetch Metadata still name the origin of the page with a POST.
         let origin = || lines(ORIGIN.as_str()).find(|origin| !self.is_own(origin));
         site.or_else(origin).map_or(Ok(()), |foreign| Err(foreign.to_owned()))
     }

@@ -109,6 +109,8 @@ async fn json_rpc_answer(
         Ok(request) => request,
         Err(rejection) => return jsonrpc::failure(&rejection.id, &rejection.error),
     };
+    // 0.3 comes first and leaves alone what is 1.0's: a request that names no version is one of 0.3, and 1.0 refuses
+    // it.
     if gate.speaks_v0_3
         && let Some(answer) = v0_3::json_rpc::answer(tenants.own(), caller, headers, &request).await
     {

@@ -102,6 +102,7 @@ impl Server {
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
         let app = gate.open(load(&self.config, &base_url).await?);
         let stop = CancellationToken::new();
+        // Watches and sweeps are told to stop also where this returns early.
         let housekeeping = stop.clone().drop_guard();
         let handler = app.tenants().own();
         let tasks = Arc::clone(&handler.tasks);

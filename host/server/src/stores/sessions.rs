@@ -123,6 +123,7 @@ impl Sessions {
         let after = filter.after.map(|token| place(&token)).transpose()?;
         let query = SessionQuery { tenant, app, user: filter.user, after, limit };
         let sessions = self.service.list(&query).await?;
+        // A full list may be the last one; the next is empty then.
         let next = sessions.last().filter(|_| sessions.len() == limit).map(|last| token(&last.cursor()));
         Ok(shown::List { sessions: sessions.into_iter().map(Listed::from).collect(), next })
     }

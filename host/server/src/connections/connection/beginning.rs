@@ -24,6 +24,7 @@ impl Beginning {
     pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let mut beginning = Self::default();
         while HTTP2_PREFACE.starts_with(beginning.unreplayed()) && !beginning.is_http2() {
+            // No more than a preface is read, so that all of it has room to be replayed from.
             let room = beginning.bytes.get_mut(beginning.read..).unwrap_or_default();
             match stream.read(room).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
