@@ -59,7 +59,7 @@ const TYPE_URLS: &str = "type.googleapis.com/";
 
 pub(crate) fn of(error: &A2aError) -> Status {
     let code = error.grpc_status().number();
-    let message = shortened(error.to_string(), MAX_MESSAGE_BYTES);
+    let message = annex_text::cut(error.to_string(), MAX_MESSAGE_BYTES);
     let mut status = pb::Status { code, message: message.clone(), details: Vec::new() };
     let mut room = MAX_DETAILS_BYTES;
     for detail in error.details() {
@@ -89,7 +89,7 @@ fn value(detail: &Json) -> Option<Any> {
 }
 
 fn error_info(reason: String, domain: String, metadata: HashMap<String, String>) -> Any {
-    let metadata = metadata.into_iter().map(|(key, value)| (key, shortened(value, MAX_TEXT_BYTES))).collect();
+    let metadata = metadata.into_iter().map(|(key, value)| (key, annex_text::cut(value, MAX_TEXT_BYTES))).collect();
     any_of("google.rpc.ErrorInfo", &pb::ErrorInfo { reason, domain, metadata })
 }
 
@@ -98,8 +98,8 @@ const ENTRY_BYTES: usize = 4;
 
 fn bad_request(violations: Vec<Violation>, room: usize) -> Any {
     let violation = |violation: Violation| pb::bad_request::FieldViolation {
-        field: shortened(violation.field, MAX_TEXT_BYTES),
-        description: shortened(violation.description, MAX_TEXT_BYTES),
+        field: annex_text::cut(violation.field, MAX_TEXT_BYTES),
+        description: annex_text::cut(violation.description, MAX_TEXT_BYTES),
         ..Default::default()
     };
     let mut detail = pb::BadRequest::default();
@@ -169,12 +169,4 @@ pub(crate) fn name(code: Code) -> &'static str {
         Code::DataLoss => "DATA_LOSS",
         Code::Unauthenticated => "UNAUTHENTICATED",
     }
-}
-
-fn shortened(mut text: String, max_bytes: usize) -> String {
-    if text.len() > max_bytes {
-        text.truncate(text.floor_char_boundary(max_bytes));
-        text.push('…');
-    }
-    text
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use annex_text::cut;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
@@ -82,7 +83,8 @@ impl Schema {
         let patterns = PatternOptions::regex().size_limit(MAX_AUTOMATON).dfa_size_limit(tables);
         let options = jsonschema::options().should_validate_formats(true).with_pattern_options(patterns);
         // The words of an error may quote all of the schema.
-        let validator = options.build(&document).map_err(|error| unusable(cut(error.to_string())))?;
+        let validator =
+            options.build(&document).map_err(|error| unusable(cut(error.to_string(), MAX_MESSAGE_BYTES)))?;
         Ok(Self { validator, cost, _kept: None, is_pinned: false })
     }
 
@@ -182,17 +184,8 @@ impl Effort {
 
 impl Violation {
     fn of(error: &jsonschema::ValidationError<'_>) -> Self {
-        Self { pointer: error.instance_path().to_string(), message: cut(error.to_string()) }
+        Self { pointer: error.instance_path().to_string(), message: cut(error.to_string(), MAX_MESSAGE_BYTES) }
     }
-}
-
-fn cut(mut message: String) -> String {
-    if message.len() > MAX_MESSAGE_BYTES {
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
-        message.push('…');
-        message.shrink_to_fit();
-    }
-    message
 }
 
 impl fmt::Debug for Schema {

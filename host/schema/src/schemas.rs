@@ -15,7 +15,7 @@ const MAX_SCHEMAS: usize = 64;
 const MAX_KEPT: usize = 8 << 20;
 
 /// How long work waits for a worker.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -176,7 +176,7 @@ impl Schemas {
             (done, began.elapsed())
         });
         // The time of a thread that has not begun is not the work's.
-        if timeout(PATIENCE, has_begun).await.is_err() {
+        if timeout(WORKER_TIMEOUT, has_begun).await.is_err() {
             return Err(SchemaError::Busy);
         }
         match timeout(allowed, working).await {
@@ -214,6 +214,29 @@ impl Schemas {
 }
 
 async fn take(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, SchemaError> {
-    let place = timeout(PATIENCE, Arc::clone(places).acquire_owned()).await;
+    let place = timeout(WORKER_TIMEOUT, Arc::clone(places).acquire_owned()).await;
     place.ok().and_then(Result::ok).ok_or(SchemaError::Busy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::{SchemaError, Schemas, ValidatorBudget, Workers};
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_finds_no_worker_is_refused_after_a_while_and_no_later_work_is() {
+        let workers = Workers::new(1);
+        let schemas = Schemas::new(&ValidatorBudget::new(1 << 20), workers.clone());
+        let (schema, allowed, mut spent) = (r#"{"type": "string"}"#, Duration::from_secs(10), Duration::ZERO);
+        let taken = Arc::clone(&workers.0).acquire_owned().await.expect("it is open");
+        let refused = schemas.validate(schema, "1", allowed, &mut spent).await;
+        assert_eq!(refused.expect_err("nobody is free"), SchemaError::Busy);
+        assert_eq!(spent, Duration::ZERO, "waiting is not the guest's work");
+        drop(taken);
+        let violations = schemas.validate(schema, "1", allowed, &mut spent).await.expect("somebody is free");
+        assert_eq!(violations.len(), 1);
+        assert!(spent > Duration::ZERO, "what a worker did is charged");
+    }
 }

@@ -50,6 +50,18 @@ pub fn line_within(text: &str, limit: usize) -> String {
     line
 }
 
+/// The text, cut after at most `limit` bytes where a character ends; `…` says that there was more.
+#[must_use]
+pub fn cut(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit));
+        text.push('…');
+        // What is kept must not hold the memory of what was cut off.
+        text.shrink_to_fit();
+    }
+    text
+}
+
 /// The text in as many lines as it has, for somebody who asked for this text. Tabs stay, and so do the joiners of letters
 /// and pictures (U+200C, U+200D) between two characters that are seen: Persian and families of emoji need them.
 #[must_use]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, FieldViolation, Json};
 use annex_schema::Violation;
+use annex_text::cut;
 use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
 use wasmtime::component::Instance as ComponentInstance;
@@ -178,15 +179,10 @@ impl Member {
 }
 
 fn told(violation: Violation) -> FieldViolation {
-    FieldViolation { field: cut(violation.pointer), description: cut(violation.message) }
-}
-
-fn cut(mut text: String) -> String {
-    if text.len() > MAX_VIOLATION_TEXT {
-        text.truncate(text.floor_char_boundary(MAX_VIOLATION_TEXT));
-        text.push('…');
+    FieldViolation {
+        field: cut(violation.pointer, MAX_VIOLATION_TEXT),
+        description: cut(violation.message, MAX_VIOLATION_TEXT),
     }
-    text
 }
 
 /// A turn that ended without a fault counts as a success. One that was broken off does not count.
