@@ -1,8 +1,8 @@
 //! Decides whether a request to a URL that somebody else chose may be made.
 //!
-//! Whoever lets others choose a URL lends them its place in the network. So only public addresses are called, unless
-//! the operator allows others, and this holds for what is connected to, not only for what a name resolved to when the
-//! URL was registered.
+//! A server that requests URLs of others lends them its place in the network. So only public addresses are called,
+//! unless the operator allows others. The rule holds for the address that is connected to, not only for the one that
+//! the name resolved to when the URL was registered.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,7 +23,7 @@ mod refused;
 pub use allowed::{Allowed, InvalidAllowed};
 pub use refused::Refused;
 
-/// What a [`Screen`] lets through beside https and http to public addresses.
+/// The settings of a [`Screen`]. By default it lets https and http to public addresses through.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScreenConfig {
     /// Hosts and addresses that may be called although they are not public.
@@ -62,7 +62,7 @@ impl Screen {
         Self { config: Arc::new(config), resolver }
     }
 
-    /// Whether a URL may be called as things are now; for the moment of its registration. It takes up to 5 seconds.
+    /// Checks that a URL may be called as things are now, for the moment of its registration. It takes up to 5 seconds.
     ///
     /// # Errors
     /// What is wrong with the URL, in words that its author may read.
@@ -140,7 +140,7 @@ impl Screen {
         }
     }
 
-    /// Whether an address may be connected to, when it was found under `name` or written out.
+    /// True if an address, found under `name` or written out in the URL, may be connected to.
     fn admits(&self, address: IpAddr, name: Option<&str>) -> bool {
         let address = address.to_canonical();
         if address::is_metadata(address) {
@@ -170,7 +170,8 @@ fn check_name(name: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// What listens below 1024 beside web servers speaks other protocols, which a posted body might be taken for.
+/// Refuses ports below 1024 other than those of web servers. What listens there speaks other protocols, and could take
+/// a posted body for a command.
 fn check_port(url: &Url) -> Result<(), Refused> {
     match url.port_or_known_default() {
         Some(80 | 443 | 1024..) => Ok(()),

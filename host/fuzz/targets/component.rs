@@ -1,6 +1,6 @@
 //! Bytes of a component file into the loader: an error is fine, a panic, a crash or a hang is a finding.
 //!
-//! What passes inspection goes all the way: it is compiled, linked and self-tested under tight limits.
+//! A component that passes inspection goes all the way: it is compiled, linked and self-tested under tight limits.
 
 #![no_main]
 

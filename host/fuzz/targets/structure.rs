@@ -14,7 +14,8 @@ use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 use wasm_smith::{Config, Module};
 
-/// What compiling anything that passes the check may cost. The largest input has as many bytes as libFuzzer gives it.
+/// The memory, and below it the time, that compiling anything that passes the check may cost. The largest input has as
+/// many bytes as libFuzzer gives it.
 const MEMORY: u64 = 256 << 20;
 const TIME: Duration = Duration::from_secs(10);
 

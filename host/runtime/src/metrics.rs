@@ -201,9 +201,9 @@ impl HookMetrics {
 /// A call that failed.
 #[derive(Clone, Debug)]
 pub struct LastFailure {
-    /// When it ended.
+    /// The time at which it ended.
     pub at: SystemTime,
-    /// Of which hook.
+    /// The hook that was called.
     pub hook: Hook,
     /// Its outcome.
     pub outcome: Outcome,

@@ -12,7 +12,7 @@ use crate::pattern::automaton_bytes;
 
 /// Parts of a schema with every `$ref` written out.
 const MAX_PARTS: u64 = 10_000;
-/// How deep a schema may nest with every `$ref` written out: the validator recurses.
+/// The most levels that a schema may nest with every `$ref` written out: the validator recurses.
 const MAX_HEIGHT: u64 = 100;
 /// Bytes that a compiled schema may keep.
 const MAX_WEIGHT: u64 = 8 << 20;
@@ -107,7 +107,7 @@ pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
 
 struct Walk<'a> {
     root: &'a Value,
-    /// What references lead to, once each was measured.
+    /// The costs of the schemas that references lead to, once each was measured.
     known: HashMap<&'a str, Cost>,
     /// References that are being followed.
     open: Vec<&'a str>,

@@ -35,9 +35,9 @@ const MAX_LIST: u64 = 32 << 20;
 /// One violation: a JSON pointer into the instance, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where in the instance; empty for the whole.
+    /// The place in the instance; empty for the whole.
     pub pointer: String,
-    /// What is wrong there; it may quote the instance.
+    /// The fault at that place; it may quote the instance.
     pub message: String,
 }
 
@@ -50,7 +50,7 @@ pub struct Schema {
     is_pinned: bool,
 }
 
-/// How much work may be done.
+/// The amount of work that may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// As little as a thread may do that serves others.
@@ -113,7 +113,7 @@ impl Schema {
     }
 
     /// The time of one core that it takes at most to validate an instance, violations included where they are listed.
-    /// What takes longer than a second is not done.
+    /// A validation that would take longer than a second is not done.
     ///
     /// # Errors
     /// When the instance is not JSON.

@@ -14,10 +14,10 @@ const MAX_SCHEMAS: usize = 64;
 /// Bytes of validators kept for one stranger.
 const MAX_KEPT: usize = 8 << 20;
 
-/// How long work waits for a worker.
+/// The longest time that work waits for a worker.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// The schema or the instance cannot be used at all, and why.

@@ -50,7 +50,7 @@ pub(crate) fn method(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What steering adds to a turn: the question before the agent runs, and that about one change of state.
+/// The time that steering adds to a turn: the question before the agent runs, and that about one change of state.
 pub(crate) fn transition(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);

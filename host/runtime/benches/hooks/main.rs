@@ -1,5 +1,5 @@
-//! What extensions cost: loading one, a fresh instance, the hooks of state injection, a whole turn of it, the other kinds
-//! of hook, and chains of several extensions.
+//! The cost of extensions: loading one, a fresh instance, the hooks of state injection, a whole turn of it, the other
+//! kinds of hook, and chains of several extensions.
 //!
 //! `cargo bench --package annex-runtime` takes under two minutes. A turn runs on one thread and with the system's
 //! allocator; the `annex` command has a faster one.
@@ -164,7 +164,7 @@ impl Bench {
     }
 }
 
-/// What one turn begins with.
+/// The data that one turn begins with.
 struct Turn {
     context_id: ContextId,
     requested: Vec<ExtensionUri>,

@@ -1,4 +1,4 @@
-//! When a store stops its guest, in ticks that are counted: nothing ticks here but the guest itself.
+//! A store stops its guest after a number of ticks that the tests count: nothing ticks here but the guest itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

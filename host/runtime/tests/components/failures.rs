@@ -1,4 +1,4 @@
-//! What becomes of a turn when an extension fails it, and of an extension that fails again and again.
+//! The fate of a turn when an extension fails it, and of an extension that fails again and again.
 
 use std::sync::Arc;
 use std::time::Duration;

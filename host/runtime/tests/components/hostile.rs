@@ -1,5 +1,5 @@
-//! What no toolchain produces: components made by hand that break the rules of the boundary. Whatever they do fails
-//! their own call, and the next turn in the same place of the pool is served.
+//! Components that no toolchain produces: they are made by hand and break the rules of the boundary. Whatever they do
+//! fails their own call, and the next turn in the same place of the pool is served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ async fn turn(extension: &Arc<Extension>) -> Result<(), annex_runtime::HookError
     Turn::with("{}").start(std::slice::from_ref(extension)).await.map(drop)
 }
 
-/// What comes of a turn, and that a good component is served in the same place afterwards.
+/// The fault of a turn. Also checks that a good component is served in the same place afterwards.
 async fn fault(parts: HandMade) -> Fault {
     let runtime = one_place();
     let (bad, good) = (parts.load(&runtime).await, HandMade::default().load(&runtime).await);
@@ -53,7 +53,7 @@ async fn fault(parts: HandMade) -> Fault {
     fault
 }
 
-/// Why the guest traps.
+/// The reason for which the guest traps.
 async fn traps(parts: HandMade) -> String {
     let what = parts.module.to_owned() + parts.realloc + parts.validate;
     match fault(parts).await {

@@ -1,5 +1,5 @@
-//! What has gone wrong in other hosts of plug-ins, tried here. `host/docs/incidents.md` has the list of all; those that
-//! other tests cover are named there.
+//! Incidents of other hosts of plug-ins, tried here. `host/docs/incidents.md` has the list of all; those that other
+//! tests cover are named there.
 
 use std::sync::Arc;
 use std::time::Duration;

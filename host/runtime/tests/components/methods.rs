@@ -153,7 +153,7 @@ async fn a_stream_without_end_is_ended_by_the_limits_of_the_turn() {
     assert!(seen.len() > 3 && matches!(error, HookError::Fault(Fault::LimitReached { .. })), "{error}");
 }
 
-/// Why the test extension with these methods does not load.
+/// The reason for which the test extension with these methods does not load.
 async fn refusal(methods: &str) -> String {
     refused(component(annex_components::TEST_EXTENSION), with_methods(methods)).await.to_string()
 }

@@ -1,4 +1,5 @@
-//! What the host has for a turn besides session and task: keys that end with it, lists of tasks, steps, resumption.
+//! The services of the host for a turn, besides session and task: keys that end with it, lists of tasks, steps,
+//! resumption.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -139,7 +139,7 @@ fn no_validation_costs_more_than_its_bound() {
     assert!(admitted > schemas / 3, "only {admitted} of {schemas} were admitted, too few to tell");
 }
 
-/// What becomes of an attack.
+/// The outcome of an attack.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
     /// The schema is refused, with these words.
