@@ -1,4 +1,4 @@
-//! What a task goes through: it waits, a verifier decides, it goes on or ends.
+//! The course of a task: it waits, a verifier decides, it goes on or ends.
 //!
 //! A decision is kept among the extension's own keys until the task is taken up, because a method has no task of its own.
 //! From then on the task's own keys say that it is authorized.
@@ -41,13 +41,13 @@ const APPROVED: &str = "+";
 const REFUSED: &str = "-";
 const DEFAULT_REASON: &str = "The authorization was refused.";
 
-/// What the decisions need from the host.
+/// The functions of the host that the decisions need.
 pub trait Host {
     /// A secret by its name.
     fn secret(&self, name: &str) -> Result<Option<String>, String>;
-    /// Whether the turn's task has been authorized before.
+    /// True if the turn's task has been authorized before.
     fn is_authorized(&self) -> Result<bool, String>;
-    /// Remembers that the turn's task is.
+    /// Remembers that the turn's task is authorized.
     fn authorize(&self) -> Result<(), String>;
     /// All keys that outlive tasks, in the order of their bytes.
     fn keys(&self) -> Result<Vec<String>, String>;
@@ -77,7 +77,7 @@ fn yes() -> bool {
     true
 }
 
-/// Whether a task may run now. A message to one that waits changes nothing.
+/// Decides whether a task may run now. A message to a task that waits changes nothing.
 ///
 /// # Errors
 /// The host's stores do not work now.
@@ -109,7 +109,7 @@ fn wait(parameters: &Parameters, state: &str) -> Interruption {
     }
 }
 
-/// Takes what a verifier has decided, and the task up.
+/// Keeps the decision of a verifier, and takes the task up again.
 ///
 /// # Errors
 /// The token or the state is wrong, or no task waits.
@@ -219,7 +219,7 @@ mod tests {
         value["authorizationRequest"]["request_uri"].as_str().unwrap().rsplit_once('=').unwrap().1.to_owned()
     }
 
-    /// How many decisions are kept.
+    /// The number of decisions that are kept.
     fn decided(host: &FakeHost) -> usize {
         host.keys.borrow().keys().filter(|key| key.contains(' ')).count()
     }

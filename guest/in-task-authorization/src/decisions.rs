@@ -1,4 +1,4 @@
-//! What verifiers have decided, kept from then until the task is taken up.
+//! The decisions of verifiers, each kept until its task is taken up.
 //!
 //! A task that is cancelled in between is never taken up, and nobody says so. So only the latest decisions are kept:
 //! what is left over cannot use up the extension's keys. A key is the decision's number and the task's id with a space
@@ -38,7 +38,7 @@ pub fn of_task(task_id: &str, host: &impl Host) -> Result<Option<String>, String
     Ok(host.get(&key)?.map(|decision| String::from_utf8_lossy(&decision).into_owned()))
 }
 
-/// Forgets what was decided on a task.
+/// Forgets all decisions on a task.
 ///
 /// # Errors
 /// The host's store does not work now.

@@ -1,11 +1,11 @@
-//! What the server makes of a passport that was shown.
+//! The server's side: decides whether a passport is relied on, and makes the state delta of it.
 
 use annex_sdk::{Json, Location, MetadataEntry, Rejection, Violation, json, pointer};
 
 use crate::parameters::{OnMalformed, OnUnsupportedKey, Parameters, Secrets};
 use crate::passport::{Malformed, Passport};
 
-/// What the decisions need from the host.
+/// The functions of the host that the decisions need.
 pub trait Host: Secrets {
     /// A line for the operator.
     fn warn(&self, line: &str);
@@ -14,7 +14,7 @@ pub trait Host: Secrets {
 /// The state delta of a request: the passport under the configured key, or `None` when there is none to rely on.
 ///
 /// # Errors
-/// Why the request is refused.
+/// The reason for which the request is refused.
 pub fn state_delta(
     parameters: &Parameters,
     metadata: &[MetadataEntry],

@@ -284,14 +284,14 @@ fn without_keys_everything_is_shared_each_time() {
     }
 }
 
-/// What google-adk 2.13.0 was seen to send for a history, and what it takes for the boundary.
+/// A recording of what google-adk 2.13.0 sent for a history, and of what it took for the boundary.
 mod recorded {
     use super::*;
 
     const CASES: &str = include_str!("remote_delta.json");
     /// The name of the remote agent in the cases.
     const REMOTE: &str = "remote";
-    /// How the preamble begins, which google-adk repeats before each event and this extension does not.
+    /// The beginning of the preamble, which google-adk repeats before each event and this extension does not.
     const PREAMBLE: &str = "For context:";
 
     fn event(number: usize, recorded: &Value) -> Value {
