@@ -122,7 +122,8 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json, String> {
     let Route { capability, path, .. } = route;
-    let (own, keys) = (key(capability, path), store.keys()?);
+    let own = key(capability, path);
+    let keys = store.keys()?;
     let others = keys.iter().filter(|key| is_of(capability, key) && **key != own).count();
     if others >= MAX_ROUTES {
         return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));

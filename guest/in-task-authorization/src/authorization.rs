@@ -100,7 +100,8 @@ pub fn begin(parameters: &Parameters, task_id: &str, host: &impl Host) -> Result
 
 fn wait(parameters: &Parameters, state: &str) -> Interruption {
     let request_uri = parameters.request_uri.replace(PLACEHOLDER, state);
-    let (client_id, request_uri) = (json::string(&parameters.client_id), json::string(&request_uri));
+    let client_id = json::string(&parameters.client_id);
+    let request_uri = json::string(&request_uri);
     let request = format!(r#"{{"authorizationRequest":{{"client_id":{client_id},"request_uri":{request_uri}}}}}"#);
     Interruption {
         waiting: Waiting::Authorization,

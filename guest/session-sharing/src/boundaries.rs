@@ -98,7 +98,8 @@ mod tests {
     use crate::testing::Keys;
 
     fn conversation(context: &str) -> Conversation {
-        let (agent, peer) = ("https://a.example/card.json".to_owned(), "ada".to_owned());
+        let agent = "https://a.example/card.json".to_owned();
+        let peer = "ada".to_owned();
         Conversation { agent, peer, context: context.to_owned() }
     }
 

@@ -55,7 +55,8 @@ pub fn before(
     let context = text_member(message, "contextId");
     let limits = [parameters.limits(), Limits::declared(declaration)];
     let conversation = context.clone().filter(|_| input.mode == Mode::Delta).map(|context| {
-        let (agent, peer) = (call.agent.clone(), input.peer.clone());
+        let agent = call.agent.clone();
+        let peer = input.peer.clone();
         Conversation { agent, peer, context }
     });
     let boundary = conversation.as_ref().map_or(Ok(None), |conversation| known(&input, &root, conversation, keys))?;

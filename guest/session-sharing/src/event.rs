@@ -43,7 +43,8 @@ impl Event {
     /// The events of an array in the order of their `seq`, without those of which nothing is left to share: partial ones,
     /// thoughts, changes of state. Also the last `seq` of all.
     pub fn read_all(list: &Node<'_>) -> Result<(Vec<Self>, u64), Violation> {
-        let (mut events, mut last) = (Vec::new(), 0);
+        let mut events = Vec::new();
+        let mut last = 0;
         for node in list.list()? {
             let object = node.object()?;
             let seq = object.need("seq")?;

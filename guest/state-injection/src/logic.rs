@@ -176,7 +176,8 @@ fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) 
     if scoped.is_empty() {
         return Vec::new();
     }
-    let (base, writable) = (entry.pointer(), host.writable());
+    let base = entry.pointer();
+    let writable = host.writable();
     scoped
         .into_iter()
         .filter(|(_, scope)| !writable.contains(scope.flag()))

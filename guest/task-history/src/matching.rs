@@ -106,7 +106,9 @@ fn parsed<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
 impl Task<'_> {
     /// The task as the answer shows it: id, context and status. The rest is for GetTask.
     pub fn summary(&self) -> Json {
-        let (id, context, status) = (json::string(&self.id), json::string(&self.context_id), self.status.get());
+        let id = json::string(&self.id);
+        let context = json::string(&self.context_id);
+        let status = self.status.get();
         format!(r#"{{"id":{id},"contextId":{context},"status":{status}}}"#)
     }
 }

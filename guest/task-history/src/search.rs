@@ -110,7 +110,9 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
         None => Place::default(),
     };
     let wanted = wanted(&params)?;
-    let (mut found, mut looked_at, mut bytes) = (Vec::new(), 0, 0);
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    let mut bytes = 0;
     while found.len() < params.page_size && looked_at < MAX_LOOKED_AT && bytes < MAX_BYTES {
         let page = fetch(&params, &place.token, &list)?;
         let listed: Listed<'_> = serde_json::from_str(&page).map_err(|error| refusal(&params, &error.to_string()))?;
@@ -248,7 +250,8 @@ mod tests {
 
     /// All pages of a search.
     fn all(params: &Value, list: &impl Fn(&str) -> Result<Json, String>) -> Vec<Vec<String>> {
-        let (mut pages, mut params) = (Vec::new(), params.clone());
+        let mut pages = Vec::new();
+        let mut params = params.clone();
         loop {
             let (ids, next) = page(&params, list);
             pages.push(ids);

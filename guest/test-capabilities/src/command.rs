@@ -178,7 +178,8 @@ fn handles(count: usize) -> String {
 }
 
 fn sleep(milliseconds: u64) -> String {
-    let (started, duration) = (Instant::now(), Duration::from_millis(milliseconds));
+    let started = Instant::now();
+    let duration = Duration::from_millis(milliseconds);
     thread::sleep(duration);
     format!("slept {}", started.elapsed() >= duration)
 }

@@ -178,7 +178,8 @@ impl<'a> Recorded<'a> {
 
     /// In milliseconds.
     fn latency(&self) -> Option<u64> {
-        let (start, end) = (clock::parse(&self.start_time)?, clock::parse(self.end_time.as_deref()?)?);
+        let start = clock::parse(&self.start_time)?;
+        let end = clock::parse(self.end_time.as_deref()?)?;
         end.checked_sub(start)
     }
 }

@@ -29,7 +29,8 @@ fn installation() -> Installation {
         host_calls: 100,
         ..Limits::standard()
     };
-    let (grants, parameters) = (Grants::default(), JsonObject::new());
+    let grants = Grants::default();
+    let parameters = JsonObject::new();
     Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject }
 }
 

@@ -84,7 +84,8 @@ fuzz_target!(init: annex_runtime::compile_if_asked(), |bytes: &[u8]| {
     let Some(module) = module(bytes) else { return };
     let host = &*HOST;
     let limits = Limits::standard();
-    let (grants, parameters) = (Grants::default(), JsonObject::new());
+    let grants = Grants::default();
+    let parameters = JsonObject::new();
     let installation = Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject };
     let loaded = host.executor.block_on(host.runtime.load(component(&module), installation));
     match loaded.expect_err("the descriptor describes nothing") {

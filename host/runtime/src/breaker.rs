@@ -123,7 +123,9 @@ impl Breaker {
         let until = Instant::now() + length.mul_f64(1.0 - JITTER * fastrand::f64());
         let round = record.rounds;
         record.quarantine = Some(Quarantine { length, until, round, trials_left: TRIALS, failed_trials: 0 });
-        let (extension, failures, seconds) = (&self.uri, record.failures_in_a_row, length.as_secs());
+        let extension = &self.uri;
+        let failures = record.failures_in_a_row;
+        let seconds = length.as_secs();
         tracing::warn!(%extension, failures, seconds, "quarantined after failures in a row: {}", fault.text());
     }
 

@@ -185,7 +185,8 @@ impl Chain {
                     outcome = ChangeOutcome::Vetoed;
                     update.status.state = TaskState::Failed;
                     let parts = vec![Part::text(reason)];
-                    let (context, task) = (update.context_id.clone(), update.task_id.clone());
+                    let context = update.context_id.clone();
+                    let task = update.task_id.clone();
                     update.status.message = Some(Message::agent(context, Some(task), parts));
                 }
             }
@@ -293,7 +294,8 @@ impl TurnRequest<'_> {
 
     /// The readers of the turn for its guests.
     pub(crate) fn readers(&self) -> TurnReaders {
-        let (session, task) = (Arc::clone(&self.session), Arc::clone(&self.task));
+        let session = Arc::clone(&self.session);
+        let task = Arc::clone(&self.task);
         TurnReaders { session, task, services: self.services.clone() }
     }
 }

@@ -93,7 +93,8 @@ impl ClientCall {
             message,
         };
         let sizes = [&seen.declaration, &seen.input, &seen.message].map(|text| text.as_ref().map_or(0, String::len));
-        let (size, limit) = (sizes.iter().sum::<usize>(), extension.profile.limits.input);
+        let size = sizes.iter().sum::<usize>();
+        let limit = extension.profile.limits.input;
         if size > limit {
             let reason = format!("extension {} takes calls of at most {limit} bytes; this has {size}", extension.uri());
             return Err(A2aError::invalid_params(reason).into());

@@ -82,7 +82,9 @@ impl Compiler {
         let place = place.map_err(|closed| LoadError::CompilerStart { reason: closed.into() })?;
         let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
         let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
-        let (engine, cache, process) = (self.engine.clone(), self.cache.clone(), self.process.clone());
+        let engine = self.engine.clone();
+        let cache = self.cache.clone();
+        let process = self.process.clone();
         let job = Job { bytes, digest, engine: crate::engine::identity(&engine), time: self.time, memory: self.memory };
         let (sender, compiled) = oneshot::channel();
         let work = move || {

@@ -98,9 +98,11 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     if !bytes.starts_with(MAGIC) {
         return Err(LoadError::NotAComponent { reason: "the file does not begin as WebAssembly does".to_owned() });
     }
-    let (mut imports, mut exports) = (Vec::new(), Vec::new());
+    let mut imports = Vec::new();
+    let mut exports = Vec::new();
     let mut depth = 0_usize;
-    let (mut imported, mut exported) = (0_u64, 0_u64);
+    let mut imported = 0_u64;
+    let mut exported = 0_u64;
     for payload in Parser::new(0).parse_all(bytes) {
         match payload? {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {

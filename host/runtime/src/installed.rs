@@ -113,7 +113,8 @@ impl Installed {
             let mut others = self.iter().filter(|other| other.digest != extension.digest);
             let owner = others.find(|other| other.descriptor.metadata_keys.contains(key));
             if let Some(owner) = owner {
-                let (uri, other) = (extension.uri().clone(), owner.uri().clone());
+                let uri = extension.uri().clone();
+                let other = owner.uri().clone();
                 return Err(LoadError::SharedKey { uri, other, key: key.clone() });
             }
         }
@@ -127,7 +128,8 @@ impl Installed {
         }
         let name = &extension.descriptor.name;
         for other in self.iter().filter(|other| !other.methods.is_empty()) {
-            let (uri, other_uri) = (extension.uri().clone(), other.uri().clone());
+            let uri = extension.uri().clone();
+            let other_uri = other.uri().clone();
             let shared = extension.methods.iter().find(|method| other.has_method(&method.name));
             if let Some(method) = shared {
                 return Err(LoadError::SharedMethod { uri, other: other_uri, name: method.name.clone() });
@@ -147,7 +149,8 @@ impl Installed {
             return Ok(());
         }
         let largest = entries.into_iter().max_by_key(|(bytes, _)| *bytes).map_or(extension.uri(), |(_, uri)| uri);
-        let (uri, largest) = (extension.uri().clone(), largest.clone());
+        let uri = extension.uri().clone();
+        let largest = largest.clone();
         Err(LoadError::CardEntries { uri, size, limit: MAX_CARD_ENTRIES, largest })
     }
 

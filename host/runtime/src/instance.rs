@@ -44,7 +44,8 @@ impl Instance {
         let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
         store::rearm(&mut store);
-        let (wall_left, waits) = (profile.limits.turn_wall, store.data().waits());
+        let wall_left = profile.limits.turn_wall;
+        let waits = store.data().waits();
         let starting = program.component.instantiate_async(&mut store);
         let component = bounded(profile, hook, wall_left, counted(&waits, pin!(starting))).await?;
         Ok(Self { store, component, profile: Arc::clone(profile), wall_left, _slot: slot })
@@ -71,7 +72,8 @@ impl Instance {
             return Err(limit_reached(&self.profile, hook, LimitReached::TurnWall));
         }
         store::rearm(&mut self.store);
-        let (started, waits) = (Instant::now(), self.store.data().waits());
+        let started = Instant::now();
+        let waits = self.store.data().waits();
         let running = body(&mut self.store, &self.component);
         let ended = bounded(&self.profile, hook, self.wall_left, counted(&waits, pin!(running))).await;
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());

@@ -122,8 +122,10 @@ impl Runtime {
     fn services(&self, grants: &Grants) -> Result<Services, LoadError> {
         let sender = |grant: &HttpGrant| Sender::new(grant.clone(), Arc::clone(&self.resolver)).map(Arc::new);
         let http = grants.http.as_ref().map(sender).transpose().map_err(LoadError::HttpClient)?;
-        let (keyvalue, metrics) = (Arc::clone(&self.keyvalue), Arc::clone(&self.metrics));
-        let (validators, tenant) = (self.validators.clone(), Arc::clone(&self.tenant));
+        let keyvalue = Arc::clone(&self.keyvalue);
+        let metrics = Arc::clone(&self.metrics);
+        let validators = self.validators.clone();
+        let tenant = Arc::clone(&self.tenant);
         Ok(Services { keyvalue, http, metrics, validators, tenant })
     }
 
@@ -240,7 +242,8 @@ fn is_uri(text: &str) -> bool {
 /// A parameter schema takes what a call may take on the clock.
 async fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(), LoadError> {
     let Some(schema) = schema else { return Ok(()) };
-    let (allowed, mut spent) = (profile.limits.wall, Duration::ZERO);
+    let allowed = profile.limits.wall;
+    let mut spent = Duration::ZERO;
     let violations = profile.schemas.validate(schema, &profile.parameters.text, allowed, &mut spent).await;
     let violations =
         violations.map_err(|error| LoadError::Description { reason: format!("its parameter schema: {error}") })?;
@@ -279,7 +282,8 @@ async fn declare(
     card.params = match declared.params.as_deref().map(JsonObject::parse).transpose() {
         Ok(params) => params,
         Err(error) => {
-            let (uri, hook) = (profile.uri.clone(), Hook::Card);
+            let uri = profile.uri.clone();
+            let hook = Hook::Card;
             let reason = format!("params is not a JSON object: {error}");
             return Err(LoadError::SelfTest(Fault::BrokeContract { uri, hook, reason }));
         }

@@ -46,7 +46,8 @@ impl Left {
 
 impl Log {
     pub(crate) fn new(profile: Arc<Profile>) -> Self {
-        let (lines, bytes) = (profile.limits.log_lines.into(), profile.limits.log_bytes.into());
+        let lines = profile.limits.log_lines.into();
+        let bytes = profile.limits.log_bytes.into();
         Self { profile, left: Arc::new(Left { lines, bytes }) }
     }
 

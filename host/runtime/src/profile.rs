@@ -75,7 +75,8 @@ impl Validators {
     /// Those of another tenant.
     pub(crate) fn of_tenant(&self) -> Self {
         let pinned = Budget::new(PINNED_BY_TENANT);
-        let (all, workers) = (Arc::clone(&self.all), self.workers.clone());
+        let all = Arc::clone(&self.all);
+        let workers = self.workers.clone();
         Self { tenant: self.all.part(KEPT_BY_TENANT), all, pinned, workers }
     }
 

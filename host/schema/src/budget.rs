@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn what_a_part_reserves_counts_in_the_whole_until_it_is_dropped() {
         let whole = Budget::new(10);
-        let (one, other) = (whole.part(8), whole.part(8));
+        let one = whole.part(8);
+        let other = whole.part(8);
         assert!(one.reserve(9).is_none(), "more than the part has");
         assert_eq!(whole.used(), 0, "what is refused reserves nothing");
         let reserved = one.reserve(8).expect("room");

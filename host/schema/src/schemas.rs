@@ -67,7 +67,8 @@ impl Schemas {
     #[must_use]
     pub fn new(budget: &Arc<Budget>, workers: Workers) -> Self {
         let place = || Arc::new(Semaphore::new(1));
-        let (kept, budget) = (Mutex::default(), budget.part(MAX_KEPT));
+        let kept = Mutex::default();
+        let budget = budget.part(MAX_KEPT);
         Self { kept, budget, workers, place: place(), pinned_place: place() }
     }
 
@@ -102,7 +103,8 @@ impl Schemas {
         match schema.attempt(instance) {
             Attempt::Done(violations) => violations,
             Attempt::TooMuch => {
-                let (schema, instance) = (Arc::clone(schema), instance.to_owned());
+                let schema = Arc::clone(schema);
+                let instance = instance.to_owned();
                 let place = if schema.is_pinned() { &self.pinned_place } else { &self.place };
                 self.work(place, allowed, spent, move || schema.validate(&instance)).await?
             }

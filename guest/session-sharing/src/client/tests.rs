@@ -314,7 +314,8 @@ mod recorded {
     /// Plays the conversation: each event that the remote agent answered a call with is such an answer, so the calls
     /// before it are made.
     fn play(case: &Value) -> (Vec<String>, Option<String>) {
-        let (program, mut context) = (Program::default(), None::<String>);
+        let program = Program::default();
+        let mut context = None::<String>;
         let recorded = case["input"]["events"].as_array().unwrap();
         let events: Vec<Value> =
             recorded.iter().enumerate().map(|(number, recorded)| event(number, recorded)).collect();

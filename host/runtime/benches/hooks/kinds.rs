@@ -28,7 +28,8 @@ pub(crate) fn method(criterion: &mut Criterion) {
     group.sample_size(50).throughput(Throughput::Bytes(params.get().len() as u64));
     group.bench_function(KIB.name, |bencher| {
         bencher.to_async(&executor).iter(async || {
-            let (session, task) = (Arc::clone(&turn.session), Arc::clone(&turn.session));
+            let session = Arc::clone(&turn.session);
+            let task = Arc::clone(&turn.session);
             let request = TurnRequest {
                 operation: "test/echo",
                 context_id: None,
@@ -91,7 +92,8 @@ pub(crate) fn client(criterion: &mut Criterion) {
     let executor = executor();
     let extension = executor.block_on(crate::load_state_injection(&runtime(None)));
     let declaration = AgentExtension { uri: extension.uri().clone(), ..AgentExtension::default() };
-    let (message, input) = (Message::user_text("Who am I?"), state(KIB));
+    let message = Message::user_text("Who am I?");
+    let input = state(KIB);
     let mut group = criterion.benchmark_group("client");
     group.sample_size(50).throughput(Throughput::Bytes(input.get().len() as u64));
     group.bench_function(BenchmarkId::new("before and after", KIB.name), |bencher| {

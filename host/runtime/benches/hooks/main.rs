@@ -186,7 +186,8 @@ impl Turn {
     }
 
     async fn start(&self, extensions: &[Arc<Extension>]) -> Chain {
-        let (session, task) = (Arc::clone(&self.session), Arc::clone(&self.session));
+        let session = Arc::clone(&self.session);
+        let task = Arc::clone(&self.session);
         let request = TurnRequest {
             operation: "SendMessage",
             context_id: Some(&self.context_id),
@@ -294,7 +295,8 @@ async fn load_state_injection(runtime: &Runtime) -> Arc<Extension> {
 
 async fn load_component(runtime: &Runtime, component: &str, grants: Grants, parameters: &str) -> Arc<Extension> {
     let parameters = JsonObject::parse(parameters).expect("parameters are a JSON object");
-    let (limits, on_failure) = (Limits::standard(), OnFailure::Reject);
+    let limits = Limits::standard();
+    let on_failure = OnFailure::Reject;
     let installation = Installation { grants, limits, parameters, required: false, on_failure };
     let bytes = fs::read(component).expect("the component was built");
     Arc::new(runtime.load(bytes, installation).await.expect("the component loads"))

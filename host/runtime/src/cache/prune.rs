@@ -31,7 +31,8 @@ impl Folder {
     /// Deletes what is over, but never `kept`, which was just written. What cannot be deleted stays: the next one tries
     /// again. Only files that are called as this cache calls them are looked at.
     pub(super) fn prune(&self, kept: Option<&Path>) {
-        let (mut compiled, mut total) = (Vec::new(), 0_u64);
+        let mut compiled = Vec::new();
+        let mut total = 0_u64;
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some((name, metadata)) = name.to_str().zip(entry.metadata().ok()) else { continue };

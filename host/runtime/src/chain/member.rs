@@ -51,7 +51,8 @@ enum Slot {
 impl Member {
     /// Nothing of a quarantined extension is run, and none waits for it.
     pub(crate) async fn admit(extension: &Arc<Extension>, readers: TurnReaders) -> Result<Self, Fault> {
-        let (uri, profile) = (|| extension.uri().clone(), &extension.profile);
+        let uri = || extension.uri().clone();
+        let profile = &extension.profile;
         let admission = extension.breaker.admit().map_err(|next_trial| {
             profile.meters.add_quarantined_turn();
             Fault::Quarantined { uri: uri(), next_trial }

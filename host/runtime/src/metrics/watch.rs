@@ -81,7 +81,9 @@ impl Watch {
             CallVerdict::Passed => Outcome::Ok,
             CallVerdict::Refused => Outcome::Refused,
             CallVerdict::Failed(fault) => {
-                let (at, hook, outcome) = (SystemTime::now(), self.hook, Outcome::from(*fault));
+                let at = SystemTime::now();
+                let hook = self.hook;
+                let outcome = Outcome::from(*fault);
                 self.profile.meters.failed(LastFailure { at, hook, outcome, reason: fault.text() });
                 outcome
             }

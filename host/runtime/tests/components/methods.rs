@@ -190,7 +190,8 @@ async fn second(runtime: &Runtime, uri: &str, methods: &str) -> Arc<Extension> {
 #[tokio::test]
 async fn two_extensions_cannot_have_one_method_or_be_called_the_same() {
     let runtime = runtime();
-    let (first, same) = (second(&runtime, "urn:a", r#"["m"]"#).await, second(&runtime, "urn:b", r#"["m"]"#).await);
+    let first = second(&runtime, "urn:a", r#"["m"]"#).await;
+    let same = second(&runtime, "urn:b", r#"["m"]"#).await;
     let error = Installed::new([Arc::clone(&first), same]).expect_err("one method, two extensions");
     assert!(matches!(error, LoadError::SharedMethod { .. }), "{error}");
     let other = second(&runtime, "urn:b", r#"["n"]"#).await;

@@ -155,7 +155,8 @@ impl Member {
 
     fn too_large(&self, place: &str, key: &str) -> A2aError {
         let field = format!("{place}{}", key.replace('~', "~0").replace('/', "~1"));
-        let (uri, limit) = (self.extension.uri(), self.extension.profile.limits.input);
+        let uri = self.extension.uri();
+        let limit = self.extension.profile.limits.input;
         let description = format!("extension {uri} takes at most {limit} bytes of metadata per request");
         A2aError::InvalidParams { violations: vec![FieldViolation { field, description }] }
     }

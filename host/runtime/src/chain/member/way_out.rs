@@ -140,7 +140,8 @@ impl Member {
     }
 
     pub(crate) fn check_size(&self, payload: Option<&str>) -> Result<(), Fault> {
-        let (size, limit) = (payload.map_or(0, str::len), self.extension.profile.limits.input);
+        let size = payload.map_or(0, str::len);
+        let limit = self.extension.profile.limits.input;
         if size > limit { Err(Fault::EventTooLarge { uri: self.extension.uri().clone(), size, limit }) } else { Ok(()) }
     }
 }
