@@ -159,8 +159,8 @@ impl PushNotifications {
     }
 
     /// Delivers what waits, but not for long.
-    pub async fn close(&self, patience: Duration) {
-        self.notifier.close(patience).await;
+    pub async fn close(&self, max_wait: Duration) {
+        self.notifier.close(max_wait).await;
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>> {

@@ -25,7 +25,7 @@ use crate::permits::TurnPermit;
 use crate::tasks::Tasks;
 use crate::tasks::log::LogReader;
 use crate::tasks::record::TaskRecord;
-use crate::views::readers::TurnTask;
+use crate::views::turn_task::TurnTask;
 
 mod begin;
 mod end;

@@ -211,11 +211,11 @@ impl Notifier {
         self.shared.queues.len()
     }
 
-    /// Takes no more events, sends what is queued for up to `patience`, and gives up the rest.
-    pub async fn close(&self, patience: Duration) {
+    /// Takes no more events, sends what is queued for up to `max_wait`, and gives up the rest.
+    pub async fn close(&self, max_wait: Duration) {
         self.shared.queues.close();
         self.workers.close();
-        if timeout(patience, self.workers.wait()).await.is_err() {
+        if timeout(max_wait, self.workers.wait()).await.is_err() {
             self.cancel.cancel();
             self.workers.wait().await;
         }

@@ -12,9 +12,8 @@ use crate::contract::{Beginning, Request};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::store::{SessionReader, TaskReader, TurnReaders};
 use crate::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict};
-use crate::turn_services::TurnServices;
+use crate::turn_view::TurnView;
 
 mod member;
 
@@ -34,12 +33,8 @@ pub struct TurnRequest<'a> {
     pub message: &'a Message,
     /// `metadata` of the request.
     pub request: &'a Metadata,
-    /// The session, for extensions with the grant.
-    pub session: Arc<dyn SessionReader>,
-    /// The task, for extensions with the grant.
-    pub task: Arc<dyn TaskReader>,
-    /// The other services of the turn, for extensions with the grants.
-    pub services: TurnServices,
+    /// The turn, each part of it for extensions with the grant.
+    pub view: Arc<dyn TurnView>,
     /// True when the message was taken before, and its task is taken up again. Then only `activation` runs on the way
     /// in.
     pub resumed: bool,
@@ -86,14 +81,13 @@ impl Chain {
     async fn enter(extensions: &[Arc<Extension>], request: &TurnRequest<'_>) -> Result<RequestOutcome, HookError> {
         let mut outcome = RequestOutcome::default();
         let seen = request.seen();
-        let readers = request.readers();
         for extension in extensions {
             if !outcome.chain.has_all(&extension.descriptor.depends_on) {
                 Self::check_optional(extension)?;
                 continue;
             }
             let parts = outcome.parts.as_deref().unwrap_or(&request.message.parts);
-            match Member::enter(extension, request, &seen, parts, readers.clone()).await {
+            match Member::enter(extension, request, &seen, parts).await {
                 Ok(Some((member, changes))) => {
                     outcome.delta.extend(changes.delta);
                     outcome.parts = changes.parts.or(outcome.parts);
@@ -290,12 +284,5 @@ impl TurnRequest<'_> {
             requested: self.requested.iter().map(ToString::to_string).collect(),
         };
         request.into()
-    }
-
-    /// The readers of the turn for its guests.
-    pub(crate) fn readers(&self) -> TurnReaders {
-        let session = Arc::clone(&self.session);
-        let task = Arc::clone(&self.task);
-        TurnReaders { session, task, services: self.services.clone() }
     }
 }

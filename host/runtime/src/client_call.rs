@@ -12,8 +12,7 @@ use crate::hook::Hook;
 use crate::outgoing;
 use crate::owned_metadata;
 use crate::rewriting;
-use crate::store::{NoTurn, TurnReaders};
-use crate::turn_services::TurnServices;
+use crate::turn_view::NoTurn;
 
 /// A call that is about to be made.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +53,7 @@ impl ClientCall {
     /// # Errors
     /// When the extension refuses the call, or fails. The call must not be made then.
     pub async fn start(extension: &Arc<Extension>, call: &OutgoingCall<'_>) -> Result<(Self, Addition), HookError> {
-        let mut started = Self { member: Member::admit(extension, nothing()).await?, is_asked_for: false };
+        let mut started = Self { member: Member::admit(extension, Arc::new(NoTurn)).await?, is_asked_for: false };
         let added = started.ask(call).await;
         let added = started.member.counted(Hook::Client, added);
         started.member.fails_by(&added);
@@ -139,9 +138,4 @@ impl ClientCall {
             self.member.broke(Hook::Client, &format!("what it has for the program is not JSON: {error}"))
         })
     }
-}
-
-/// There is no session and no task of the agent on the calling side.
-fn nothing() -> TurnReaders {
-    TurnReaders { session: Arc::new(NoTurn), task: Arc::new(NoTurn), services: TurnServices::default() }
 }

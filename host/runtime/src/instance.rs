@@ -21,7 +21,8 @@ use crate::hook::Hook;
 use crate::limits::{HostBusy, LimitReached};
 use crate::profile::Profile;
 use crate::program::Program;
-use crate::store::{self, HostState, TurnReaders};
+use crate::store::{self, HostState};
+use crate::turn_view::TurnView;
 
 pub(crate) struct Instance {
     store: Store<HostState>,
@@ -37,7 +38,7 @@ impl Instance {
     pub(crate) async fn start(
         program: &Program,
         profile: &Arc<Profile>,
-        turn: Option<TurnReaders>,
+        turn: Option<Arc<dyn TurnView>>,
         hook: Hook,
     ) -> Result<Self, Fault> {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };

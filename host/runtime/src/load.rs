@@ -60,7 +60,7 @@ impl Runtime {
         Ok(Self {
             compiler: Compiler::new(engine.clone(), cache, config),
             engine,
-            slots: Slots::new(config.instances, config.patience),
+            slots: Slots::new(config.instances, config.instance_timeout),
             keyvalue: Arc::clone(&config.keyvalue),
             resolver: Arc::clone(&config.resolver),
             metrics: Arc::default(),

@@ -43,7 +43,7 @@ impl MethodCall {
         let name = request.operation;
         let place = extension.methods().iter().position(|method| method.name == name);
         let place = place.ok_or_else(|| A2aError::MethodNotFound { method: name.to_owned() })?;
-        let mut call = Self { member: Member::admit(extension, request.readers()).await?, place };
+        let mut call = Self { member: Member::admit(extension, Arc::clone(&request.view)).await?, place };
         let answered = call.ask(request, params).await;
         call.member.fails_by(&answered);
         Ok(match answered? {

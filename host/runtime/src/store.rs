@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use annex_protocol::{Json, JsonObject};
+use annex_protocol::Json;
 use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 
 use crate::engine::{self, TICK};
@@ -12,51 +12,7 @@ use crate::imports::wasi_context::Wasi;
 use crate::limits::LimitReached;
 use crate::log::Log;
 use crate::profile::Profile;
-use crate::turn_services::TurnServices;
-
-/// Reads the session that the running turn belongs to. Implemented by whoever owns sessions; called while a guest
-/// waits, so it must not block.
-pub trait SessionReader: Send + Sync {
-    /// The JSON text of a session-scope key.
-    fn get(&self, key: &str) -> Option<String>;
-    /// All session-scope keys.
-    fn snapshot(&self) -> JsonObject;
-}
-
-/// Reads the task that the running turn works on. Implemented by whoever owns tasks; called while a guest waits, so it
-/// must not block.
-pub trait TaskReader: Send + Sync {
-    /// The task as it is now, as JSON: `id`, `contextId` and `status` without its message. `None` while there is none.
-    fn current(&self) -> Option<String>;
-}
-
-/// The readers where there is no turn: in a method, and on the calling side.
-#[derive(Clone, Copy, Debug)]
-pub struct NoTurn;
-
-impl SessionReader for NoTurn {
-    fn get(&self, _key: &str) -> Option<String> {
-        None
-    }
-
-    fn snapshot(&self) -> JsonObject {
-        JsonObject::new()
-    }
-}
-
-impl TaskReader for NoTurn {
-    fn current(&self) -> Option<String> {
-        None
-    }
-}
-
-/// The readers of the turn that a guest serves.
-#[derive(Clone)]
-pub(crate) struct TurnReaders {
-    pub(crate) session: Arc<dyn SessionReader>,
-    pub(crate) task: Arc<dyn TaskReader>,
-    pub(crate) services: TurnServices,
-}
+use crate::turn_view::TurnView;
 
 /// Core instances, tables and memories that one component may be made of.
 const MAX_PARTS: usize = 100;
@@ -64,7 +20,7 @@ const MAX_PARTS: usize = 100;
 pub(crate) struct HostState {
     pub(crate) profile: Arc<Profile>,
     /// `None` when the extension is being loaded.
-    pub(crate) turn: Option<TurnReaders>,
+    pub(crate) turn: Option<Arc<dyn TurnView>>,
     pub(crate) log: Log,
     host_calls_left: u32,
     ticks_left: u64,
@@ -84,7 +40,7 @@ pub(crate) struct HostState {
     pub(crate) wasi: Option<Box<Wasi>>,
 }
 
-pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<TurnReaders>) -> Store<HostState> {
+pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<Arc<dyn TurnView>>) -> Store<HostState> {
     let limits = profile.limits;
     let state = HostState {
         log: Log::new(Arc::clone(&profile)),

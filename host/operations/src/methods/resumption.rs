@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
-use annex_runtime::{Chain, RequestOutcome, TaskResumption, TurnRequest};
+use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
 use annex_tasks::Owner;
 
@@ -61,10 +61,12 @@ impl Resumptions {
     fn lock(&self) -> MutexGuard<'_, Option<Vec<Resumption>>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl TaskResumption for Resumptions {
-    fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+    /// Notes that a task which the extension interrupted is to go on.
+    ///
+    /// # Errors
+    /// The reason for which it cannot, as text for the extension.
+    pub(crate) fn want(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         let task = TaskId::from(task_id);
         let waiting = self.tasks.pins().interrupted(&self.tenant, &task, extension);
         let (owner, number) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
@@ -133,10 +135,9 @@ impl RequestHandler {
         let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
         let installed = self.installed_for(call, &message, extensions);
         let active = activation::negotiate(&installed, passed_on, &call.requested)?;
-        let services = self.views.of_turn(&active, &call.owner, target.of_turn(session)).await?;
+        let view = self.views.of_turn(&active, &call.owner, target.visible(session)).await?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
-        let hooks = hook_request(call, operation, &request, target, session);
-        let hooks = TurnRequest { services, resumed: true, ..hooks };
+        let hooks = TurnRequest { resumed: true, ..hook_request(call, operation, &request, target, view) };
         let RequestOutcome { chain, .. } = Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
         Ok((chain, request))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
-use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnServices};
+use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, MessageKey, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
@@ -25,8 +25,9 @@ use crate::send_message::request_check;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::{self, TaskRecord};
 use crate::turn::{Outcome, Stage, TaskOutcome, Turn, UserEvent};
-use crate::views::readers::{TurnState, TurnTask};
+use crate::views::VisibleTurn;
 use crate::views::scoped_keys::session_key;
+use crate::views::turn_task::TurnTask;
 
 /// Where a message belongs.
 pub(crate) struct Target {
@@ -112,9 +113,9 @@ impl RequestHandler {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
         target.check_open()?;
-        let services = self.views.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
+        let view = self.views.of_turn(&active, &call.owner, target.visible(&session)).await?;
         let remote = self.upstream_context(call, &extensions, (&session, &target.task_id), &request).await?;
-        let hooks = TurnRequest { services, ..hook_request(call, operation, &request, &target, &session) };
+        let hooks = hook_request(call, operation, &request, &target, view);
         let RequestOutcome { chain, delta, parts } =
             Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
         request.message.parts = parts.unwrap_or(request.message.parts);
@@ -289,9 +290,9 @@ impl Target {
         Self { context_id, task_id, record: Some(record), is_new: false, owner, delivery: None, turn_task, steps }
     }
 
-    /// What the services of a turn are made for.
-    pub(crate) fn of_turn<'a>(&'a self, session: &'a TurnSession) -> (&'a TurnSession, &'a TaskId, &'a Steps) {
-        (session, &self.task_id, &self.steps)
+    /// The parts of a turn on it that extensions may see.
+    pub(crate) fn visible<'a>(&'a self, session: &'a TurnSession) -> VisibleTurn<'a> {
+        VisibleTurn { session, task: &self.turn_task, steps: &self.steps }
     }
 
     /// A finished task takes no further message (A2A 1.0 section 3.4.2).
@@ -334,7 +335,7 @@ pub(crate) fn hook_request<'a>(
     operation: &'a str,
     request: &'a SendMessageRequest,
     target: &'a Target,
-    session: &TurnSession,
+    view: Arc<dyn TurnView>,
 ) -> TurnRequest<'a> {
     TurnRequest {
         operation,
@@ -343,9 +344,7 @@ pub(crate) fn hook_request<'a>(
         requested: &call.requested,
         message: &request.message,
         request: &request.metadata,
-        session: Arc::new(TurnState(session.clone())),
-        task: Arc::new(target.turn_task.clone()),
-        services: TurnServices::default(),
+        view,
         resumed: false,
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{ContextId, TaskId};
-use annex_runtime::{KeyScopes, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
+use annex_runtime::{KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
 use annex_session::{SessionError, SessionKey, SessionService, TurnSession};
 use annex_tasks::{Owner, StoreError, TaskStore};
 use tokio::runtime::Handle;
@@ -177,8 +177,9 @@ impl ScopeOfTurn {
     }
 }
 
-impl KeyScopes for TurnKeys {
-    fn scope(&self, kind: ScopeKind) -> Option<Scope> {
+impl TurnKeys {
+    /// The turn's task or conversation; `None` where there is none. Whoever asks may leave keys there.
+    pub(crate) fn scope(&self, kind: ScopeKind) -> Option<Scope> {
         let asked = match kind {
             ScopeKind::Lasting => return None,
             ScopeKind::Context => &self.context,

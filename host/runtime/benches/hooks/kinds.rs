@@ -7,7 +7,7 @@ use annex_protocol::{
     AgentExtension, ContextId, Json, Message, Metadata, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_runtime::{
-    ClientCall, Extension, Grants, MethodAnswer, MethodCall, OutgoingCall, SessionStateGrant, TurnRequest, TurnServices,
+    ClientCall, Extension, Grants, MethodAnswer, MethodCall, OutgoingCall, SessionStateGrant, TurnRequest, TurnView,
 };
 use criterion::{BenchmarkId, Criterion, Throughput};
 
@@ -28,8 +28,6 @@ pub(crate) fn method(criterion: &mut Criterion) {
     group.sample_size(50).throughput(Throughput::Bytes(params.get().len() as u64));
     group.bench_function(KIB.name, |bencher| {
         bencher.to_async(&executor).iter(async || {
-            let session = Arc::clone(&turn.session);
-            let task = Arc::clone(&turn.session);
             let request = TurnRequest {
                 operation: "test/echo",
                 context_id: None,
@@ -37,9 +35,7 @@ pub(crate) fn method(criterion: &mut Criterion) {
                 requested: &turn.requested,
                 message: &turn.message,
                 request: &turn.request,
-                session,
-                task,
-                services: TurnServices::default(),
+                view: Arc::clone(&turn.session) as Arc<dyn TurnView>,
                 resumed: false,
             };
             match MethodCall::start(&extension, &request, &params).await {

@@ -15,8 +15,8 @@ use annex_protocol::{
     TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionReader,
-    SessionStateGrant, TaskReader, TurnRequest, TurnServices,
+    Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionStateGrant, TurnRequest,
+    TurnView,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group};
@@ -186,8 +186,6 @@ impl Turn {
     }
 
     async fn start(&self, extensions: &[Arc<Extension>]) -> Chain {
-        let session = Arc::clone(&self.session);
-        let task = Arc::clone(&self.session);
         let request = TurnRequest {
             operation: "SendMessage",
             context_id: Some(&self.context_id),
@@ -195,9 +193,7 @@ impl Turn {
             requested: &self.requested,
             message: &self.message,
             request: &self.request,
-            session,
-            task,
-            services: TurnServices::default(),
+            view: Arc::clone(&self.session) as Arc<dyn TurnView>,
             resumed: false,
         };
         let entered = Chain::run_request_hooks(extensions, &request).await.expect("nothing refuses the request");
@@ -225,19 +221,9 @@ struct Session {
     state: JsonObject,
 }
 
-impl SessionReader for Session {
-    fn get(&self, _key: &str) -> Option<String> {
-        None
-    }
-
-    fn snapshot(&self) -> JsonObject {
+impl TurnView for Session {
+    fn session(&self) -> JsonObject {
         self.state.clone()
-    }
-}
-
-impl TaskReader for Session {
-    fn current(&self) -> Option<String> {
-        None
     }
 }
 

@@ -17,7 +17,8 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::instance::Instance;
 use crate::metrics::watch::{CallVerdict, Watch};
-use crate::store::{HostState, TurnReaders};
+use crate::store::HostState;
+use crate::turn_view::TurnView;
 
 mod way_in;
 mod way_out;
@@ -31,7 +32,7 @@ const MAX_VIOLATION_TEXT: usize = 1 << 10;
 pub(crate) struct Member {
     pub(crate) extension: Arc<Extension>,
     instance: Slot,
-    readers: TurnReaders,
+    view: Arc<dyn TurnView>,
     admission: Admission,
     /// The call that has just ended, until its result is looked at.
     watch: Option<Watch>,
@@ -50,7 +51,7 @@ enum Slot {
 
 impl Member {
     /// Nothing of a quarantined extension is run, and none waits for it.
-    pub(crate) async fn admit(extension: &Arc<Extension>, readers: TurnReaders) -> Result<Self, Fault> {
+    pub(crate) async fn admit(extension: &Arc<Extension>, view: Arc<dyn TurnView>) -> Result<Self, Fault> {
         let uri = || extension.uri().clone();
         let profile = &extension.profile;
         let admission = extension.breaker.admit().map_err(|next_trial| {
@@ -62,7 +63,7 @@ impl Member {
             Fault::Busy { uri: uri(), turns: profile.limits.turns }
         })?;
         let extension = Arc::clone(extension);
-        Ok(Self { extension, instance: Slot::Idle, readers, admission, watch: None, _turn: turn })
+        Ok(Self { extension, instance: Slot::Idle, view, admission, watch: None, _turn: turn })
     }
 
     /// Counts the call of the hook that has just ended by what came of it. What was refused before the call counts too.
@@ -134,8 +135,8 @@ impl Member {
         let mut instance = match mem::replace(&mut self.instance, Slot::Out) {
             Slot::Running(instance) => instance,
             Slot::Idle | Slot::Out => {
-                let readers = Some(self.readers.clone());
-                Instance::start(&self.extension.program, &self.extension.profile, readers, hook).await?
+                let view = Some(Arc::clone(&self.view));
+                Instance::start(&self.extension.program, &self.extension.profile, view, hook).await?
             }
         };
         let value = instance.call(hook, body).await?;

@@ -29,7 +29,7 @@ impl HostState {
         if kind == ScopeKind::Lasting {
             return Some(self.profile.space.clone());
         }
-        let scope = self.turn.as_ref()?.services.scopes.as_ref()?.scope(kind)?;
+        let scope = self.turn.as_ref()?.key_scope(kind)?;
         Some(Space { extension: self.profile.uri.clone(), scope })
     }
 

@@ -169,8 +169,9 @@ async fn a_quarantined_extension_that_may_be_skipped_fails_no_turn() {
 
 #[tokio::test]
 async fn a_turn_beyond_those_that_an_extension_serves_at_once_is_refused_and_counts_as_no_failure() {
-    let runtime = Runtime::new(&RuntimeConfig { instances: 10, patience: Duration::from_millis(20), ..config() })
-        .expect("starts");
+    let runtime =
+        Runtime::new(&RuntimeConfig { instances: 10, instance_timeout: Duration::from_millis(20), ..config() })
+            .expect("starts");
     let limits = Limits { turns: 2, ..Limits::standard() };
     let busy = test_extension(&runtime, Installation { limits, ..with_parameters("{}") }).await;
     let neighbour = [named(&runtime, SECOND, OnFailure::Reject, "").await];

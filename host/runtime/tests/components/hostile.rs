@@ -36,8 +36,8 @@ impl HandMade {
 
 /// Room for a single instance: every turn has the place of the one before it.
 fn one_place() -> Runtime {
-    let patience = Duration::from_millis(100);
-    Runtime::new(&RuntimeConfig { instances: 1, patience, ..config() }).expect("the runtime starts")
+    let instance_timeout = Duration::from_millis(100);
+    Runtime::new(&RuntimeConfig { instances: 1, instance_timeout, ..config() }).expect("the runtime starts")
 }
 
 async fn turn(extension: &Arc<Extension>) -> Result<(), annex_runtime::HookError> {

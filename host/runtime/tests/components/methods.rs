@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, Json, JsonObject, Message, Metadata};
 use annex_runtime::{
-    Extension, Fault, Hook, HookError, Installation, Installed, LoadError, MethodAnswer, MethodCall, Runtime,
-    TurnRequest, TurnServices,
+    Extension, Fault, Hook, HookError, Installation, Installed, LoadError, MethodAnswer, MethodCall, NoTurn, Runtime,
+    TurnRequest,
 };
 
-use crate::support::{EmptySession, NoTask, component, installation, refused, runtime, test_extension};
+use crate::support::{component, installation, refused, runtime, test_extension};
 
 /// The test extension with these methods.
 fn with_methods(methods: &str) -> Installation {
@@ -29,9 +29,7 @@ async fn call(extension: &Arc<Extension>, name: &str, params: &str) -> Result<Me
         requested: &requested,
         message: &Message::default(),
         request: &Metadata::new(),
-        session: Arc::new(EmptySession),
-        task: Arc::new(NoTask),
-        services: TurnServices::default(),
+        view: Arc::new(NoTurn),
         resumed: false,
     };
     MethodCall::start(extension, &request, &Json::parse(params.to_owned()).expect("JSON")).await

@@ -119,8 +119,8 @@ async fn secrets_are_taken_out_of_the_reason() {
 }
 
 /// Room for one instance.
-fn narrow(patience: Duration) -> Runtime {
-    Runtime::new(&RuntimeConfig { instances: 1, patience, ..config() }).expect("the runtime starts")
+fn narrow(instance_timeout: Duration) -> Runtime {
+    Runtime::new(&RuntimeConfig { instances: 1, instance_timeout, ..config() }).expect("the runtime starts")
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use annex_protocol::{
     Artifact, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, OnFailure, RequestOutcome, Runtime,
-    RuntimeConfig, SessionReader, SessionStateGrant, TaskReader, TurnRequest, TurnServices,
+    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, NoTurn, OnFailure, RequestOutcome,
+    Runtime, RuntimeConfig, SessionStateGrant, TurnRequest, TurnView,
 };
 
 /// The key under which the test extension answers.
@@ -67,7 +67,7 @@ pub(crate) async fn refused(component: Vec<u8>, installation: Installation) -> L
 /// The data that a turn begins with: a message with its metadata, and the services of the host.
 pub(crate) struct Turn {
     message: Message,
-    services: TurnServices,
+    view: Arc<dyn TurnView>,
 }
 
 impl Turn {
@@ -75,12 +75,12 @@ impl Turn {
     pub(crate) fn with(metadata: &str) -> Self {
         let metadata = Metadata::parse(metadata).expect("a JSON object");
         let message = Message { metadata, ..Message::user_text("Hello") };
-        Self { message, services: TurnServices::default() }
+        Self { message, view: Arc::new(NoTurn) }
     }
 
-    /// With these services of the host.
-    pub(crate) fn served(self, services: &TurnServices) -> Self {
-        Self { services: services.clone(), ..self }
+    /// With this view of the turn.
+    pub(crate) fn seen_as(self, view: &Arc<dyn TurnView>) -> Self {
+        Self { view: Arc::clone(view), ..self }
     }
 
     /// `command` is JSON for the test extension.
@@ -103,9 +103,7 @@ impl Turn {
             requested: &requested,
             message: &self.message,
             request: &Metadata::new(),
-            session: Arc::new(EmptySession),
-            task: Arc::new(NoTask),
-            services: self.services.clone(),
+            view: Arc::clone(&self.view),
             resumed: false,
         };
         Chain::run_request_hooks(extensions, &request).await
@@ -127,26 +125,6 @@ impl Turn {
             HookError::Fault(fault) => fault,
             HookError::Refused(error) => unreachable!("the client is blamed: {error}"),
         }
-    }
-}
-
-pub(crate) struct EmptySession;
-
-impl SessionReader for EmptySession {
-    fn get(&self, _key: &str) -> Option<String> {
-        None
-    }
-
-    fn snapshot(&self) -> JsonObject {
-        JsonObject::new()
-    }
-}
-
-pub(crate) struct NoTask;
-
-impl TaskReader for NoTask {
-    fn current(&self) -> Option<String> {
-        None
     }
 }
 

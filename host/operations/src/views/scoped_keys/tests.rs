@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_protocol::{ContextId, StreamResponse, Task, TaskId};
-use annex_runtime::{KeyScopes, KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
+use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
 use annex_session::{
     Bounds, Event, InMemorySessionService, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
 };

@@ -12,7 +12,6 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::rewriting;
-use crate::store::TurnReaders;
 
 /// The changes of an extension to a request that it lets pass.
 #[derive(Default)]
@@ -31,9 +30,8 @@ impl Member {
         request: &TurnRequest<'_>,
         seen: &SeenRequest,
         parts: &[Part],
-        readers: TurnReaders,
     ) -> Result<Option<(Self, RequestChanges)>, HookError> {
-        let mut member = Self::admit(extension, readers).await?;
+        let mut member = Self::admit(extension, Arc::clone(&request.view)).await?;
         let entered = member.run_way_in(request, seen, parts).await;
         member.fails_by(&entered);
         Ok(entered?.map(|changes| (member, changes)))
