@@ -91,6 +91,7 @@ pub fn begin(parameters: &Parameters, task_id: &str, host: &impl Host) -> Result
     let entry = if let Some(reason) = decision.strip_prefix(REFUSED) {
         Entry::Veto(reason.to_owned())
     } else {
+        // The decision is forgotten only after this, so that a failure in between does not lose it.
         host.authorize()?;
         Entry::Proceed
     };
@@ -130,6 +131,7 @@ pub fn approve(parameters: &Parameters, params: &str, host: &impl Host) -> Resul
     let kept =
         decisions::keep(task_id, &decision, host).map_err(|error| refusal("", format!("cannot be kept: {error}")))?;
     if let Err(error) = host.resume(task_id) {
+        // A later turn of the task must not find a decision that the verifier was told does not count.
         let _ = host.delete(&kept);
         return Err(refusal("/state", format!("stands for no task that waits: {error}")));
     }

@@ -131,6 +131,7 @@ fn write(body: OutgoingBody, bytes: &[u8]) -> Result<(), Error> {
     for chunk in bytes.chunks(CHUNK) {
         stream.blocking_write_and_flush(chunk).map_err(|_| incomplete())?;
     }
+    // `wasi:http/types`: the stream of a body is dropped before the body is finished.
     drop(stream);
     OutgoingBody::finish(body, None).map_err(Error::Failed)
 }

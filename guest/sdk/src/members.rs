@@ -39,7 +39,7 @@ impl<'a> Members<'a> {
         self.0.iter().map(|(key, _)| key.as_ref())
     }
 
-    /// A key that was sent more than once: whoever reads on may take the one value or the other.
+    /// A key that was sent more than once: a later reader may take the one value or the other.
     pub fn repeated(&self) -> Option<&str> {
         let mut keys: Vec<&str> = self.keys().collect();
         keys.sort_unstable();

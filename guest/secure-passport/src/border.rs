@@ -67,6 +67,7 @@ fn verified(
     let verifies = client
         .verifying_key(host)
         .is_ok_and(|key| passport.canonical().is_ok_and(|signed| key.verifies(&signed, signature)));
+    // A verified passport is read from the signed text, so that nothing in it is unsigned.
     match passport.as_signed() {
         Ok(signed) if verifies => Ok((signed, true)),
         _ => refusal("does not verify"),

@@ -62,7 +62,8 @@ pub fn before(
     let boundary = conversation.as_ref().map_or(Ok(None), |conversation| known(&input, &root, conversation, keys))?;
     let mut shared = input.within(boundary, &limits, &call.agent)?;
     if let (Some(conversation), Some(boundary)) = (&conversation, boundary) {
-        // A call of which nothing comes back is known for that.
+        // The boundary is open until something comes back, by which the next call knows of a call without an answer.
+        // Where that cannot be kept, this call shares everything, because the next one could not know.
         let open = Boundary { is_open: true, ..boundary };
         if boundaries::set(conversation, open, keys).is_err() {
             shared = input.within(Some(open), &limits, &call.agent)?;

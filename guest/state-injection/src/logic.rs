@@ -196,7 +196,7 @@ fn is_stored(parameters: &Parameters, host: &impl Host) -> bool {
     let snapshot = host.snapshot();
     let stored = stored_members(schema, &snapshot, |_| true);
     let is_stored = |name: &String| stored.iter().any(|(stored, _)| stored == name);
-    // Of most sessions there is nothing, and that is told without the host.
+    // Most sessions are new and have nothing, which is found without calling the host.
     schema.outline().required.iter().all(is_stored)
         && host.violations(&schema.text, &object(stored.iter().copied())).is_ok_and(|violations| violations.is_empty())
 }

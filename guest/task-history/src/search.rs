@@ -117,6 +117,7 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
         let page = fetch(&params, &place.token, &list)?;
         let listed: Listed<'_> = serde_json::from_str(&page).map_err(|error| refusal(&params, &error.to_string()))?;
         let seen = look_at(&listed.tasks, place.skip, params.page_size, &wanted, &mut found);
+        // An empty page counts too, so that empty pages cannot keep the search going for ever.
         looked_at += listed.tasks.len().max(1);
         bytes += page.len();
         if seen.is_over || (seen.up_to >= listed.tasks.len() && listed.next_page_token.is_empty()) {

@@ -101,6 +101,7 @@ impl Screen {
     /// Lets a client connect by name only to addresses that may be called, directly, and without following redirects.
     /// Every URL must go through [`Screen::parse`] before it is requested.
     pub fn guard(&self, client: ClientBuilder) -> ClientBuilder {
+        // A redirect or a proxy would lead to an address that the screen has not seen.
         client
             .dns_resolver(self.clone())
             .redirect(redirect::Policy::none())
@@ -143,6 +144,7 @@ impl Screen {
     /// True if an address, found under `name` or written out in the URL, may be connected to.
     fn admits(&self, address: IpAddr, name: Option<&str>) -> bool {
         let address = address.to_canonical();
+        // These come first: one of them is a public address, and others may lie in a range that is allowed.
         if address::is_metadata(address) {
             return self.config.allow.iter().any(|allowed| allowed.is_exactly(address));
         }

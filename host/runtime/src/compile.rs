@@ -71,9 +71,10 @@ impl Compiler {
         tokio::task::spawn_blocking(move || cache.read(&engine, &digest)).await.ok().flatten()
     }
 
-    /// Whoever drops the future, a client that went away for instance, ends the process.
+    /// Compiles the component. Dropping the future, because a client went away for instance, ends the process.
     async fn compile(&self, bytes: Vec<u8>, digest: Digest) -> Result<Component, LoadError> {
-        // The program did not look at its arguments: what it started would do the same, and so on.
+        // This process was itself started to compile, and its main function has not looked at the arguments. A process
+        // that it started would not either, and so on without end.
         if child::asked() {
             return Err(LoadError::CompilerStart { reason: NOT_ENTERED.into() });
         }

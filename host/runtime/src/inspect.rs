@@ -114,6 +114,7 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
             Payload::ComponentImportSection(section) if depth == 0 => {
                 imported += u64::from(section.count());
                 at_most("imports", imported, MAX_NAMES)?;
+                // The number is checked first, so that names beyond the limit are not even read.
                 for import in section {
                     imports.push(plain(import?.name.name)?);
                 }
@@ -144,6 +145,7 @@ fn hooks(exports: &[String]) -> Result<(String, Vec<Hook>), LoadError> {
     let mut hooks = Vec::new();
     for export in exports {
         let (interface, version) = split_version(export);
+        // A component may export interfaces of other packages for other hosts.
         let Some((bindings::PACKAGE, name)) = interface.split_once('/') else { continue };
         if !bindings::is_supported(version) {
             return Err(LoadError::Contract { found: version.to_owned(), supported: bindings::SUPPORTED });

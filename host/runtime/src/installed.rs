@@ -62,7 +62,7 @@ impl Installed {
         extension.descriptor.depends_on.iter().find(|needs| self.get(needs).is_none())
     }
 
-    /// A dependency that may be skipped, of one that may not.
+    /// A dependency of a required extension that requests may go on without.
     fn may_miss<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_skipped = |needs: &&ExtensionUri| self.get(needs).is_some_and(|needs| needs.may_be_skipped());
         extension.descriptor.depends_on.iter().find(is_skipped).filter(|_| extension.is_required())
@@ -72,7 +72,8 @@ impl Installed {
     #[must_use]
     pub fn cycle(extensions: &[Arc<Extension>]) -> Option<Vec<ExtensionUri>> {
         let find = |uri: &ExtensionUri| extensions.iter().find(|extension| extension.uri() == uri);
-        // Whatever is left when all that lean on nothing are taken away leans on something that is left.
+        // Extensions that depend on nothing that is left are taken away until there are none such. Each of the others
+        // depends on another one of them.
         let mut left: Vec<&Arc<Extension>> = extensions.iter().collect();
         loop {
             let uris: Vec<&ExtensionUri> = left.iter().map(|extension| extension.uri()).collect();

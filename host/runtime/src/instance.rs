@@ -30,6 +30,7 @@ pub(crate) struct Instance {
     profile: Arc<Profile>,
     /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
+    // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
     _slot: OwnedSemaphorePermit,
 }
 
@@ -44,6 +45,7 @@ impl Instance {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
         let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
+        // Instantiating may run guest code already: the start functions of core modules.
         store::rearm(&mut store);
         let wall_left = profile.limits.turn_wall;
         let waits = store.data().waits();
@@ -117,6 +119,7 @@ async fn bounded<T>(
 
 fn fault(profile: &Profile, hook: Hook, error: wasmtime::Error) -> Fault {
     let uri = profile.uri.clone();
+    // A component may have more tables than its share of the pool, so the pool can be full while there are slots.
     if error.is::<wasmtime::PoolConcurrencyLimitError>() || error.is::<HostBusy>() {
         return Fault::Overloaded { uri };
     }

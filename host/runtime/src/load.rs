@@ -146,13 +146,15 @@ impl Runtime {
     }
 }
 
-/// Reading and digesting a large component would keep a worker from requests for too long.
+/// Inspects the component on a thread for blocking work. Reading and digesting a large one would keep a worker from
+/// requests for too long.
 async fn inspected(bytes: Vec<u8>) -> Result<(Vec<u8>, Inspection), LoadError> {
     let inspected = tokio::task::spawn_blocking(move || Inspection::of(&bytes).map(|inspection| (bytes, inspection)));
     inspected.await.unwrap_or_else(|_| Err(LoadError::NotAComponent { reason: "it cannot be read".to_owned() }))
 }
 
-/// A secret stands where a parameter could stand, and neither may hide the other.
+/// Refuses a secret with the name of a parameter. Guests read both by name from one store, and neither may hide the
+/// other.
 fn check_secrets(installation: &Installation) -> Result<(), LoadError> {
     let shared = installation.grants.secrets.keys().find(|name| installation.parameters.contains_key(name));
     match shared {
@@ -239,7 +241,7 @@ fn is_uri(text: &str) -> bool {
     plain && text.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
 }
 
-/// A parameter schema takes what a call may take on the clock.
+/// Checks the parameters against the extension's own schema. That may take as long as one call may on the clock.
 async fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(), LoadError> {
     let Some(schema) = schema else { return Ok(()) };
     let allowed = profile.limits.wall;
@@ -291,7 +293,8 @@ async fn declare(
     checked_entry(card)
 }
 
-/// Whoever makes the card unreadable makes the agent unreachable, for those too who activate nothing.
+/// Refuses an entry that is too large. Clients that cannot read the card cannot reach the agent, even if they activate
+/// no extension.
 fn checked_entry(entry: AgentExtension) -> Result<AgentExtension, LoadError> {
     let size = entry_bytes(&entry);
     if size > MAX_CARD_ENTRY {

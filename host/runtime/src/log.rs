@@ -36,7 +36,7 @@ impl Left {
         self.lines.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| bytes)
     }
 
-    /// Counts the bytes of a line. Whether it was the last one.
+    /// Counts the bytes of a line. Returns true if it was the last one.
     fn spend(&self, bytes: usize) -> bool {
         let spend = |left: usize| Some(left.saturating_sub(bytes));
         let before = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).unwrap_or(0);

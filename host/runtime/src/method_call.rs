@@ -63,6 +63,7 @@ impl MethodCall {
         let result = self.ask_next().await;
         let result = self.member.counted(Hook::Method, result);
         self.member.fails_by(&result);
+        // The end of the stream and an error both end the call, and its instance is freed with it.
         if !matches!(result, Ok(Some(_))) {
             self.member.leave();
         }

@@ -224,6 +224,7 @@ impl Registry {
         if let Some(meters) = kept.get(uri).and_then(Weak::upgrade) {
             return meters;
         }
+        // URIs that are no longer loaded are forgotten here, so that the map does not grow with each of them.
         kept.retain(|_, meters| meters.strong_count() > 0);
         let meters = Arc::new(Meters::default());
         kept.insert(uri.clone(), Arc::downgrade(&meters));

@@ -125,6 +125,7 @@ pub(crate) fn checked_entries(
         if !descriptor.metadata_keys.contains(&key) {
             return Err(format!("it writes {place}.metadata[{key:?}], which it does not own"));
         }
+        // The host wrote that text itself, so one that comes back unchanged needs no parsing.
         let value = match shown.take_if(|shown| shown.get() == value) {
             Some(unchanged) => unchanged,
             None => Json::parse(value).map_err(|error| format!("{place}.metadata[{key:?}] is not JSON: {error}"))?,

@@ -16,7 +16,7 @@ use crate::log_tail::LogTail;
 use crate::metrics::{Meters, Registry};
 
 /// The data that every store of the extension shares. A guest can change nothing in it but the validators that it had
-/// compiled.
+/// compiled, its last log lines and its counters.
 pub(crate) struct Profile {
     pub(crate) uri: ExtensionUri,
     pub(crate) grants: Grants,

@@ -19,6 +19,7 @@ pub(crate) fn shown(message: &Message, parts: &[Part], descriptor: &Descriptor) 
 /// When a rewrite names a part that is not there or is named already, a replacement is no part or has metadata that is
 /// neither the extension's own nor that of the part it replaces, or no part is left.
 pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -> Result<Vec<Part>, String> {
+    // Rewrites name parts by their places in the message that was shown, so all are collected before any is applied.
     let mut replaced: Vec<Option<Vec<Part>>> = vec![None; parts.len()];
     for Rewrite { part, replacement } in rewrites {
         let place = usize::try_from(part).ok().and_then(|place| replaced.get_mut(place));

@@ -69,8 +69,8 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<Arc<dyn T
         let state = context.data_mut();
         state.give_back_host_call();
         state.count_tick()?;
-        // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for events
-        // of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
+        // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for
+        // events of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
     });
     store

@@ -37,6 +37,7 @@ impl Budget {
             None => None,
         };
         let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        // When there is no room here, dropping the reservation of the whole gives its bytes back.
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Reservation { budget: Arc::clone(self), bytes, _whole: whole })
     }

@@ -61,8 +61,8 @@ enum Keyword {
     Refused(&'static str),
 }
 
-/// Keywords that apply further schemas to the same value. Whoever asks what they left unevaluated validates them again,
-/// at each level anew.
+/// Keywords that apply further schemas to the same value. A keyword that asks what they left unevaluated validates them
+/// again, at each level anew.
 const IN_PLACE: [&str; 11] =
     ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "contains"];
 
@@ -221,6 +221,7 @@ impl<'a> Walk<'a> {
 
     fn reference(&mut self, reference: &'a str, depth: u64) -> Result<Cost, String> {
         if let Some(cost) = self.known.get(reference) {
+            // It was measured at another depth.
             check_height(depth.saturating_add(cost.height))?;
             return Ok(*cost);
         }

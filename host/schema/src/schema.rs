@@ -150,6 +150,7 @@ impl Schema {
         if self.cost.to_judge(&size) > work {
             return None;
         }
+        // Listing violations costs more than telling whether there are any, so it is done only when there are.
         if self.validator.is_valid(&document) {
             return Some(Ok(Vec::new()));
         }

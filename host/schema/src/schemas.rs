@@ -129,8 +129,8 @@ impl Schemas {
         Ok(self.keep(schema, compiled))
     }
 
-    /// The validator of a schema that stays as long as whoever holds it, in a budget of its own: what is kept for others
-    /// cannot take its room.
+    /// The validator of a schema that stays for as long as somebody holds it. It has a budget of its own, so that
+    /// validators that are kept for others cannot take its room.
     ///
     /// # Errors
     /// As [`Self::compile`], and when there is no room.
@@ -166,14 +166,16 @@ impl Schemas {
         spent: &mut Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, SchemaError> {
+        // The stranger's own place comes first, so that work which waits for it holds no worker.
         let place = take(place).await?;
         let worker = take(&self.workers.0).await?;
         let (begins, has_begun) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
-            // Whoever gave up does not listen.
+            // It fails when the caller has given up.
             let _ = begins.send(());
             let done = work();
+            // The thread gives them back, not the caller: work that the caller has given up goes on.
             drop((worker, place));
             (done, began.elapsed())
         });

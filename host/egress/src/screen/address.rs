@@ -62,6 +62,7 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
 /// True if an address, which must be canonical, is that of a metadata service.
 pub(crate) fn is_metadata(address: IpAddr) -> bool {
     let address = match address {
+        // A network with NAT64 reaches the service under this address too.
         IpAddr::V6(address) if NAT64.contains(&address) => embedded_v4(address).into(),
         IpAddr::V4(_) | IpAddr::V6(_) => address,
     };

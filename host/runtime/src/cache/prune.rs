@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 /// The ending of files that are being written.
 const ASIDE: (&str, &str) = (".", ".new");
-/// Nobody writes one file for so long.
+/// A file aside that is older than this is left over from a broken attempt: nobody writes one file for so long.
 const LEFT_OVER: Duration = Duration::from_secs(60 * 60);
 
 /// The folder and the bytes that it may have.

@@ -50,7 +50,8 @@ enum Slot {
 }
 
 impl Member {
-    /// Nothing of a quarantined extension is run, and none waits for it.
+    /// Admits a turn to the extension. A quarantined one is refused at once: nothing of it runs, and no turn waits for
+    /// it.
     pub(crate) async fn admit(extension: &Arc<Extension>, view: Arc<dyn TurnView>) -> Result<Self, Fault> {
         let uri = || extension.uri().clone();
         let profile = &extension.profile;
@@ -91,7 +92,7 @@ impl Member {
         matches!(self.instance, Slot::Out)
     }
 
-    /// Takes no further part in the turn, through no fault of its own.
+    /// Leaves the turn through no fault of its own. It did its part if a hook has run and none has failed.
     pub(crate) fn leave(&mut self) {
         if let Slot::Running(_) = mem::replace(&mut self.instance, Slot::Out) {
             self.extension.breaker.succeeded(self.admission);
@@ -132,6 +133,7 @@ impl Member {
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
+        // The member is out while the hook runs, so a call whose future is dropped leaves no instance to enter again.
         let mut instance = match mem::replace(&mut self.instance, Slot::Out) {
             Slot::Running(instance) => instance,
             Slot::Idle | Slot::Out => {

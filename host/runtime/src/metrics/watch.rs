@@ -92,6 +92,7 @@ impl Watch {
 
     fn took(&self) -> Duration {
         match self.polled {
+            // A call that was given up has waited since its last poll.
             Some((first, _)) if self.outcome == Outcome::Abandoned => first.elapsed(),
             Some((first, last)) => last - first,
             None => Duration::ZERO,

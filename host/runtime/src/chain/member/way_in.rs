@@ -46,6 +46,7 @@ impl Member {
         if !self.takes_part(seen).await? {
             return Ok(None);
         }
+        // The turn that the message came with has checked it, and has stored it with its state delta.
         if request.resumed {
             return Ok(Some(RequestChanges::default()));
         }

@@ -75,6 +75,7 @@ impl Member {
             self.call(Hook::Transition, async |store, component| hooks.change(store, component, change).await).await?;
         let ruling = ruling.map_err(|message| self.failed(Hook::Transition, &message))?;
         let next = update.status.state;
+        // Ends that are bad for the client cannot be held up.
         let is_final = matches!(next, TaskState::Failed | TaskState::Canceled | TaskState::Rejected);
         match ruling {
             ChangeRuling::Pass => Ok(TransitionVerdict::Agrees),
