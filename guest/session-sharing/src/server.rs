@@ -98,7 +98,7 @@ impl Taken {
 
 /// The acknowledgement, when this event ends the turn well: the agent answered, or waits for the client.
 ///
-/// Where another extension kept the agent from running, the first event is also the first chance to note what was taken.
+/// If another extension kept the agent from running, the first event is also the first chance to note what was taken.
 pub fn acknowledge(
     parameters: &Parameters,
     taken: &mut Taken,

@@ -65,7 +65,7 @@ impl Screen {
     /// Checks that a URL may be called as things are now, for the moment of its registration. It takes up to 5 seconds.
     ///
     /// # Errors
-    /// What is wrong with the URL, in words that its author may read.
+    /// The fault of the URL, in words that its author may read.
     pub async fn check(&self, url: &str) -> Result<(), Refused> {
         let url = self.parse(url)?;
         match url.host() {
@@ -78,7 +78,7 @@ impl Screen {
     /// this before each request: it connects to a literal address without asking any resolver.
     ///
     /// # Errors
-    /// What is wrong with the URL, in words that its author may read.
+    /// The fault of the URL, in words that its author may read.
     pub fn parse(&self, url: &str) -> Result<Url, Refused> {
         if url.len() > Self::MAX_URL {
             return Err(Refused::TooLong { limit: Self::MAX_URL });
