@@ -18,10 +18,12 @@ const COUNTER: &str = "decisions";
 /// # Errors
 /// The host's store does not work now, or the grant allows fewer keys.
 pub fn keep(task_id: &str, decision: &str, host: &impl Host) -> Result<String, String> {
+    // With leading zeros the order of the keys' bytes is that of their numbers.
     let key = format!("{:020} {task_id}", host.increment(COUNTER)?);
     let keys = host.keys()?;
     let kept: Vec<&String> = keys.iter().filter(|key| task_of(key).is_some()).collect();
     let too_many = (kept.len() + 1).saturating_sub(MAX_KEPT);
+    // Room is made before the new key is set, because the grant may allow no further one.
     for oldest in kept.into_iter().take(too_many) {
         host.delete(oldest)?;
     }

@@ -37,6 +37,7 @@ pub fn parse(text: &str) -> Option<u64> {
     let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
     let (millis, offset) = fraction(rest)?;
     let is_date = (1..=12).contains(&month) && (1..=days_of_month(year, month)).contains(&day);
+    // RFC 3339 writes a leap second as 60.
     if !is_date || hour > 23 || minute > 59 || second > 60 {
         return None;
     }

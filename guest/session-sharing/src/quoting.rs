@@ -41,6 +41,7 @@ pub fn parts(events: &[Event], is_revised: bool) -> Vec<Json> {
 }
 
 fn quoted(author: &str, text: &str) -> String {
+    // A text without the marks cannot end its own quotation.
     format!("[{author}] said:\n{BEGIN}\n{}\n{END}", text.replace(MARK, NO_MARK))
 }
 

@@ -82,6 +82,7 @@ pub fn is_valid_schema(
 ) -> Vec<Violation> {
     let snapshot = host.snapshot();
     let stored = stored_members(schema, &snapshot, |name| state.get(name).is_none());
+    // Where there is nothing to lay the sent state over, it is validated as it came.
     let untouched = stored.is_empty() && state.keys().all(|key| Scope::of(key).is_none());
     let violations = if untouched {
         host.violations(&schema.text, &entry.value)

@@ -70,6 +70,7 @@ impl Screen {
         let url = self.parse(url)?;
         match url.host() {
             Some(Host::Domain(name)) => self.addresses(name).await.map(drop),
+            // `parse` has judged literal addresses.
             Some(Host::Ipv4(_) | Host::Ipv6(_)) | None => Ok(()),
         }
     }

@@ -96,6 +96,7 @@ impl Compiler {
                 }
                 Ok(component)
             });
+            // The process has ended, so another one may start before the load is over.
             drop(place);
             // A load that gave up wants no component.
             let _ = sender.send(component);

@@ -71,6 +71,7 @@ impl Instance {
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
+        // The clock of a call starts when it first waits. One that never waits would not notice that the turn is over.
         if self.wall_left.is_zero() {
             return Err(limit_reached(&self.profile, hook, LimitReached::TurnWall));
         }

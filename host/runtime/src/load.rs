@@ -92,6 +92,7 @@ impl Runtime {
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
         let started = Instant::now();
         let (bytes, inspection) = inspected(bytes).await?;
+        // All that can be told from the bytes and the config comes before the compiler, which costs most.
         inspection.check_grants(&installation.grants)?;
         check_secrets(&installation)?;
         let services = self.services(&installation.grants)?;
@@ -178,6 +179,7 @@ async fn describe(
         .await
         .map_err(LoadError::SelfTest)?;
     let described = described.map_err(|reason| LoadError::Description { reason: unnamed.words(&reason) })?;
+    // A second profile, because keys and counters belong to the URI, which is known only now.
     let mut profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation, services);
     // A wrong parameter may be why the rest is wrong, so it is named first.
     check_parameters(&profile, described.parameter_schema.as_deref()).await?;
@@ -187,6 +189,7 @@ async fn describe(
 }
 
 async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
+    // There is no turn while an extension is loaded, so there is no session, no task and no bucket of keys.
     Instance::start(program, profile, None, hook).await.map_err(LoadError::SelfTest)
 }
 

@@ -80,6 +80,7 @@ impl Log {
 
 /// A guest's words: without secrets, in one line, and cut to `room` bytes.
 pub(crate) fn shown(profile: &Profile, text: &str, room: usize) -> String {
+    // Secrets go first: when the text is escaped and cut they may no longer be found in it.
     annex_text::line_within(&without(text, profile.grants.secrets.values()), room)
 }
 

@@ -102,6 +102,7 @@ fn add(
     shown: Option<Json>,
 ) -> Result<(), String> {
     metadata.extend(checked_entries(place, descriptor, entries, shown)?);
+    // A bare status event has no field that names extensions.
     if let Some(extensions) = extensions
         && !extensions.contains(&descriptor.uri)
     {

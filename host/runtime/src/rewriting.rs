@@ -38,7 +38,7 @@ pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -
     if rewritten.is_empty() { Err("it leaves no part in the message".to_owned()) } else { Ok(rewritten) }
 }
 
-/// Metadata under a key of somebody else may stay, and not be made.
+/// Checks the metadata of replacements. An entry under a key of another owner may stay as it was, but not be made.
 fn check_metadata(replaced: Option<&Part>, replacement: &[Part], keys: &[String]) -> Result<(), String> {
     for (key, value) in replacement.iter().flat_map(|part| part.metadata.iter()) {
         let was_there = replaced.is_some_and(|part| part.metadata.get(key).is_some_and(|old| old.get() == value.get()));

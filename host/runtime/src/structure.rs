@@ -186,6 +186,7 @@ fn check_function(function: &FunctionBody<'_>, mut passing: Passing<'_>) -> Resu
             | Operator::LocalTee { local_index } => locals = locals.max(u64::from(local_index) + 1),
             _ => {}
         }
+        // Checked at each operator, so that a function is given up as soon as it goes beyond.
         at_most("blocks within blocks", nesting, MAX_NESTING)?;
         at_most("values passed by blocks, branches and calls in one function", passing.passed, MAX_PASSED)?;
     }

@@ -117,6 +117,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn schema(&mut self, value: &'a Value, depth: u64) -> Result<Cost, String> {
+        // Checked on the way down as well, because this walk recurses too.
         check_height(depth)?;
         let mut cost = Cost { parts: 1, assertions: 1, ..Cost::default() };
         match value {

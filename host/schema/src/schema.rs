@@ -106,6 +106,7 @@ impl Schema {
 
     /// Validates with little effort, or says that it takes more.
     pub(crate) fn attempt(&self, instance: &str) -> Attempt {
+        // Parsing it alone would take too long on a thread that serves others.
         if instance.len() > SMALL_INSTANCE {
             return Attempt::TooMuch;
         }

@@ -39,6 +39,7 @@ pub fn line_within(text: &str, limit: usize) -> String {
     for character in text.chars() {
         let escape = steers(character).then(|| character.escape_default());
         let length = escape.as_ref().map_or(character.len_utf8(), ExactSizeIterator::len);
+        // A character and its escape are taken whole or not at all.
         if line.len() + length > limit {
             break;
         }
@@ -54,6 +55,7 @@ pub fn line_within(text: &str, limit: usize) -> String {
 /// and pictures (U+200C, U+200D) between two characters that are seen: Persian and families of emoji need them.
 #[must_use]
 pub fn block(text: &str) -> Cow<'_, str> {
+    // A carriage return before a line feed belongs to the line break. Any other one is escaped.
     let text = if text.contains("\r\n") { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) };
     let stays = |before: Option<char>, character: char, after: Option<char>| match character {
         '\n' | '\t' => true,

@@ -109,6 +109,7 @@ impl Member {
     /// Its instance is dropped with its store, and it takes no further part in the turn.
     fn fail(&mut self, fault: &Fault) {
         self.instance = Slot::Out;
+        // What is not the guest's fault must neither begin nor prolong a quarantine.
         if fault.is_of_guest() {
             self.extension.breaker.failed(self.admission, fault);
         }
@@ -162,6 +163,7 @@ impl Member {
 
     /// An extension may answer with an error of its own, never with one that the protocol owns.
     fn own_error(&self, hook: Hook, error: ExtensionError) -> Result<A2aError, Fault> {
+        // The codes of JSON-RPC and of A2A. An error with one of them would pass for one of the server's own.
         let core = (-32_768..=-32_600).contains(&error.code) || (-32_099..=-32_000).contains(&error.code);
         if core {
             return Err(self.broke(hook, &format!("it forged the core error code {}", error.code)));

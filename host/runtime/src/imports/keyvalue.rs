@@ -79,6 +79,7 @@ impl HostState {
         let space = self.space(bucket)?;
         let keys = profile.services.keyvalue.keys(&space, skip).await;
         let page = |keys: Vec<String>| {
+            // A full page may be the last one. Then the page after it is empty.
             let is_full = keys.len() == KEYS_PER_PAGE;
             let cursor = is_full.then(|| skip.saturating_add(KEYS_PER_PAGE as u64));
             KeyPage { keys, cursor }

@@ -137,6 +137,7 @@ impl Member {
     /// The metadata under the keys that the extension owns; it sees no other.
     fn own_metadata(&self, request: &TurnRequest<'_>) -> Result<Vec<MetadataEntry>, A2aError> {
         let mut entries = Vec::new();
+        // All entries share one limit, because they are handed to one call.
         let mut left = self.extension.profile.limits.input;
         let places = [
             (Location::Message, &request.message.metadata, "/message/metadata/"),
