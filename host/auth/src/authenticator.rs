@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 
 use crate::api_key::ApiKeys;
 use crate::jwt::{JwtVerifier, Refused};
-use crate::{AuthConfig, AuthError, ConfigError, Principal};
+use crate::{AuthConfig, AuthConfigError, AuthError, Principal};
 
 /// The name of the API key scheme in the Agent Card.
 pub const API_KEY_SCHEME: &str = "apiKey";
@@ -37,14 +37,14 @@ impl Authenticator {
     ///
     /// # Errors
     /// When the configuration cannot work.
-    pub fn new(config: &AuthConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: &AuthConfig) -> Result<Self, AuthConfigError> {
         let api_keys = match config.api_key.as_slice() {
             [] => None,
             keys => Some(ApiKeys::load(keys, &config.api_key_header)?),
         };
         let jwt = config.jwt.as_ref().map(JwtVerifier::load).transpose()?;
         if api_keys.is_none() && jwt.is_none() {
-            return Err(ConfigError::NoScheme);
+            return Err(AuthConfigError::NoScheme);
         }
         Ok(Self { api_keys, jwt })
     }

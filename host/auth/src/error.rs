@@ -42,7 +42,7 @@ impl AuthError {
 /// Why a configuration is refused at start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConfigError {
+pub enum AuthConfigError {
     /// Neither API keys nor tokens are configured: nobody could ever call.
     #[error("no authentication scheme is configured")]
     NoScheme,

@@ -10,7 +10,7 @@ use reqwest::{Client, StatusCode, Url, redirect};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::{Algorithm, ConfigError, Jwks, KeyError, jwks::PublicKey};
+use crate::{Algorithm, AuthConfigError, Jwks, KeyError, jwks::PublicKey};
 
 /// The provider is asked at most once in this time, whatever tokens say and whether it answered or not.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
@@ -69,11 +69,11 @@ struct State {
 }
 
 impl RemoteJwks {
-    pub(crate) fn new(url: &str) -> Result<Arc<Self>, ConfigError> {
-        let url = Url::parse(url).map_err(|_| ConfigError::Jwt { field: "jwks_url", problem: "is not a URL" })?;
+    pub(crate) fn new(url: &str) -> Result<Arc<Self>, AuthConfigError> {
+        let url = Url::parse(url).map_err(|_| AuthConfigError::Jwt { field: "jwks_url", problem: "is not a URL" })?;
         let local = is_on_this_machine(&url);
         if url.scheme() != "https" && !(url.scheme() == "http" && local) {
-            return Err(ConfigError::Jwt { field: "jwks_url", problem: "must be https, or http on this machine" });
+            return Err(AuthConfigError::Jwt { field: "jwks_url", problem: "must be https, or http on this machine" });
         }
         // Fails when the process has a provider already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -85,7 +85,7 @@ impl RemoteJwks {
         if local {
             builder = builder.no_proxy();
         }
-        let client = builder.build().map_err(ConfigError::HttpClient)?;
+        let client = builder.build().map_err(AuthConfigError::HttpClient)?;
         Ok(Arc::new(Self { url, client, state: RwLock::default(), fetching: Mutex::default() }))
     }
 

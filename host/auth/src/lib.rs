@@ -24,6 +24,6 @@ pub mod signature;
 pub use algorithm::Algorithm;
 pub use authenticator::{API_KEY_SCHEME, Authenticator, JWT_SCHEME, SecurityDeclaration};
 pub use config::{ApiKeyConfig, ApiKeyHeaderConfig, AuthConfig, JwtConfig};
-pub use error::{AuthError, ConfigError, KeyError, VariableError};
+pub use error::{AuthConfigError, AuthError, KeyError, VariableError};
 pub use jwks::Jwks;
 pub use principal::Principal;

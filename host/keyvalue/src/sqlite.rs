@@ -25,7 +25,7 @@ const VERSION: i64 = MIGRATIONS.files[MIGRATIONS.files.len() - 1].0;
 
 /// The reason for which a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum KeyValueOpenError {
     /// It cannot be created, or not written.
     #[error(
         "the database file {} cannot be written; it and its folder must be writable for the user who runs the server",
@@ -69,9 +69,9 @@ impl SqliteKeyValueStore {
     ///
     /// # Errors
     /// When the file cannot be created or written, is no database, or was written by a later version of the software.
-    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+    pub async fn open(path: &Path) -> Result<Self, KeyValueOpenError> {
         let opened = SqliteDatabase::open_with_user_version(path, MIGRATIONS).await;
-        let database = opened.map_err(|error| OpenError::of(path, error))?;
+        let database = opened.map_err(|error| KeyValueOpenError::of(path, error))?;
         Ok(Self { database })
     }
 
@@ -80,7 +80,7 @@ impl SqliteKeyValueStore {
     }
 }
 
-impl OpenError {
+impl KeyValueOpenError {
     fn of(path: &Path, error: annex_database::OpenError) -> Self {
         let path = path.to_owned();
         match error {

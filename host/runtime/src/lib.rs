@@ -78,7 +78,7 @@ pub use load::Runtime;
 pub use log_tail::LogLine;
 pub use method::Method;
 pub use method_call::{MethodAnswer, MethodCall};
-pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
+pub use metrics::{CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
 pub use outgoing::apply_patch;
 pub use source::Source;
 pub use transition::{BeginOutcome, ChangeOutcome, Interruption};

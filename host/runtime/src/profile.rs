@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annex_keyvalue::{KeyValueStore, Scope, Space};
 use annex_protocol::{ExtensionUri, Json, JsonObject};
-use annex_schema::{Budget, Schemas, Workers};
+use annex_schema::{Schemas, ValidatorBudget, Workers};
 
 use crate::grants::Grants;
 use crate::http_sender::Sender;
@@ -56,17 +56,17 @@ const KEPT_BY_TENANT: usize = 24 << 20;
 /// The host's work with JSON Schemas: its bounds, over the process and for one tenant.
 #[derive(Clone)]
 pub(crate) struct Validators {
-    all: Arc<Budget>,
-    tenant: Arc<Budget>,
+    all: Arc<ValidatorBudget>,
+    tenant: Arc<ValidatorBudget>,
     /// Those of methods, which are the operator's choice and are not dropped for others.
-    pinned: Arc<Budget>,
+    pinned: Arc<ValidatorBudget>,
     workers: Workers,
 }
 
 impl Default for Validators {
     fn default() -> Self {
-        let all = Budget::new(KEPT_BY_ALL);
-        let pinned = Budget::new(PINNED_BY_TENANT);
+        let all = ValidatorBudget::new(KEPT_BY_ALL);
+        let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         Self { tenant: all.part(KEPT_BY_TENANT), all, pinned, workers: Workers::default() }
     }
 }
@@ -74,13 +74,13 @@ impl Default for Validators {
 impl Validators {
     /// Those of another tenant.
     pub(crate) fn of_tenant(&self) -> Self {
-        let pinned = Budget::new(PINNED_BY_TENANT);
+        let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         let all = Arc::clone(&self.all);
         let workers = self.workers.clone();
         Self { tenant: self.all.part(KEPT_BY_TENANT), all, pinned, workers }
     }
 
-    pub(crate) fn pinned(&self) -> &Arc<Budget> {
+    pub(crate) fn pinned(&self) -> &Arc<ValidatorBudget> {
         &self.pinned
     }
 

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A number of bytes that may be kept at once, and of another budget that it is a part of.
 #[derive(Debug)]
-pub struct Budget {
+pub struct ValidatorBudget {
     limit: usize,
     used: AtomicUsize,
-    whole: Option<Arc<Budget>>,
+    whole: Option<Arc<ValidatorBudget>>,
 }
 
-impl Budget {
+impl ValidatorBudget {
     /// A budget of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
@@ -46,7 +46,7 @@ impl Budget {
 /// Bytes of a budget, given back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    budget: Arc<Budget>,
+    budget: Arc<ValidatorBudget>,
     bytes: usize,
     _whole: Option<Box<Reservation>>,
 }
@@ -59,11 +59,11 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod tests {
-    use super::Budget;
+    use super::ValidatorBudget;
 
     #[test]
     fn what_a_part_reserves_counts_in_the_whole_until_it_is_dropped() {
-        let whole = Budget::new(10);
+        let whole = ValidatorBudget::new(10);
         let one = whole.part(8);
         let other = whole.part(8);
         assert!(one.reserve(9).is_none(), "more than the part has");

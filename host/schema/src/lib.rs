@@ -19,6 +19,6 @@ mod schemas;
 mod size;
 mod strict;
 
-pub use budget::Budget;
+pub use budget::ValidatorBudget;
 pub use schema::{Schema, Violation};
 pub use schemas::{SchemaError, Schemas, Workers};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
-use crate::budget::Budget;
+use crate::budget::ValidatorBudget;
 use crate::schema::{Attempt, Schema, Violation};
 
 /// Validators kept for one stranger, whatever they weigh.
@@ -54,7 +54,7 @@ impl Default for Workers {
 /// known before it is done.
 pub struct Schemas {
     kept: Mutex<Vec<(String, Arc<Schema>)>>,
-    budget: Arc<Budget>,
+    budget: Arc<ValidatorBudget>,
     workers: Workers,
     /// One piece of work at a time, so that a stranger takes one worker and no more.
     place: Arc<Semaphore>,
@@ -65,7 +65,7 @@ pub struct Schemas {
 impl Schemas {
     /// Without validators. The bytes of those that are kept count in `budget`.
     #[must_use]
-    pub fn new(budget: &Arc<Budget>, workers: Workers) -> Self {
+    pub fn new(budget: &Arc<ValidatorBudget>, workers: Workers) -> Self {
         let place = || Arc::new(Semaphore::new(1));
         let kept = Mutex::default();
         let budget = budget.part(MAX_KEPT);
@@ -137,7 +137,7 @@ impl Schemas {
     pub async fn pin(
         &self,
         schema: &str,
-        budget: &Arc<Budget>,
+        budget: &Arc<ValidatorBudget>,
         allowed: Duration,
         spent: &mut Duration,
     ) -> Result<Arc<Schema>, SchemaError> {

@@ -76,7 +76,7 @@ pub enum AppError {
     Push(#[from] annex_push::NotifierError),
     /// Nobody could be authenticated.
     #[error("[auth] cannot be used")]
-    Auth(#[from] annex_auth::ConfigError),
+    Auth(#[from] annex_auth::AuthConfigError),
     /// Nobody could use the admin API.
     #[error("[admin] cannot be used")]
     Admin(#[from] TokenError),

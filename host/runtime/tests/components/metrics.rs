@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use annex_protocol::Secret;
-use annex_runtime::{Extension, ExtensionMetrics, Hook, HookMetrics, Limits, Outcome, Runtime, RuntimeConfig};
+use annex_runtime::{CallOutcome, Extension, ExtensionMetrics, Hook, HookMetrics, Limits, Runtime, RuntimeConfig};
 
 use crate::support::{Turn, config, installation, respond, runtime, test_extension, with_parameters};
 
@@ -95,9 +95,9 @@ async fn the_last_failure_is_kept_with_its_reason_in_one_line() {
     Turn::commanding("\"violation\"").refusal(&[Arc::clone(&extension)]).await;
     assert!(extension.metrics().last_failure.is_none(), "a client's fault is no failure");
     let cases = [
-        ("\"trap\"", Outcome::Trap, "trapped in state: wasm trap: wasm `unreachable` instruction executed"),
-        ("\"forged-code\"", Outcome::InvalidResult, "forged the core error code"),
-        ("\"memory-bomb\"", Outcome::MemoryLimit, "reached its memory limit in state"),
+        ("\"trap\"", CallOutcome::Trap, "trapped in state: wasm trap: wasm `unreachable` instruction executed"),
+        ("\"forged-code\"", CallOutcome::InvalidResult, "forged the core error code"),
+        ("\"memory-bomb\"", CallOutcome::MemoryLimit, "reached its memory limit in state"),
     ];
     for (command, outcome, reason) in cases {
         Turn::commanding(command).refusal(&[Arc::clone(&extension)]).await;

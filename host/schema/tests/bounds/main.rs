@@ -5,7 +5,7 @@ mod generate;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use annex_schema::{Budget, Schema, Schemas, Workers};
+use annex_schema::{Schema, Schemas, ValidatorBudget, Workers};
 use fastrand::Rng;
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
@@ -257,7 +257,7 @@ fn validators_are_weighed_and_the_oldest_go() {
 }
 
 async fn weigh() {
-    let budget = Budget::new(6 << 20);
+    let budget = ValidatorBudget::new(6 << 20);
     let schemas = Schemas::new(&budget, Workers::new(1));
     let before = ALLOCATED.current_usage();
     let mut spent = Duration::ZERO;
