@@ -48,7 +48,8 @@ static HOST: LazyLock<Host> = LazyLock::new(|| {
             GUEST.replace(";; => VALIDATE", ANSWER).replace(lifted, &format!("{lifted}string-encoding={encoding} "));
         let component = wat::parse_str(&text).expect("a component");
         let limits = Limits { memory: 4 << 20, ..Limits::standard() };
-        let (grants, parameters) = (Grants::default(), JsonObject::new());
+        let grants = Grants::default();
+        let parameters = JsonObject::new();
         let installation = Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject };
         Arc::new(executor.block_on(runtime.load(component, installation)).expect("the component loads"))
     };

@@ -86,6 +86,7 @@ impl Chain {
                 Self::check_optional(extension)?;
                 continue;
             }
+            // Each extension checks the message as those before it have rewritten it.
             let parts = outcome.parts.as_deref().unwrap_or(&request.message.parts);
             match Member::enter(extension, request, &seen, parts).await {
                 Ok(Some((member, changes))) => {
@@ -173,13 +174,16 @@ impl Chain {
                 TransitionVerdict::Agrees => {}
                 TransitionVerdict::Interrupts(interruption) => {
                     outcome = ChangeOutcome::Interrupted(interruption.by.clone());
+                    // The extensions after this one are asked about the new state. None is asked twice about a change,
+                    // so that no two of them can make the host loop.
                     interruption.place(update);
                 }
                 TransitionVerdict::Vetoes(reason) => {
                     outcome = ChangeOutcome::Vetoed;
                     update.status.state = TaskState::Failed;
                     let parts = vec![Part::text(reason)];
-                    let (context, task) = (update.context_id.clone(), update.task_id.clone());
+                    let context = update.context_id.clone();
+                    let task = update.task_id.clone();
                     update.status.message = Some(Message::agent(context, Some(task), parts));
                 }
             }
@@ -249,7 +253,7 @@ impl Chain {
         if skips { self.leave_out_dependents() } else { Ok(()) }
     }
 
-    /// Whoever depends on a skipped extension takes no further part either.
+    /// Leaves out the extensions that depend on a skipped one, and those that depend on them in turn.
     fn leave_out_dependents(&mut self) -> Result<(), Fault> {
         loop {
             let active: Vec<ExtensionUri> = self.active().cloned().collect();
@@ -259,6 +263,7 @@ impl Chain {
                 return Ok(());
             };
             Self::check_optional(&dependent.extension)?;
+            // Others may depend on the one that leaves, so the search begins again.
             dependent.leave();
         }
     }

@@ -92,7 +92,8 @@ impl ClientCall {
             message,
         };
         let sizes = [&seen.declaration, &seen.input, &seen.message].map(|text| text.as_ref().map_or(0, String::len));
-        let (size, limit) = (sizes.iter().sum::<usize>(), extension.profile.limits.input);
+        let size = sizes.iter().sum::<usize>();
+        let limit = extension.profile.limits.input;
         if size > limit {
             let reason = format!("extension {} takes calls of at most {limit} bytes; this has {size}", extension.uri());
             return Err(A2aError::invalid_params(reason).into());
@@ -122,7 +123,8 @@ impl ClientCall {
         if !hooks.has(Hook::Client) || self.member.is_out() {
             return Ok(None);
         }
-        // Not every agent echoes the header, and all name extensions on what these had a part in.
+        // Not every agent echoes the header `A2A-Extensions`, but each names an extension on the messages and artifacts
+        // that it had a part in.
         let active = active || self.is_asked_for && owned_metadata::has_a_part(event, extension.uri());
         let mut event = event.clone();
         owned_metadata::retain(&mut event, &extension.descriptor.metadata_keys);

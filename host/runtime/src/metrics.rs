@@ -201,9 +201,9 @@ impl HookMetrics {
 /// A call that failed.
 #[derive(Clone, Debug)]
 pub struct LastFailure {
-    /// When it ended.
+    /// The time at which it ended.
     pub at: SystemTime,
-    /// Of which hook.
+    /// The hook that was called.
     pub hook: Hook,
     /// Its outcome.
     pub outcome: CallOutcome,
@@ -224,6 +224,7 @@ impl Registry {
         if let Some(meters) = kept.get(uri).and_then(Weak::upgrade) {
             return meters;
         }
+        // URIs that are no longer loaded are forgotten here, so that the map does not grow with each of them.
         kept.retain(|_, meters| meters.strong_count() > 0);
         let meters = Arc::new(Meters::default());
         kept.insert(uri.clone(), Arc::downgrade(&meters));

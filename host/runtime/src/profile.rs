@@ -16,7 +16,7 @@ use crate::log_tail::LogTail;
 use crate::metrics::{Meters, Registry};
 
 /// The data that every store of the extension shares. A guest can change nothing in it but the validators that it had
-/// compiled.
+/// compiled, its last log lines and its counters.
 pub(crate) struct Profile {
     pub(crate) uri: ExtensionUri,
     pub(crate) grants: Grants,
@@ -75,7 +75,8 @@ impl Validators {
     /// Those of another tenant.
     pub(crate) fn of_tenant(&self) -> Self {
         let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
-        let (all, workers) = (Arc::clone(&self.all), self.workers.clone());
+        let all = Arc::clone(&self.all);
+        let workers = self.workers.clone();
         Self { tenant: self.all.part(KEPT_BY_TENANT), all, pinned, workers }
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn a_loop_is_stopped(engine: &Engine, timeout: Duration) -> Result<()
     let (sender, ended) = mpsc::channel();
     let looping = engine.clone();
     let run = move || {
-        // Nobody waits any longer when it comes too late.
+        // It fails when the check has given up waiting.
         let _ = sender.send(run(&looping, &module));
     };
     thread::Builder::new().name("annex-self-check".to_owned()).spawn(run).map_err(RuntimeError::Ticker)?;

@@ -69,8 +69,8 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<Arc<dyn T
         let state = context.data_mut();
         state.give_back_host_call();
         state.count_tick()?;
-        // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for events
-        // of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
+        // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for
+        // events of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
     });
     store
@@ -151,6 +151,7 @@ impl HostState {
 /// Host calls are metered once for the whole instance, so that none of them costs more.
 impl Drop for HostState {
     fn drop(&mut self) {
+        // The numbers of an extension are those of its turns, without the calls that load it.
         if self.turn.is_some() {
             let made = self.profile.limits.host_calls.saturating_sub(self.host_calls_left);
             self.profile.meters.add_host_calls(made);
@@ -163,6 +164,7 @@ impl ResourceLimiter for HostState {
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         self.give_back_host_call();
         self.memory = self.memory.saturating_add(desired.saturating_sub(current));
+        // An error stops the guest and names the limit. With `false` it would go on, and fail somewhere else.
         if self.memory > self.profile.limits.memory {
             return Err(LimitReached::Memory.into());
         }

@@ -37,6 +37,7 @@ impl ValidatorBudget {
             None => None,
         };
         let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        // When there is no room here, dropping the reservation of the whole gives its bytes back.
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Reservation { budget: Arc::clone(self), bytes, _whole: whole })
     }
@@ -63,7 +64,8 @@ mod tests {
     #[test]
     fn what_a_part_reserves_counts_in_the_whole_until_it_is_dropped() {
         let whole = ValidatorBudget::new(10);
-        let (one, other) = (whole.part(8), whole.part(8));
+        let one = whole.part(8);
+        let other = whole.part(8);
         assert!(one.reserve(9).is_none(), "more than the part has");
         assert_eq!(whole.used(), 0, "what is refused reserves nothing");
         let reserved = one.reserve(8).expect("room");

@@ -14,10 +14,10 @@ const MAX_SCHEMAS: usize = 64;
 /// Bytes of validators kept for one stranger.
 const MAX_KEPT: usize = 8 << 20;
 
-/// How long work waits for a worker.
+/// The longest time that work waits for a worker.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// The schema or the instance cannot be used at all, and why.
@@ -67,7 +67,8 @@ impl Schemas {
     #[must_use]
     pub fn new(budget: &Arc<ValidatorBudget>, workers: Workers) -> Self {
         let place = || Arc::new(Semaphore::new(1));
-        let (kept, budget) = (Mutex::default(), budget.part(MAX_KEPT));
+        let kept = Mutex::default();
+        let budget = budget.part(MAX_KEPT);
         Self { kept, budget, workers, place: place(), pinned_place: place() }
     }
 
@@ -102,7 +103,8 @@ impl Schemas {
         match schema.attempt(instance) {
             Attempt::Done(violations) => violations,
             Attempt::TooMuch => {
-                let (schema, instance) = (Arc::clone(schema), instance.to_owned());
+                let schema = Arc::clone(schema);
+                let instance = instance.to_owned();
                 let place = if schema.is_pinned() { &self.pinned_place } else { &self.place };
                 self.work(place, allowed, spent, move || schema.validate(&instance)).await?
             }
@@ -127,8 +129,8 @@ impl Schemas {
         Ok(self.keep(schema, compiled))
     }
 
-    /// The validator of a schema that stays as long as whoever holds it, in a budget of its own: what is kept for others
-    /// cannot take its room.
+    /// The validator of a schema that stays for as long as somebody holds it. It has a budget of its own, so that
+    /// validators that are kept for others cannot take its room.
     ///
     /// # Errors
     /// As [`Self::compile`], and when there is no room.
@@ -164,14 +166,16 @@ impl Schemas {
         spent: &mut Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, SchemaError> {
+        // The stranger's own place comes first, so that work which waits for it holds no worker.
         let place = take(place).await?;
         let worker = take(&self.workers.0).await?;
         let (begins, has_begun) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
-            // Whoever gave up does not listen.
+            // It fails when the caller has given up.
             let _ = begins.send(());
             let done = work();
+            // The thread gives them back, not the caller: work that the caller has given up goes on.
             drop((worker, place));
             (done, began.elapsed())
         });

@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use super::{Line, block, cut, indented, json, line, line_within, steers};
 
-/// What hostile texts are made of, by what it does.
+/// The characters that hostile texts are made of, with what each does.
 const HARMFUL: [(&str, char); 16] = [
     ("begins an escape sequence", '\x1b'),
     ("begins one in a single character", '\u{9b}'),

@@ -47,7 +47,7 @@ pub(crate) fn method(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What steering adds to a turn: the question before the agent runs, and that about one change of state.
+/// The time that steering adds to a turn: the question before the agent runs, and that about one change of state.
 pub(crate) fn transition(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);
@@ -88,7 +88,8 @@ pub(crate) fn client(criterion: &mut Criterion) {
     let executor = executor();
     let extension = executor.block_on(crate::load_state_injection(&runtime(None)));
     let declaration = AgentExtension { uri: extension.uri().clone(), ..AgentExtension::default() };
-    let (message, input) = (Message::user_text("Who am I?"), state(KIB));
+    let message = Message::user_text("Who am I?");
+    let input = state(KIB);
     let mut group = criterion.benchmark_group("client");
     group.sample_size(50).throughput(Throughput::Bytes(input.get().len() as u64));
     group.bench_function(BenchmarkId::new("before and after", KIB.name), |bencher| {

@@ -1,5 +1,5 @@
-//! What extensions cost: loading one, a fresh instance, the hooks of state injection, a whole turn of it, the other kinds
-//! of hook, and chains of several extensions.
+//! The cost of extensions: loading one, a fresh instance, the hooks of state injection, a whole turn of it, the other
+//! kinds of hook, and chains of several extensions.
 //!
 //! `cargo bench --package annex-runtime` takes under two minutes. A turn runs on one thread and with the system's
 //! allocator; the `annex` command has a faster one.
@@ -164,7 +164,7 @@ impl Bench {
     }
 }
 
-/// What one turn begins with.
+/// The data that one turn begins with.
 struct Turn {
     context_id: ContextId,
     requested: Vec<ExtensionUri>,
@@ -281,7 +281,8 @@ async fn load_state_injection(runtime: &Runtime) -> Arc<Extension> {
 
 async fn load_component(runtime: &Runtime, component: &str, grants: Grants, parameters: &str) -> Arc<Extension> {
     let parameters = JsonObject::parse(parameters).expect("parameters are a JSON object");
-    let (limits, on_failure) = (Limits::standard(), OnFailure::Reject);
+    let limits = Limits::standard();
+    let on_failure = OnFailure::Reject;
     let installation = Installation { grants, limits, parameters, required: false, on_failure };
     let bytes = fs::read(component).expect("the component was built");
     Arc::new(runtime.load(bytes, installation).await.expect("the component loads"))

@@ -51,9 +51,11 @@ enum Slot {
 }
 
 impl Member {
-    /// Nothing of a quarantined extension is run, and none waits for it.
+    /// Admits a turn to the extension. A quarantined one is refused at once: nothing of it runs, and no turn waits for
+    /// it.
     pub(crate) async fn admit(extension: &Arc<Extension>, view: Arc<dyn TurnView>) -> Result<Self, Fault> {
-        let (uri, profile) = (|| extension.uri().clone(), &extension.profile);
+        let uri = || extension.uri().clone();
+        let profile = &extension.profile;
         let admission = extension.breaker.admit().map_err(|next_trial| {
             profile.meters.add_quarantined_turn();
             Fault::Quarantined { uri: uri(), next_trial }
@@ -91,7 +93,7 @@ impl Member {
         matches!(self.instance, Slot::Out)
     }
 
-    /// Takes no further part in the turn, through no fault of its own.
+    /// Leaves the turn through no fault of its own. It did its part if a hook has run and none has failed.
     pub(crate) fn leave(&mut self) {
         if let Slot::Running(_) = mem::replace(&mut self.instance, Slot::Out) {
             self.extension.breaker.succeeded(self.admission);
@@ -108,6 +110,7 @@ impl Member {
     /// Its instance is dropped with its store, and it takes no further part in the turn.
     fn fail(&mut self, fault: &Fault) {
         self.instance = Slot::Out;
+        // What is not the guest's fault must neither begin nor prolong a quarantine.
         if fault.is_of_guest() {
             self.extension.breaker.failed(self.admission, fault);
         }
@@ -132,6 +135,7 @@ impl Member {
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
+        // The member is out while the hook runs, so a call whose future is dropped leaves no instance to enter again.
         let mut instance = match mem::replace(&mut self.instance, Slot::Out) {
             Slot::Running(instance) => instance,
             Slot::Idle | Slot::Out => {
@@ -160,6 +164,7 @@ impl Member {
 
     /// An extension may answer with an error of its own, never with one that the protocol owns.
     fn own_error(&self, hook: Hook, error: ExtensionError) -> Result<A2aError, Fault> {
+        // The codes of JSON-RPC and of A2A. An error with one of them would pass for one of the server's own.
         let core = (-32_768..=-32_600).contains(&error.code) || (-32_099..=-32_000).contains(&error.code);
         if core {
             return Err(self.broke(hook, &format!("it forged the core error code {}", error.code)));

@@ -15,7 +15,7 @@ impl HostState {
     /// A ListTasksResponse as JSON; the text says why there is none.
     pub(crate) async fn list_tasks(&mut self, request: &str) -> wasmtime::Result<Result<String, String>> {
         let turn = self.turn_or_none();
-        // Whoever lists without end has to wait each time, so that the limits on waiting hold.
+        // A guest that lists without end has to wait in each call, so that the limits on the clock hold for it.
         tokio::task::yield_now().await;
         let limit = self.profile.limits.input;
         let mut listed = match turn.list_tasks(request).await {

@@ -81,7 +81,9 @@ impl Watch {
             CallVerdict::Passed => CallOutcome::Ok,
             CallVerdict::Refused => CallOutcome::Refused,
             CallVerdict::Failed(fault) => {
-                let (at, hook, outcome) = (SystemTime::now(), self.hook, CallOutcome::from(*fault));
+                let at = SystemTime::now();
+                let hook = self.hook;
+                let outcome = CallOutcome::from(*fault);
                 self.profile.meters.failed(LastFailure { at, hook, outcome, reason: fault.text() });
                 outcome
             }
@@ -90,6 +92,7 @@ impl Watch {
 
     fn took(&self) -> Duration {
         match self.polled {
+            // A call that was given up has waited since its last poll.
             Some((first, _)) if self.outcome == CallOutcome::Abandoned => first.elapsed(),
             Some((first, last)) => last - first,
             None => Duration::ZERO,

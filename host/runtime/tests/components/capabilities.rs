@@ -62,7 +62,7 @@ fn turn(commands: &str) -> Turn {
     Turn::with(&format!(r#"{{"test/capability": [{commands}]}}"#))
 }
 
-/// What comes of the commands, JSON without the brackets around them.
+/// The results of the commands, which are JSON without the brackets around them.
 pub(crate) async fn results(extension: &Arc<Extension>, commands: &str) -> Vec<String> {
     let (_, delta) = turn(commands).start(std::slice::from_ref(extension)).await.expect("the turn starts");
     results_of(&delta)
@@ -91,7 +91,7 @@ pub(crate) async fn result(command: &str) -> String {
     results(&extension, command).await.remove(0)
 }
 
-/// What stops the commands.
+/// The fault that stops the commands.
 pub(crate) async fn fault(extension: &Arc<Extension>, commands: &str) -> Fault {
     turn(commands).fault(std::slice::from_ref(extension)).await
 }

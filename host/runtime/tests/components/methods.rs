@@ -151,7 +151,7 @@ async fn a_stream_without_end_is_ended_by_the_limits_of_the_turn() {
     assert!(seen.len() > 3 && matches!(error, HookError::Fault(Fault::LimitReached { .. })), "{error}");
 }
 
-/// Why the test extension with these methods does not load.
+/// The reason for which the test extension with these methods does not load.
 async fn refusal(methods: &str) -> String {
     refused(component(annex_components::TEST_EXTENSION), with_methods(methods)).await.to_string()
 }
@@ -188,7 +188,8 @@ async fn second(runtime: &Runtime, uri: &str, methods: &str) -> Arc<Extension> {
 #[tokio::test]
 async fn two_extensions_cannot_have_one_method_or_be_called_the_same() {
     let runtime = runtime();
-    let (first, same) = (second(&runtime, "urn:a", r#"["m"]"#).await, second(&runtime, "urn:b", r#"["m"]"#).await);
+    let first = second(&runtime, "urn:a", r#"["m"]"#).await;
+    let same = second(&runtime, "urn:b", r#"["m"]"#).await;
     let error = Installed::new([Arc::clone(&first), same]).expect_err("one method, two extensions");
     assert!(matches!(error, LoadError::SharedMethod { .. }), "{error}");
     let other = second(&runtime, "urn:b", r#"["n"]"#).await;

@@ -1,4 +1,4 @@
-//! What is counted of calls.
+//! The numbers that are counted of calls.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ fn of_hook(extension: &Extension, hook: Hook) -> HookMetrics {
     hooks.find(|metrics| metrics.hook == hook).expect("the component has the hook")
 }
 
-/// How the calls of a hook ended, without those that never happened.
+/// The outcomes of the calls of a hook with their counts, without those that never happened.
 fn outcomes(extension: &Extension, hook: Hook) -> Vec<(&'static str, u64)> {
     let outcomes = of_hook(extension, hook).outcomes;
     outcomes.into_iter().filter(|(_, count)| *count > 0).map(|(outcome, count)| (outcome.name(), count)).collect()

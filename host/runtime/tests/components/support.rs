@@ -1,4 +1,4 @@
-//! What the tests share: runtimes, installed extensions, turns.
+//! The parts that the tests share: runtimes, installed extensions, turns.
 
 use std::cell::RefCell;
 use std::fs;
@@ -59,12 +59,12 @@ pub(crate) async fn test_extension(runtime: &Runtime, installation: Installation
     Arc::new(loaded.expect("the test extension loads"))
 }
 
-/// Why a runtime with nothing else in it does not load the component.
+/// The error with which a runtime that has nothing else in it refuses the component.
 pub(crate) async fn refused(component: Vec<u8>, installation: Installation) -> LoadError {
     runtime().load(component, installation).await.expect_err("the component is refused")
 }
 
-/// What a turn begins with: the metadata of its message.
+/// The data that a turn begins with: a message with its metadata, and the services of the host.
 pub(crate) struct Turn {
     message: Message,
     view: Arc<dyn TurnView>,
@@ -114,7 +114,7 @@ impl Turn {
         chain
     }
 
-    /// Why the turn does not start.
+    /// The reason for which the turn does not start.
     pub(crate) async fn refusal(&self, extensions: &[Arc<Extension>]) -> HookError {
         self.start(extensions).await.err().expect("the turn does not start")
     }
@@ -149,7 +149,7 @@ pub(crate) async fn respond(chain: &mut Chain) -> Result<Artifact, Fault> {
     }
 }
 
-/// What is logged while `running` runs, on this test's thread.
+/// The log of this test's thread while `running` runs.
 pub(crate) async fn log_of(running: impl Future<Output = ()>) -> String {
     static SUBSCRIBER: Once = Once::new();
     SUBSCRIBER.call_once(|| {

@@ -139,7 +139,7 @@ fn no_validation_costs_more_than_its_bound() {
     assert!(admitted > schemas / 3, "only {admitted} of {schemas} were admitted, too few to tell");
 }
 
-/// What becomes of an attack.
+/// The outcome of an attack.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
     /// The schema is refused, with these words.
@@ -234,7 +234,8 @@ fn tree(number: u32) -> Value {
 fn attacks_are_refused_or_stay_within_their_bound() {
     let _measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
     for (expected, schema, instance) in attacks() {
-        let (schema, instance) = (schema.to_string(), instance.to_string());
+        let schema = schema.to_string();
+        let instance = instance.to_string();
         check(&schema, std::slice::from_ref(&instance));
         let ended = Schema::compile(&schema).map(|compiled| compiled.validate(&instance));
         match (expected, ended) {

@@ -46,6 +46,7 @@ impl Member {
         if !self.takes_part(seen).await? {
             return Ok(None);
         }
+        // The turn that the message came with has checked it, and has stored it with its state delta.
         if request.resumed {
             return Ok(Some(RequestChanges::default()));
         }
@@ -136,6 +137,7 @@ impl Member {
     /// The metadata under the keys that the extension owns; it sees no other.
     fn own_metadata(&self, request: &TurnRequest<'_>) -> Result<Vec<MetadataEntry>, A2aError> {
         let mut entries = Vec::new();
+        // All entries share one limit, because they are handed to one call.
         let mut left = self.extension.profile.limits.input;
         let places = [
             (Location::Message, &request.message.metadata, "/message/metadata/"),
@@ -153,7 +155,8 @@ impl Member {
 
     fn too_large(&self, place: &str, key: &str) -> A2aError {
         let field = format!("{place}{}", key.replace('~', "~0").replace('/', "~1"));
-        let (uri, limit) = (self.extension.uri(), self.extension.profile.limits.input);
+        let uri = self.extension.uri();
+        let limit = self.extension.profile.limits.input;
         let description = format!("extension {uri} takes at most {limit} bytes of metadata per request");
         A2aError::InvalidParams { violations: vec![FieldViolation { field, description }] }
     }
