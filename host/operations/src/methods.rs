@@ -19,7 +19,7 @@ use crate::service_parameters::ServiceParameters;
 
 pub(crate) mod resumption;
 
-/// What a method answers.
+/// The answer of a method.
 pub enum MethodResult {
     Value(Json),
     Results(Results),
@@ -105,7 +105,7 @@ fn results(call: MethodCall, permit: TurnPermit, closing: CancellationToken, tim
     }))
 }
 
-/// A method is called by who has activated its extension, and those that it depends on.
+/// Checks that the client has activated the extension of the method, and those that it depends on.
 fn check_asked_for(extension: &Extension, call: &ServiceParameters) -> Result<(), A2aError> {
     let needed = extension.descriptor().depends_on.iter().chain([extension.uri()]);
     let missing: Vec<ExtensionUri> = needed.filter(|uri| !call.requested.contains(uri)).cloned().collect();

@@ -9,10 +9,10 @@ use annex_tasks::Owner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How long a message waits for a permit.
+/// The longest time that a message waits for a permit.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// How many turns run or wait for their context.
+/// Bounds the turns that run or wait for their context.
 pub struct TurnLimiter {
     in_all: usize,
     per_caller: usize,

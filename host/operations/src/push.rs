@@ -50,7 +50,7 @@ impl PushNotifications {
         self.notifier.check(config).await.map_err(refused)
     }
 
-    /// Whether the task has room for the config.
+    /// Checks that the task has room for the config.
     pub(crate) async fn check_room(
         &self,
         task_id: &TaskId,
@@ -168,7 +168,7 @@ impl PushNotifications {
     }
 }
 
-/// What the client hears when its config could not be stored.
+/// The error that the client gets when its config could not be stored.
 fn not_kept(error: StoreError) -> A2aError {
     match error {
         StoreError::TooManyConfigs { .. } => A2aError::invalid_params(format!("{error}; delete one")),

@@ -31,20 +31,20 @@ pub mod session_sweep;
 
 /// With so many live tasks, those that nobody needs leave memory.
 const CROWD: usize = 1_024;
-/// How often old tasks and sessions are swept.
+/// The time between two sweeps of old tasks and sessions.
 const SWEEP: Duration = Duration::from_secs(60 * 60);
-/// How often keys of tasks and conversations that are gone are swept.
+/// The time between two sweeps of keys whose task or conversation is gone.
 const SWEEP_KEYS: Duration = Duration::from_secs(60);
-/// How often it is tried to bring tasks to an end whose turn could not store it.
+/// The time between two attempts to end the tasks whose turn could not store its end.
 const SETTLE: Duration = Duration::from_secs(60);
-/// What a task says when the end of its turn could not be stored.
+/// The status message of a task when the end of its turn could not be stored.
 const UNSTORED: &str = "The server could not store what the agent did; send the message again.";
 
 /// Tasks that are ended at once.
 const OVERDUE: usize = 100;
-/// What a task says that has waited too long.
+/// The status message of a task that has waited too long.
 const UNHEARD: &str = "The task waited for too long, or too many tasks waited; send the message again without taskId.";
-/// What a task says that others of its caller have taken the place of.
+/// The status message of a task that had to give way because too many of its owner wait.
 const CROWDED_OUT: &str =
     "Too many of your tasks wait, and this one for longest; send the message again without taskId.";
 
@@ -60,12 +60,12 @@ pub struct Tasks {
     bounds: TaskBounds,
 }
 
-/// How large one task may become, and how long and how many may wait.
+/// Bounds on the size of one task, and on the tasks that wait.
 #[derive(Clone, Copy)]
 pub struct TaskBounds {
-    /// How large one task may become.
+    /// The limits on the size of one task.
     pub limits: TaskLimits,
-    /// How long tasks may wait for their client, and how many.
+    /// The bounds on how long tasks may wait for their client, and on how many may.
     pub waiting: WaitingBounds,
 }
 
@@ -88,7 +88,7 @@ impl Tasks {
         &self.store
     }
 
-    /// How large one task may become.
+    /// The limits on the size of one task.
     pub(crate) fn limits(&self) -> &TaskLimits {
         &self.bounds.limits
     }
@@ -275,7 +275,7 @@ impl Tasks {
         }
     }
 
-    /// Fails a task that waits, and says why; whether it did. Its readers hear of that like of any end.
+    /// Fails a task that waits, with the reason. Its readers see that as any end. Returns true if this ended the task.
     async fn end_waiting(&self, owner: &Owner, id: &TaskId, reason: &str) -> Result<bool, StoreError> {
         let found = match self.find(owner, id).await {
             Err(error @ StoreError::Unreadable { .. }) => {
@@ -296,7 +296,7 @@ impl Tasks {
         Ok(record.is_finished())
     }
 
-    /// A task that waited is no more: as if it had been deleted.
+    /// Drops what is kept of a task that waited, as if it had been deleted.
     fn let_go(&self, id: &TaskId) {
         self.pins.release(id);
         let record = self.live().records.remove(id);
@@ -363,7 +363,7 @@ impl Tasks {
     }
 }
 
-/// Hears of tasks that wait what the store finds of them.
+/// Is told by the store of tasks that wait.
 struct Watcher(Weak<Tasks>);
 
 impl WaitingWatcher for Watcher {

@@ -68,7 +68,7 @@ impl UpstreamIds for StoredUpstreamIds {
 }
 
 impl RequestHandler {
-    /// What an agent that lives elsewhere is told of a message; `None` for all others.
+    /// The context that an agent which lives elsewhere gets with a message; `None` for all others.
     ///
     /// # Errors
     /// When the ids of an older conversation cannot be removed.

@@ -1,4 +1,4 @@
-//! What extensions get from the host besides session and task, made for each turn that has any.
+//! The services that extensions get from the host besides session and task, made for each turn that has any.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::views::scoped_keys::ScopedKeys;
 pub(crate) mod readers;
 pub mod scoped_keys;
 
-/// What there is for all turns.
+/// The parts that all turns share.
 pub struct ExtensionViews {
     pub keys: Arc<ScopedKeys>,
     pub lister: Lister,

@@ -32,9 +32,9 @@ pub(crate) struct Resumption {
     permit: TurnPermit,
 }
 
-/// What one call of a method wants to be taken up.
+/// The tasks that one call of a method wants to be taken up.
 pub(crate) struct Resumptions {
-    /// Whose extension it is that was called.
+    /// The tenant whose extension was called.
     tenant: String,
     tasks: Arc<Tasks>,
     turn_limiter: Arc<TurnLimiter>,
@@ -53,7 +53,7 @@ impl Resumptions {
         })
     }
 
-    /// All of them; there will be no more.
+    /// Takes all of them. From now on the extension can resume no more.
     pub(crate) fn close(&self) -> Vec<Resumption> {
         self.lock().take().unwrap_or_default()
     }

@@ -28,32 +28,32 @@ use crate::turn::{Outcome, Stage, TaskOutcome, Turn, UserEvent};
 use crate::views::readers::{TurnState, TurnTask};
 use crate::views::scoped_keys::session_key;
 
-/// Where a message belongs.
+/// The conversation and the task that a message belongs to.
 pub(crate) struct Target {
     context_id: ContextId,
     pub(crate) task_id: TaskId,
     pub(crate) record: Option<Arc<TaskRecord>>,
-    /// Whether the context was named here, so that nobody else can know it yet.
+    /// True if this server has just named the context, so that nobody else can know it yet.
     is_new: bool,
-    /// Whose task it is.
+    /// The owner of the task.
     owner: Owner,
     /// Held until it is settled that the message is taken.
     delivery: Option<FirstDelivery>,
-    /// What the extensions see of the task.
+    /// The view of the task that the extensions get.
     turn_task: TurnTask,
-    /// What they see of the agent.
+    /// The steps of the agent, which the extensions see too.
     steps: Steps,
 }
 
-/// What a turn is made with.
+/// The parts that a turn is made of.
 pub(crate) struct TurnResources {
     pub(crate) chain: Chain,
     pub(crate) session: TurnSession,
     pub(crate) permit: TurnPermit,
-    /// What the user says; `None` when an extension takes the task up, rather than a message.
+    /// The user's message for the session. `None` when an extension takes the task up: there is no new message then.
     pub(crate) user_event: Option<Box<UserEvent>>,
     pub(crate) call: ServiceParameters,
-    /// What an agent that lives elsewhere is told.
+    /// The context for an agent that lives elsewhere; `None` for all others.
     pub(crate) remote: Option<UpstreamContext>,
 }
 
@@ -129,7 +129,7 @@ impl RequestHandler {
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 
-    /// What is installed, with the versions that the message's task was accepted by.
+    /// The installed extensions, in the versions that accepted the message's task where that task has pinned some.
     pub(crate) fn installed_for<'a>(
         &self,
         call: &ServiceParameters,
@@ -149,8 +149,8 @@ impl RequestHandler {
         )
     }
 
-    /// Whether the message is new. One of an anonymous client that names neither context nor task has nothing that it
-    /// could be found under: ids are all that keeps such clients apart.
+    /// Tells whether the message came before, and remembers it. `None` for a message of an anonymous client that names
+    /// neither context nor task: ids are all that keeps such clients apart, and there is none to find it under.
     async fn remember(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Delivery>, A2aError> {
         let message = &request.message;
         let context = match (&message.context_id, &message.task_id) {
@@ -204,7 +204,7 @@ impl RequestHandler {
         opened.await.map_err(|error| fault::of_session(&error))
     }
 
-    /// What may follow the user's message before the agent answers.
+    /// Tells what may follow the user's message before the agent answers.
     fn following(&self, target: &Target, active: &[Arc<Extension>]) -> Following {
         let is_read_by_others = target.record.is_some();
         let extensions_reach_out = active.iter().any(|extension| extension.grants().reach_out());
@@ -289,7 +289,7 @@ impl Target {
         Self { context_id, task_id, record: Some(record), is_new: false, owner, delivery: None, turn_task, steps }
     }
 
-    /// What the services of a turn are made for.
+    /// The session, the task and the steps that the services of a turn are made for.
     pub(crate) fn of_turn<'a>(&'a self, session: &'a TurnSession) -> (&'a TurnSession, &'a TaskId, &'a Steps) {
         (session, &self.task_id, &self.steps)
     }
@@ -328,7 +328,7 @@ impl Target {
     }
 }
 
-/// What the hooks see of a message.
+/// The request that the hooks see of a message.
 pub(crate) fn hook_request<'a>(
     call: &'a ServiceParameters,
     operation: &'a str,

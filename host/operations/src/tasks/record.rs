@@ -93,17 +93,17 @@ impl TaskRecord {
         self.lock().task.state()
     }
 
-    /// Whether the task has reached a final state.
+    /// True if the task has reached a final state.
     pub(crate) fn is_finished(&self) -> bool {
         self.task_state().is_terminal()
     }
 
-    /// Whether a turn of this process works on the task.
+    /// True while a turn of this process works on the task.
     pub(crate) fn is_running(&self) -> bool {
         self.lock().turn.is_some()
     }
 
-    /// Whether the task is neither finished nor waiting, and yet nobody here works on it: another process does.
+    /// True if another process works on the task: it is neither finished nor waiting, and no turn runs here.
     pub(crate) fn runs_elsewhere(&self) -> bool {
         let state = self.lock();
         let task_state = state.task.state();
@@ -308,7 +308,7 @@ impl TaskRecord {
     }
 }
 
-/// Why a task takes no message.
+/// The refusal of a message for a task that takes none.
 pub(crate) fn finished(record: &TaskRecord) -> A2aError {
     let (task_id, state) = (record.id(), record.task_state().name());
     let reason = if record.is_finished() {
@@ -319,7 +319,7 @@ pub(crate) fn finished(record: &TaskRecord) -> A2aError {
     A2aError::UnsupportedOperation { reason }
 }
 
-/// Why a task takes no message here.
+/// The refusal for a task that another process works on.
 pub(crate) fn runs_elsewhere(task_id: &TaskId) -> A2aError {
     let reason = format!("task {task_id} runs in another process of this server; use GetTask to follow it");
     A2aError::UnsupportedOperation { reason }

@@ -1,5 +1,5 @@
-//! How a turn begins: the extensions say whether the agent is to run, the session gets the user's message, and the message
-//! joins its task.
+//! The beginning of a turn: the extensions say whether the agent is to run, the session gets the user's message, and
+//! the message joins its task.
 
 use std::mem;
 

@@ -1,4 +1,4 @@
-//! How a turn ends: the session gets its last event, and the task its last state.
+//! The end of a turn: the session gets its last event, and the task its last state.
 
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ impl Turn {
     /// The agent's turn of the conversation ends with an event of the agent. If it has stored none, there is one here:
     /// without a word, or with the reason why there is no answer.
     ///
-    /// What cannot be stored is logged; the next turn finds that this one was broken off.
+    /// An event that cannot be stored is logged. The next turn then finds that this one was broken off.
     ///
     /// # Errors
     /// When the user's message cannot be stored either.
@@ -158,7 +158,7 @@ impl Turn {
         }
     }
 
-    /// Whether there is no task and will be none.
+    /// True if there is no task and none will be created.
     fn is_taskless(&self) -> bool {
         matches!(self.stage, Stage::Taskless)
     }

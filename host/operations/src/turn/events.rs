@@ -1,4 +1,4 @@
-//! What the agent sends, up to where it can be stored.
+//! The events of the agent, up to where they can be stored.
 
 use std::mem;
 

@@ -1,4 +1,4 @@
-//! What a turn does for an agent that lives elsewhere.
+//! The parts of a turn that only an agent that lives elsewhere needs.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskStat
 
 use super::{Ending, Settled, Turn};
 
-/// How long such an agent may take to tell whoever works on a task that it has ended here.
+/// The longest time that such an agent gets to tell its upstream that a task has ended here.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Turn {

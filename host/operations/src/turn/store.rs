@@ -1,4 +1,4 @@
-//! What a turn stores of its task, and when its client hears of it.
+//! The writes of a turn to its task, and the moment when its client hears of it.
 
 use std::mem;
 use std::sync::Arc;

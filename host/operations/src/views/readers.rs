@@ -1,4 +1,4 @@
-//! What the extensions of a turn can read of it.
+//! The session and the task of a turn, as its extensions can read them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -17,7 +17,8 @@ use tokio::runtime::Handle;
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
 
-/// In the place of an extension's URI. It is no URI, so no extension has it.
+/// The name under which an upstream agent's ids are kept, in the place of an extension's URI. It is no URI, so no
+/// extension has it.
 const AGENT: &str = "agent";
 /// There is a note per task and conversation, and how many of those there are is bounded elsewhere.
 const QUOTA: Quota = Quota {
@@ -35,7 +36,7 @@ pub struct ScopedKeys {
     sessions: Arc<dyn SessionService>,
     /// The name of each tenant's agent, by which its sessions are found.
     apps: HashMap<String, String>,
-    /// How many turns have the keys of a scope at hand.
+    /// The number of turns that have the keys of a scope at hand.
     in_use: Mutex<HashMap<Scope, usize>>,
     /// Keep the keys of a conversation from being removed while a turn of it begins.
     locks: KeyedLocks,
@@ -50,11 +51,11 @@ pub(crate) struct TurnKeys {
 
 struct ScopeOfTurn {
     scope: Scope,
-    /// Whether an extension has asked for it, and may have left keys.
+    /// True once an extension has asked for it, and may have left keys.
     was_asked_for: AtomicBool,
 }
 
-/// Why it cannot be told whether keys may stay, or why they cannot be removed.
+/// The reason why it cannot be told whether keys may stay, or why they cannot be removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SweepError {
     #[error("the keys of extensions cannot be read or removed")]
@@ -189,7 +190,7 @@ impl KeyScopes for TurnKeys {
     }
 }
 
-/// Whoever had the turn's extensions has dropped them, so nothing more is written.
+/// Releases the scopes. The turn's extensions are dropped by now, so nothing more is written.
 impl Drop for TurnKeys {
     fn drop(&mut self) {
         let mut left = Vec::new();
