@@ -21,7 +21,7 @@ struct Entry {
 }
 
 impl Artifacts {
-    /// What they take, in bytes.
+    /// The size of all of them, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

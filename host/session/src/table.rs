@@ -1,4 +1,4 @@
-//! What the in-memory service keeps: sessions and the maps that they share, in the order of their last use.
+//! The content of the in-memory service: sessions and the maps that they share, in the order of their last use.
 //!
 //! One list of slots holds both. A session is used before the maps that it shares, so the oldest slot is never a map
 //! whose sessions are younger: shared state goes after the last session that could see it.
@@ -25,11 +25,11 @@ use crate::state::{STORED, Scope, State, StateDelta};
 pub(crate) struct Table {
     bounds: Bounds,
     slots: LruCache<SlotKey, Slot, BuildHasherDefault<Prehashed>>,
-    /// What every state begins as.
+    /// The empty state that every slot begins with.
     no_state: Arc<State>,
     sessions: usize,
     bytes: usize,
-    /// How many turns are running, by session. The session need not exist yet.
+    /// The number of turns that run, by session. The session need not exist yet.
     turns: HashMap<SlotKey, usize, BuildHasherDefault<Prehashed>>,
 }
 
@@ -59,7 +59,7 @@ impl Hash for SlotKey {
     }
 }
 
-/// Takes over what is a hash already.
+/// A hasher for keys that bring their hash.
 #[derive(Default)]
 struct Prehashed(u64);
 
@@ -68,7 +68,7 @@ impl Hasher for Prehashed {
         self.0
     }
 
-    /// Of the trait; a [`SlotKey`] writes its hash as a whole.
+    /// Required by the trait, and not called: a [`SlotKey`] writes its hash as a whole.
     fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }
@@ -216,7 +216,7 @@ impl Table {
         Ok(Appended { revision: self.revision_of(&keys), repeated: false })
     }
 
-    /// Those that are not stored.
+    /// The events that are not stored yet.
     fn new_events(&self, keys: &SlotKeys<'_>, events: Vec<Event>) -> Result<Vec<Event>, SessionError> {
         let Some(slot) = self.slot(keys, Scope::Session) else { return Ok(events) };
         let mut new = Vec::with_capacity(events.len());
@@ -254,7 +254,7 @@ impl Table {
         self.slot(keys, Scope::Session).map_or(0, |slot| slot.revision)
     }
 
-    /// What a session of this key sees, whether it exists or not: another one may have set what they share.
+    /// The session of this key, whether it exists or not: another one may have set what they share.
     pub(crate) fn session(&self, key: &SessionKey, filter: EventFilter) -> Session {
         let keys = Self::keys(key);
         let slot = self.slot(&keys, Scope::Session);
@@ -328,7 +328,7 @@ impl Table {
         }
     }
 
-    /// Whether there may be slots of this scope. Where nothing is shared, nothing shared is looked for.
+    /// Tells whether there may be slots of this scope. It spares the look-ups where no session shares anything.
     fn has(&self, scope: Scope) -> bool {
         scope == Scope::Session || self.slots.len() > self.sessions
     }

@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::SessionError;
 use crate::session::SessionKey;
 
-/// How many turns may wait in one session unless told otherwise.
+/// The most turns that may wait in one session unless told otherwise.
 const DEFAULT_MAX_WAITING: usize = 64;
 
 /// The queues of all sessions. Sessions do not wait for each other, and a queue exists only while somebody is in it.

@@ -14,7 +14,7 @@ use crate::session_state::SessionState;
 use crate::state::{Scope, State, StateDelta};
 use crate::turn::TurnGuard;
 
-/// What a turn reads of the conversation, in bytes. Sessions in a database may hold more than fits into memory.
+/// The most bytes of the conversation that a turn reads. Sessions in a database may hold more than fits into memory.
 const HISTORY_BYTES: usize = 8 << 20;
 
 /// The code of the error of a turn that nobody ended.
@@ -52,7 +52,7 @@ struct Hold {
     key: SessionKey,
 }
 
-/// What the turn sees, and what it has done so far.
+/// The state that the turn sees, and what it has done so far.
 #[derive(Default)]
 struct View {
     exists: bool,
@@ -60,9 +60,9 @@ struct View {
     state: SessionState,
     /// `temp:` keys in full.
     temp: State,
-    /// Whether the user's event is the last one of this turn.
+    /// True if the user's event is the last one of this turn.
     is_unanswered: bool,
-    /// What the last turn did not come to: it ended with the process, or its end could not be stored.
+    /// The event that the last turn lacks: it ended with the process, or its end could not be stored.
     broken_off: Option<Event>,
     /// The only event of a session that this turn began.
     first: Option<First>,
@@ -105,7 +105,7 @@ impl TurnSession {
         &self.inner.hold.key
     }
 
-    /// Whether the session exists yet: the first append creates it.
+    /// True if the session exists yet. The first append creates it.
     pub fn exists(&self) -> bool {
         self.inner.view().exists
     }
@@ -132,7 +132,7 @@ impl TurnSession {
         self.inner.view().state.own().clone()
     }
 
-    /// Whether the user has spoken in this turn, and nobody since.
+    /// True if the user has spoken in this turn, and nobody since.
     pub fn is_unanswered(&self) -> bool {
         self.inner.view().is_unanswered
     }
@@ -238,7 +238,7 @@ impl TurnSession {
         Ok(())
     }
 
-    /// Whether no event is staged.
+    /// True if no event is staged.
     pub fn is_stored(&self) -> bool {
         self.inner.view().unstored().is_none()
     }
@@ -280,7 +280,7 @@ impl Inner {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever calls it keeps others from appending.
+    /// Stores the staged event. The caller must hold `appending`.
     async fn store_first(&self) -> Result<(), SessionError> {
         let Some(event) = self.view().unstored() else { return Ok(()) };
         let Hold { service, key } = &self.hold;
@@ -297,7 +297,7 @@ impl Inner {
 }
 
 impl First {
-    /// An event before which there is none. One with artifacts would not be read as it was stored.
+    /// Keeps an event before which there is none. One with artifacts is not kept, because they are read from the store.
     fn of(expected: u64, earlier: Option<&Event>, event: &Event) -> Option<Self> {
         let is_first = expected == 0 && earlier.is_none() && event.artifacts.is_empty();
         is_first.then(|| Self { event: Arc::new(event.clone()), is_stored: true })
@@ -318,7 +318,7 @@ impl Drop for Hold {
 }
 
 impl View {
-    /// From a session that was read with its last event.
+    /// The view of a session that was read with its last event.
     fn of(session: Session) -> Self {
         let exists = session.exists();
         let unanswered = session.events.last().filter(|event| event.is_from_user());

@@ -1,4 +1,4 @@
-//! How events and names are written.
+//! The stored form of events and names.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl EncodedEvent {
         Ok(Self { id: stored.id, timestamp, json, state_delta: stored.state_delta, artifacts })
     }
 
-    /// Whether it changes no state and has no artifacts.
+    /// True if it changes no state and has no artifacts.
     pub(super) fn sets_nothing(&self) -> bool {
         self.state_delta.is_empty() && self.artifacts.is_empty()
     }

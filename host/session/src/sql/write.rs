@@ -154,7 +154,7 @@ impl Write {
         steps
     }
 
-    /// Rows that begin with what the session is found by.
+    /// Rows that begin with the names of the session.
     fn rows<'a, const N: usize>(
         &'a self,
         rows: &'static Rows,
@@ -171,7 +171,7 @@ impl Write {
         rows.first().map(locked).transpose()
     }
 
-    /// Those that are not stored.
+    /// The events that are not stored yet.
     async fn new_events<'a, D: Database>(
         &self,
         transaction: &mut D::Transaction,
@@ -192,7 +192,7 @@ impl Write {
         Ok(new)
     }
 
-    /// Whatever refuses does so before anything is changed.
+    /// Stores the change. Every refusal comes before the first write.
     async fn store<D: Database>(
         &self,
         transaction: &mut D::Transaction,
@@ -324,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    /// What does not fit is made step by step and nobody would notice, so this is where the common way is tried.
+    /// Tries the common way by itself. Steps that do not fit are made one by one, so no other test would notice them.
     #[tokio::test]
     async fn what_is_common_is_made_by_steps_that_do_as_they_say() {
         let folder = tempfile::tempdir().unwrap();

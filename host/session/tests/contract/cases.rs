@@ -1,5 +1,5 @@
-//! What google-adk 2.13.0 did with the same operations (`data/state_scope.json`, observed in November 2026), and where a
-//! session service of Annex does something else.
+//! The same operations as in google-adk 2.13.0 (`data/state_scope.json`, observed in November 2026), and the cases in
+//! which a session service of Annex does something else.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ const DEVIATIONS: &[(&str, &str)] = &[
     ("state/stale_equal_ts_two_writers", "a revision detects the second writer, whatever the timestamps say"),
 ];
 
-/// When an event happens that names no time, in seconds.
+/// The time of an event that names none, in seconds.
 const UNTIMED: f64 = 1_500.0;
 /// The cases count from their own clock, and sessions are created by that of the machine: a time after all those.
 const EPOCH: i64 = 4_000_000_000_000;
@@ -40,10 +40,10 @@ struct Input {
 #[derive(Deserialize)]
 struct Operation {
     op: String,
-    /// What the session is called from now on.
+    /// The name of the session from now on.
     #[serde(rename = "as", default)]
     name: String,
-    /// What it was called.
+    /// The name that the session was given before.
     #[serde(default)]
     on: String,
     #[serde(default)]
@@ -267,7 +267,7 @@ fn check_error(error: Option<&SessionError>, expected: &Outcome, at: &str) {
     assert_eq!(error.is_none(), expected.ok, "{at}");
 }
 
-/// What ADK calls it.
+/// The name of the error in ADK.
 pub(crate) fn name_in_adk(error: &SessionError) -> &'static str {
     match error {
         SessionError::AlreadyExists { .. } => "AlreadyExistsError",

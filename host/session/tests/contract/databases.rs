@@ -1,4 +1,4 @@
-//! What databases do and memory does not: sessions outlive the process, several processes share them, and they fail.
+//! Databases, beyond what memory does: sessions outlive the process, several processes share them, and databases fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

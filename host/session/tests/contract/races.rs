@@ -1,5 +1,5 @@
-//! What the session services of google-adk 2.13.0 did when many tasks wrote at once (`data/concurrency.json`, observed in
-//! November 2026), and where a store of Annex does something else.
+//! Many tasks that write at once, as with the session services of google-adk 2.13.0 (`data/concurrency.json`, observed
+//! in November 2026), and the scenarios in which a store of Annex does something else.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ fn kind_in_adk(backend: &Backend) -> &'static str {
     }
 }
 
-/// How many tasks there were: each has succeeded or failed.
+/// The number of tasks: each has succeeded or failed.
 fn tasks(recorded: &Value) -> usize {
     let errors = recorded["errors"].as_object().unwrap().values();
     let all = errors.chain([&recorded["ok"]]).filter_map(Value::as_u64).sum::<u64>();
@@ -177,7 +177,7 @@ fn succeeded(results: &[Result<(), SessionError>]) -> usize {
     results.iter().filter(|result| result.is_ok()).count()
 }
 
-/// How often each error came, by the name that it has in ADK.
+/// The number of times that each error came, by its name in ADK.
 fn errors(results: &[Result<(), SessionError>]) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for error in results.iter().filter_map(|result| result.as_ref().err()) {

@@ -15,7 +15,7 @@ use crate::cluster::Scratch;
 
 pub(crate) type Store = Arc<dyn SessionService>;
 
-/// Where the sessions of one case are.
+/// The place where the sessions of one case are.
 #[derive(Clone)]
 pub(crate) enum Backend {
     Memory,
@@ -135,7 +135,7 @@ pub(crate) async fn open(service: &Store, path: &str) -> TurnSession {
     TurnSession::open(service, key, guard).await.unwrap()
 }
 
-/// What a refusal says.
+/// The text of a refusal.
 pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, SessionError>) -> String {
     result.unwrap_err().to_string()
 }
