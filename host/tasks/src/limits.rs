@@ -1,4 +1,4 @@
-//! How large a task is, and how large it may become.
+//! The size of a task, and the limits on it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use annex_protocol::{Message, StreamResponse, Task};
 
 use crate::{TaskEvent, size};
 
-/// How large one task may become. A store keeps whatever it is given: whoever appends to a task checks first.
+/// Limits on the size of one task. A store keeps whatever it is given: whoever appends to a task checks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
     /// Bytes of the task: of its texts and of the values that hold them.
@@ -17,7 +17,7 @@ pub struct TaskLimits {
     pub artifacts: usize,
 }
 
-/// How large a task is.
+/// The size of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSize {
     /// Bytes of the task: of its texts and of the values that hold them.
@@ -30,7 +30,7 @@ pub struct TaskSize {
     pub logged: usize,
 }
 
-/// What a task would have too much of.
+/// A limit that a task would exceed, and the size that it would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
     measure: Measure,
@@ -46,7 +46,7 @@ enum Measure {
     Logged,
 }
 
-/// How many times as large as a task its events may be.
+/// The events of a task may take this many times the bytes that the task itself may have.
 const LOG_FACTOR: usize = 4;
 /// The part of each limit that messages of the client leave to the agent, so that there is room for an answer.
 const ANSWER_PART: usize = 16;

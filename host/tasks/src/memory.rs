@@ -22,7 +22,7 @@ use crate::{
 };
 use table::{Entry, Notice, Table};
 
-/// How much a [`MemoryTaskStore`] keeps.
+/// Bounds on what a [`MemoryTaskStore`] keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBounds {
     /// Tasks. Of messages that were seen, four times as many are remembered.
@@ -30,7 +30,7 @@ pub struct MemoryBounds {
     /// Bytes of all tasks, events and configs, of their texts and of the values that hold them, and of answers to
     /// messages, which get a quarter of it at most.
     pub max_bytes: usize,
-    /// How many of one owner's tasks may wait.
+    /// The most tasks of one owner that may wait.
     pub waiting: WaitingBounds,
 }
 

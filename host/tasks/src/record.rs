@@ -107,16 +107,16 @@ fn first(event: Option<Result<TaskEvent, JsonError>>) -> Result<Task, JsonError>
     Err(JsonError::custom("its first event is no task"))
 }
 
-/// What tasks are sorted and swept by.
+/// The values that tasks are sorted and swept by.
 #[derive(Clone, Copy)]
 pub(crate) struct Standing {
     pub(crate) state: TaskState,
     pub(crate) status_at: i64,
-    /// When the task reached its final state; `None` while it can go on.
+    /// The time when the task reached its final state; `None` while it can go on.
     pub(crate) finished_at: Option<i64>,
 }
 
-/// What a memory store may drop of a task that is in its way, and since when.
+/// Tells whether a memory store may drop a task that is in its way, and since when it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// It is worked on, and stays.
@@ -134,7 +134,7 @@ impl Standing {
     }
 }
 
-/// What a message is told that came before: its answer as JSON, or the task.
+/// The result for a message that came before: its answer as JSON, or the task.
 pub(crate) fn repeated(task: &TaskId, answer: Option<&str>) -> Result<Remembered, StoreError> {
     let Some(answer) = answer else { return Ok(Remembered::Same(task.clone())) };
     let message = serde_json::from_str(answer);
@@ -142,7 +142,7 @@ pub(crate) fn repeated(task: &TaskId, answer: Option<&str>) -> Result<Remembered
     Ok(Remembered::Answered(message))
 }
 
-/// Whether nobody will take the task on after a crash: it was neither finished nor waiting for its client.
+/// True if nobody will take the task on after a crash: it was neither finished nor waiting for its client.
 pub(crate) fn is_abandoned_by_crash(state: TaskState) -> bool {
     !state.is_terminal() && !state.is_interrupted()
 }

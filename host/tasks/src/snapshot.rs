@@ -52,9 +52,9 @@ struct Grown {
     state: TaskState,
     status_at: Option<Timestamp>,
     size: TaskSize,
-    /// What it is, once somebody has looked.
+    /// The whole task, once somebody has looked at it.
     whole: OnceLock<(Task, TaskSize)>,
-    /// What it is made of until then.
+    /// The parts that it is made of until then.
     parts: Mutex<Option<Parts>>,
 }
 
@@ -65,7 +65,7 @@ struct Parts {
     base: TaskSnapshot,
     /// The events since, and maybe some that came after this moment.
     log: Arc<Mutex<Vec<TaskEvent>>>,
-    /// How many of them belong to this moment.
+    /// The number of events that belong to this moment.
     length: usize,
     /// The ids of all artifacts.
     artifacts: Arc<BTreeSet<ArtifactId>>,
@@ -96,7 +96,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// When it came into that state, if that is known.
+    /// The time when it came into that state, if that is known.
     pub fn status_at(&self) -> Option<Timestamp> {
         match &self.inner.form {
             Form::Whole(task, _) => task.status.timestamp,
@@ -104,7 +104,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// How large it is; of a task that has grown perhaps less, by what events have replaced.
+    /// The size of the task. A task that has grown may be smaller, by what its events have replaced.
     pub fn size(&self) -> TaskSize {
         match &self.inner.form {
             Form::Whole(_, size) => *size,
@@ -112,12 +112,12 @@ impl TaskSnapshot {
         }
     }
 
-    /// Whether it is to be stored as a whole with each event.
+    /// True if it is to be stored as a whole with each event.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self.inner.form, Form::Whole(..)) && (self.size().bytes <= SMALL || self.state().is_terminal())
     }
 
-    /// Whether stores keep it as its events.
+    /// True if stores keep it as its events.
     pub fn is_large(&self) -> bool {
         !self.is_small()
     }
@@ -228,7 +228,7 @@ impl TaskSnapshot {
         task
     }
 
-    /// What a snapshot after this one is made of.
+    /// The parts for a snapshot after this one.
     fn parts(&self) -> Parts {
         let parts = match &self.inner.form {
             Form::Whole(..) => None,

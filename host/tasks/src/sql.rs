@@ -266,12 +266,12 @@ fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationC
     serde_json::from_str(&json).map_err(|source| StoreError::Unreadable { task: task.clone(), source })
 }
 
-/// Whether a message can have been remembered.
+/// Tells whether a message can have been remembered.
 fn is_named(owner: &Owner, message: &MessageKey) -> bool {
     owner.is_key() && is_key(message.context.as_str()) && is_key(message.message.as_str())
 }
 
-/// What a message is found by.
+/// The names that a message is found by, and its digest.
 fn named<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'a>; 5] {
     [
         Value::Text(&owner.tenant),

@@ -21,7 +21,7 @@ pub(super) struct Entry {
     context_id: ContextId,
     content: TaskContent,
     pub(super) standing: Standing,
-    /// Whether it waits for its client, who has not answered yet.
+    /// True if it waits for its client, who has not answered yet.
     waits: bool,
     /// The number of the last event.
     seq: u64,
@@ -70,7 +70,7 @@ impl Entry {
         unseen.map(|(event, seq)| StoredEvent { seq, content: EventContent::Value(event.clone()) })
     }
 
-    /// What may become of it when room is wanted.
+    /// Tells whether it may go when room is wanted.
     pub(super) fn rest(&self) -> Rest {
         match self.standing.finished_at {
             Some(since) => Rest::Finished(since),
@@ -93,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// What there will be more of that is worked on, when it is worked on with so many bytes.
+    /// The growth of what is worked on, if this task is worked on with so many bytes.
     fn added_running(&self, bytes: usize) -> Running {
         match self.rest() {
             Rest::Runs => Running { tasks: 0, bytes: bytes.saturating_sub(self.bytes) },
@@ -101,7 +101,7 @@ impl Entry {
         }
     }
 
-    /// Whether it waits for its client once it has these events, which bring it into `state`.
+    /// Tells whether it waits for its client once it has these events, which bring it into `state`.
     fn waits_after(&self, events: &[TaskEvent], state: TaskState) -> bool {
         let turned = events.iter().rev().find_map(|event| match event {
             // Its client has answered.
@@ -131,7 +131,7 @@ fn content(task: &TaskSnapshot) -> Result<TaskContent, StoreError> {
     }
 }
 
-/// What happened to a task that its server did not do.
+/// News of a waiting task that the server has to hear.
 #[derive(Debug)]
 pub(super) enum Notice {
     /// It waited, and had to make room.
@@ -145,7 +145,7 @@ pub(super) struct Table {
     pub(super) tasks: HashMap<TaskId, Entry>,
     shares: Shares,
     pub(super) messages: SeenMessages,
-    /// What its server has to hear of.
+    /// Notices that nobody has taken yet.
     notices: Vec<Notice>,
 }
 
@@ -163,7 +163,7 @@ impl Table {
         Self { bounds, tasks: HashMap::new(), shares: Shares::default(), messages, notices: Vec::new() }
     }
 
-    /// What has come to pass since this was asked last.
+    /// Takes the notices since the last call.
     pub(super) fn take_notices(&mut self) -> Vec<Notice> {
         mem::take(&mut self.notices)
     }
@@ -334,7 +334,7 @@ impl Table {
         Ok(())
     }
 
-    /// What there would be too much of.
+    /// The measure by which the store would be too full; `None` if there is room.
     fn excess(&self, wanted: Wanted<'_>) -> Option<Measure> {
         if self.tasks.len() + wanted.tasks > self.bounds.max_tasks {
             return Some(Measure::Tasks);

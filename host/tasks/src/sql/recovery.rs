@@ -1,4 +1,4 @@
-//! What a crash left behind.
+//! Recovery of the tasks that a crash left behind.
 
 use annex_database::{Database, Row, Value};
 use annex_protocol::TaskId;
@@ -33,7 +33,7 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
     Ok(recovered)
 }
 
-/// Whether this call has brought the task to its end.
+/// Fails the task. Tells whether it was this call that ended it.
 async fn fail_task<D: Database>(
     store: &SqlTaskStore<D>,
     stored: &StoredTask,

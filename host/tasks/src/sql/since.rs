@@ -1,4 +1,4 @@
-//! Tasks of which the row tells only how they were, and the events how they went on.
+//! Tasks whose row holds them as they were while they were small. The later events tell the rest.
 
 use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::TaskId;

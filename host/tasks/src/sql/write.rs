@@ -134,7 +134,7 @@ impl Write {
         }
     }
 
-    /// Why no row was changed.
+    /// The reason why no row was changed.
     async fn refusal<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<StoreError> {
         let task = self.id.clone();
         let Place::After(expected) = self.place else { return Ok(StoreError::AlreadyExists { task }) };

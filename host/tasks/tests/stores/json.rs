@@ -1,4 +1,4 @@
-//! What is stored comes back as it was, byte for byte.
+//! Stored tasks and events come back as they were, byte for byte.
 
 use annex_protocol::{Artifact, Json, Part, PartContent, StreamResponse, Task, TaskArtifactUpdateEvent};
 

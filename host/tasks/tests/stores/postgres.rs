@@ -1,4 +1,4 @@
-//! What is particular to PostgreSQL: several processes write.
+//! Cases of PostgreSQL alone: several processes write.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a sweep deletes and what stays.
+//! A sweep deletes some tasks and keeps the others.
 
 use std::time::Duration;
 
