@@ -171,7 +171,7 @@ impl Quota {
 }
 
 impl Usage {
-    /// What it is once the value is there, in place of one of `replaced` bytes, if any.
+    /// The usage once the value is there, in place of one of `replaced` bytes, if any.
     pub(crate) fn with(self, key: &str, value: &[u8], replaced: Option<usize>) -> Self {
         let (keys, freed) = match replaced {
             Some(bytes) => (self.keys, bytes.saturating_add(key.len())),
