@@ -169,7 +169,8 @@ pub(crate) fn text_of(steps: &[Step<'_>], parameters: Parameters) -> Arc<str> {
 }
 
 fn joined(steps: &[Step<'_>], parameters: Parameters) -> String {
-    let (mut text, mut count) = (String::new(), 0);
+    let mut text = String::new();
+    let mut count = 0;
     let mut push = |text: &mut String, sql: &str| {
         for (index, piece) in sql.split('$').enumerate() {
             let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();

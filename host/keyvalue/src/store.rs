@@ -56,14 +56,16 @@ impl Scope {
     /// Keys of a conversation.
     #[must_use]
     pub fn context(tenant: &str, principal: &str, id: &ContextId) -> Self {
-        let (tenant, principal) = (tenant.to_owned(), principal.to_owned());
+        let tenant = tenant.to_owned();
+        let principal = principal.to_owned();
         Self { kind: ScopeKind::Context, tenant, principal, id: id.to_string() }
     }
 
     /// Keys of a task.
     #[must_use]
     pub fn task(tenant: &str, principal: &str, id: &TaskId) -> Self {
-        let (tenant, principal) = (tenant.to_owned(), principal.to_owned());
+        let tenant = tenant.to_owned();
+        let principal = principal.to_owned();
         Self { kind: ScopeKind::Task, tenant, principal, id: id.to_string() }
     }
 }

@@ -55,7 +55,8 @@ impl RequestHandler {
         let permit = self.turn_limiter.take(&call.owner).await?;
         let resumptions = Resumptions::new(&call.owner.tenant, &self.tasks, &self.turn_limiter);
         let resumption = Arc::clone(&resumptions) as Arc<dyn TaskResumption>;
-        let (message, metadata) = (Message::default(), Metadata::new());
+        let message = Message::default();
+        let metadata = Metadata::new();
         let request = TurnRequest {
             operation: name,
             context_id: None,

@@ -38,7 +38,8 @@ struct Caller {
 impl TurnLimiter {
     pub fn new(in_all: usize, per_caller: usize) -> Arc<Self> {
         let in_all = in_all.min(Semaphore::MAX_PERMITS);
-        let (free, waiting) = (Arc::new(Semaphore::new(in_all)), Semaphore::new(in_all));
+        let free = Arc::new(Semaphore::new(in_all));
+        let waiting = Semaphore::new(in_all);
         Arc::new(Self { in_all, per_caller, free, waiting, by_caller: Mutex::default() })
     }
 

@@ -78,7 +78,8 @@ struct Live {
 impl Tasks {
     pub fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>, bounds: TaskBounds) -> Arc<Self> {
         let live = Mutex::new(Live { records: HashMap::new(), crowd: CROWD });
-        let (locks, unsettled) = (KeyedLocks::new(), Mutex::default());
+        let locks = KeyedLocks::new();
+        let unsettled = Mutex::default();
         let tasks = Arc::new(Self { store, live, locks, unsettled, pins, bounds });
         tasks.store.watch_waiting(Arc::new(Watcher(Arc::downgrade(&tasks))));
         tasks
@@ -375,7 +376,8 @@ impl WaitingWatcher for Watcher {
 
     fn is_surplus(&self, owner: &Owner, task: &TaskId) {
         let (Some(tasks), Ok(runtime)) = (self.0.upgrade(), Handle::try_current()) else { return };
-        let (owner, task) = (owner.clone(), task.clone());
+        let owner = owner.clone();
+        let task = task.clone();
         // Not here: whoever has made it one too many may hold what ending it takes.
         runtime.spawn(async move {
             if let Err(error) = tasks.end_waiting(&owner, &task, CROWDED_OUT).await {

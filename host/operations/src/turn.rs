@@ -157,7 +157,8 @@ impl Turn {
         execution: &mut (impl Future<Output = Result<(), AgentError>> + Unpin),
         events: &mut mpsc::Receiver<AgentEvent>,
     ) -> Result<Ending, A2aError> {
-        let (cancel, stop) = (self.context.cancel.clone(), self.stop.clone());
+        let cancel = self.context.cancel.clone();
+        let stop = self.stop.clone();
         let mut deadline = pin!(tokio::time::sleep(self.max_duration));
         let session = self.context.session.clone();
         if !session.is_stored() {

@@ -109,7 +109,9 @@ impl RequestHandler {
         held: Option<TurnKeys>,
     ) -> UpstreamContext {
         let keys = Arc::clone(&self.views.keys);
-        let (owner, context, task) = (call.owner.clone(), context.clone(), task.clone());
+        let owner = call.owner.clone();
+        let context = context.clone();
+        let task = task.clone();
         let ids = StoredUpstreamIds { keys, owner, context, task, held };
         let mut remote = UpstreamContext::new(Arc::new(ids));
         remote.headers.clone_from(&call.headers);

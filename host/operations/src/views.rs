@@ -42,7 +42,8 @@ impl ExtensionViews {
             scopes = Some(Arc::new(keys));
         }
         let tasks = CallersTasks { lister: self.lister.clone(), owner: owner.clone() };
-        let (tasks, steps) = (Arc::new(tasks), Arc::new(TurnSteps(steps.clone())));
+        let tasks = Arc::new(tasks);
+        let steps = Arc::new(TurnSteps(steps.clone()));
         Ok(TurnServices { scopes, tasks: Some(tasks), steps: Some(steps), resumption: None })
     }
 

@@ -47,7 +47,8 @@ impl Limits {
         check_key("event id", &event.id)?;
         for (name, parts) in &event.artifacts {
             check_escaped("name of an artifact", name)?;
-            let (bytes, limit) = (parts_size(parts), self.artifact_bytes);
+            let bytes = parts_size(parts);
+            let limit = self.artifact_bytes;
             if bytes > limit {
                 return Err(SessionError::ArtifactTooLarge { name: name.clone(), bytes, limit });
             }

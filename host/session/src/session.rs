@@ -166,7 +166,8 @@ impl Session {
 
     /// Its place in a list.
     pub fn cursor(&self) -> SessionCursor {
-        let (user, context) = (self.key.user.clone(), self.key.context.clone());
+        let user = self.key.user.clone();
+        let context = self.key.context.clone();
         SessionCursor { last_update: self.last_update, user, context }
     }
 }

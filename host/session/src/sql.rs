@@ -54,7 +54,8 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         let key = key.clone();
         if key.check().is_err() {
             // It was never stored, and shares nothing that could be found.
-            let (state, last_update) = (SessionState::default(), Timestamp::now());
+            let state = SessionState::default();
+            let last_update = Timestamp::now();
             return Ok(Session { key, revision: 0, state, last_update, events: Vec::new() });
         }
         let after = Value::Int(filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis));
@@ -95,7 +96,8 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         for row in self.database.read(sql, values).await? {
             let key = SessionKey::new(query.tenant.as_str(), query.app.as_str(), row.text(0)?, row.text(1)?);
             // Revision and time are those of the list, whose order is by them, whatever has become of the session since.
-            let (revision, last_update) = (from_sql(row.int(2)?), Timestamp::from_millis(row.int(3)?));
+            let revision = from_sql(row.int(2)?);
+            let last_update = Timestamp::from_millis(row.int(3)?);
             sessions.push(Session { revision, last_update, ..self.read(&key, EventFilter::NONE).await? });
         }
         Ok(sessions)
@@ -163,7 +165,8 @@ impl<D: Database> SessionService for SqlSessionService<D> {
 fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError> {
     let context = key.context.clone();
     let unreadable = |source| SessionError::Unreadable { context: context.clone(), source };
-    let (mut revision, mut last_update) = (0, None);
+    let mut revision = 0;
+    let mut last_update = None;
     let mut places: [Vec<(i64, String, Json)>; 3] = Default::default();
     let mut events = Vec::new();
     for row in rows {

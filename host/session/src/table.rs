@@ -87,7 +87,8 @@ struct SlotKeys<'a> {
 impl SlotKeys<'_> {
     /// The slot in which the session keeps its keys of `scope`; `None` for `temp:`, which is kept nowhere.
     fn of(&self, scope: Scope) -> Option<Cow<'_, SlotKey>> {
-        let (tenant, app) = (&self.key.tenant, &self.key.app);
+        let tenant = &self.key.tenant;
+        let app = &self.key.app;
         let shared = match scope {
             Scope::Session => return Some(Cow::Borrowed(&self.session)),
             Scope::User => SlotName::User { tenant: tenant.clone(), app: app.clone(), user: self.key.user.clone() },
@@ -351,7 +352,8 @@ impl Table {
     /// Takes out the least recently used slots until the bounds hold or only running turns are left. They are dropped
     /// when nobody waits for the table.
     pub(crate) fn evict(&mut self) -> Vec<Slot> {
-        let (mut spared, mut evicted) = (0, Vec::new());
+        let mut spared = 0;
+        let mut evicted = Vec::new();
         while (self.sessions > self.bounds.max_sessions || self.bytes > self.bounds.max_bytes)
             && spared < self.slots.len()
             && let Some((oldest, slot)) = self.slots.peek_lru()

@@ -87,7 +87,8 @@ impl TurnSession {
     ) -> Result<Self, SessionError> {
         let hold = Hold::new(Arc::clone(service), key);
         let session = hold.service.read(&hold.key, EventFilter::recent(1)).await?;
-        let (view, appending) = (Mutex::new(View::of(session)), tokio::sync::Mutex::default());
+        let view = Mutex::new(View::of(session));
+        let appending = tokio::sync::Mutex::default();
         Ok(Self { inner: Arc::new(Inner { hold, view, appending, _guard: guard }) })
     }
 
@@ -96,7 +97,8 @@ impl TurnSession {
     /// Nothing is read: what others set in the scopes that they would share is not seen in this turn.
     pub fn open_new(service: &Arc<dyn SessionService>, key: SessionKey, guard: TurnGuard) -> Self {
         let hold = Hold::new(Arc::clone(service), key);
-        let (view, appending) = (Mutex::new(View::default()), tokio::sync::Mutex::default());
+        let view = Mutex::new(View::default());
+        let appending = tokio::sync::Mutex::default();
         Self { inner: Arc::new(Inner { hold, view, appending, _guard: guard }) }
     }
 
@@ -179,7 +181,8 @@ impl TurnSession {
         let Hold { service, key } = &self.inner.hold;
         let _appending = self.inner.appending.lock().await;
         let temp = event.state_delta.take_temp();
-        let (delta, is_from_user) = (event.state_delta.clone(), event.is_from_user());
+        let delta = event.state_delta.clone();
+        let is_from_user = event.is_from_user();
         if self.inner.view().unstored().is_some_and(|first| first.id == event.id) {
             // Only with what is stored is an event compared.
             self.inner.store_first().await?;
@@ -230,7 +233,8 @@ impl TurnSession {
         let temp = event.state_delta.take_temp();
         key.check()?;
         service.limits().check_first(&event)?;
-        let (delta, is_from_user) = (event.state_delta.clone(), event.is_from_user());
+        let delta = event.state_delta.clone();
+        let is_from_user = event.is_from_user();
         let first = First { event: Arc::new(event), is_stored: false };
         let mut view = self.inner.view();
         view.follow(0, |view| view.apply(delta, Some(first), is_from_user));
@@ -324,7 +328,8 @@ impl View {
         let unanswered = session.events.last().filter(|event| event.is_from_user());
         let broken_off = unanswered.map(|event| {
             let message = "The turn was broken off before the agent had answered.".to_owned();
-            let (author, invocation) = (session.key.app.clone(), event.invocation_id.clone());
+            let author = session.key.app.clone();
+            let invocation = event.invocation_id.clone();
             Event::failed(author, invocation, EventError { code: BROKEN_OFF.to_owned(), message })
         });
         Self { exists, revision: session.revision, state: session.state, broken_off, ..Self::default() }

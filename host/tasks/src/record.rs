@@ -151,7 +151,8 @@ pub(crate) fn is_abandoned_by_crash(state: TaskState) -> bool {
 pub(crate) fn fail(task: &mut Task, reason: &str) -> TaskEvent {
     let message = Message::agent(task.context_id.clone(), Some(task.id.clone()), vec![Part::text(reason)]);
     let status = TaskStatus { state: TaskState::Failed, message: Some(message), timestamp: Some(Timestamp::now()) };
-    let (task_id, context_id) = (task.id.clone(), task.context_id.clone());
+    let task_id = task.id.clone();
+    let context_id = task.context_id.clone();
     let event = TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() };
     task.apply_status(&event);
     StreamResponse::StatusUpdate(event).into()

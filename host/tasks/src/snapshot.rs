@@ -163,8 +163,10 @@ impl TaskSnapshot {
         let mut parts = self.parts();
         parts.push(events);
         let size = TaskSize { artifacts: parts.artifacts.len(), ..size };
-        let (id, context_id) = (self.id().clone(), self.context_id().clone());
-        let (whole, parts) = (OnceLock::new(), Mutex::new(Some(parts)));
+        let id = self.id().clone();
+        let context_id = self.context_id().clone();
+        let whole = OnceLock::new();
+        let parts = Mutex::new(Some(parts));
         Self::of(Form::Grown(Grown { id, context_id, state, status_at, size, whole, parts }))
     }
 

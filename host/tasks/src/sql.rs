@@ -172,7 +172,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
         let [tenant, principal, context, id, digest] = named(owner, message);
-        let (task, now) = (Value::Text(task.as_str()), Value::Int(Timestamp::now().as_millis()));
+        let task = Value::Text(task.as_str());
+        let now = Value::Int(Timestamp::now().as_millis());
         let values = [tenant, principal, context, id, digest, task, now];
         let mut transaction = self.database.begin().await?;
         let rows = D::query(&mut transaction, statements::REMEMBER, &values).await?;
@@ -217,7 +218,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         limit: usize,
     ) -> Result<Vec<(Owner, TaskId)>, StoreError> {
         let before = Value::Int(bounds.waited_before(Timestamp::now().as_millis()));
-        let (anonymous, per_owner) = (Value::count(bounds.anonymous), Value::count(bounds.per_owner));
+        let anonymous = Value::count(bounds.anonymous);
+        let per_owner = Value::count(bounds.per_owner);
         let values = [anonymous, per_owner, before, Value::count(limit), Value::count(skip)];
         let rows = self.database.read(statements::SELECT_OVERDUE, &values).await?;
         let overdue = rows.iter().map(|row| {

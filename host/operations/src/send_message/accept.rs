@@ -179,8 +179,10 @@ impl RequestHandler {
         let Some(task_id) = &message.task_id else {
             let is_new = message.context_id.is_none();
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
-            let (task_id, owner) = (TaskId::generate(), owner.clone());
-            let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
+            let task_id = TaskId::generate();
+            let owner = owner.clone();
+            let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
+            let steps = Steps::default();
             return Ok(Target { context_id, task_id, record: None, is_new, owner, delivery: None, turn_task, steps });
         };
         let record = self.tasks.open(owner, task_id).await?;
@@ -282,8 +284,11 @@ impl RequestHandler {
 impl Target {
     /// A task that is there already.
     pub(crate) fn of_task(owner: &Owner, record: Arc<TaskRecord>) -> Self {
-        let (task_id, context_id, owner) = (record.id().clone(), record.context_id().clone(), owner.clone());
-        let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
+        let task_id = record.id().clone();
+        let context_id = record.context_id().clone();
+        let owner = owner.clone();
+        let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
+        let steps = Steps::default();
         let snapshot = record.snapshot();
         turn_task.show(snapshot.state(), snapshot.status_at());
         Self { context_id, task_id, record: Some(record), is_new: false, owner, delivery: None, turn_task, steps }

@@ -65,9 +65,11 @@ impl TaskRecord {
 
     /// A task as it is stored, `last` being its last event. Nobody works on it here.
     pub(crate) fn stored(owner: Owner, task: TaskSnapshot, last: u64, tasks: &Tasks) -> Self {
-        let (id, context_id) = (task.id().clone(), task.context_id().clone());
+        let id = task.id().clone();
+        let context_id = task.context_id().clone();
         let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
-        let (store, limits) = (Arc::clone(tasks.store()), *tasks.limits());
+        let store = Arc::clone(tasks.store());
+        let limits = *tasks.limits();
         let state = RecordState { task, log, turn: None };
         Self { id, context_id, owner, store, limits, last: last.into(), state: Mutex::new(state) }
     }
@@ -299,7 +301,8 @@ impl TaskRecord {
     }
 
     pub(crate) fn status_event(&self, status: TaskStatus) -> TaskStatusUpdateEvent {
-        let (task_id, context_id) = (self.id.clone(), self.context_id.clone());
+        let task_id = self.id.clone();
+        let context_id = self.context_id.clone();
         TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() }
     }
 
@@ -310,7 +313,8 @@ impl TaskRecord {
 
 /// The refusal of a message for a task that takes none.
 pub(crate) fn finished(record: &TaskRecord) -> A2aError {
-    let (task_id, state) = (record.id(), record.task_state().name());
+    let task_id = record.id();
+    let state = record.task_state().name();
     let reason = if record.is_finished() {
         format!("task {task_id} is in terminal state {state}; send the message without taskId to go on in the context")
     } else {

@@ -21,7 +21,8 @@ impl Turn {
         let user_event = user_event.take();
         let is_resumed = user_event.is_none();
         let waits_in = task.as_ref().map(|task| task.task_state());
-        let (task_id, context_id) = (&self.context.task_id, &self.context.context_id);
+        let task_id = &self.context.task_id;
+        let context_id = &self.context.context_id;
         let outcome = self.chain.run_beginning_hooks(task_id, context_id, waits_in, is_resumed).await;
         let outcome = outcome.map_err(|fault| fault::of_hook(fault.into()))?;
         // A vetoed message is not stored.

@@ -138,7 +138,8 @@ impl Turn {
             return Ok(());
         }
         let state = conclusion.map(|(state, _)| *state).or(settled);
-        let (author, invocation) = (self.context.session.key().app.clone(), self.context.task_id.clone());
+        let author = self.context.session.key().app.clone();
+        let invocation = self.context.task_id.clone();
         let event = match state.filter(|state| state.is_terminal() && *state != TaskState::Completed) {
             Some(state) => {
                 let text = conclusion.and_then(|(_, text)| text.clone());

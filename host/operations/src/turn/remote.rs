@@ -16,7 +16,8 @@ impl Turn {
             StreamResponse::Message(message) => self.answer(message).await.map(|()| None),
             StreamResponse::StatusUpdate(update) => self.relayed_status(update).await,
             StreamResponse::ArtifactUpdate(update) => {
-                let (task_id, context_id) = (self.context.task_id.clone(), self.context.context_id.clone());
+                let task_id = self.context.task_id.clone();
+                let context_id = self.context.context_id.clone();
                 let update = TaskArtifactUpdateEvent { task_id, context_id, ..update };
                 self.respond(StreamResponse::ArtifactUpdate(update)).await.map(|()| None)
             }

@@ -34,7 +34,8 @@ impl Turn {
     }
 
     fn announce(&self, client: Client, record: &Arc<TaskRecord>, (snapshot, reader): Subscription) {
-        let (record, active) = (Arc::clone(record), self.active());
+        let record = Arc::clone(record);
+        let active = self.active();
         let outcome = TaskOutcome { record, snapshot, reader, active, running: None };
         // A client that has gone away does not stop the task.
         let _ = client.send(Ok(Outcome::Task(outcome)));

@@ -69,7 +69,8 @@ pub(crate) enum SweepError {
 /// The session of an owner's conversation.
 pub fn session_key(app: impl Into<Arc<str>>, owner: &Owner, context: &ContextId) -> SessionKey {
     let tenant = if owner.tenant.is_empty() { Arc::default() } else { owner.tenant.as_str().into() };
-    let (app, context) = (app.into(), context.clone());
+    let app = app.into();
+    let context = context.clone();
     match owner.principal.as_str() {
         "" => SessionKey::anonymous(tenant, app, context),
         // No principal can be named like an anonymous user.
@@ -84,7 +85,8 @@ impl ScopedKeys {
         sessions: Arc<dyn SessionService>,
         apps: HashMap<String, String>,
     ) -> Arc<Self> {
-        let (in_use, locks) = (Mutex::default(), KeyedLocks::new());
+        let in_use = Mutex::default();
+        let locks = KeyedLocks::new();
         Arc::new(Self { store, tasks, sessions, apps, in_use, locks })
     }
 

@@ -70,7 +70,8 @@ impl Change for Write {
     /// A few events that begin a session, or one that sets and keeps nothing.
     fn steps(&self) -> Option<(Vec<Step<'_>>, Appended)> {
         let Content::Append { expected, events, beginning } = &self.content else { return None };
-        let (last, revision) = (events.last()?, expected.saturating_add(events.len() as u64));
+        let last = events.last()?;
+        let revision = expected.saturating_add(events.len() as u64);
         let now = Value::Int(Timestamp::now().as_millis());
         let mut steps = match beginning {
             Some(beginning) => self.first_steps(beginning, events, now),
@@ -144,7 +145,8 @@ impl Write {
         let artifacts = events.iter().flat_map(|event| &event.artifacts).zip(1..);
         let mut artifacts = artifacts
             .map(|(artifact, place)| {
-                let (name, parts) = (Value::Text(&artifact.name), Value::Text(&artifact.parts));
+                let name = Value::Text(&artifact.name);
+                let parts = Value::Text(&artifact.parts);
                 [name, parts, Value::count(artifact.size), Value::Int(place)]
             })
             .peekable();
@@ -235,7 +237,8 @@ impl Write {
     ) -> Result<i64, SessionError> {
         let now = Timestamp::now();
         let updated_at = Value::Int(events.last().map_or(now, |event| event.timestamp).as_millis());
-        let (revision, changed_at) = (Value::count(revision), Value::Int(now.as_millis()));
+        let revision = Value::count(revision);
+        let changed_at = Value::Int(now.as_millis());
         if let Some(Locked { id, .. }) = found {
             let values = [Value::Int(id), revision, updated_at, changed_at];
             D::execute(transaction, statements::UPDATE_SESSION, &values).await?;
@@ -264,7 +267,9 @@ impl Write {
         artifact: &EncodedArtifact,
     ) -> Result<(), SessionError> {
         let others = D::query(transaction, statements::SELECT_ARTIFACTS, &[Value::Int(id)]).await?;
-        let (mut count, mut size, mut place) = (1, artifact.size, 1);
+        let mut count = 1;
+        let mut size = artifact.size;
+        let mut place = 1;
         for row in &others {
             let name = row.text(0)?;
             place = place.max(row.int(2)?.saturating_add(1));
@@ -277,7 +282,8 @@ impl Write {
                 D::execute(transaction, statements::DELETE_ARTIFACT, &[Value::Int(id), Value::Text(&name)]).await?;
             }
         }
-        let (name, parts) = (Value::Text(&artifact.name), Value::Text(&artifact.parts));
+        let name = Value::Text(&artifact.name);
+        let parts = Value::Text(&artifact.parts);
         let values = [Value::Int(id), name, parts, Value::count(artifact.size), Value::Int(place)];
         D::execute(transaction, statements::PUT_ARTIFACT, &values).await?;
         Ok(())
@@ -290,7 +296,8 @@ impl Beginning {
         let delta = combined(events.iter().map(|event| &event.state_delta)).into_owned();
         let artifacts: Vec<&EncodedArtifact> = events.iter().flat_map(|event| &event.artifacts).collect();
         let names: Vec<String> = delta.within(Scope::Session).map(|(name, _)| encoded_name(name)).collect();
-        let (count, is_own) = (artifacts.len(), !delta.touches(Scope::User) && !delta.touches(Scope::App));
+        let count = artifacts.len();
+        let is_own = !delta.touches(Scope::User) && !delta.touches(Scope::App);
         let is_common = is_own && names.len() <= FEW_KEYS && events.len() <= FEW.min(limits.events) && count <= FEW;
         let versions = artifacts
             .iter()

@@ -176,7 +176,8 @@ impl Run<'_> {
     }
 
     async fn list(&self, key: SessionKey, user: Option<String>, expected: &Outcome, at: &str) {
-        let (tenant, app) = (key.tenant.to_string(), key.app.to_string());
+        let tenant = key.tenant.to_string();
+        let app = key.app.to_string();
         let listed = self.service.list(&SessionQuery { tenant, app, user, after: None, limit: 100 }).await.unwrap();
         let expected = expected.sessions.as_ref().expect("sessions");
         let ids: Vec<&str> = listed.iter().map(|session| session.key.context.as_str()).collect();
@@ -252,7 +253,8 @@ fn same(state: &State, expected: &State, at: &str) {
 }
 
 fn compact(value: &Json) -> String {
-    let (mut in_string, mut escaped) = (false, false);
+    let mut in_string = false;
+    let mut escaped = false;
     let is_kept = |character: &char| {
         let kept = in_string || !character.is_ascii_whitespace();
         in_string ^= *character == '"' && !escaped;

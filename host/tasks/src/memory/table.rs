@@ -35,9 +35,13 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(owner: Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
-        let (id, context_id) = (task.id().clone(), task.context_id().clone());
-        let (content, standing) = (content(task)?, task.standing());
-        let (waits, kept, configs) = (standing.state.is_interrupted(), Vec::new(), BTreeMap::new());
+        let id = task.id().clone();
+        let context_id = task.context_id().clone();
+        let content = content(task)?;
+        let standing = task.standing();
+        let waits = standing.state.is_interrupted();
+        let kept = Vec::new();
+        let configs = BTreeMap::new();
         let mut entry =
             Self { owner, id, context_id, content, standing, waits, seq: 0, events: kept, configs, bytes: 0 };
         entry.bytes = entry.bytes_with(events, &entry.content);
@@ -152,7 +156,8 @@ pub(super) struct Table {
 impl std::fmt::Debug for Table {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // What clients sent is not for logs.
-        let (tasks, bytes) = (self.tasks.len(), self.shares.bytes());
+        let tasks = self.tasks.len();
+        let bytes = self.shares.bytes();
         formatter.debug_struct("Table").field("tasks", &tasks).field("bytes", &bytes).finish_non_exhaustive()
     }
 }
@@ -197,7 +202,9 @@ impl Table {
         if expected != found {
             return Err(StoreError::Stale { expected, found });
         }
-        let (owner, standing, content) = (entry.owner.clone(), task.standing(), content(task)?);
+        let owner = entry.owner.clone();
+        let standing = task.standing();
+        let content = content(task)?;
         let bytes = entry.bytes_with(events, &content);
         let grown = bytes.saturating_sub(entry.bytes);
         let waits = entry.waits_after(events, standing.state);
@@ -228,7 +235,8 @@ impl Table {
         if replaced == 0 && entry.configs.len() >= MAX_PUSH_CONFIGS {
             return Err(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS });
         }
-        let (owner, grown) = (entry.owner.clone(), json.len().saturating_sub(replaced));
+        let owner = entry.owner.clone();
+        let grown = json.len().saturating_sub(replaced);
         self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) })?;
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
         self.shares.remove(id, entry);

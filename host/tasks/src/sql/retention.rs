@@ -19,7 +19,8 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
             break;
         }
     }
-    let (count, batch) = (Value::count(retention.count), Value::count(BATCH));
+    let count = Value::count(retention.count);
+    let batch = Value::count(BATCH);
     delete_all(database, statements::FORGET_SURPLUS_ANSWERS, &[count, batch]).await?;
     let finished = Value::Int(retention.finished_before(now));
     delete_all(database, statements::FORGET_OLD_ANSWERS, &[finished, batch]).await?;
