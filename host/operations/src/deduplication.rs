@@ -49,6 +49,7 @@ struct OpenMessage {
 pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError> {
     let mut digest = Sha256::new();
     digest.update(encode(&request.message)?);
+    // JSON on one line has no line break, so that no other pair of texts has the same digest.
     digest.update(b"\n");
     digest.update(encode(&request.metadata)?);
     Ok(digest.finalize().into())

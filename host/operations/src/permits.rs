@@ -57,6 +57,7 @@ impl TurnLimiter {
     }
 
     async fn wait(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
+        // Counted while it waits, so that one caller cannot take all the places of those that wait.
         let caller = self.caller(owner)?;
         let _waiting = self.waiting.try_acquire().map_err(|_| self.full())?;
         match timeout(MAX_WAIT, Arc::clone(&self.free).acquire_owned()).await {

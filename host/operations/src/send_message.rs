@@ -32,8 +32,10 @@ impl RequestHandler {
         let snapshot = if at_once {
             snapshot
         } else {
+            // Extensions may drop out until the turn ends, and the client is told which were active to the end.
             match running {
                 Some(running) => active = running.ended().await?,
+                // The message came before, and its turn may still run.
                 None => record.turn_over().await,
             }
             record.snapshot()

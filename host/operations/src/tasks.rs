@@ -118,6 +118,7 @@ impl Tasks {
         let events: Vec<TaskEvent> = iter::once(TaskEvent::from(first)).chain(events.iter().cloned()).collect();
         let task = made.with(&events);
         task.check(&made, &self.bounds.limits).map_err(|excess| StoreError::TooLarge { excess })?;
+        // Until the record is in the table nobody may make another one from the stored task.
         let _locked = self.locks.lock(task.id()).await;
         if let Err(error) = self.store.create(owner, &events, &task).await {
             if matches!(error, StoreError::Database(_)) {
@@ -127,6 +128,7 @@ impl Tasks {
             return Err(error);
         }
         let record = Arc::new(TaskRecord::new(owner.clone(), made, turn, self));
+        // Before the events are shown, so that the client reads them all.
         let subscription = record.subscribe();
         record.show_first(events.get(1..).unwrap_or_default(), task).await;
         // From an attempt that failed.
@@ -140,6 +142,7 @@ impl Tasks {
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) async fn load(&self, owner: &Owner, id: &TaskId) -> Result<StoredTask, A2aError> {
+        // A task whose turn is over must not be shown as one that still runs.
         self.settle(id).await.map_err(fault::of_store)?;
         let stored = self.store.load(owner, id).await.map_err(fault::of_store)?;
         stored.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
@@ -186,6 +189,7 @@ impl Tasks {
     async fn find(&self, owner: &Owner, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
         self.settle(id).await?;
         if let Some(record) = self.live_record(owner, id) {
+            // A turn notices what other processes store when it stores its own events. Without a turn nobody looks.
             if !record.is_running() {
                 record.refresh().await?;
                 self.leave_if_finished(&record);
@@ -193,6 +197,7 @@ impl Tasks {
             return Ok(Some(record));
         }
         let _locked = self.locks.lock(id).await;
+        // Whoever held the lock before may have made the record.
         if let Some(record) = self.live_record(owner, id) {
             return Ok(Some(record));
         }
@@ -215,6 +220,7 @@ impl Tasks {
         if live.records.len() > live.crowd {
             // Whoever has a record got it under this lock, so that one which only the table has is nobody's.
             live.records.retain(|_, record| Arc::strong_count(record) > 1 || record.has_readers());
+            // Doubled, so that where all are needed the table is not looked through at each insertion.
             live.crowd = CROWD.max(live.records.len().saturating_mul(2));
         }
     }
@@ -237,6 +243,7 @@ impl Tasks {
     /// The turn's end cannot be stored: its readers have read all there is, and the task is failed when the store works
     /// again.
     pub(crate) fn abandon(&self, record: &Arc<TaskRecord>) {
+        // First of all: whoever no longer finds the record must find that the task is to be failed.
         self.unsettled().insert(record.id().clone(), record.owner().clone());
         self.pins.release(record.id());
         self.remove(record);
@@ -290,6 +297,7 @@ impl Tasks {
         };
         match record.append([failed(&record, reason)]).await {
             Ok(()) => {}
+            // It was deleted meanwhile.
             Err(StoreError::NotFound { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -321,6 +329,7 @@ impl Tasks {
         let mut settle = tokio::time::interval(SETTLE);
         loop {
             tokio::select! {
+                // In this order, so that keys go in the same round as the tasks and sessions that they belong to.
                 biased;
                 () = stop.cancelled() => return,
                 _ = sweep.tick() => self.sweep(&retention).await,

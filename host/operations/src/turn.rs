@@ -127,6 +127,7 @@ impl Turn {
         let agent = Arc::clone(&self.agent);
         let mut execution = agent.execute(self.context.clone(), sender);
         let is_stopped = self.context.cancel.is_cancelled() || self.stop.is_cancelled();
+        // An agent that was stopped before it began is not polled: `follow` finds the reason first.
         let first = if is_stopped {
             Poll::Pending
         } else {
@@ -173,6 +174,7 @@ impl Turn {
             };
             locked.store().await.map_err(|error| fault::of_session(&error))?;
         }
+        // What the agent sent in its first poll is stored before the agent goes on.
         let mut sent = events.try_recv().ok();
         loop {
             let event = match sent.take() {

@@ -70,6 +70,7 @@ impl TaskResumption for Resumptions {
         let (owner, number) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
         let mut wanted = self.lock();
         let Some(wanted) = wanted.as_mut() else { return Err("the call has been answered already".to_owned()) };
+        // An extension may ask twice in one call: one turn is enough.
         if wanted.iter().all(|other| other.number != number) {
             let permit = self.turn_limiter.try_take(&owner).map_err(|error| error.to_string())?;
             wanted.push(Resumption { task, owner, number, permit });
@@ -106,6 +107,7 @@ impl RequestHandler {
         // Another process may have ended the task.
         record.refresh().await.map_err(fault::of_store)?;
         target.check_open()?;
+        // Only now: a message of the client may have ended the interruption while this waited for its turn.
         let requested = self.tasks.pins().end_interruption(&task, number).ok_or_else(waits_no_longer)?;
         let call = ServiceParameters { requested, owner, headers: None };
         let extensions = self.extensions.current();

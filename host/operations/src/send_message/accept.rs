@@ -87,8 +87,10 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<(Reception, Outcome), A2aError> {
         request_check::check(&request)?;
+        // One set for the whole request, so that a set that replaces it is never seen in part.
         let extensions = self.extensions.current();
         let installed = self.installed_for(call, &request.message, &extensions);
+        // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
@@ -102,15 +104,18 @@ impl RequestHandler {
             Some(Delivery::New(delivery)) => target.delivery = Some(delivery),
             None => {}
         }
+        // Not before: a message that is repeated gets its task, also when that is finished by now.
         target.check_open()?;
         target.check_size(&request.message, self.tasks.limits())?;
         self.check_room(&request).await?;
+        // Before the wait for the context, so that the turns that wait there are bounded as well.
         let permit = self.turn_limiter.take(&call.owner).await?;
         let session = self.begin_turn(&call.owner, &target).await?;
         // A waiting request may find that the server is shutting down.
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
+        // The turn that ran in the context until now may have ended the task.
         target.check_open()?;
         let services = self.views.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
         let remote = self.upstream_context(call, &extensions, (&session, &target.task_id), &request).await?;
@@ -120,6 +125,7 @@ impl RequestHandler {
         request.message.parts = parts.unwrap_or(request.message.parts);
         let mut delta = StateDelta::from(delta);
         self.agent.before_turn(&request, &session, &mut delta)?;
+        // After the hooks, to which a task id means that the message continues a task.
         target.place(&mut request.message);
         // Others have sent messages meanwhile, or an extension has rewritten this one.
         target.check_size(&request.message, self.tasks.limits())?;
@@ -198,6 +204,7 @@ impl RequestHandler {
         let key = session_key(Arc::clone(&self.app), owner, &target.context_id);
         let opened = async {
             let guard = self.turns.begin(&key).await?;
+            // Nobody else knows the context yet, so there is no session to read.
             if target.is_new && !self.agent.reads_shared_state() {
                 return Ok(TurnSession::open_new(&self.sessions, key, guard));
             }
@@ -208,6 +215,7 @@ impl RequestHandler {
 
     /// Tells what may follow the user's message before the agent answers.
     fn following(&self, target: &Target, active: &[Arc<Extension>]) -> Following {
+        // Whoever reads a task sees a message that joins it, and the session must not lack that message after a crash.
         let is_read_by_others = target.record.is_some();
         let extensions_reach_out = active.iter().any(|extension| extension.grants().reach_out());
         if is_read_by_others || extensions_reach_out || self.agent.reaches_out() {
@@ -276,6 +284,7 @@ impl RequestHandler {
         match config {
             Some(config) => push.put(task_id, config, Some(reader.clone())).await.map(drop),
             None if continues => push.forward(task_id, reader.clone()).await,
+            // A new task has no other configs. Whoever registers one later brings a reader.
             None => Ok(()),
         }
     }

@@ -66,6 +66,7 @@ impl Pins {
         let interrupted = interrupted.map(|interrupted| (*interruptions, interrupted));
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
         for extension in extensions {
+            // An extension that was removed while the turn ran must not live on in a pin.
             let installed = installed.get(&owner.tenant);
             let is_there = installed.is_some_and(|installed| installed.get(extension.uri()).is_some());
             if is_there && !pinned.iter().any(|other| other.uri() == extension.uri()) {
@@ -129,8 +130,8 @@ impl Pins {
         self.lock().tasks.len()
     }
 
-    /// Learns what the tenant has installed now. Lets go of what was removed, and of the oldest versions where tasks keep
-    /// too many alive.
+    /// Learns what the tenant has installed now. Lets go of what was removed, and of the oldest versions where tasks
+    /// keep too many alive.
     pub fn thin_out(&self, tenant: &str, installed: &Installed) {
         let mut replaced: HashMap<ExtensionUri, Vec<*const Extension>> = HashMap::new();
         let mut may_stay = |extension: &Arc<Extension>| {

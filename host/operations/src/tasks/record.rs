@@ -177,6 +177,7 @@ impl TaskRecord {
         let mut last = self.last.lock().await;
         match self.store(&mut last, events).await {
             Err(StoreError::TooLarge { .. }) if events.len() > 1 => {
+                // One by one, so that those that still fit are stored.
                 for event in events.chunks(1) {
                     self.store(&mut last, event).await?;
                 }

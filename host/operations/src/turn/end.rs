@@ -41,6 +41,7 @@ impl Turn {
         self.tell_of(&ending).await;
         let ending = match ending {
             Ending::Returned(Err(AgentError::Refused(error)), settled) if self.stage.task().is_none() => {
+                // There is no task that could tell of the refusal, so the client gets the error itself.
                 self.context.session.drop_staged();
                 self.refuse(error);
                 Ending::Returned(Err(AgentError::Closed), settled)
@@ -73,6 +74,7 @@ impl Turn {
     async fn conclude(&mut self, ending: Ending) -> Result<(), A2aError> {
         let settled = ending.settled();
         let conclusion = self.conclusion(ending);
+        // Before the task: where the user's message cannot be stored, nobody must have heard of a task.
         if let Err(error) = self.close_session(conclusion.as_ref(), settled).await {
             self.roll_back(error);
             return Ok(());
@@ -86,6 +88,7 @@ impl Turn {
             Err(error) => Err(error),
         };
         let Err(error) = concluded else { return Ok(()) };
+        // No task could be created, and the client has this error instead.
         if self.is_taskless() {
             return Err(error);
         }
@@ -193,6 +196,7 @@ impl Drop for Turn {
         let event = StreamResponse::StatusUpdate(failed);
         let tasks = Arc::clone(&self.tasks);
         let Ok(runtime) = Handle::try_current() else { return };
+        // Counted as a running turn, so that a shutdown waits for it.
         self.running.spawn_on(
             async move {
                 let failed = record.append([event]).await.map_err(fault::of_store);

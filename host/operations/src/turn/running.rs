@@ -31,6 +31,8 @@ impl Turn {
     /// sleep.
     pub(crate) fn begin_running(self) -> Running {
         let tracker = self.running.clone();
+        // The turn may run inside of its client's request, which a panic of the agent must not end. Dropping the turn
+        // fails its task.
         let turn = AssertUnwindSafe(self.run().instrument(Span::current())).catch_unwind();
         let turn = turn.map(|ended| ended.unwrap_or_else(|_| Err(fault::internal(&BrokeOff))));
         let mut turn: Pin<Box<_>> = Box::pin(tracker.track_future(turn));

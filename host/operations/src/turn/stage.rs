@@ -105,6 +105,7 @@ impl Turn {
     pub(super) fn roll_back(&mut self, error: A2aError) {
         self.context.session.drop_staged();
         self.pending.clear();
+        // An event that was not stored may have pinned versions for the task.
         self.tasks.pins().release(&self.context.task_id);
         self.refuse(error);
     }

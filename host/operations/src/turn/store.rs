@@ -20,6 +20,7 @@ impl Turn {
         }
         match mem::replace(&mut self.stage, Stage::Taskless) {
             Stage::Joined { task, client } => {
+                // The client subscribes before the events are stored, so that it misses none of them.
                 self.announce(client, &task, task.subscribe());
                 self.stage = Stage::Working { task };
             }

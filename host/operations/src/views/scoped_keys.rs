@@ -103,6 +103,7 @@ impl ScopedKeys {
     ) -> Result<TurnKeys, KeyValueError> {
         let context = Scope::context(&owner.tenant, &owner.principal, &session.key().context);
         let task = Scope::task(&owner.tenant, &owner.principal, task);
+        // A sweep of this conversation waits until its keys count as in use.
         let _locked = self.locks.lock(&context).await;
         if !session.exists() {
             self.store.remove(&context).await?;
@@ -147,6 +148,7 @@ impl ScopedKeys {
     }
 
     async fn remove_if_gone(&self, scope: &Scope) -> Result<(), SweepError> {
+        // No turn of the conversation may begin between the look and the removal.
         let _locked = self.locks.lock(scope).await;
         let is_in_use = self.in_use().contains_key(scope);
         if is_in_use || self.exists(scope).await? {
@@ -209,6 +211,7 @@ impl Drop for TurnKeys {
             }
         }
         drop(in_use);
+        // Where the runtime is gone, a later process sweeps the keys.
         let Ok(runtime) = Handle::try_current() else { return };
         let keys = Arc::clone(&self.keys);
         if !left.is_empty() {
