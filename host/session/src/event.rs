@@ -83,6 +83,7 @@ impl Event {
 
     /// True if `sent` is the event that was stored here, the artifacts aside.
     pub(crate) fn is_same(&self, sent: &Self) -> bool {
+        // Taken apart, so that a field which is added later cannot be forgotten here.
         let Self { id, author, invocation_id, timestamp, parts, state_delta, artifacts: _, error, partial } = sent;
         self.id == *id
             && self.author == *author

@@ -75,6 +75,7 @@ impl SessionService for InMemorySessionService {
 
     async fn read(&self, key: &SessionKey, filter: EventFilter) -> Result<Session, SessionError> {
         let mut table = self.table();
+        // To read a session is to use it, so that it is evicted later.
         table.touch(key);
         Ok(table.session(key, filter))
     }

@@ -78,6 +78,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     let Some(mut left) = text.strip_prefix(start) else { return false };
     let mut pieces = rest.split('*').peekable();
     while let Some(piece) = pieces.next() {
+        // The last piece has to be at the end. Those before it are found as early as they can be.
         if pieces.peek().is_none() {
             return left.ends_with(piece);
         }

@@ -64,6 +64,7 @@ impl fmt::Debug for SessionKey {
 
 impl PartialEq for SessionKey {
     fn eq(&self, other: &Self) -> bool {
+        // A turn looks its session up by clones of one key, whose long names need not be compared.
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
     }
 }

@@ -198,16 +198,19 @@ impl Table {
         }
         let keys = Self::keys(key);
         let found = self.revision_of(&keys);
+        // Before the revision is looked at: the same call again is a retry, whatever it expects.
         let new = self.new_events(&keys, events)?;
         if new.is_empty() {
             return Ok(Appended { revision: found, repeated: true });
         }
         match (expected, found) {
+            // A key that was not checked was never stored, so that one which is found needs no check.
             (0, 0) => key.check()?,
             (_, 0) => return Err(key.not_found()),
             _ if expected != found => return Err(SessionError::Stale { expected, found }),
             _ => {}
         }
+        // Nothing is rolled back in memory, so that whatever can refuse comes before the first change.
         new.iter().try_for_each(|event| self.bounds.limits.check_event(event))?;
         self.check_state(&keys, &combined(new.iter().map(|event| &event.state_delta)))?;
         for event in new {
@@ -237,6 +240,7 @@ impl Table {
         let Some(slot) = self.slots.pop(&keys.session) else { return false };
         self.sessions -= 1;
         self.bytes -= slot.bytes();
+        // The `user:` state of an anonymous user has no other session.
         if key.is_anonymous()
             && let Some(user) = keys.of(Scope::User)
             && let Some(slot) = self.slots.pop(user.as_ref())
@@ -354,6 +358,7 @@ impl Table {
     pub(crate) fn evict(&mut self) -> Vec<Slot> {
         let mut spared = 0;
         let mut evicted = Vec::new();
+        // Sessions with a turn move to the other end. Their count ends the loop when nothing else is left.
         while (self.sessions > self.bounds.max_sessions || self.bytes > self.bounds.max_bytes)
             && spared < self.slots.len()
             && let Some((oldest, slot)) = self.slots.peek_lru()

@@ -92,6 +92,7 @@ impl Queues {
     fn join(self: &Arc<Self>, key: &SessionKey) -> Result<(Arc<tokio::sync::Mutex<()>>, Place), SessionError> {
         let mut by_session = self.lock();
         let queue = by_session.entry(key.clone()).or_insert_with(|| Queue { lock: Arc::default(), members: 0 });
+        // The running turn is a member as well, and does not wait.
         if queue.members > self.max_waiting {
             return Err(SessionError::TooManyTurns { waiting: self.max_waiting });
         }

@@ -85,6 +85,7 @@ impl TurnSession {
         key: SessionKey,
         guard: TurnGuard,
     ) -> Result<Self, SessionError> {
+        // Before it is read: from here on the session is not evicted.
         let hold = Hold::new(Arc::clone(service), key);
         let session = hold.service.read(&hold.key, EventFilter::recent(1)).await?;
         let view = Mutex::new(View::of(session));
@@ -144,6 +145,7 @@ impl TurnSession {
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
     pub async fn history(&self, num_recent: usize) -> Result<Vec<Arc<Event>>, SessionError> {
+        // The only event of the session is at hand, whether it is stored or not.
         if let Some(First { event, .. }) = &self.inner.view().first {
             let is_shown = num_recent > 0 && event.size() <= HISTORY_BYTES;
             return Ok(is_shown.then(|| Arc::clone(event)).into_iter().collect());
@@ -158,6 +160,7 @@ impl TurnSession {
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
     pub async fn artifact(&self, name: &str) -> Result<Option<Vec<Part>>, SessionError> {
+        // The only event of the session is at hand, and has no artifacts.
         if self.inner.view().first.is_some() {
             return Ok(None);
         }
@@ -193,6 +196,7 @@ impl TurnSession {
         let appended = match service.append(key, expected, events).await {
             Ok(appended) => appended,
             Err(error) => {
+                // A session that was deleted meanwhile begins anew with the next turn.
                 self.inner.view().exists &= !matches!(error, SessionError::NotFound { .. });
                 if error.is_about_events() || matches!(error, SessionError::Stale { .. }) {
                     // It may be the later event alone that cannot be stored, and the first one may be stored already, by an
@@ -209,6 +213,7 @@ impl TurnSession {
         } else {
             self.inner.view().follow(appended.revision, |view| view.apply(delta, first, is_from_user));
         }
+        // Last, because nothing of an event that was not stored is to be seen.
         self.inner.view().temp.extend(State::from(temp));
         Ok(())
     }
@@ -237,6 +242,7 @@ impl TurnSession {
         let is_from_user = event.is_from_user();
         let first = First { event: Arc::new(event), is_stored: false };
         let mut view = self.inner.view();
+        // For this turn the session exists, but the revision stays 0: the append that stores the event creates it.
         view.follow(0, |view| view.apply(delta, Some(first), is_from_user));
         view.temp.extend(State::from(temp));
         Ok(())
@@ -337,6 +343,7 @@ impl View {
 
     /// The revision to append `event` at, and what belongs before it.
     fn next_step(&self, event: &Event) -> (u64, Option<Event>) {
+        // A turn that is taken up again brings no message of the user, and answers the one that is there.
         let is_another = |last: &&Event| event.is_from_user() && event.invocation_id != last.invocation_id;
         let earlier = match self.unstored() {
             Some(first) => Some(Event::clone(&first)),

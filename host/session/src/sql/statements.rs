@@ -4,6 +4,7 @@
 
 use annex_database::Rows;
 
+// An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the session until the end of the transaction.
 pub(super) const LOCK_SESSION: &str = "
     UPDATE session SET revision = revision

@@ -75,6 +75,7 @@ impl Change for Write {
         let now = Value::Int(Timestamp::now().as_millis());
         let mut steps = match beginning {
             Some(beginning) => self.first_steps(beginning, events, now),
+            // Beyond the limit an event more makes an old one go, which these steps do not do.
             None if *expected > 0
                 && events.len() == 1
                 && last.sets_nothing()
@@ -101,6 +102,7 @@ impl Change for Write {
             Content::Create(_) if found.is_some() => Err(self.already_exists()),
             Content::Create(initial) => self.store::<D>(transaction, None, (initial, &[])).await,
             Content::Append { expected, events, beginning: _ } => {
+                // Before the revision is looked at: the same call again is a retry, whatever it expects.
                 let new = self.new_events::<D>(transaction, found.as_ref(), events).await?;
                 let revision = found.as_ref().map_or(0, |found| found.revision);
                 if new.is_empty() {
@@ -139,6 +141,7 @@ impl Write {
             let size = Value::count(key.len() + value.get().len());
             [Value::Text(name), Value::Text(value.get()), size, Value::Int(place)]
         });
+        // A statement that inserts no rows is not SQL. The same goes for artifacts.
         if !beginning.names.is_empty() {
             steps.push(self.rows(&statements::INSERT_KEYS_OF_NAMED, keys));
         }
@@ -201,7 +204,9 @@ impl Write {
         found: Option<Locked>,
         (delta, events): (&StateDelta, &[&EncodedEvent]),
     ) -> Result<Appended, SessionError> {
+        // A session that begins has no keys of its own, and none is found under this id.
         let id = found.as_ref().map_or(NO_SESSION, |found| found.id);
+        // All scopes are checked before one is written: a refused change shares its transaction with others.
         let mut changes = Vec::new();
         for scope in STORED.into_iter().filter(|scope| delta.touches(*scope)) {
             let change = ScopeChange::plan::<D>(transaction, (scope, delta), (&self.key, id), &self.limits).await?;
@@ -267,6 +272,7 @@ impl Write {
         artifact: &EncodedArtifact,
     ) -> Result<(), SessionError> {
         let others = D::query(transaction, statements::SELECT_ARTIFACTS, &[Value::Int(id)]).await?;
+        // The one that was written last comes first, so that those which do not fit are the oldest.
         let mut count = 1;
         let mut size = artifact.size;
         let mut place = 1;
@@ -299,6 +305,7 @@ impl Beginning {
         let count = artifacts.len();
         let is_own = !delta.touches(Scope::User) && !delta.touches(Scope::App);
         let is_common = is_own && names.len() <= FEW_KEYS && events.len() <= FEW.min(limits.events) && count <= FEW;
+        // Two versions of one artifact would be two rows of one key.
         let versions = artifacts
             .iter()
             .zip(1..)
