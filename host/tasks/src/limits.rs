@@ -83,9 +83,11 @@ impl TaskLimits {
     /// What there would be too much of.
     pub fn check_message(&self, size: &TaskSize, message: &Message) -> Result<(), Excess> {
         let added = size::of_message(message);
+        // A small limit, too, leaves at least one to the answer.
         let for_clients = |limit: usize| limit.saturating_sub((limit / ANSWER_PART).max(1));
         first_excess([
             (Measure::Bytes, size.bytes.saturating_add(added), for_clients(self.bytes)),
+            // Where one message is the limit, the one that begins the task is let in all the same.
             (Measure::Messages, size.messages.saturating_add(1), for_clients(self.messages).max(1)),
             (Measure::Logged, size.logged.saturating_add(added), for_clients(self.bytes.saturating_mul(LOG_FACTOR))),
         ])

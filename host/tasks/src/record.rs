@@ -128,6 +128,7 @@ pub(crate) enum Rest {
 
 impl Standing {
     pub(crate) fn new(state: TaskState, timestamp: Option<Timestamp>) -> Self {
+        // A final status without a timestamp counts from now, so that its task is swept in time.
         let finished = state.is_terminal().then(|| timestamp.unwrap_or_else(Timestamp::now).as_millis());
         let status_at = timestamp.map_or(NO_TIMESTAMP, Timestamp::as_millis);
         Self { state, status_at, finished_at: finished }

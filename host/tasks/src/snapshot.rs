@@ -148,6 +148,7 @@ impl TaskSnapshot {
     }
 
     fn exact_size(&self) -> TaskSize {
+        // Whoever looks at the task makes its values, whose size is exact.
         let _ = self.task();
         self.size()
     }
@@ -157,6 +158,7 @@ impl TaskSnapshot {
     pub fn with(&self, events: &[TaskEvent]) -> Self {
         let (state, status_at) = events.iter().rev().find_map(status).unwrap_or((self.state(), self.status_at()));
         let size = events.iter().fold(self.size(), TaskSize::with);
+        // A small task costs little to copy. One that is finished grows no more, and is stored as one JSON.
         if size.bytes <= SMALL || state.is_terminal() {
             return Self::read(self.assembled(events), size.logged);
         }

@@ -93,6 +93,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             Value::Text(context.unwrap_or_default()),
             Value::Int(after.map_or(i64::MAX, |cursor| cursor.status_at)),
             Value::Text(after.map_or("", |cursor| cursor.id.as_str())),
+            // One more than is shown tells whether there is another page.
             Value::count(query.limit.saturating_add(1)),
             Value::count(MAX_PAGE_BYTES),
         ];
@@ -100,10 +101,12 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             Some(_) => [statements::PAGE_OF_CONTEXT, statements::COUNT_OF_CONTEXT],
             None => [statements::PAGE_OF_OWNER, statements::COUNT_OF_OWNER],
         };
+        // All pages are counted, so that the parameters for the place of this one are left out.
         let counted = if context.is_some() { values.get(..5) } else { values.get(..4) };
         let total = self.database.read(count, counted.unwrap_or_default()).await?;
         let total = total.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
         let rows = self.database.read(page, &values).await?;
+        // The page as it would be without the bound on its bytes: a page that ends early has a next one, too.
         let there = rows.first().map(|row| row.int(5)).transpose()?.unwrap_or_default();
         let listed = rows.get(..query.limit).unwrap_or(&rows);
         let last = listed.last().filter(|_| from_sql::<u64>(there) > listed.len() as u64);
@@ -126,6 +129,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let values = [Value::Text(id.as_str()), Value::Text(config_id), Value::Text(&json)];
         let [task_id, config_id, _] = values;
         let mut transaction = self.database.begin().await?;
+        // Locked, so that two configs at once do not both take the last place.
         if D::execute(&mut transaction, statements::LOCK_TASK, &[task_id]).await? == 0 {
             return Err(not_found());
         }

@@ -145,8 +145,8 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Makes every task FAILED that a crash left without anybody who works on it, with `reason` as status message, and
     /// returns them in the order of their ids. Tasks that wait for their client stay as they are. Messages whose task
-    /// was never created and that have no answer are forgotten, so that their sender can try again. A task that cannot be
-    /// decoded is logged and left alone.
+    /// was never created and that have no answer are forgotten, so that their sender can try again. A task that cannot
+    /// be decoded is logged and left alone.
     ///
     /// To be called at start. It cannot tell a task of a crashed process from one of another process that is well, so
     /// nobody else may be working on tasks of this store.

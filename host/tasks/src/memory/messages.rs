@@ -137,6 +137,7 @@ impl SeenMessages {
 
     pub(super) fn forget(&mut self, owner: &Owner, message: &MessageKey) {
         let key = key(owner, message);
+        // Another message that has the same id stays.
         if self.seen.get(&key).is_some_and(|seen| seen.digest == message.digest) {
             self.remove(&key);
         }

@@ -180,6 +180,7 @@ impl Table {
         }
         let runs = entry.rest() == Rest::Runs;
         let running = if runs { Running { tasks: 1, bytes: entry.bytes } } else { Running::default() };
+        // Before room is made: nothing of others goes for a task that is refused.
         self.check_running(&entry.owner, running)?;
         self.make_room(Wanted { owner: &entry.owner, tasks: 1, bytes: entry.bytes, kept: None })?;
         self.shares.add(&id, &entry);
@@ -217,7 +218,9 @@ impl Table {
             Err(StoreError::Full) if standing.finished_at.is_some() && events.len() == 1 => {}
             other => other?,
         }
+        // It is there still: the task that wants the room is not the one that goes.
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
+        // Counted out as it was, and in as it is from now on.
         self.shares.remove(id, entry);
         (entry.content, entry.standing, entry.bytes, entry.waits) = (content, standing, bytes, waits);
         entry.log(events);

@@ -20,6 +20,7 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
         let from = [Value::Text(last.as_str()), Value::count(BATCH)];
         let rows = store.database.read(statements::SELECT_ABANDONED, &from).await?;
         let Some(newest) = rows.last() else { break };
+        // On from here, not from the start: a task that cannot be read is found again and again.
         last = newest.text(0)?.into();
         for row in &rows {
             let Some(task) = since::stored_task(store.database.as_ref(), row).await? else { continue };
@@ -28,6 +29,7 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
             }
         }
     }
+    // Nobody works on a message without a task and an answer any more, so that its sender may repeat it.
     let unclaimed = [Value::Int(i64::MAX), Value::count(MESSAGES)];
     while store.change(statements::FORGET_UNCLAIMED, &unclaimed).await? > 0 {}
     Ok(recovered)

@@ -117,6 +117,7 @@ impl Write {
                 let tenant = Value::Text(&owner.tenant);
                 let principal = Value::Text(&owner.principal);
                 let context = Value::Text(context.as_str());
+                // Without a JSON the task is told by its events, from the first one on.
                 let json_seq = Value::MaybeInt(if json.is_some() { None } else { Some(0) });
                 let json = json.unwrap_or(Value::Text(""));
                 let row = [id, tenant, principal, context, state, status_at, finished_at, last, json, json_seq];
