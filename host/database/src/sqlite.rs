@@ -140,6 +140,7 @@ impl Readers {
             closed => closed.insert(self.options.connect().await?),
         };
         let rows = bind::<Sqlite>(sql, values).fetch_all(connection).await;
+        // After any failure the next read opens another connection.
         if rows.is_err() {
             *place = None;
         }
@@ -290,9 +291,11 @@ impl Database for SqliteDatabase {
         let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());
         let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
         writer.prepare(&self.options).await?;
+        // Noted before it is so: a caller that goes away here leaves a transaction that may be open.
         writer.left = Left::Open;
         let mut transaction = SqliteTransaction { writer: Some(writer) };
         let begun = transaction.connection()?.execute(sqlx::query(BEGIN)).await;
+        // Another process has the lock, so no transaction was begun, and there is none to roll back.
         if begun.as_ref().err().and_then(code_of) == Some(BUSY) {
             transaction.writer()?.left = Left::Ready;
         }

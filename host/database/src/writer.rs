@@ -129,6 +129,7 @@ async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> 
         };
         match in_one_transaction::<D, C>(transaction, changes, way).await {
             Ok(Some(results)) => return results,
+            // It was alone already, so there is no other way left.
             Err(error) if way == Way::Steps && changes.len() == 1 => return vec![Err(error)],
             Ok(None) | Err(_) => {}
         }
@@ -238,6 +239,7 @@ async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way)
             D::commit(transaction).await?;
             return Ok(answer);
         }
+        // The transaction is dropped here, which rolls it back. Made step by step, the change says why it is refused.
     }
     let mut transaction = database.begin().await?;
     let answer = change.apply::<D>(&mut transaction).await?;

@@ -176,6 +176,7 @@ impl Usage {
     /// The usage once the value is there, in place of one of `replaced` bytes, if any.
     pub(crate) fn with(self, key: &str, value: &[u8], replaced: Option<usize>) -> Self {
         let (keys, freed) = match replaced {
+            // The key is counted anew below, so that its bytes are freed with those of the value.
             Some(bytes) => (self.keys, bytes.saturating_add(key.len())),
             None => (self.keys.saturating_add(1), 0),
         };
