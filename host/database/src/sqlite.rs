@@ -291,7 +291,7 @@ impl Database for SqliteDatabase {
         let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());
         let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
         writer.prepare(&self.options).await?;
-        // Noted before it is so: a caller that goes away here leaves a transaction that may be open.
+        // Set before it begins: a caller that goes away meanwhile leaves a transaction that may be open.
         writer.left = Left::Open;
         let mut transaction = SqliteTransaction { writer: Some(writer) };
         let begun = transaction.connection()?.execute(sqlx::query(BEGIN)).await;
