@@ -136,6 +136,7 @@ impl KeyValueStore for SqliteKeyValueStore {
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
         let mut transaction = self.begin().await?;
         let values = in_bucket(space, [Value::Text(key)]);
+        // Read in the transaction that writes, so that no other increment comes in between.
         let rows = SqliteDatabase::query(&mut transaction, statements::SELECT_VALUE, &values).await;
         let value = value_of(rows.map_err(unavailable)?.first())?;
         let count = incremented(value.as_deref(), delta)?;
@@ -162,6 +163,7 @@ impl KeyValueStore for SqliteKeyValueStore {
             return Ok(());
         }
         let mut transaction = self.begin().await?;
+        // Counted while the rows are there, then deleted.
         for statement in [statements::UNCOUNT_SCOPE, statements::DELETE_SCOPE] {
             SqliteDatabase::execute(&mut transaction, statement, &scope).await.map_err(unavailable)?;
         }

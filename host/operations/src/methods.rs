@@ -21,7 +21,7 @@ use crate::service_parameters::ServiceParameters;
 mod method_view;
 pub(crate) mod resumption;
 
-/// What a method answers.
+/// The answer of a method.
 pub enum MethodResult {
     Value(Json),
     Results(Results),
@@ -56,7 +56,8 @@ impl RequestHandler {
         }
         let permit = self.turn_limiter.take(&call.owner).await?;
         let resumptions = Resumptions::new(&call.owner.tenant, &self.tasks, &self.turn_limiter);
-        let (message, metadata) = (Message::default(), Metadata::new());
+        let message = Message::default();
+        let metadata = Metadata::new();
         let request = TurnRequest {
             operation: name,
             context_id: None,
@@ -107,7 +108,7 @@ fn results(call: MethodCall, permit: TurnPermit, closing: CancellationToken, tim
     }))
 }
 
-/// A method is called by who has activated its extension, and those that it depends on.
+/// Checks that the client has activated the extension of the method, and those that it depends on.
 fn check_asked_for(extension: &Extension, call: &ServiceParameters) -> Result<(), A2aError> {
     let needed = extension.descriptor().depends_on.iter().chain([extension.uri()]);
     let missing: Vec<ExtensionUri> = needed.filter(|uri| !call.requested.contains(uri)).cloned().collect();

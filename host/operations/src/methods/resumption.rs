@@ -32,9 +32,9 @@ pub(crate) struct Resumption {
     permit: TurnPermit,
 }
 
-/// What one call of a method wants to be taken up.
+/// The tasks that one call of a method wants to be taken up.
 pub(crate) struct Resumptions {
-    /// Whose extension it is that was called.
+    /// The tenant whose extension was called.
     tenant: String,
     tasks: Arc<Tasks>,
     turn_limiter: Arc<TurnLimiter>,
@@ -53,7 +53,7 @@ impl Resumptions {
         })
     }
 
-    /// All of them; there will be no more.
+    /// Takes all of them. From now on the extension can resume no more.
     pub(crate) fn close(&self) -> Vec<Resumption> {
         self.lock().take().unwrap_or_default()
     }
@@ -72,6 +72,7 @@ impl Resumptions {
         let (owner, number) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
         let mut wanted = self.lock();
         let Some(wanted) = wanted.as_mut() else { return Err("the call has been answered already".to_owned()) };
+        // An extension may ask twice in one call: one turn is enough.
         if wanted.iter().all(|other| other.number != number) {
             let permit = self.turn_limiter.try_take(&owner).map_err(|error| error.to_string())?;
             wanted.push(Resumption { task, owner, number, permit });
@@ -108,6 +109,7 @@ impl RequestHandler {
         // Another process may have ended the task.
         record.refresh().await.map_err(fault::of_store)?;
         target.check_open()?;
+        // Only now: a message of the client may have ended the interruption while this waited for its turn.
         let requested = self.tasks.pins().end_interruption(&task, number).ok_or_else(waits_no_longer)?;
         let call = ServiceParameters { requested, owner, headers: None };
         let extensions = self.extensions.current();

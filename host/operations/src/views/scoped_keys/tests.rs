@@ -1,4 +1,4 @@
-//! What a sweep spares, and what it and the end of a turn remove.
+//! A sweep spares some keys; it and the end of a turn remove the others.
 
 use std::sync::Arc;
 
