@@ -126,7 +126,7 @@ impl<'a> Relay<'a> {
             }
             StreamResponse::Message(message) => {
                 if !is_first {
-                    // A stream that has a message has nothing else (specification section 3.1.2).
+                    // A stream with a message has nothing else (A2A 1.0, section 3.1.2).
                     return Err(Deviation::LateMessage.into());
                 }
                 if let Some(context) = &message.context_id {
