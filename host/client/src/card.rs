@@ -32,7 +32,7 @@ pub struct AgentCardDocument {
     pub card: AgentCard,
     /// Its text.
     pub text: String,
-    /// The signature that holds, when the client has trusted keys.
+    /// The good signature that was found, when the client has trusted keys.
     pub verified: Option<Verified>,
 }
 

@@ -88,6 +88,7 @@ const MAX_ID_BYTES: usize = 256;
 /// request with an id.
 pub fn decode(bytes: &[u8]) -> Result<Request, Box<Rejection>> {
     let envelope = read_envelope(bytes).map_err(|error| reject(RequestId::Null, error))?;
+    // The id is read first, so that the errors after it go out under it.
     let id = envelope.request_id().map_err(|error| reject(RequestId::Null, error))?;
     let method = envelope.method().map_err(|error| reject(id.clone(), error))?;
     let params = envelope.into_params().map_err(|error| reject(id.clone(), error))?;

@@ -19,6 +19,7 @@ pub(crate) fn is_fault(error: &ClientError) -> bool {
         | ClientError::Broken { .. }
         | ClientError::Protocol { .. } => true,
         ClientError::Status { status, .. } => status.is_server_error(),
+        // A refusal is an answer, and the upstream works.
         _ => false,
     }
 }

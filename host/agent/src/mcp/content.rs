@@ -33,6 +33,7 @@ impl Content {
         for block in result.content {
             content.take(tool, block);
         }
+        // The model is told one of the two, so the larger one counts and not the sum.
         let structured = content.structured.as_ref().map_or(0, |value| value.to_string().len());
         let files = content.artifacts.iter().flat_map(|(_, parts)| parts).map(size).sum::<usize>();
         for (bytes, most, what) in [(content.text.len().max(structured), MAX_TEXT, "text"), (files, MAX_FILES, "files")]
