@@ -212,7 +212,7 @@ impl Notifier {
         self.shared.queues.len()
     }
 
-    /// Takes no more events, sends those that are queued for up to `patience`, and gives up the rest.
+    /// Takes no more events, sends what is queued for up to `patience`, and gives up the rest.
     pub async fn close(&self, patience: Duration) {
         self.shared.queues.close();
         self.workers.close();
