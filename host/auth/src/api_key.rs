@@ -37,6 +37,7 @@ impl ApiKeys {
         let mut entries: Vec<Entry> = Vec::with_capacity(configs.len());
         for config in configs {
             let entry = Entry::load(config)?;
+            // With one key for two principals it would be open who calls.
             if entries.iter().any(|other| other.digest == entry.digest) {
                 return Err(AuthConfigError::DuplicateKey { principal: entry.principal });
             }
@@ -45,8 +46,8 @@ impl ApiKeys {
         Ok(Self { header: header_name(&header.name)?, entries })
     }
 
-    /// Whose key this is. Takes the same time for every key that is wrong, and looks at all entries for one that is
-    /// right, so that the time says nothing about the keys.
+    /// The principal whose key this is. Takes the same time for every key that is wrong, and looks at all entries for
+    /// one that is right, so that the time says nothing about the keys.
     pub(crate) fn principal_of(&self, key: &[u8]) -> Option<&str> {
         if key.len() > MAX_KEY_BYTES {
             return None;
@@ -61,6 +62,7 @@ impl ApiKeys {
 impl Entry {
     fn load(config: &ApiKeyConfig) -> Result<Self, AuthConfigError> {
         let principal = config.principal.clone();
+        // `#` stands between issuer and name in the ids of tokens, see `Principal::id`.
         if !principal::is_name(&principal) || principal.contains('#') {
             return Err(AuthConfigError::Principal { principal });
         }
@@ -100,7 +102,8 @@ fn from_file(path: &Path) -> Result<Secret, AuthConfigError> {
 
 fn digest_of(principal: &str, key: &Secret) -> Result<Digest, AuthConfigError> {
     let key = key.expose().as_bytes();
-    let (minimum, maximum) = (MIN_KEY_BYTES, MAX_KEY_BYTES);
+    let minimum = MIN_KEY_BYTES;
+    let maximum = MAX_KEY_BYTES;
     if !(minimum..=maximum).contains(&key.len()) {
         return Err(AuthConfigError::KeyLength { principal: principal.to_owned(), minimum, maximum });
     }

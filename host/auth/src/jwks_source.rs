@@ -1,4 +1,4 @@
-//! Where the keys of an issuer come from: a file that was read at start, or a URL that is asked when it has to be.
+//! The source of an issuer's keys: a file that was read at start, or a URL that is asked when it has to be.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// Why there is no key for a token.
+/// The reason that there is no key for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
     /// The issuer does not have it.
@@ -82,6 +82,7 @@ impl RemoteJwks {
             .timeout(FETCH_TIMEOUT)
             // A redirect could lead to plain HTTP or into the local network.
             .redirect(redirect::Policy::none());
+        // A proxy would look for the issuer on its own machine.
         if local {
             builder = builder.no_proxy();
         }
@@ -99,6 +100,7 @@ impl RemoteJwks {
                 return Ok(key);
             }
         }
+        // A fetch that is under way may bring the key, so this call waits for it.
         if state.may_fetch() || self.fetching.try_lock().is_err() {
             // A task of its own: a caller that hangs up must not take the fetch with it and leave the pause behind.
             let remote = Arc::clone(self);
@@ -116,6 +118,7 @@ impl RemoteJwks {
         if !self.state().may_fetch() {
             return;
         }
+        // The attempt is noted before it is made, so that one that fails counts too.
         self.update(|state| state.attempted_at = Some(Instant::now()));
         match self.fetch().await {
             Ok(jwks) => self.update(|state| {

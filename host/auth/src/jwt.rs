@@ -19,7 +19,7 @@ pub(crate) struct JwtVerifier {
     keys: JwksSource,
 }
 
-/// Why a token lets nobody in.
+/// The reason that a token lets nobody in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Invalid,
@@ -32,7 +32,7 @@ impl JwtVerifier {
         Ok(Self { keys: keys(config)?, config: config.clone() })
     }
 
-    /// Who the token is about.
+    /// The principal that the token is about.
     pub(crate) async fn principal_of(&self, token: &str) -> Result<Principal, Refused> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Refused::Invalid);
@@ -42,6 +42,7 @@ impl JwtVerifier {
         if header.crit.is_some() {
             return Err(Refused::Invalid);
         }
+        // The algorithm is not the token's choice (RFC 8725, section 3.1).
         let allowed = |algorithm: &Algorithm| self.config.algorithms.contains(algorithm);
         let algorithm = Algorithm::from_jws(header.alg).filter(allowed).ok_or(Refused::Invalid)?;
         let key = self.keys.key(header.kid.as_deref(), algorithm).await.map_err(|missing| match missing {
@@ -55,6 +56,7 @@ impl JwtVerifier {
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm.to_jws());
+        // jsonwebtoken checks a claim that is not required only where it is there.
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         validation.set_issuer(&[&self.config.issuer]);
         validation.set_audience(&self.config.audience);

@@ -1,8 +1,8 @@
-//! Who calls, and who published a card.
+//! Authentication of callers, and signatures of Agent Cards.
 //!
 //! [`Authenticator`] turns the headers of a request into a [`Principal`] by API key or JSON Web Token (specification
-//! sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided
-//! elsewhere.
+//! sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). Others decide what a principal may
+//! do.
 //!
 //! All cryptography is ring's, which TLS uses as well.
 

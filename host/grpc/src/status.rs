@@ -1,7 +1,7 @@
 //! Errors as `google.rpc.Status` (specification section 10.6): the same code, message and details as on the other
 //! bindings.
 //!
-//! Also the way back: what a client reads of a status.
+//! Also the way back: the parts of a status that a client reads.
 //!
 //! A status travels in HTTP/2 headers, of which clients take 8 KiB in common. Errors can repeat what the client sent,
 //! so everything here is cut to fit.
@@ -63,6 +63,7 @@ pub(crate) fn of(error: &A2aError) -> Status {
     let mut status = pb::Status { code, message: message.clone(), details: Vec::new() };
     let mut room = MAX_DETAILS_BYTES;
     for detail in error.details() {
+        // The ErrorInfo comes first, so that it stays when the room is short.
         let Some(any) = packed(&detail, room) else { break };
         room = room.saturating_sub(any.value.len());
         status.details.push(any);
@@ -80,8 +81,8 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
     (any.value.len() <= room).then_some(any)
 }
 
-/// What an extension adds: a value, or a message of a type that has no descriptor here and whose JSON form says which.
-/// `None` for what protobuf cannot carry.
+/// The detail of an extension: a value, or a message of a type that has no descriptor here and whose JSON form names
+/// it. `None` if protobuf cannot carry it.
 fn value(detail: &Json) -> Option<Any> {
     let wrapped = detail.to::<Wrapped>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
     let value = wrapped.map_or_else(|| detail.clone(), |wrapped| wrapped.value);
