@@ -39,7 +39,7 @@ struct Guest {
     /// The component's name without `.wasm`.
     name: &'static str,
     target: &'static str,
-    /// Whether it is copied beside the `annex` executable.
+    /// True if it is copied beside the `annex` executable.
     shipped: bool,
 }
 

@@ -5,7 +5,7 @@ use std::{env, fs};
 
 use anyhow::Context;
 
-/// What is never to be printed: push credentials. `pb.rs` prints these messages without them.
+/// The messages that are never to be printed: push credentials. `pb.rs` prints these messages without them.
 const SECRETIVE: &[&str] = &[".lf.a2a.v1.TaskPushNotificationConfig", ".lf.a2a.v1.AuthenticationInfo"];
 
 fn main() -> anyhow::Result<()> {

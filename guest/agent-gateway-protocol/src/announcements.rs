@@ -13,14 +13,14 @@ use crate::routing::{Route, Table, cost, out_of_order};
 
 /// An announcement that has been too old for a day is forgotten when others come.
 const FORGOTTEN_AFTER_MILLIS: u64 = 86_400_000;
-/// How many others are looked at when one comes.
+/// The number of other announcements that are looked at when one comes.
 const LOOKED_AT: usize = 100;
 /// Announced routes of one capability; no more are looked at.
 const MAX_ROUTES: usize = 100;
 /// Bytes of an announcement, as it is sent and as it is kept.
 const MAX_BYTES: usize = 2_048;
 
-/// What the table needs from the host.
+/// The functions of the host that the table needs.
 pub trait Store {
     /// All keys.
     fn keys(&self) -> Result<Vec<String>, String>;
@@ -36,7 +36,7 @@ pub trait Store {
     fn secret(&self, name: &str) -> Result<Option<String>, String>;
 }
 
-/// What a squad announces: the CapabilityAnnouncement of AGP and where the squad is.
+/// An announcement of a squad: the CapabilityAnnouncement of AGP, and the path of the squad.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Announcement {
@@ -122,7 +122,8 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json, String> {
     let Route { capability, path, .. } = route;
-    let (own, keys) = (key(capability, path), store.keys()?);
+    let own = key(capability, path);
+    let keys = store.keys()?;
     let others = keys.iter().filter(|key| is_of(capability, key) && **key != own).count();
     if others >= MAX_ROUTES {
         return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));
@@ -144,7 +145,7 @@ fn forget_old(keys: &[String], now: u64, store: &impl Store) -> Result<(), Strin
     Ok(())
 }
 
-/// What has been announced when a turn begins to route; its intents share one look at the keys.
+/// The announcements that are there when a turn begins to route. The intents of the turn share one look at the keys.
 #[derive(Debug, Default)]
 pub struct Known {
     keys: Vec<String>,
@@ -213,7 +214,7 @@ mod tests {
     struct FakeStore {
         keys: RefCell<BTreeMap<String, Vec<u8>>>,
         now: Cell<u64>,
-        /// How many values were read.
+        /// The number of values that were read.
         reads: Cell<usize>,
     }
 

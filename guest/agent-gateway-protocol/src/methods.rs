@@ -59,7 +59,7 @@ const ROUTE_RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// What can be called: announcing only where the operator lets squads announce.
+/// The methods that can be called: `agp/announce` only where the operator lets squads announce.
 pub fn declarations(parameters: &Parameters) -> Vec<MethodDeclaration> {
     let announce = MethodDeclaration {
         params_schema: Some(ANNOUNCE_PARAMS.to_owned()),

@@ -48,11 +48,11 @@ pub struct Parameters {
     pub key: String,
     /// Routes that are always there.
     pub routes: Vec<Route>,
-    /// Whether routes may be announced.
+    /// True if routes may be announced.
     pub announcements: bool,
     /// Name of the secret that an announcement must have.
     pub announce_secret: Option<String>,
-    /// How long an announcement holds, in milliseconds.
+    /// The time for which an announcement holds, in milliseconds.
     pub ttl_millis: u64,
 }
 

@@ -22,7 +22,7 @@ const MAX_INTENTS: usize = 8;
 /// The one constraint that a larger number meets too.
 const SECURITY_LEVEL: &str = "security_level";
 
-/// What somebody wants done, and under which conditions.
+/// A task that somebody wants done, with the conditions for it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Intent {
@@ -31,26 +31,26 @@ pub struct Intent {
     /// Arguments, which are for the squad.
     #[serde(rename = "payload")]
     _payload: Map<String, Value>,
-    /// What a route's policy must have. The published code calls it `metadata`.
+    /// The entries that a route's policy must have. The published code calls them `metadata`.
     #[serde(default, alias = "metadata")]
     pub policy_constraints: Map<String, Value>,
 }
 
-/// Who can do something, for how much, and under which policy.
+/// A squad that can do something, with its price and its policy.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// What can be done there.
+    /// The capability that the squad offers.
     pub capability: String,
     /// Version of the capability's interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Where the squad is.
+    /// The path of the squad, such as `Squad_Finance/gateway`.
     pub path: String,
     /// In whatever unit the squads have agreed on; not negative.
     #[serde(default, deserialize_with = "cost")]
     pub cost: f64,
-    /// What the squad keeps to.
+    /// The policy that the squad keeps to.
     #[serde(default)]
     pub policy: Map<String, Value>,
 }
@@ -60,7 +60,7 @@ pub struct Route {
 pub struct Table {
     /// Those that may be used, the operator's first.
     pub live: Vec<Route>,
-    /// Whether there are others, whose announcement is too old.
+    /// True if there are others, whose announcement is too old.
     pub has_stale: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct Parameters {
     /// The extension's URI.
     #[serde(default = "default_uri")]
     pub uri: String,
-    /// What stands on the card.
+    /// The badges that stand on the card.
     pub badges: Vec<Badge>,
 }
 
@@ -51,14 +51,14 @@ pub struct Parameters {
 pub struct Badge {
     /// The standard or regulation.
     pub standard: String,
-    /// How far the agent meets it, in the words of the standard.
+    /// The degree to which the agent meets it, in the words of the standard.
     pub level: String,
-    /// Who vouches for it.
+    /// The party that vouches for it.
     pub issuer: String,
     /// The last day on which the badge holds, as RFC 3339 has it (`2027-12-31`).
     #[serde(rename(serialize = "validUntil"), skip_serializing_if = "Option::is_none")]
     pub valid_until: Option<String>,
-    /// Where the evidence is.
+    /// The URL of the evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }

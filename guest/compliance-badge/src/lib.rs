@@ -1,6 +1,6 @@
 //! Compliance badges on the Agent Card: which standards the agent meets, and who vouches for it.
 //!
-//! A data-only extension: it declares, and takes no part in requests. What it declares is made in [`badges`].
+//! A data-only extension: it declares, and takes no part in requests. The declaration is made in [`badges`].
 
 pub mod badges;
 

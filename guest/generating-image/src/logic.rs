@@ -1,4 +1,4 @@
-//! Which statuses are in the sub-state.
+//! Tells which statuses are in the sub-state.
 
 use annex_sdk::StateChange;
 use serde::Deserialize;
@@ -33,7 +33,7 @@ pub struct Parameters {
     /// The metadata key of the sub-state.
     #[serde(default = "default_key")]
     pub key: String,
-    /// What the agent says when it makes an image.
+    /// The phrases by which the agent says that it makes an image.
     #[serde(default = "default_phrases")]
     pub phrases: Vec<String>,
 }
@@ -61,7 +61,7 @@ struct Part {
     text: Option<String>,
 }
 
-/// Whether the task will work and its agent says that it makes an image.
+/// True if the task will work and its agent says that it makes an image.
 pub fn generates_image(parameters: &Parameters, change: &StateChange) -> bool {
     let message = change.message.as_deref().filter(|_| change.next == "TASK_STATE_WORKING");
     let Some(message) = message.and_then(|message| serde_json::from_str::<Message>(message).ok()) else {

@@ -1,4 +1,4 @@
-//! What a task goes through: it waits, a verifier decides, it goes on or ends.
+//! The course of a task: it waits, a verifier decides, it goes on or ends.
 //!
 //! A decision is kept among the extension's own keys until the task is taken up, because a method has no task of its own.
 //! From then on the task's own keys say that it is authorized.
@@ -41,13 +41,13 @@ const APPROVED: &str = "+";
 const REFUSED: &str = "-";
 const DEFAULT_REASON: &str = "The authorization was refused.";
 
-/// What the decisions need from the host.
+/// The functions of the host that the decisions need.
 pub trait Host {
     /// A secret by its name.
     fn secret(&self, name: &str) -> Result<Option<String>, String>;
-    /// Whether the turn's task has been authorized before.
+    /// True if the turn's task has been authorized before.
     fn is_authorized(&self) -> Result<bool, String>;
-    /// Remembers that the turn's task is.
+    /// Remembers that the turn's task is authorized.
     fn authorize(&self) -> Result<(), String>;
     /// All keys that outlive tasks, in the order of their bytes.
     fn keys(&self) -> Result<Vec<String>, String>;
@@ -77,7 +77,7 @@ fn yes() -> bool {
     true
 }
 
-/// Whether a task may run now. A message to one that waits changes nothing.
+/// Decides whether a task may run now. A message to a task that waits changes nothing.
 ///
 /// # Errors
 /// The host's stores do not work now.
@@ -91,6 +91,7 @@ pub fn begin(parameters: &Parameters, task_id: &str, host: &impl Host) -> Result
     let entry = if let Some(reason) = decision.strip_prefix(REFUSED) {
         Entry::Veto(reason.to_owned())
     } else {
+        // The decision is forgotten only after this, so that a failure in between does not lose it.
         host.authorize()?;
         Entry::Proceed
     };
@@ -100,7 +101,8 @@ pub fn begin(parameters: &Parameters, task_id: &str, host: &impl Host) -> Result
 
 fn wait(parameters: &Parameters, state: &str) -> Interruption {
     let request_uri = parameters.request_uri.replace(PLACEHOLDER, state);
-    let (client_id, request_uri) = (json::string(&parameters.client_id), json::string(&request_uri));
+    let client_id = json::string(&parameters.client_id);
+    let request_uri = json::string(&request_uri);
     let request = format!(r#"{{"authorizationRequest":{{"client_id":{client_id},"request_uri":{request_uri}}}}}"#);
     Interruption {
         waiting: Waiting::Authorization,
@@ -109,7 +111,7 @@ fn wait(parameters: &Parameters, state: &str) -> Interruption {
     }
 }
 
-/// Takes what a verifier has decided, and the task up.
+/// Keeps the decision of a verifier, and takes the task up again.
 ///
 /// # Errors
 /// The token or the state is wrong, or no task waits.
@@ -129,6 +131,7 @@ pub fn approve(parameters: &Parameters, params: &str, host: &impl Host) -> Resul
     let kept =
         decisions::keep(task_id, &decision, host).map_err(|error| refusal("", format!("cannot be kept: {error}")))?;
     if let Err(error) = host.resume(task_id) {
+        // A later turn of the task must not find a decision that the verifier was told does not count.
         let _ = host.delete(&kept);
         return Err(refusal("/state", format!("stands for no task that waits: {error}")));
     }
@@ -219,7 +222,7 @@ mod tests {
         value["authorizationRequest"]["request_uri"].as_str().unwrap().rsplit_once('=').unwrap().1.to_owned()
     }
 
-    /// How many decisions are kept.
+    /// The number of decisions that are kept.
     fn decided(host: &FakeHost) -> usize {
         host.keys.borrow().keys().filter(|key| key.contains(' ')).count()
     }

@@ -1,4 +1,4 @@
-//! What verifiers have decided, kept from then until the task is taken up.
+//! The decisions of verifiers, each kept until its task is taken up.
 //!
 //! A task that is cancelled in between is never taken up, and nobody says so. So only the latest decisions are kept:
 //! what is left over cannot use up the extension's keys. A key is the decision's number and the task's id with a space
@@ -18,10 +18,12 @@ const COUNTER: &str = "decisions";
 /// # Errors
 /// The host's store does not work now, or the grant allows fewer keys.
 pub fn keep(task_id: &str, decision: &str, host: &impl Host) -> Result<String, String> {
+    // With leading zeros the order of the keys' bytes is that of their numbers.
     let key = format!("{:020} {task_id}", host.increment(COUNTER)?);
     let keys = host.keys()?;
     let kept: Vec<&String> = keys.iter().filter(|key| task_of(key).is_some()).collect();
     let too_many = (kept.len() + 1).saturating_sub(MAX_KEPT);
+    // Room is made before the new key is set, because the grant may allow no further one.
     for oldest in kept.into_iter().take(too_many) {
         host.delete(oldest)?;
     }
@@ -38,7 +40,7 @@ pub fn of_task(task_id: &str, host: &impl Host) -> Result<Option<String>, String
     Ok(host.get(&key)?.map(|decision| String::from_utf8_lossy(&decision).into_owned()))
 }
 
-/// Forgets what was decided on a task.
+/// Forgets all decisions on a task.
 ///
 /// # Errors
 /// The host's store does not work now.

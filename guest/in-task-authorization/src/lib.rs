@@ -1,7 +1,7 @@
 //! OID4VP In-Task Authorization, version 1 draft: a task waits until a verifier has approved it.
 //!
-//! This file holds the hooks. What a task goes through is in [`authorization`], what was decided on it in [`decisions`],
-//! the state that stands for it in [`state`].
+//! This file holds the hooks. The course of a task is in [`authorization`], the decisions on it are in [`decisions`],
+//! and the state that stands for it is in [`state`].
 
 pub mod authorization;
 pub mod decisions;

@@ -10,7 +10,7 @@ pub const DEFAULT_URI: &str = "https://github.com/a2aproject/experimental-ext-oi
 /// The `params` of the entry on the card.
 pub const CARD_PARAMS: &str = r#"{"oid4vpVersions":["1.0"]}"#;
 
-/// What the state of a task takes the place of.
+/// The text in `request_uri` that the state of a task takes the place of.
 pub const PLACEHOLDER: &str = "{state}";
 
 /// Fewer bytes than that are no secret.
@@ -41,9 +41,9 @@ pub struct Parameters {
     pub uri: String,
     /// The verifier's `client_id`.
     pub client_id: String,
-    /// Where the wallet gets the request.
+    /// The URI from which the wallet gets the request.
     pub request_uri: String,
-    /// What the client is told.
+    /// The text for the client of a task that waits.
     #[serde(default = "default_text")]
     pub text: String,
     /// Name of the secret that the verifier knows as well.

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::HMAC;
 
-/// What the code is for, so that it is good for nothing else that the secret is used for.
+/// The purpose of the code, which is signed with it: no other use of the secret makes a code that is taken here.
 const PURPOSE: &str = "in-task-authorization state: ";
 
 /// `<task id>.<code>`, with nothing in it that a URI must escape as long as the id has none.
@@ -13,14 +13,14 @@ pub fn of_task(secret: &str, task_id: &str) -> String {
     format!("{task_id}.{}", URL_SAFE_NO_PAD.encode(HMAC::mac(format!("{PURPOSE}{task_id}"), secret)))
 }
 
-/// The id of the task that a state stands for; `None` when nobody who knows the secret made it.
+/// The id of the task that a state stands for; `None` when the state was made without the secret.
 pub fn task_of<'a>(secret: &str, state: &'a str) -> Option<&'a str> {
     let (task_id, code) = state.rsplit_once('.')?;
     let code: [u8; 32] = URL_SAFE_NO_PAD.decode(code).ok()?.try_into().ok()?;
     HMAC::verify(format!("{PURPOSE}{task_id}"), secret, &code).then_some(task_id)
 }
 
-/// Whether a token is the secret; takes the same time wherever the difference is.
+/// True if a token is the secret. The comparison takes the same time wherever the difference is.
 pub fn is_secret(secret: &str, token: &str) -> bool {
     HMAC::verify(token, PURPOSE, &HMAC::mac(secret, PURPOSE))
 }

@@ -17,7 +17,7 @@ use talc::wasm::WasmBinning;
 /// Pages that nobody touches cost nothing, so the arena can be generous.
 const ARENA_BYTES: usize = 192 << 10;
 const PAGE_BYTES: usize = 64 << 10;
-/// What the allocator may need around an allocation.
+/// The bytes that the allocator may need around an allocation.
 const OVERHEAD_BYTES: usize = 256;
 
 static mut ARENA: [MaybeUninit<u8>; ARENA_BYTES] = [MaybeUninit::uninit(); ARENA_BYTES];
@@ -28,7 +28,7 @@ static ALLOCATOR: TalcSyncCell<ArenaThenGrow, WasmBinning> = TalcSyncCell::new_w
 /// Gives the arena first, then whole pages.
 #[derive(Debug)]
 struct ArenaThenGrow {
-    /// Whether the arena is still to be given.
+    /// True if the arena is still to be given.
     arena: bool,
 }
 

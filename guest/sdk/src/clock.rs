@@ -37,6 +37,7 @@ pub fn parse(text: &str) -> Option<u64> {
     let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
     let (millis, offset) = fraction(rest)?;
     let is_date = (1..=12).contains(&month) && (1..=days_of_month(year, month)).contains(&day);
+    // RFC 3339 writes a leap second as 60.
     if !is_date || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -102,7 +103,8 @@ fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
     let year = if month <= 2 { year.checked_sub(1)? } else { year };
     let months_since_march = (month + 9) % 12;
     let day_of_year = (153 * months_since_march + 2) / 5 + day - 1;
-    let (era, year_of_era) = (year / 400, year % 400);
+    let era = year / 400;
+    let year_of_era = year % 400;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     (era * DAYS_PER_ERA + day_of_era).checked_sub(DAYS_BEFORE_EPOCH)
 }
@@ -111,7 +113,9 @@ fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
 pub fn rfc3339(seconds: u64, nanoseconds: u32) -> String {
     let (year, month, day) = civil_date(seconds / SECONDS_PER_DAY);
     let second_of_day = seconds % SECONDS_PER_DAY;
-    let (hour, minute, second) = (second_of_day / 3_600, second_of_day / 60 % 60, second_of_day % 60);
+    let hour = second_of_day / 3_600;
+    let minute = second_of_day / 60 % 60;
+    let second = second_of_day % 60;
     let millisecond = nanoseconds / 1_000_000;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
 }

@@ -10,14 +10,14 @@ use crate::{
     Patch, Rejection, Request, Response, Rewrite, Ruling, State, StateChange, Transition, panics,
 };
 
-/// What `export!` knows of an extension and its crate.
+/// The facts that `export!` knows of an extension and its crate.
 pub trait Exported: Extension {
     /// The crate's name.
     const NAME: &'static str;
     /// The crate's version.
     const VERSION: &'static str;
 
-    /// Where the parameters are kept once they have been read.
+    /// The cell that keeps the parameters once they have been read.
     fn parameters() -> &'static OnceLock<Result<Self::Parameters, String>>;
 }
 
@@ -102,7 +102,7 @@ impl<E: Exported + Client> client::exports::annex::extension::client::Guest for 
     }
 }
 
-/// What each call begins with. Fails when the parameters do not fit.
+/// Begins a call: installs the panic hook and gives the parameters. Fails when the parameters do not fit.
 fn enter<E: Exported>() -> Result<&'static E::Parameters, String> {
     panics::report_to_host();
     let read = || E::Parameters::from_config(&Config::HOST);

@@ -1,11 +1,11 @@
-//! The traits that an extension implements: one for what it is, one for each hook.
+//! The traits that an extension implements: one for the extension itself, and one for each hook.
 
 use crate::{
     Addition, Answer, Beginning, Decision, Declaration, Descriptor, Entry, Event, ExtensionError, FromConfig, Incoming,
     Json, MetadataEntry, MethodDeclaration, Outgoing, Patch, Rejection, Request, Rewrite, Ruling, StateChange,
 };
 
-/// What the extension is. Every extension implements it.
+/// The extension itself: its parameters and its descriptor. Every extension implements it.
 pub trait Extension: Sized + 'static {
     /// The parameters in the operator's config, read at most once per instance. Put `#[serde(deny_unknown_fields)]` on
     /// it, so that a misspelt parameter stops the load. [`NoParameters`](crate::NoParameters) when there are none.

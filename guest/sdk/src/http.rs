@@ -11,7 +11,7 @@ pub use wasip2::http::types::Method;
 
 /// The most that a stream takes at once (`wasi:io/streams`).
 const CHUNK: usize = 4096;
-/// How much of a response is asked for at once.
+/// The bytes of a response that are asked for at once.
 const READ: u64 = 64 * 1024;
 
 /// A request.
@@ -34,7 +34,7 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Why there is no response.
+/// The reason for a missing response.
 #[derive(Debug)]
 pub enum Error {
     /// Not an absolute URL with the scheme `https` or `http`.
@@ -131,6 +131,7 @@ fn write(body: OutgoingBody, bytes: &[u8]) -> Result<(), Error> {
     for chunk in bytes.chunks(CHUNK) {
         stream.blocking_write_and_flush(chunk).map_err(|_| incomplete())?;
     }
+    // `wasi:http/types`: the stream of a body is dropped before the body is finished.
     drop(stream);
     OutgoingBody::finish(body, None).map_err(Error::Failed)
 }

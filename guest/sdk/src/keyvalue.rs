@@ -63,7 +63,8 @@ impl Keys {
     /// # Errors
     /// When the host's store does not work now.
     pub fn list(&self) -> Result<Vec<String>, String> {
-        let (mut keys, mut cursor) = (Vec::new(), None);
+        let mut keys = Vec::new();
+        let mut cursor = None;
         loop {
             let page = self.0.list_keys(cursor).map_err(text)?;
             keys.extend(page.keys);

@@ -5,22 +5,22 @@ use crate::bindings::capabilities::wasi::logging::logging::{Level, log};
 /// The `context` of each line; the host already knows which extension speaks.
 const CONTEXT: &str = "";
 
-/// For the author only.
+/// Logs a line that is for the author only.
 pub fn debug(message: &str) {
     log(Level::Debug, CONTEXT, message);
 }
 
-/// What an operator may want to know.
+/// Logs something that an operator may want to know.
 pub fn info(message: &str) {
     log(Level::Info, CONTEXT, message);
 }
 
-/// What an operator should look at.
+/// Logs something that an operator should look at.
 pub fn warn(message: &str) {
     log(Level::Warn, CONTEXT, message);
 }
 
-/// What went wrong. It fails nothing by itself.
+/// Logs something that went wrong. The call fails nothing by itself.
 pub fn error(message: &str) {
     log(Level::Error, CONTEXT, message);
 }

@@ -29,7 +29,7 @@ impl<'a> Members<'a> {
         scanner.at_end().then_some(Self(members))
     }
 
-    /// Whether the object has no members.
+    /// True if the object has no members.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -39,7 +39,7 @@ impl<'a> Members<'a> {
         self.0.iter().map(|(key, _)| key.as_ref())
     }
 
-    /// A key that was sent more than once: whoever reads on may take the one value or the other.
+    /// A key that was sent more than once: a later reader may take the one value or the other.
     pub fn repeated(&self) -> Option<&str> {
         let mut keys: Vec<&str> = self.keys().collect();
         keys.sort_unstable();
@@ -166,7 +166,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether one of the word's bytes is this one.
+/// True if one of the word's bytes is this one.
 const fn holds(word: u64, byte: u8) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     let zero_where_equal = word ^ (ONES * byte as u64);

@@ -13,7 +13,7 @@ const ALL_PARAMETERS: &str = "annex:parameters";
 #[serde(deny_unknown_fields)]
 pub struct NoParameters {}
 
-/// How an extension gets its parameters: once per instance, by the first hook that runs.
+/// A type that an extension reads its parameters into: once per instance, by the first hook that runs.
 ///
 /// Whatever serde can deserialize is one already. Implement it by hand for a type that takes single parameters as they
 /// are, without parsing the rest; the descriptor's parameter schema is then what refuses a misspelt one.

@@ -3,7 +3,7 @@
 use crate::{Location, MetadataEntry};
 
 impl MetadataEntry {
-    /// Where in the request the entry stands: `/message/metadata/<key>` or `/metadata/<key>`, the key escaped.
+    /// The pointer to the entry in the request: `/message/metadata/<key>` or `/metadata/<key>`, the key escaped.
     pub fn pointer(&self) -> String {
         metadata(self.location, &self.key)
     }

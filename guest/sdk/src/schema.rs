@@ -3,12 +3,12 @@
 use crate::Violation;
 use crate::bindings::capabilities::annex::extension::json_schema;
 
-/// Whether the schema is usable; the text says what is wrong. Call it from `descriptor` or `declare`.
+/// Checks that the schema is usable. The text of an error says what is wrong. Call it from `descriptor` or `declare`.
 pub fn compile(schema: &str) -> Result<(), String> {
     json_schema::compile(schema)
 }
 
-/// What is wrong with the instance, at most 64 violations; none means valid. Their pointers are relative to the
+/// The violations of the schema by the instance, at most 64; none means valid. Their pointers are relative to the
 /// instance. The error is for an unusable schema or an instance that is not JSON.
 pub fn validate(schema: &str, instance: &str) -> Result<Vec<Violation>, String> {
     json_schema::validate(schema, instance)

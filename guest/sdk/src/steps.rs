@@ -1,4 +1,4 @@
-//! What the agent did in this turn (import `agent-steps`, needs the grant of that name).
+//! The steps of the agent in this turn (import `agent-steps`, needs the grant of that name).
 
 use crate::Json;
 use crate::bindings::capabilities::annex::extension::agent_steps;

@@ -4,10 +4,10 @@
 use crate::Json;
 use crate::bindings::capabilities::annex::extension::{task_resumption, tasks};
 
-/// What ListTasks answers to the caller; `request` is a ListTasksRequest as JSON.
+/// The answer of ListTasks to the caller; `request` is a ListTasksRequest as JSON.
 ///
 /// # Errors
-/// What ListTasks says of the request.
+/// The error of ListTasks, as text.
 pub fn list(request: &str) -> Result<Json, String> {
     tasks::list(request)
 }

@@ -1,11 +1,11 @@
-//! What the server makes of a passport that was shown.
+//! The server's side: decides whether a passport is relied on, and makes the state delta of it.
 
 use annex_sdk::{Json, Location, MetadataEntry, Rejection, Violation, json, pointer};
 
 use crate::parameters::{OnMalformed, OnUnsupportedKey, Parameters, Secrets};
 use crate::passport::{Malformed, Passport};
 
-/// What the decisions need from the host.
+/// The functions of the host that the decisions need.
 pub trait Host: Secrets {
     /// A line for the operator.
     fn warn(&self, line: &str);
@@ -14,7 +14,7 @@ pub trait Host: Secrets {
 /// The state delta of a request: the passport under the configured key, or `None` when there is none to rely on.
 ///
 /// # Errors
-/// Why the request is refused.
+/// The reason for which the request is refused.
 pub fn state_delta(
     parameters: &Parameters,
     metadata: &[MetadataEntry],
@@ -67,6 +67,7 @@ fn verified(
     let verifies = client
         .verifying_key(host)
         .is_ok_and(|key| passport.canonical().is_ok_and(|signed| key.verifies(&signed, signature)));
+    // A verified passport is read from the signed text, so that nothing in it is unsigned.
     match passport.as_signed() {
         Ok(signed) if verifies => Ok((signed, true)),
         _ => refusal("does not verify"),

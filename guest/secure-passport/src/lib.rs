@@ -1,7 +1,7 @@
-//! The Secure Passport extension, version 1: what a client tells of itself and its user, signed if it must be relied on.
+//! The Secure Passport extension, version 1: a client tells of itself and its user, signed if it must be relied on.
 //!
-//! This file holds the hooks. What a passport is stands in [`passport`], how it is signed in [`signature`], what the
-//! server makes of it in [`border`], and how the client writes one in [`writing`].
+//! This file holds the hooks. The shape of a passport is in [`passport`], its signature in [`signature`], the server's
+//! decisions about it in [`border`], and the client's side in [`writing`].
 
 pub mod border;
 pub mod parameters;

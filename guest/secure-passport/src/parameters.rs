@@ -54,26 +54,26 @@ pub struct Parameters {
     /// The keys of a passport's state that the agent understands.
     #[serde(default)]
     pub supported_state_keys: Vec<String>,
-    /// Where the session has the passport.
+    /// The key of the session's state that holds the passport.
     #[serde(default = "default_state_key")]
     pub state_key: String,
-    /// What becomes of a passport that is none.
+    /// The fate of a request whose passport is malformed.
     #[serde(default)]
     pub on_malformed: OnMalformed,
-    /// What becomes of keys that are not supported.
+    /// The fate of keys that are not supported.
     #[serde(default)]
     pub on_unsupported_key: OnUnsupportedKey,
-    /// Whether a passport must be signed by a known client.
+    /// True if a passport must be signed by a known client.
     #[serde(default)]
     pub require_signature: bool,
-    /// Whose signatures can be verified.
+    /// The clients whose signatures can be verified.
     #[serde(default)]
     pub clients: Vec<KnownClient>,
-    /// Who signs, on the calling side.
+    /// The client that signs, on the calling side.
     pub sign_as: Option<KnownClient>,
 }
 
-/// What becomes of a passport that is none.
+/// The fate of a request whose passport is malformed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnMalformed {
@@ -84,7 +84,7 @@ pub enum OnMalformed {
     Reject,
 }
 
-/// What becomes of a key of the state that is not supported.
+/// The fate of a key of the state that is not supported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnUnsupportedKey {
@@ -101,7 +101,7 @@ pub enum OnUnsupportedKey {
 pub struct KnownClient {
     /// The passport's `clientId`.
     pub client_id: String,
-    /// How it signs.
+    /// The algorithm by which it signs.
     pub algorithm: Algorithm,
     /// Name of the secret that holds the key.
     pub secret: Option<String>,
@@ -109,7 +109,7 @@ pub struct KnownClient {
     pub public_key: Option<String>,
 }
 
-/// Where the values of secrets are.
+/// The source of the values of secrets.
 pub trait Secrets {
     /// A secret by its name; `None` when the operator gives none of that name.
     ///

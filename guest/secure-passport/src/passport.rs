@@ -10,7 +10,7 @@ const FIELDS: [&str; 4] = ["clientId", "state", "signature", "sessionId"];
 /// A passport with the values that were sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passport {
-    /// Who calls.
+    /// The name of the client that calls.
     pub client_id: String,
     /// A session of the client's own.
     pub session_id: Option<String>,
@@ -20,12 +20,12 @@ pub struct Passport {
     pub state: Vec<(String, Json)>,
 }
 
-/// Why something is no passport: a JSON pointer into it, and a lower-case fragment.
+/// The reason for which something is no passport: a JSON pointer into it, and a lower-case fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// Where, relative to the passport.
+    /// The place of the fault, relative to the passport.
     pub pointer: String,
-    /// What is wrong there.
+    /// The fault at that place.
     pub message: String,
 }
 
@@ -40,7 +40,7 @@ impl Passport {
     /// Reads a passport strictly: nothing may be in it but its four fields, each once.
     ///
     /// # Errors
-    /// What is wrong first.
+    /// The first fault that is found.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let fields = Members::of(text).ok_or_else(|| Malformed::new("", "must be a JSON object"))?;
         if let Some(field) = fields.repeated() {
@@ -62,8 +62,8 @@ impl Passport {
         })
     }
 
-    /// What is signed: the passport without its signature, as RFC 8785 (JCS) writes it. What is known by its signature
-    /// must be read from here: of numbers only what a double holds is signed.
+    /// The text that is signed: the passport without its signature, as RFC 8785 (JCS) writes it. A verified passport
+    /// must be read from this text, because of numbers only what a double holds is signed.
     ///
     /// # Errors
     /// A value cannot be written, for instance a number beyond all doubles.

@@ -16,7 +16,7 @@ const LENIENT: GeneralPurposeConfig =
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT.with_encode_padding(false));
 
-/// How a passport is signed.
+/// The algorithm by which a passport is signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
@@ -77,7 +77,7 @@ impl Key {
         }
     }
 
-    /// Whether the signature, in either alphabet of base64, is that of the text.
+    /// True if the signature, in either alphabet of base64, is that of the text.
     pub fn verifies(&self, signed: &str, signature: &str) -> bool {
         let Some(signature) = decode(signature) else { return false };
         match self {

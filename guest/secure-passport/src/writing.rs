@@ -30,7 +30,7 @@ pub fn addition(parameters: &Parameters, call: &Outgoing, secrets: &impl Secrets
     Ok(Addition::entry(parameters.uri.clone(), text(&passport)))
 }
 
-/// The input with the name of whoever signs, unless it has one.
+/// The input with the name of the client that signs, unless it has one.
 fn named(parameters: &Parameters, input: &str) -> String {
     let has_name = Members::of(input).is_none_or(|fields| fields.get("clientId").is_some());
     match (&parameters.sign_as, input.trim_start().strip_prefix('{')) {

@@ -1,7 +1,7 @@
-//! How far agents have the conversations of a client: the calling side's memory, a bounded list per agent.
+//! The calling side's memory of how far each agent has the conversations of a client: a bounded list per agent.
 //!
-//! What it forgets is shared again from the start, and the agent leaves out what it has. So losing an entry, to the
-//! bound or to a call at the same time, costs bytes and nothing else.
+//! A conversation that it forgets is shared again from the start, and the agent leaves out the events that it has. So
+//! losing an entry, to the bound or to a call at the same time, costs bytes and nothing else.
 
 use annex_sdk::json;
 use serde::{Deserialize, Serialize};
@@ -24,20 +24,20 @@ pub trait ClientKeys {
 pub struct Conversation {
     /// The URL of the agent's card.
     pub agent: String,
-    /// Whose conversation it is.
+    /// The peer whose conversation it is.
     pub peer: String,
     /// Its context at the agent.
     pub context: String,
 }
 
-/// How far the agent has a conversation.
+/// The place up to which the agent has a conversation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Boundary {
-    /// Which history of it.
+    /// The revision of its history.
     pub revision: u64,
     /// The last event that the agent has.
     pub up_to: u64,
-    /// Whether a call was made that nothing came back of: the agent may have refused it because it has lost the
+    /// True if a call was made and nothing has come back: the agent may have refused it because it has lost the
     /// conversation.
     pub is_open: bool,
 }
@@ -98,7 +98,8 @@ mod tests {
     use crate::testing::Keys;
 
     fn conversation(context: &str) -> Conversation {
-        let (agent, peer) = ("https://a.example/card.json".to_owned(), "ada".to_owned());
+        let agent = "https://a.example/card.json".to_owned();
+        let peer = "ada".to_owned();
         Conversation { agent, peer, context: context.to_owned() }
     }
 

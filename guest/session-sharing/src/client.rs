@@ -22,14 +22,14 @@ pub struct Call {
     peer: String,
     revision: u64,
     up_to: u64,
-    /// What the agent had before.
+    /// The last event that the agent had before.
     before: u64,
     /// The context that the message names.
     context: Option<String>,
     is_settled: bool,
 }
 
-/// What the program wants to share.
+/// The conversation that the program wants to share.
 struct Input {
     mode: Mode,
     peer: String,
@@ -38,7 +38,7 @@ struct Input {
     up_to: u64,
 }
 
-/// What to add to a call. Nothing is shared with an agent that does not declare the extension.
+/// The addition to a call. Nothing is shared with an agent that does not declare the extension.
 pub fn before(
     parameters: &Parameters,
     call: &Outgoing,
@@ -55,13 +55,15 @@ pub fn before(
     let context = text_member(message, "contextId");
     let limits = [parameters.limits(), Limits::declared(declaration)];
     let conversation = context.clone().filter(|_| input.mode == Mode::Delta).map(|context| {
-        let (agent, peer) = (call.agent.clone(), input.peer.clone());
+        let agent = call.agent.clone();
+        let peer = input.peer.clone();
         Conversation { agent, peer, context }
     });
     let boundary = conversation.as_ref().map_or(Ok(None), |conversation| known(&input, &root, conversation, keys))?;
     let mut shared = input.within(boundary, &limits, &call.agent)?;
     if let (Some(conversation), Some(boundary)) = (&conversation, boundary) {
-        // A call of which nothing comes back is known for that.
+        // The boundary is open until something comes back, by which the next call knows of a call without an answer.
+        // Where that cannot be kept, this call shares everything, because the next one could not know.
         let open = Boundary { is_open: true, ..boundary };
         if boundaries::set(conversation, open, keys).is_err() {
             shared = input.within(Some(open), &limits, &call.agent)?;
@@ -74,7 +76,7 @@ pub fn before(
     Ok((Addition::entry(parameters.shared_key(), value), Some(call)))
 }
 
-/// What one end would not take is not sent.
+/// Refuses to send what one of the two ends would not take.
 fn check_limits(shared: &Shared, limits: &[Limits]) -> Result<(), Violation> {
     let sizes: Vec<usize> = shared.events.iter().map(Event::size).collect();
     let Some(passed) = limits.iter().find_map(|limits| limits.passed_by(&sizes)) else { return Ok(()) };
@@ -117,7 +119,7 @@ pub fn after(
     Ok(moves.then(|| format!(r#"{{"contextId":{},"received":{}}}"#, json::string(&context), call.up_to)))
 }
 
-/// How far the agent has this revision of the conversation, as far as that is known.
+/// The boundary up to which the agent has this revision of the conversation; `None` when that is not known.
 fn known(
     input: &Input,
     root: &Node<'_>,
@@ -164,7 +166,8 @@ impl Input {
         Ok(Self { mode, peer, revision, events, up_to })
     }
 
-    /// What the agent is to get. In doubt it gets everything, unless that is too much: then it may still have the rest.
+    /// The events that the agent is to get. In doubt it gets all of them. If all are too many it gets the newer ones,
+    /// because it may still have the rest.
     fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<Shared, Violation> {
         let newer = self.since(boundary.map_or(0, |boundary| boundary.up_to), agent);
         if boundary.is_some_and(|boundary| boundary.is_open) {
@@ -177,8 +180,8 @@ impl Input {
         Ok(newer)
     }
 
-    /// What the agent is to get when it has the events up to `base`. Its own answers are among those of which it may
-    /// have lost them.
+    /// The events that the agent is to get when it has those up to `base`. Its own answers are among them only when
+    /// `base` is 0, because then it may have lost them.
     fn since(&self, base: u64, agent: &str) -> Shared {
         let newer = self.events.iter().filter(|event| event.seq > base);
         let marked = newer.map(|event| Event { yours: event.agent.as_deref() == Some(agent), ..event.clone() });
@@ -188,10 +191,10 @@ impl Input {
     }
 }
 
-/// What of a StreamResponse matters.
+/// The facts of a StreamResponse that matter here.
 struct Answer {
     context: Option<String>,
-    /// Whether it says that the turn has ended well.
+    /// True if it says that the turn has ended well.
     is_good: bool,
 }
 

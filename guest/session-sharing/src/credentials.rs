@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use annex_sdk::json;
 
-/// What stands where a credential was.
+/// The text that stands where a credential was.
 pub const REMOVED: &str = "[removed]";
 
 /// Names of secrets, in small letters and without anything between. A name that ends with one of them is one as well.
@@ -30,7 +30,7 @@ const NAMES: [&str; 17] = [
     "clientassertion",
 ];
 
-/// How keys of well-known services begin.
+/// The beginnings of the keys of well-known services.
 const PREFIXES: [&str; 20] = [
     "sk-",
     "sk_live_",
@@ -105,7 +105,7 @@ pub fn without_in_json(text: &str) -> String {
     clean
 }
 
-/// What a string of JSON says.
+/// The text of a JSON string, its escapes resolved.
 fn decoded(string: &str) -> Cow<'_, str> {
     let plain = string.strip_prefix('"').and_then(|string| string.strip_suffix('"'));
     match plain.filter(|plain| !plain.contains('\\')) {
@@ -125,7 +125,7 @@ fn split_string(text: &str) -> (&str, &str) {
     end.and_then(|end| text.split_at_checked(end + 2)).unwrap_or((text, ""))
 }
 
-/// What follows the value that JSON text begins with.
+/// The rest of a JSON text behind the value that it begins with.
 fn behind_value(text: &str) -> &str {
     let mut rest = text;
     let mut depth = 0_usize;
@@ -146,7 +146,7 @@ fn behind_value(text: &str) -> &str {
     }
 }
 
-/// What stands before a word, as far as it tells what the word is.
+/// The words before a word, as far as they tell what the word is.
 #[derive(Clone, Copy, PartialEq)]
 enum Before {
     Nothing,

@@ -12,7 +12,7 @@ const MAX_AUTHOR: usize = 64;
 /// A tool of google-adk whose calls and results carry credentials.
 const CREDENTIAL_TOOL: &str = "adk_request_credential";
 
-/// Who speaks.
+/// The role of the speaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -27,15 +27,15 @@ pub enum Role {
 pub struct Event {
     /// Its place in the conversation, by the order in which the events were appended.
     pub seq: u64,
-    /// The name of who said it.
+    /// The name of the speaker.
     pub author: String,
-    /// Who said it.
+    /// The role of the speaker.
     pub role: Role,
-    /// Whether the agent that gets it said it.
+    /// True if the agent that gets the event was the speaker.
     pub yours: bool,
     /// On the calling side: the URL of the card of the agent that said it.
     pub agent: Option<String>,
-    /// What was said; never empty.
+    /// The texts that were said; never empty.
     pub texts: Vec<String>,
 }
 
@@ -43,7 +43,8 @@ impl Event {
     /// The events of an array in the order of their `seq`, without those of which nothing is left to share: partial ones,
     /// thoughts, changes of state. Also the last `seq` of all.
     pub fn read_all(list: &Node<'_>) -> Result<(Vec<Self>, u64), Violation> {
-        let (mut events, mut last) = (Vec::new(), 0);
+        let mut events = Vec::new();
+        let mut last = 0;
         for node in list.list()? {
             let object = node.object()?;
             let seq = object.need("seq")?;
@@ -97,7 +98,7 @@ fn author(node: &Node<'_>) -> Result<String, Violation> {
     Err(node.violation(format!("must be 1 to {MAX_AUTHOR} letters, digits, spaces and `_-.:@/`")))
 }
 
-/// What may be shared of a part; `None` when nothing may.
+/// The text of a part that may be shared; `None` when nothing may.
 fn text_of(node: &Node<'_>) -> Result<Option<String>, Violation> {
     let part = node.object()?;
     let metadata = part.get("metadata").map(|metadata| metadata.object()).transpose()?;

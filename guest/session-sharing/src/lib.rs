@@ -1,7 +1,7 @@
-//! Shares the content of a conversation between agents: what one agent has not yet heard of it goes along with the next
-//! message to it. One component is both ends.
+//! Shares the content of a conversation between agents: the events that an agent has not yet heard go along with the
+//! next message to it. One component is both ends.
 //!
-//! This file holds the hooks. What the agent decides is in [`server`], what its caller does in [`client`].
+//! This file holds the hooks. The agent's end is in [`server`], the caller's end in [`client`].
 
 pub mod boundaries;
 pub mod client;
@@ -27,9 +27,9 @@ use crate::parameters::{PARAMETER_SCHEMA, Parameters};
 use crate::server::Taken;
 
 thread_local! {
-    /// What the message of the turn shares. An instance serves one turn.
+    /// The events that the message of the turn shares. An instance serves one turn.
     static TAKEN: RefCell<Option<Taken>> = const { RefCell::new(None) };
-    /// What the call shares. An instance serves one call.
+    /// The call and what it shares. An instance serves one call.
     static CALL: RefCell<Option<client::Call>> = const { RefCell::new(None) };
 }
 
@@ -131,7 +131,7 @@ impl boundaries::ClientKeys for Own {
     }
 }
 
-/// Whoever asked goes on without the keys, so the operator hears why from the log.
+/// The caller goes on without the keys, so the operator learns the reason from the log.
 fn told<T>(result: Result<T, String>) -> Result<T, String> {
     result.inspect_err(|error| log::warn(&format!("the keys cannot be used: {error}")))
 }

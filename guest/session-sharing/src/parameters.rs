@@ -1,4 +1,4 @@
-//! The operator's parameters, and what both ends know by them.
+//! The operator's parameters, and the keys and limits that follow from them at both ends.
 
 use annex_sdk::{Json, json};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ impl Parameters {
         format!("{}/received", self.path())
     }
 
-    /// How much one message may share.
+    /// The most that one message may share.
     pub fn limits(&self) -> Limits {
         Limits {
             max_events: Some(self.max_events),
@@ -72,7 +72,7 @@ impl Parameters {
     }
 }
 
-/// How much one message may share; what is `None` is not bounded.
+/// The most that one message may share. A limit that is `None` does not bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
@@ -95,7 +95,7 @@ impl Limits {
         serde_json::from_str::<Declaration>(declaration).map(|declaration| declaration.params).unwrap_or_default()
     }
 
-    /// What events of these many bytes pass; the text names the bound.
+    /// The limit that events of these sizes in bytes go beyond, as text; `None` when they are within all limits.
     pub fn passed_by(&self, sizes: &[usize]) -> Option<String> {
         let passes = |bound: Option<usize>, size: usize| bound.filter(|bound| size > *bound);
         if let Some(bound) = passes(self.max_events, sizes.len()) {

@@ -7,7 +7,7 @@ use crate::event::{Event, Role};
 
 const BEGIN: &str = "<<<BEGIN_QUOTED_AGENT_CONTENT>>>";
 const END: &str = "<<<END_QUOTED_AGENT_CONTENT>>>";
-/// What the marks have in common, and what stands for it in a text that tries to be one.
+/// The words that the marks have in common, and below them what stands for these words in a quoted text.
 const MARK: &str = "QUOTED_AGENT_CONTENT";
 const NO_MARK: &str = "QUOTED-AGENT-CONTENT";
 
@@ -41,6 +41,7 @@ pub fn parts(events: &[Event], is_revised: bool) -> Vec<Json> {
 }
 
 fn quoted(author: &str, text: &str) -> String {
+    // A text without the marks cannot end its own quotation.
     format!("[{author}] said:\n{BEGIN}\n{}\n{END}", text.replace(MARK, NO_MARK))
 }
 

@@ -1,8 +1,8 @@
 //! The agent's end: takes what is shared with a message into the conversation, once, and acknowledges it.
 //!
-//! What a message brings is in the conversation from the moment in which its turn begins, whatever becomes of the turn:
-//! the host keeps the message either way. So that is when it is noted, and a message that is refused notes nothing. The
-//! client hears that the agent has it when the turn has ended well.
+//! The events that a message shares are in the conversation from the moment in which its turn begins, whatever becomes
+//! of the turn: the host keeps the message either way. So they are noted then, and those of a refused message are not.
+//! The client hears that the agent has them when the turn has ended well.
 
 use annex_sdk::members::Members;
 use annex_sdk::{
@@ -34,11 +34,11 @@ pub trait ContextKeys {
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
     /// Sets a key.
     fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
-    /// How many there are.
+    /// The number of keys.
     fn count(&self) -> Result<usize, String>;
 }
 
-/// What a message has shared that its turn takes in.
+/// The part of a conversation that a message has shared, for its turn to take in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
     mode: Mode,
@@ -48,15 +48,15 @@ pub struct Taken {
     is_noted: bool,
 }
 
-/// How far the agent has a peer's conversation.
+/// The place up to which the agent has a peer's conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Standing {
     revision: u64,
     taken: u64,
 }
 
-/// Checks what a message (JSON) shares; `None` when it shares nothing, and stays as it is. The rewrites put what is new
-/// in front of the message's own parts.
+/// Checks the events that a message (JSON) shares; `None` when it shares nothing, and stays as it is. The rewrites put
+/// the events that are new in front of the message's own parts.
 pub fn check(
     parameters: &Parameters,
     message: &str,
@@ -81,8 +81,8 @@ pub fn check(
 }
 
 impl Taken {
-    /// Notes, once, that what the message shared is in the conversation. Returns whether that is noted; what is not will
-    /// be shared again.
+    /// Notes, once, that the shared events are in the conversation. Returns true if they are noted. Events that are not
+    /// noted will be shared again.
     pub fn note(&mut self, keys: &impl ContextKeys) -> bool {
         self.is_noted = self.is_noted || self.mode == Mode::Full || self.write(keys).is_ok();
         self.is_noted
@@ -98,7 +98,7 @@ impl Taken {
 
 /// The acknowledgement, when this event ends the turn well: the agent answered, or waits for the client.
 ///
-/// Where another extension kept the agent from running, the first event is also the first chance to note what was taken.
+/// If another extension kept the agent from running, the first event is also the first chance to note what was taken.
 pub fn acknowledge(
     parameters: &Parameters,
     taken: &mut Taken,
@@ -118,13 +118,13 @@ pub fn acknowledge(
     Ok(Some(Patch::entry(parameters.received_key(), received)))
 }
 
-/// Whether a turn that leaves its task in this state has done something with its message.
+/// True if a turn that leaves its task in this state has done something with its message.
 pub fn is_good_end(state: &str) -> bool {
     matches!(state, "TASK_STATE_COMPLETED" | "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED")
 }
 
-/// How far the agent has the conversation; `None` when it begins with this message. A place is kept for it then, so that
-/// it can be noted once the turn begins.
+/// The place up to which the agent has the conversation; `None` when the conversation begins with this message. A key
+/// is set for it then, so that there is room to note the events once the turn begins.
 fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>, Rejection> {
     let not_kept = |_: String| {
         error(NOT_KEPT, "the agent cannot keep how far it has the conversation; share it in the mode \"full\"", None)
@@ -169,7 +169,7 @@ fn key_of(peer: &str) -> String {
     format!("peer/{peer}")
 }
 
-/// What cannot be read is not known.
+/// Reads a standing. One that cannot be read counts as not known.
 fn read(value: Option<Vec<u8>>) -> Option<Standing> {
     value.and_then(|value| serde_json::from_slice(&value).ok())
 }

@@ -1,4 +1,4 @@
-//! What travels: what is shared with a message, and the acknowledgement with its answer.
+//! The two values that travel as metadata: the shared events with a message, and the acknowledgement with its answer.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Json, Violation, json};
@@ -11,24 +11,24 @@ use crate::parameters::{Limits, VERSION};
 /// The longest name of a peer, in bytes.
 pub const MAX_PEER: usize = 200;
 
-/// How a conversation is shared.
+/// The way in which a conversation is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// What is newer than what the agent has.
+    /// Only the events that are newer than those that the agent has.
     Delta,
     /// All of it, each time; the agent keeps nothing.
     Full,
 }
 
-/// What is shared with one message.
+/// The conversation as it is shared with one message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shared {
-    /// How.
+    /// The way in which it is shared.
     pub mode: Mode,
-    /// Whose conversation it is.
+    /// The peer whose conversation it is.
     pub peer: String,
-    /// Which history of it; a new one begins when events were changed or removed.
+    /// The revision of its history; a new one begins when events were changed or removed.
     pub revision: u64,
     /// The last event that the agent has.
     pub base: u64,
@@ -102,7 +102,7 @@ impl Received {
         Self { version: VERSION, mode, peer: peer.to_owned(), revision, received: up_to }
     }
 
-    /// Whether the metadata value `json` acknowledges what this one does, or more.
+    /// True if the metadata value `json` acknowledges what this one does, or more.
     pub fn is_in(&self, json: &str) -> bool {
         serde_json::from_str::<Self>(json).is_ok_and(|other| {
             let Self { version, mode, peer, revision, received } = other;
@@ -122,7 +122,7 @@ pub fn read_mode(node: &Node<'_>) -> Result<Mode, Violation> {
     serde_json::from_str(node.json()).map_err(|_| node.violation("must be \"delta\" or \"full\""))
 }
 
-/// Reads the name of whose conversation it is.
+/// Reads the name of the peer whose conversation it is.
 pub fn read_peer(node: &Node<'_>) -> Result<String, Violation> {
     let peer = node.text()?;
     match (1..=MAX_PEER).contains(&peer.len()) {

@@ -1,13 +1,13 @@
-//! The client's half: the article's interceptor. What a program wants to send goes where the server's half looks for it,
-//! and the state that comes back is the program's.
+//! The client's half: the article's interceptor. It puts the state of the program where the server's half looks for it,
+//! and gives the state that comes back to the program.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Addition, Incoming, Json, Outgoing, Rejection, Violation};
 
 use crate::parameters::Parameters;
 
-/// What to add to a call. A message without state activates the extension too, so that a conversation goes on with what
-/// the session has.
+/// The addition to a call. A message without state activates the extension too, so that a conversation goes on with the
+/// state that the session has.
 pub fn add_to_call(parameters: &Parameters, call: &Outgoing) -> Result<Addition, Rejection> {
     if call.message.is_none() {
         return Ok(Addition::none());

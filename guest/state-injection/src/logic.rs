@@ -1,5 +1,5 @@
-//! What the extension decides, as functions of what it is given. The names are those of the functions in the article
-//! that the extension comes from; spec.md says which hook calls which.
+//! The decisions of the extension, as functions of their arguments alone. The names are those of the functions in the
+//! article that the extension comes from; spec.md says which hook calls which.
 
 use annex_sdk::members::Members;
 use annex_sdk::{
@@ -9,17 +9,17 @@ use serde::Deserialize;
 
 use crate::parameters::{Parameters, StateSchema};
 
-/// What the decisions need from the host.
+/// The functions of the host that the decisions need.
 pub trait Host {
     /// All stored session-scope keys, as one JSON object.
     fn snapshot(&self) -> Json;
     /// The scopes that a delta may write.
     fn writable(&self) -> Scopes;
-    /// What is wrong with an instance. The error is for a schema or an instance that cannot be used at all.
+    /// The violations of a schema by an instance. The error is for a schema or an instance that cannot be used at all.
     fn violations(&self, state_schema: &str, instance: &str) -> Result<Vec<Violation>, String>;
 }
 
-/// Whether an Agent Card (JSON) declares the extension. For the client: it looks before it sends state.
+/// True if an Agent Card (JSON) declares the extension. It is for the client, which looks before it sends state.
 pub fn is_supported(parameters: &Parameters, card: &str) -> bool {
     serde_json::from_str::<AgentCard>(card)
         .is_ok_and(|card| card.capabilities.extensions.iter().any(|extension| extension.uri == parameters.uri))
@@ -31,7 +31,7 @@ pub fn agent_extension(parameters: &Parameters) -> Declaration {
     Declaration { description: Some(parameters.description.clone()), params }
 }
 
-/// Whether the client asked for the extension. URIs are compared as they are: another version is another extension.
+/// True if the client asked for the extension. URIs are compared as they are: another version is another extension.
 pub fn is_requested(parameters: &Parameters, requested: &[String]) -> bool {
     requested.contains(&parameters.uri)
 }
@@ -72,8 +72,8 @@ pub fn get_state(
     if violations.is_empty() { Ok(Some(entry.value.clone())) } else { Err(Rejection::Violations(violations)) }
 }
 
-/// What the sent state violates, over what is stored: a later turn may send only what changed. Keys of other scopes
-/// are not the schema's business.
+/// The violations of the schema by the sent state, laid over the stored state: a later turn may send only what changed.
+/// Keys of other scopes are not the schema's business.
 pub fn is_valid_schema(
     schema: &StateSchema,
     entry: &MetadataEntry,
@@ -82,6 +82,7 @@ pub fn is_valid_schema(
 ) -> Vec<Violation> {
     let snapshot = host.snapshot();
     let stored = stored_members(schema, &snapshot, |name| state.get(name).is_none());
+    // Where there is nothing to lay the sent state over, it is validated as it came.
     let untouched = stored.is_empty() && state.keys().all(|key| Scope::of(key).is_none());
     let violations = if untouched {
         host.violations(&schema.text, &entry.value)
@@ -100,7 +101,7 @@ pub fn is_valid_schema(
     }
 }
 
-/// Whether an event ends what it belongs to, so that the state on it is that after the turn.
+/// True if an event ends what it belongs to, so that the state on it is that after the turn.
 pub fn carries_state(event: &Event) -> bool {
     match event.kind {
         EventKind::Message => true,
@@ -176,7 +177,8 @@ fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) 
     if scoped.is_empty() {
         return Vec::new();
     }
-    let (base, writable) = (entry.pointer(), host.writable());
+    let base = entry.pointer();
+    let writable = host.writable();
     scoped
         .into_iter()
         .filter(|(_, scope)| !writable.contains(scope.flag()))
@@ -188,13 +190,14 @@ fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) 
         .collect()
 }
 
-/// Whether the session has from earlier turns what a request without state needs. Without a schema it needs nothing.
+/// True if the session has the state that a request without state needs, from earlier turns. Without a schema it needs
+/// nothing.
 fn is_stored(parameters: &Parameters, host: &impl Host) -> bool {
     let Some(schema) = &parameters.state_schema else { return true };
     let snapshot = host.snapshot();
     let stored = stored_members(schema, &snapshot, |_| true);
     let is_stored = |name: &String| stored.iter().any(|(stored, _)| stored == name);
-    // Of most sessions there is nothing, and that is told without the host.
+    // Most sessions are new and have nothing, which is found without calling the host.
     schema.outline().required.iter().all(is_stored)
         && host.violations(&schema.text, &object(stored.iter().copied())).is_ok_and(|violations| violations.is_empty())
 }

@@ -30,7 +30,7 @@ pub struct Parameters {
     pub uri: String,
     /// The metadata key that holds the state.
     pub state_key: String,
-    /// What the state must look like.
+    /// The schema that the state must match.
     pub state_schema: Option<StateSchema>,
     /// The sentence on the card.
     pub description: String,
@@ -64,7 +64,7 @@ pub struct StateSchema {
     outline: OnceLock<Outline>,
 }
 
-/// What of a schema is needed without validating. Most requests need nothing of it, so it is read on demand.
+/// The parts of a schema that are needed without validating. Most requests need none, so they are read on demand.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outline {
     /// The top-level `required`.
@@ -75,7 +75,7 @@ pub struct Outline {
 }
 
 impl StateSchema {
-    /// Whether it is a schema at all is for the host to say, when it compiles it at load.
+    /// Checks only that it is an object. The host tells whether it is a schema, when it compiles it at load.
     fn new(text: String) -> Result<Self, String> {
         if !text.trim_start().starts_with('{') {
             return Err("`state_schema` must be a JSON Schema object".to_owned());

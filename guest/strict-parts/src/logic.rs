@@ -1,4 +1,4 @@
-//! What is wrong with the parts of a message.
+//! Finds the violations of the profile by the parts of a message.
 
 use annex_sdk::Violation;
 use annex_sdk::members::Members;
@@ -10,13 +10,13 @@ use crate::parameters::{Parameters, Rule};
 /// Violations in one answer; the client learns of the rest when these are mended.
 const MAX_VIOLATIONS: usize = 64;
 
-/// What the decisions need from the host.
+/// The functions of the host that the decisions need.
 pub trait Host {
-    /// What is wrong with an instance. The error is for a schema or an instance that cannot be used at all.
+    /// The violations of a schema by an instance. The error is for a schema or an instance that cannot be used at all.
     fn violations(&self, data_schema: &str, data: &str) -> Result<Vec<Violation>, String>;
 }
 
-/// What a message (JSON) violates, with pointers into the request.
+/// The violations of the profile by a message (JSON), with pointers into the request.
 pub fn check(parameters: &Parameters, message: &str, host: &impl Host) -> Vec<Violation> {
     let parts = parts(message);
     let mut violations = Vec::new();
@@ -81,7 +81,7 @@ fn check_data(
     }
 }
 
-/// Whether a part meets all conditions of a rule.
+/// True if a part meets all conditions of a rule.
 fn is_for(rule: &Rule, part: &Members<'_>) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     let has_type = rule.media_type.as_ref().is_none_or(|wanted| {

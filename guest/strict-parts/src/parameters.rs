@@ -47,16 +47,16 @@ pub struct Parameters {
     /// The extension's URI.
     #[serde(default = "default_uri")]
     pub uri: String,
-    /// Whether parts with text are taken too.
+    /// True if parts with text are taken too.
     #[serde(default)]
     pub allow_text: bool,
-    /// Whether parts with bytes or a URL are taken too.
+    /// True if parts with bytes or a URL are taken too.
     #[serde(default)]
     pub allow_files: bool,
-    /// Whether at least one part must be data.
+    /// True if at least one part must be data.
     #[serde(default = "yes")]
     pub require_data: bool,
-    /// What data may look like; the first rule whose conditions a part meets applies.
+    /// The rules for data; the first one whose conditions a part meets applies.
     pub schemas: Vec<Rule>,
 }
 

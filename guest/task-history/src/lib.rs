@@ -1,6 +1,6 @@
 //! The caller's earlier tasks, searched: the method `tasks/search` of the A2A documentation.
 //!
-//! This file holds the hooks; the search is in [`search`], what is found in a task in [`matching`].
+//! This file holds the hooks; the search is in [`search`], the comparison with one task in [`matching`].
 
 pub mod matching;
 pub mod search;

@@ -1,4 +1,4 @@
-//! What of a task is searched, and whether it fits.
+//! Compares a task with a search.
 
 use annex_sdk::{Json, clock, json};
 use serde::Deserialize;
@@ -46,7 +46,7 @@ struct Part {
     text: Option<String>,
 }
 
-/// What is looked for; nothing that is not set.
+/// The conditions of a search; one that is not set is always met.
 #[derive(Debug, Default)]
 pub struct Wanted {
     /// In lower case.
@@ -59,19 +59,19 @@ pub struct Wanted {
     pub to: Option<u64>,
 }
 
-/// How a task relates to what is looked for.
+/// The result of comparing a task with a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// It is what is looked for.
+    /// The task meets all conditions.
     Yes,
-    /// It is not.
+    /// It does not.
     No,
-    /// It is not, and neither are those after it, which are older.
+    /// It does not, and neither do those after it, which are older.
     TooOld,
 }
 
 impl Wanted {
-    /// Whether a task fits.
+    /// Compares a task with the conditions.
     pub fn fit(&self, task: &Task<'_>) -> Fit {
         let Ok(status) = serde_json::from_str::<Status<'_>>(task.status.get()) else { return Fit::No };
         let time = status.timestamp.as_deref().and_then(clock::parse);
@@ -88,7 +88,7 @@ impl Wanted {
     }
 }
 
-/// Whether the query is in the text of the status, of the history, or in a name or text of an artifact.
+/// True if the query is in the text of the status, of the history, or in a name or text of an artifact.
 fn mentions(task: &Task<'_>, status: &Status<'_>, query: &str) -> bool {
     let has = |text: &String| text.to_lowercase().contains(query);
     let in_parts = |parts: &[Part]| parts.iter().any(|part| part.text.as_ref().is_some_and(has));
@@ -104,9 +104,11 @@ fn parsed<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
 }
 
 impl Task<'_> {
-    /// What the answer shows: id, context and status. The rest is for GetTask.
+    /// The task as the answer shows it: id, context and status. The rest is for GetTask.
     pub fn summary(&self) -> Json {
-        let (id, context, status) = (json::string(&self.id), json::string(&self.context_id), self.status.get());
+        let id = json::string(&self.id);
+        let context = json::string(&self.context_id);
+        let status = self.status.get();
         format!(r#"{{"id":{id},"contextId":{context},"status":{status}}}"#)
     }
 }

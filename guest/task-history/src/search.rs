@@ -47,7 +47,8 @@ const MAX_LOOKED_AT: usize = 200;
 /// A call that has read as many bytes of tasks asks for no more; the last page may go beyond.
 const MAX_BYTES: usize = 512 << 10;
 
-/// How ListTasks is asked, from the quickest to what fits the limits best: page size, and whether with content.
+/// The ways to ask ListTasks, from the quickest to the one with the smallest answer: the page size, and whether the
+/// content is asked for.
 const SEARCHING: [(usize, bool); 3] = [(10, true), (1, true), (1, false)];
 /// The same where content is not searched.
 const LISTING: [(usize, bool); 2] = [(10, false), (1, false)];
@@ -69,7 +70,7 @@ fn default_page_size() -> usize {
     20
 }
 
-/// Where a search goes on: the page of ListTasks, and how many tasks of it were looked at before.
+/// The place where a search goes on: the page of ListTasks, and the number of its tasks that were looked at before.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Place {
     token: String,
@@ -100,7 +101,7 @@ struct Listed<'a> {
 /// Answers a call; `list` is ListTasks.
 ///
 /// # Errors
-/// What the caller got wrong, as ListTasks says it.
+/// The caller's fault, in the words of ListTasks.
 pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Result<Json, Rejection> {
     let params: Params =
         serde_json::from_str(params).map_err(|error| Violation::new("", format!("cannot be read: {error}")))?;
@@ -109,11 +110,14 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
         None => Place::default(),
     };
     let wanted = wanted(&params)?;
-    let (mut found, mut looked_at, mut bytes) = (Vec::new(), 0, 0);
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    let mut bytes = 0;
     while found.len() < params.page_size && looked_at < MAX_LOOKED_AT && bytes < MAX_BYTES {
         let page = fetch(&params, &place.token, &list)?;
         let listed: Listed<'_> = serde_json::from_str(&page).map_err(|error| refusal(&params, &error.to_string()))?;
         let seen = look_at(&listed.tasks, place.skip, params.page_size, &wanted, &mut found);
+        // An empty page counts too, so that empty pages cannot keep the search going for ever.
         looked_at += listed.tasks.len().max(1);
         bytes += page.len();
         if seen.is_over || (seen.up_to >= listed.tasks.len() && listed.next_page_token.is_empty()) {
@@ -128,12 +132,12 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
     Ok(answer(&found, &place.text()))
 }
 
-/// How far a page was looked at.
+/// The extent to which a page was looked at.
 struct Seen {
     /// The number of tasks, those that were skipped among them. More than there are when the page is shorter than the
     /// one that the place was on.
     up_to: usize,
-    /// Whether all that follows is too old.
+    /// True if all tasks that follow are too old.
     is_over: bool,
 }
 
@@ -247,7 +251,8 @@ mod tests {
 
     /// All pages of a search.
     fn all(params: &Value, list: &impl Fn(&str) -> Result<Json, String>) -> Vec<Vec<String>> {
-        let (mut pages, mut params) = (Vec::new(), params.clone());
+        let mut pages = Vec::new();
+        let mut params = params.clone();
         loop {
             let (ids, next) = page(&params, list);
             pages.push(ids);

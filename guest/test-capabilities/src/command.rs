@@ -11,7 +11,7 @@ use annex_sdk::keyvalue::Keys;
 use annex_sdk::{secrets, steps, task, tasks};
 use serde::Deserialize;
 
-/// What to do, and with what.
+/// A command with its arguments.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Command {
@@ -51,10 +51,10 @@ pub(crate) enum Command {
     /// A command for keys in the bucket of that name.
     In(String, Box<Command>),
     Secret(String),
-    /// What a listing of the configuration gives.
+    /// A listing of the configuration.
     Config,
     Task,
-    /// What ListTasks answers to the request.
+    /// The answer of ListTasks to the request.
     Tasks(String),
     Resume(String),
     Steps,
@@ -79,7 +79,7 @@ impl Command {
         serde_json::from_str(json).unwrap_or_else(|error| panic!("{json} is no list of commands: {error}"))
     }
 
-    /// What came of it, as text; errors begin with `error: `.
+    /// Runs the command and returns the result as text; errors begin with `error: `.
     pub(crate) fn run(&self) -> String {
         self.attempt().unwrap_or_else(|error| format!("error: {error}"))
     }
@@ -178,7 +178,8 @@ fn handles(count: usize) -> String {
 }
 
 fn sleep(milliseconds: u64) -> String {
-    let (started, duration) = (Instant::now(), Duration::from_millis(milliseconds));
+    let started = Instant::now();
+    let duration = Duration::from_millis(milliseconds);
     thread::sleep(duration);
     format!("slept {}", started.elapsed() >= duration)
 }

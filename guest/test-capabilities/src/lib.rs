@@ -12,11 +12,11 @@ use serde::Deserialize;
 
 use crate::command::Command;
 
-/// Where a request carries commands, and the one for `respond` is repeated.
+/// The metadata key under which a request has commands for `validate`.
 const COMMAND_KEY: &str = "test/capability";
-/// Where it carries commands for `respond`.
+/// The metadata key under which it has commands for `respond`.
 const LATER_KEY: &str = "test/later";
-/// What `respond` writes.
+/// The metadata key that `respond` writes.
 const RESULT_KEY: &str = "test/result";
 
 /// An instance serves one turn, so these are the commands of the turn.

@@ -12,14 +12,14 @@ const OWN_CODE: i32 = -32_950;
 /// `TaskNotFoundError` of A2A.
 const FORGED_CODE: i32 = -32_001;
 
-/// What `log-flood` writes when it does not say.
+/// The lines that `log-flood` writes when the command has no amount.
 const DEFAULT_LINES: usize = 100_000;
-/// What `big-result` returns when it does not say.
+/// The bytes that `big-result` returns when the command has no amount.
 const DEFAULT_BYTES: usize = 1 << 20;
-/// How deep `deep-json` nests when it does not say.
+/// The levels that `deep-json` nests when the command has no amount.
 const DEFAULT_DEPTH: usize = 10_000;
 
-/// How often `turn` behaved in this instance.
+/// The number of times that `turn` behaved in this instance.
 static BEHAVED: AtomicUsize = AtomicUsize::new(0);
 
 /// One command per hook.
@@ -49,7 +49,7 @@ impl Hooks {
     }
 }
 
-/// What a hook was told to do: `name`, or `name amount`.
+/// The command for a hook: `name`, or `name amount`.
 pub(crate) struct Command<'a> {
     hook: &'static str,
     pub(crate) name: &'a str,
@@ -111,12 +111,12 @@ impl<'a> Command<'a> {
             .collect()
     }
 
-    /// For `turn`: whether it has behaved often enough.
+    /// For `turn`: true if it has behaved often enough.
     pub(crate) fn has_turned(&self) -> bool {
         BEHAVED.fetch_add(1, Ordering::Relaxed) >= self.amount.unwrap_or_default()
     }
 
-    /// What any hook is capable of.
+    /// The misbehaviour that any hook is capable of.
     pub(crate) fn misbehave(&self) -> ! {
         match self.name {
             "loop" => spin(),

@@ -17,9 +17,9 @@ use annex_sdk::{
 use crate::command::{Command, Hooks};
 use crate::parameters::Parameters;
 
-/// Where a request carries commands.
+/// The metadata key under which a request has commands.
 const COMMAND_KEY: &str = "test/command";
-/// What `respond` writes.
+/// The metadata key that `respond` writes.
 const RESPONSE_KEY: &str = "test/response";
 
 /// Commands of the current request: `check` and `validate` see its metadata, the others run later in the same instance.
@@ -118,7 +118,7 @@ impl State for TestExtension {
     }
 }
 
-/// What the host showed, but for the ids that it makes up.
+/// The request as the host showed it, without the ids that the host makes up.
 fn seen(request: &Request, metadata: &[MetadataEntry]) -> Json {
     let requested = request.requested.join(" ");
     let entries: Vec<String> =

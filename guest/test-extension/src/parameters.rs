@@ -8,7 +8,7 @@ use crate::command::Hooks;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Parameters {
     pub(crate) uri: String,
-    /// What to do in each hook, unless the request says otherwise.
+    /// The commands for each hook, unless the request says otherwise.
     pub(crate) behaviour: Hooks,
     pub(crate) depends_on: Vec<String>,
     pub(crate) grants: Vec<String>,

@@ -1,4 +1,4 @@
-//! Which events get a stamp, and under which key.
+//! Tells which events get a stamp, and under which key.
 
 use annex_sdk::{Event, EventKind, Incoming, Json};
 use serde::Deserialize;
@@ -44,8 +44,8 @@ impl From<Config> for Parameters {
     }
 }
 
-/// Whether an event has something to stamp: messages and artifacts, and a status with a message on it. A stamp that is
-/// there already was set by whoever knew the time better.
+/// True if an event has something to stamp: a message, an artifact, or a status with a message on it. A stamp that is
+/// there already stays, because its writer knew the time better.
 pub fn wants_stamp(parameters: &Parameters, event: &Event) -> bool {
     let is_stampable = match event.kind {
         EventKind::Message | EventKind::Artifact => true,

@@ -1,4 +1,4 @@
-//! The Traceability extension, version 1: what the agent did for an answer, in the answer's metadata.
+//! The Traceability extension, version 1: the steps of the agent for an answer, in the answer's metadata.
 //!
 //! This file holds the hooks; what they decide is in [`logic`].
 
@@ -14,7 +14,7 @@ use crate::logic::{PARAMETER_SCHEMA, Parameters};
 #[derive(Debug)]
 pub struct Traceability;
 
-/// Whether something of this turn has the trace; an instance lives for one turn.
+/// True if an event of this turn has the trace; an instance lives for one turn.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 impl Extension for Traceability {

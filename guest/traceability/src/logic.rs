@@ -1,4 +1,4 @@
-//! Which events get the trace, and what stands in it.
+//! Tells which events get the trace, and makes the trace.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct Parameters {
     pub uri: String,
     /// The metadata key of the trace.
     pub key: String,
-    /// Whether the trace shows what was called with which parameters.
+    /// True if the trace shows what was called with which parameters.
     pub include_parameters: bool,
 }
 
@@ -52,8 +52,8 @@ impl From<Config> for Parameters {
     }
 }
 
-/// Whether an event gets the trace: an answer, the last chunk of an artifact, and a status that ends the turn if it
-/// has a message, or if nothing before it has the trace.
+/// True if an event gets the trace: an answer, the last chunk of an artifact, and a status that ends the turn if it has
+/// a message, or if nothing before it has the trace.
 pub fn carries_trace(parameters: &Parameters, event: &Event, is_traced: bool) -> bool {
     let is_last = match event.kind {
         EventKind::Message => true,
@@ -101,7 +101,7 @@ struct ResponseTrace<'a> {
     steps: Vec<Step<'a>>,
 }
 
-/// What is not known is left out. The cost never is known.
+/// A step of the trace. Fields that are not known are left out; the cost never is known.
 #[derive(Serialize)]
 struct Step<'a> {
     step_id: String,
@@ -178,7 +178,8 @@ impl<'a> Recorded<'a> {
 
     /// In milliseconds.
     fn latency(&self) -> Option<u64> {
-        let (start, end) = (clock::parse(&self.start_time)?, clock::parse(self.end_time.as_deref()?)?);
+        let start = clock::parse(&self.start_time)?;
+        let end = clock::parse(self.end_time.as_deref()?)?;
         end.checked_sub(start)
     }
 }

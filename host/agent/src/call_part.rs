@@ -1,5 +1,5 @@
 //! Calls of tools and their results as parts of messages and events. The form is ADK's: a data part, and metadata that
-//! says what it is.
+//! names its kind.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{ToolCall, ToolResult};
 
-/// The metadata key that says what a data part is.
+/// The metadata key that names the kind of a data part.
 const TYPE: &str = "adk_type";
 const CALL: &str = "function_call";
 const RESPONSE: &str = "function_response";
-/// The metadata key of a call whose result comes later, and of what is said of it until then.
+/// The metadata key of a call whose result comes later, and of the tool's answer until then.
 const LONG_RUNNING: &str = "adk_is_long_running";
-/// The metadata key of what the provider wants to see again with a call.
+/// The metadata key of the signatures that the provider wants to see again with a call.
 const SIGNATURES: &str = "adk_thought_signature";
 
 /// A part that is about a call.
 pub(crate) enum CallPart {
     Call(ToolCall),
-    /// A pending result is what a tool said while there was none.
+    /// A pending result is a tool's answer while there was no result.
     Response {
         result: ToolResult,
         is_pending: bool,
@@ -61,7 +61,7 @@ pub(crate) fn error(message: &str) -> Json {
     json(&BTreeMap::from([("error", message)]))
 }
 
-/// What the part says about a call, if it does and in the right form.
+/// The call or the result that the part has, if it is in the right form.
 pub(crate) fn read(part: &Part) -> Option<CallPart> {
     let PartContent::Data(data) = &part.content else { return None };
     let metadata = |key| part.metadata.get(key);

@@ -1,4 +1,5 @@
-//! What a program that embeds the template agent may do around its steps. The moments and their meaning are ADK's.
+//! The callbacks of a program that embeds the template agent, around its steps. The moments and their meaning are
+//! ADK's.
 
 use annex_protocol::{ContextId, Json, TaskId};
 use async_trait::async_trait;
@@ -7,28 +8,28 @@ use crate::executor::AgentError;
 use crate::model::{Prompt, ToolCall};
 use crate::state_access::StateAccess;
 
-/// What a callback knows about its turn, and the state that it may change.
+/// A callback's knowledge of its turn, and the state that it may change.
 pub struct CallbackContext {
     /// The task that the turn works on.
     pub task_id: TaskId,
     /// The conversation it belongs to.
     pub context_id: ContextId,
-    /// The state. What is set is stored with the event that the callback belongs to.
+    /// The state. Changes of it are stored with the event that the callback belongs to.
     pub state: StateAccess,
 }
 
-/// What a model answered, as a whole.
+/// The whole answer of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelAnswer {
-    /// What it said.
+    /// The words of the answer.
     pub text: String,
     /// The tools that it wants to be called; none in the last answer of a turn.
     pub calls: Vec<ToolCall>,
 }
 
-/// Called around what a template agent does. Each does nothing unless it is written.
+/// Called around the steps of a template agent. Each does nothing unless it is written.
 ///
-/// An error fails the turn, and what the callback set is not stored.
+/// An error fails the turn, and the callback's changes of the state are not stored.
 #[async_trait]
 pub trait Callbacks: Send + Sync {
     /// Before the instruction is rendered, once per turn. A text is the answer, and no model is asked.

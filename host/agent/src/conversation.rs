@@ -9,7 +9,7 @@ use annex_session::Event;
 use crate::call_part::{self, CallPart};
 use crate::model::{ToolCall, ToolResult, Turn};
 
-/// What was said so far.
+/// The conversation so far.
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
     items: Vec<Item>,
@@ -22,7 +22,7 @@ enum Item {
     Calls(Exchange),
 }
 
-/// What the agent had done by tools in one go.
+/// The calls of tools that the agent made in one go.
 #[derive(Debug)]
 struct Exchange {
     invocation: Arc<str>,
@@ -94,7 +94,8 @@ impl Conversation {
     }
 
     fn take_agent(&mut self, event: &Event) {
-        let (mut calls, mut said) = (Vec::new(), Vec::new());
+        let mut calls = Vec::new();
+        let mut said = Vec::new();
         for part in &event.parts {
             match call_part::read(part) {
                 Some(CallPart::Call(call)) => calls.push(Outcome { call, response: None, is_pending: false }),
@@ -122,6 +123,7 @@ impl Conversation {
             return false;
         }
         (outcome.response, outcome.is_pending) = (Some(result.response), false);
+        // Models want a call and its result together, and the latest words last.
         let exchange = self.items.remove(index);
         self.items.push(exchange);
         true
@@ -141,6 +143,7 @@ impl Conversation {
 
 impl Exchange {
     fn into_turns(self) -> Vec<Turn> {
+        // Models want a result for each call, also for one that was broken off.
         let result_of = |outcome: &Outcome| ToolResult {
             id: outcome.call.id.clone(),
             name: outcome.call.name.clone(),

@@ -38,15 +38,15 @@ pub trait AgentExecutor: Send + Sync {
     /// is compiled into the server may add metadata here.
     fn before_event(&self, _session: &TurnSession, _event: &mut AgentEvent) {}
 
-    /// Whether the agent reads keys that sessions share, those of `user:` and `app:`. Where it does not, the server does not
-    /// look for them in a conversation that begins.
+    /// Tells whether the agent reads keys that sessions share, those of `user:` and `app:`. Where it does not, the
+    /// server does not look for them in a conversation that begins.
     fn reads_shared_state(&self) -> bool {
         true
     }
 
-    /// Whether the agent may have an effect outside of its turn before it first waits for something else than its session:
-    /// asks a model or another agent, calls a tool. Then the user's message is stored before the agent runs. Otherwise the
-    /// one that begins a conversation may be stored together with the agent's first event.
+    /// Tells whether the agent may have an effect outside of its turn before it first waits for something else than its
+    /// session: it asks a model or another agent, or calls a tool. Then the user's message is stored before the agent
+    /// runs. Otherwise the one that begins a conversation may be stored together with the agent's first event.
     fn reaches_out(&self) -> bool {
         true
     }
@@ -75,28 +75,28 @@ pub trait AgentExecutor: Send + Sync {
     async fn give_up(&self, _task: &TaskId, _remote: &UpstreamContext) {}
 }
 
-/// What an agent knows about its turn.
+/// An agent's knowledge of its turn.
 #[derive(Clone)]
 pub struct TurnContext {
     /// The task that the turn works on.
     pub task_id: TaskId,
     /// The conversation it belongs to.
     pub context_id: ContextId,
-    /// What the user sent.
+    /// The user's message.
     pub message: Arc<Message>,
     /// The metadata of the request, not of the message.
     pub metadata: Arc<Metadata>,
     /// The session, live.
     pub session: TurnSession,
-    /// What the agent does in the turn, for whoever may read it.
+    /// The agent's steps in the turn, for whoever may read them.
     pub steps: Steps,
     /// Fires when the client cancels the task or the server stops.
     pub cancel: CancellationToken,
-    /// What an agent that lives elsewhere needs; `None` for all others.
+    /// The parts of the request that an agent elsewhere needs; `None` for all others.
     pub remote: Option<Arc<UpstreamContext>>,
 }
 
-/// What an agent sends. The server adds the task and context ids.
+/// An event that an agent sends. The server adds the task and context ids.
 #[derive(Clone, Debug)]
 pub enum AgentEvent {
     /// A message instead of a task.
@@ -105,7 +105,7 @@ pub enum AgentEvent {
     Status {
         /// The new state.
         state: TaskState,
-        /// What the user should know about it.
+        /// The message to the user about it.
         message: Option<Message>,
     },
     /// A result or a piece of one.
@@ -122,7 +122,7 @@ pub enum AgentEvent {
     Relayed(Box<StreamResponse>),
 }
 
-/// Where an agent sends its events. Sending waits while the receiver is behind.
+/// The sender of an agent's events. Sending waits while the receiver is behind.
 #[derive(Clone, Debug)]
 pub struct EventSender {
     sender: mpsc::Sender<AgentEvent>,
@@ -131,6 +131,7 @@ pub struct EventSender {
 impl EventSender {
     /// A sender and the receiver of at most `capacity` (at least 1) events that are not read yet.
     pub fn bounded(capacity: usize) -> (Self, mpsc::Receiver<AgentEvent>) {
+        // tokio panics on a channel without room.
         let (sender, receiver) = mpsc::channel(capacity.max(1));
         (Self { sender }, receiver)
     }
@@ -144,33 +145,33 @@ impl EventSender {
     }
 }
 
-/// Why a turn failed.
+/// The reason that a turn failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The user can do something about it: the task fails with this text.
     #[error("{message}")]
     Failed {
-        /// What is wrong and what to do, in whole sentences.
+        /// The fault and the way around it, in whole sentences.
         message: String,
     },
     /// The user cannot: the task fails with an error id, and the cause goes to the log under that id.
     #[error("the agent failed")]
     Internal {
-        /// What happened.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The same, and the user can be told what kind of cause it was.
+    /// The same, and the user can be told the kind of cause.
     #[error("{message}")]
     Broken {
-        /// What happened, in whole sentences that tell nothing internal.
+        /// The kind of cause, in whole sentences that tell nothing internal.
         message: String,
-        /// What exactly happened.
+        /// The cause itself.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The message is refused. When nothing has been sent of its turn there is no task, and the error goes to the client
-    /// as it is. A task that waits goes on waiting and says why.
+    /// The message is refused. When nothing has been sent of its turn there is no task, and the error goes to the
+    /// client as it is. A task that waits goes on waiting, and its status says why.
     #[error(transparent)]
     Refused(A2aError),
     /// Nobody reads the events any more.
@@ -179,7 +180,8 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// What a turn ends with when its session does not take an event. The user hears why as far as it is not internal.
+    /// The error that ends a turn whose session does not take an event. The user hears the reason as far as it is not
+    /// internal.
     pub fn unstored(error: SessionError) -> Self {
         let message = match &error {
             SessionError::StateTooLarge { .. }

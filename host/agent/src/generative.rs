@@ -17,12 +17,13 @@ use serde_json::Value;
 use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
 use crate::steps::Tokens;
 
-/// How long to wait for a connection.
+/// The longest time to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait for the first byte of an answer, and between two pieces of it: models think before they speak.
+/// The longest time to wait for the first byte of an answer, and between two pieces of it: models think before they
+/// speak.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Which model to ask, and where.
+/// The model to ask, and its address.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GenerativeConfig {
@@ -64,7 +65,7 @@ impl Adapter {
     }
 }
 
-/// Why a model cannot be used. Found when it is configured, before any request.
+/// The reason that a model cannot be used. Found when it is configured, before any request.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerativeError {
     /// The key is not where the configuration says.
@@ -80,7 +81,7 @@ pub enum GenerativeError {
     Client {
         /// The model.
         model: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -109,6 +110,7 @@ impl GenerativeModel {
     /// See [`GenerativeError`].
     pub fn new(config: GenerativeConfig) -> Result<Self, GenerativeError> {
         let GenerativeConfig { model, adapter, endpoint, api_key_env } = config;
+        // The provider's usual key must not be sent to another endpoint.
         let usual = if endpoint.is_none() { adapter.kind().default_key_env_name() } else { None };
         let variable = api_key_env.or_else(|| usual.map(str::to_owned));
         let key = variable.map(|variable| api_key(variable, &model)).transpose()?;
@@ -142,7 +144,7 @@ impl Model for GenerativeModel {
     }
 }
 
-/// What an event says. Calls come whole, with the end of the answer.
+/// The events of the model in an event of the library. Calls come whole, with the end of the answer.
 fn known(event: ChatStreamEvent) -> Vec<ModelEvent> {
     match event {
         ChatStreamEvent::Chunk(chunk) => vec![ModelEvent::Text(chunk.content)],
@@ -171,7 +173,7 @@ fn tool_call(call: chat::ToolCall) -> ToolCall {
     ToolCall {
         id: call.call_id,
         name: call.fn_name,
-        // What nests too deeply is no object, and the model is told so.
+        // Arguments that nest too deeply are no object, and the model is told so.
         arguments: arguments.unwrap_or_else(|_| Json::string("nested too deeply")),
         signatures: call.thought_signatures.unwrap_or_default(),
     }

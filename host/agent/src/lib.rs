@@ -1,4 +1,4 @@
-//! What answers a message: the agent, and the model behind it.
+//! The agent that answers a message, and the model behind it.
 //!
 //! The server calls an [`AgentExecutor`] once per turn and turns the [`AgentEvent`]s that it sends into A2A events.
 //! [`TemplateAgent`] is the one for use: an instruction with variables from the session state, given to a [`Model`] that

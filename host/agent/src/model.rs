@@ -1,4 +1,4 @@
-//! What a language model is to an agent: a prompt in, pieces of text, calls of tools and what they cost out.
+//! The contract of a language model: a prompt in; pieces of text, calls of tools and token counts out.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,16 +12,17 @@ use crate::steps::Tokens;
 /// The answer of a model, piece by piece, in order.
 pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
 
-/// What comes from a model while it answers.
+/// An event of a model while it answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
     /// A piece of the answer.
     Text(String),
-    /// A piece of what it thinks on the way to the answer. It is no part of the answer, and nobody is shown it.
+    /// A piece of its thoughts on the way to the answer. It is no part of the answer, and nobody is shown it.
     Thought(String),
-    /// It wants a tool to be called before it goes on. With calls, the text is what it says meanwhile.
+    /// It wants a tool to be called before it goes on. With calls, the text is for the time until their results are
+    /// there.
     Call(ToolCall),
-    /// How many tokens it counted.
+    /// The number of tokens that it counted.
     Tokens(Tokens),
 }
 
@@ -31,7 +32,7 @@ pub trait Model: Send + Sync {
     /// The name of the model, as its provider spells it.
     fn name(&self) -> &str;
 
-    /// Whether it is asked somewhere else than in this process.
+    /// Tells whether it is asked somewhere else than in this process.
     fn is_remote(&self) -> bool {
         true
     }
@@ -43,19 +44,19 @@ pub trait Model: Send + Sync {
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError>;
 }
 
-/// All that a model is told.
+/// The whole input of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompt {
-    /// How to behave; the system prompt.
+    /// The rules of behaviour; the system prompt.
     pub instruction: String,
-    /// The conversation, oldest first, ending with what the user said last or with the results of tools.
+    /// The conversation, oldest first, ending with the user's last words or with the results of tools.
     pub turns: Vec<Turn>,
     /// The tools that it may call.
     pub tools: Arc<[ToolDeclaration]>,
 }
 
 impl Prompt {
-    /// What the user said last, or nothing.
+    /// The user's last words, or nothing.
     pub fn last_user_text(&self) -> &str {
         let said = |turn: &Turn| matches!(turn, Turn::User(_));
         match self.turns.iter().rfind(|turn| said(turn)) {
@@ -68,9 +69,9 @@ impl Prompt {
 /// One contribution to the conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Turn {
-    /// What the user said.
+    /// The user's words.
     User(String),
-    /// What the agent said, which is what the model speaks for.
+    /// The agent's words, which the model wrote.
     Agent {
         /// The text; may be empty when there are calls.
         text: String,
@@ -81,12 +82,12 @@ pub enum Turn {
     Tools(Vec<ToolResult>),
 }
 
-/// What a model is told of a tool.
+/// The description of a tool for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDeclaration {
     /// The name that it calls the tool by.
     pub name: String,
-    /// What the tool does, in words for the model.
+    /// The purpose of the tool, in words for the model.
     pub description: String,
     /// A JSON Schema of the arguments, which are an object.
     pub parameters: Json,
@@ -101,11 +102,11 @@ pub struct ToolCall {
     pub name: String,
     /// The arguments, an object if the model keeps to the declaration.
     pub arguments: Json,
-    /// What the provider wants to see again with the call, such as signatures of thoughts.
+    /// The texts that the provider wants to see again with the call, such as signatures of thoughts.
     pub signatures: Vec<String>,
 }
 
-/// What a tool answered, or that it failed.
+/// The answer of a tool, or its failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolResult {
     /// The call that it belongs to.
@@ -122,7 +123,7 @@ pub struct ToolResult {
 pub struct ModelError {
     /// The model that was asked.
     pub model: String,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: Box<dyn Error + Send + Sync>,
 }

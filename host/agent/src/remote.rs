@@ -1,4 +1,5 @@
-//! What an upstream agent is told beside the message, and where it keeps its own ids of conversations and tasks.
+//! The parts of a request that an upstream agent needs beside the message, and the place for its own ids of
+//! conversations and tasks.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +9,7 @@ use annex_protocol::{ExtensionUri, TaskId};
 use async_trait::async_trait;
 use http::HeaderMap;
 
-/// Why ids cannot be read or stored.
+/// The reason that ids cannot be read or stored.
 pub type UpstreamIdsError = Box<dyn Error + Send + Sync>;
 
 /// The ids that the conversation and the task of a turn have at an upstream agent: one text for each, which is no state and
@@ -28,7 +29,7 @@ pub trait UpstreamIds: Send + Sync {
     async fn store_task(&self, ids: &str) -> Result<(), UpstreamIdsError>;
 }
 
-/// What an agent that lives elsewhere is told of a request beside its message.
+/// The parts of a request that an agent elsewhere needs beside its message.
 pub struct UpstreamContext {
     /// The extensions that the caller asked for and that are the agent's own.
     pub extensions: Vec<ExtensionUri>,

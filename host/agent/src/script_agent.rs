@@ -19,7 +19,7 @@ pub(crate) mod script;
 pub struct ScriptAgent {
     /// The agent's name.
     pub name: String,
-    /// What it does.
+    /// The events that it plays.
     pub script: EventScript,
 }
 

@@ -29,13 +29,13 @@ pub struct ScriptConfig {
     pub fallback: String,
 }
 
-/// When to give which answer.
+/// A condition, and the answer for it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
-    /// A regular expression that is searched for in what the user said last. `(?i)` ignores case.
+    /// A regular expression that is searched for in the user's last words. `(?i)` ignores case.
     pub when: String,
-    /// The tool whose result came last. Without it the rule applies to what the user says, with it to that result.
+    /// The tool whose result came last. Without it the rule applies to the user's words, with it to that result.
     pub after: Option<String>,
     /// Names for pieces of the instruction: the text that the one group of each regular expression captures there. The
     /// rule applies only if all of them match. The named groups of `when` are pieces as well.
@@ -46,12 +46,12 @@ pub struct RuleConfig {
     pub extract_result: BTreeMap<String, String>,
     /// The answer. `{name}` stands for the piece of that name.
     pub answer: Option<String>,
-    /// The tools to call, at the same time. With an answer, that is what is said meanwhile.
+    /// The tools to call, at the same time. With an answer, that is said until their results are there.
     #[serde(default)]
     pub call: Vec<CallConfig>,
-    /// In how many pieces of similar length the answer is sent. Default: one.
+    /// The number of pieces of similar length that the answer is sent in. Default: one.
     pub chunks: Option<usize>,
-    /// How long to wait before each piece, in milliseconds. Default: not at all.
+    /// The time to wait before each piece, in milliseconds. Default: none.
     pub delay_ms: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ fn no_arguments() -> String {
     "{}".to_owned()
 }
 
-/// What is wrong with a script. Rules are counted from 1.
+/// A fault in a script. Rules are counted from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// A regular expression cannot be compiled.
@@ -81,7 +81,7 @@ pub enum ScriptError {
         rule: usize,
         /// `when`, or the entry of `extract` or `extract_result`.
         field: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: regex::Error,
     },
@@ -92,7 +92,7 @@ pub enum ScriptError {
         rule: usize,
         /// The entry of `extract` or `extract_result`.
         field: String,
-        /// How many it has.
+        /// The number that it has.
         groups: usize,
     },
     /// A text names a piece that there is none of.

@@ -3,7 +3,7 @@
 use annex_protocol::Json;
 use annex_session::{State, StateDelta, TurnSession};
 
-/// The state of the session, under what its holder has set itself. What is set is stored with the event that the holder
+/// The state of the session, under its holder's own changes. The changes are stored with the event that the holder
 /// works for, or not at all.
 #[derive(Clone)]
 pub struct StateAccess {
@@ -27,14 +27,14 @@ impl StateAccess {
         self.changes.insert(key, value);
     }
 
-    /// All that can be read.
+    /// All keys that can be read, with their values.
     pub fn all(&self) -> State {
         let mut state = self.session.state();
         state.extend(State::from(self.changes.clone()));
         state
     }
 
-    /// What was set so far.
+    /// The changes so far.
     pub fn changes(&self) -> &StateDelta {
         &self.changes
     }

@@ -1,11 +1,11 @@
-//! What an agent did in a turn, as it is recorded for whoever may read it.
+//! The steps of an agent in a turn, as they are recorded for whoever may read them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::Timestamp;
 use serde::Serialize;
 
-/// Steps kept of one turn; what an agent does beyond that is not recorded.
+/// Steps kept of one turn. Those beyond are not recorded.
 const MAX_STEPS: usize = 256;
 /// Bytes kept of a name or an error.
 const MAX_TEXT: usize = 256;
@@ -35,12 +35,12 @@ pub enum StepKind {
     Tool,
 }
 
-/// How many tokens a model counted; each is `None` where it does not say.
+/// The numbers of tokens that a model counted; each is `None` where it does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// What it was told.
+    /// The tokens of the prompt.
     pub input: Option<u64>,
-    /// What it answered.
+    /// The tokens of the answer.
     pub output: Option<u64>,
 }
 
@@ -94,7 +94,7 @@ impl Steps {
 }
 
 impl OpenStep {
-    /// Notes what a model says of its tokens so far. What it does not say stays as it was noted before.
+    /// Notes the tokens that a model has counted so far. A count that it leaves out stays as it was noted before.
     pub fn count(&self, tokens: Tokens) {
         self.change(|step| {
             step.input_tokens = tokens.input.or(step.input_tokens);
@@ -102,7 +102,7 @@ impl OpenStep {
         });
     }
 
-    /// Notes why it failed, in words that extensions may read.
+    /// Notes the reason that it failed, in words that extensions may read.
     pub fn fail(&self, error: &str) {
         self.change(|step| step.error = Some(cut(error)));
     }

@@ -7,12 +7,12 @@ use annex_protocol::Json;
 use annex_session::Scope;
 use regex::Regex;
 
-/// How the name of an artifact begins, between braces and for `lookup`.
+/// The beginning of an artifact's name, between braces and for `lookup`.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact.";
-/// What stands for braces that are to stay.
+/// The beginning of a text whose braces are to stay.
 const LITERAL_PREFIX: &str = "literal:";
 
-/// Why a template could not be rendered. The first problem ends it; there is no partial result.
+/// The reason that a template could not be rendered. The first problem ends it; there is no partial result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// A variable that is not optional has no value.
@@ -29,7 +29,7 @@ pub enum TemplateError {
     },
 }
 
-/// What may stand between braces as the name of a state key. Identifiers are Unicode's, as in Python.
+/// The names of state keys that may stand between braces. Identifiers are Unicode's, as in Python.
 static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(?:app:|user:|temp:)?[_\p{XID_Start}]\p{XID_Continue}*$").expect("the pattern is a constant")
 });
@@ -85,7 +85,7 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
     Ok(output)
 }
 
-/// Whether a template may ask for keys that sessions share.
+/// Tells whether a template may ask for keys that sessions share.
 pub fn names_shared_state(template: &str) -> bool {
     [Scope::User, Scope::App].iter().any(|scope| template.contains(scope.prefix()))
 }
@@ -104,7 +104,7 @@ pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     names
 }
 
-/// The text for what stands between the braces; `None` if that is not a placeholder.
+/// The text for a placeholder; `None` if the text between the braces is none.
 fn evaluate(inside: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> Result<Option<String>, TemplateError> {
     if let Some(literal) = inside.strip_prefix(LITERAL_PREFIX) {
         return Ok(Some(format!("{{{literal}}}")));

@@ -19,7 +19,7 @@ use run::Run;
 
 /// The artifact that a turn produces unless told otherwise.
 const ARTIFACT: &str = "result";
-/// How often the model may have tools called in one turn unless told otherwise.
+/// The number of times that the model may have tools called in one turn unless told otherwise.
 const MAX_TOOL_ROUNDS: u32 = 8;
 /// The most events of a conversation that the model is told of, the latest ones.
 const HISTORY: usize = 1_000;
@@ -41,15 +41,15 @@ pub struct TemplateAgent {
     pub output_key: Option<String>,
     /// The name of the artifact that a turn produces. Default: `result`.
     pub artifact: String,
-    /// What answers.
+    /// The model that answers.
     pub model: Arc<dyn Model>,
-    /// What it may have done.
+    /// The tools that the model may call.
     pub tools: Tools,
-    /// How often it may ask for tools in one turn, each time for as many as it likes. Default: 8.
+    /// The number of times that it may ask for tools in one turn, each time for as many as it likes. Default: 8.
     pub max_tool_rounds: u32,
-    /// What the program does around the steps.
+    /// The program's callbacks around the steps.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// Where tools come from; stopped with the agent.
+    /// The servers that tools come from; stopped with the agent.
     pub servers: McpServers,
 }
 
@@ -71,7 +71,7 @@ impl TemplateAgent {
 }
 
 impl TemplateAgent {
-    /// Whether others do something in its turns, and may read any state.
+    /// Tells whether others take part in its turns, and may read any state.
     fn has_helpers(&self) -> bool {
         self.callbacks.is_some() || !self.tools.is_empty()
     }
@@ -92,6 +92,7 @@ impl AgentExecutor for TemplateAgent {
     }
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
+        // The future of a run is large. Boxed, it does not make the future around it large.
         let run = Box::pin(Run::new(self, &turn, &events).run());
         match turn.cancel.run_until_cancelled(run).await {
             Some(result) => result,

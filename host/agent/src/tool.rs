@@ -1,4 +1,4 @@
-//! What a model can have done for it: one tool, and the tools of an agent.
+//! The tools of an agent, which a model can call.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,30 +13,31 @@ use crate::state_access::StateAccess;
 /// Something that a model can call.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What the model is told of it. Asked once, when the agent is put together.
+    /// The description for the model. Asked once, when the agent is put together.
     fn declaration(&self) -> ToolDeclaration;
 
-    /// Where it comes from, for messages to the operator.
+    /// The place that it comes from, for messages to the operator.
     fn origin(&self) -> &str;
 
-    /// Whether its results come later, from the client. Tells clients what to expect; [`ToolOutput::Pending`] decides.
+    /// Tells whether its results come later, from the client. It is for clients to know; [`ToolOutput::Pending`]
+    /// decides.
     fn is_long_running(&self) -> bool {
         false
     }
 
-    /// Does it. Several calls of one model answer run at the same time.
+    /// Makes one call. Several calls of one model answer run at the same time.
     ///
     /// # Errors
     /// The model is told the message and goes on; nothing that the tool changed through `context` is kept.
     async fn call(&self, context: &mut ToolContext, arguments: &Json) -> Result<ToolOutput, ToolError>;
 }
 
-/// What a tool answers.
+/// The answer of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolOutput {
     /// The result.
     Done(Json),
-    /// There is no result yet, and this is what can be said so far. The task waits for input, until the client sends the
+    /// There is no result yet, and this is the answer until then. The task waits for input, until the client sends the
     /// result.
     Pending(Json),
 }
@@ -45,11 +46,11 @@ pub enum ToolOutput {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
-    /// What the model is told. It may tell the user.
+    /// The text for the model, which may tell the user.
     pub message: String,
 }
 
-/// What a tool knows about its call, and what it may change.
+/// A tool's knowledge of its call, and the state and files that it may change.
 pub struct ToolContext {
     /// The task that the turn works on.
     pub task_id: TaskId,

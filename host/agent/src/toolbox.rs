@@ -12,7 +12,7 @@ use crate::state_access::StateAccess;
 use crate::steps::StepKind;
 use crate::tool::{ToolContext, ToolError, ToolOutput, Tools};
 
-/// What calls that ran at the same time came to. It is stored as one event.
+/// The outcome of calls that ran at the same time. It is stored as one event.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     pub(crate) results: Vec<Outcome>,
@@ -27,14 +27,14 @@ pub(crate) struct Outcome {
     pub(crate) is_pending: bool,
 }
 
-/// One call, with what it changed.
+/// One call, with its changes.
 struct Called {
     outcome: Outcome,
     changes: StateDelta,
     artifacts: Vec<(String, Vec<Part>)>,
 }
 
-/// Who calls, and in which turn.
+/// The caller, and its turn.
 pub(crate) struct Toolbox<'a> {
     pub(crate) tools: &'a Tools,
     pub(crate) callbacks: Option<&'a dyn Callbacks>,
@@ -75,6 +75,7 @@ impl Toolbox<'_> {
             None => self.run(&mut tool, &call).await,
         };
         let mut artifacts = Vec::new();
+        // The changes of a tool that failed are dropped. Those of `before_tool` stay.
         if output.is_ok() {
             (context.state, artifacts) = (tool.state, tool.artifacts);
         }

@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 
 use crate::config::{ApiKeyConfig, ApiKeyHeaderConfig};
 use crate::error::VariableError;
-use crate::{ConfigError, principal};
+use crate::{AuthConfigError, principal};
 
 const MIN_KEY_BYTES: usize = 16;
 const MAX_KEY_BYTES: usize = 1024;
@@ -33,20 +33,21 @@ struct Entry {
 
 impl ApiKeys {
     /// Reads all keys. `configs` has at least one entry.
-    pub(crate) fn load(configs: &[ApiKeyConfig], header: &ApiKeyHeaderConfig) -> Result<Self, ConfigError> {
+    pub(crate) fn load(configs: &[ApiKeyConfig], header: &ApiKeyHeaderConfig) -> Result<Self, AuthConfigError> {
         let mut entries: Vec<Entry> = Vec::with_capacity(configs.len());
         for config in configs {
             let entry = Entry::load(config)?;
+            // With one key for two principals it would be open who calls.
             if entries.iter().any(|other| other.digest == entry.digest) {
-                return Err(ConfigError::DuplicateKey { principal: entry.principal });
+                return Err(AuthConfigError::DuplicateKey { principal: entry.principal });
             }
             entries.push(entry);
         }
         Ok(Self { header: header_name(&header.name)?, entries })
     }
 
-    /// Whose key this is. Takes the same time for every key that is wrong, and looks at all entries for one that is
-    /// right, so that the time says nothing about the keys.
+    /// The principal whose key this is. Takes the same time for every key that is wrong, and looks at all entries for
+    /// one that is right, so that the time says nothing about the keys.
     pub(crate) fn principal_of(&self, key: &[u8]) -> Option<&str> {
         if key.len() > MAX_KEY_BYTES {
             return None;
@@ -59,30 +60,31 @@ impl ApiKeys {
 }
 
 impl Entry {
-    fn load(config: &ApiKeyConfig) -> Result<Self, ConfigError> {
+    fn load(config: &ApiKeyConfig) -> Result<Self, AuthConfigError> {
         let principal = config.principal.clone();
+        // `#` stands between issuer and name in the ids of tokens, see `Principal::id`.
         if !principal::is_name(&principal) || principal.contains('#') {
-            return Err(ConfigError::Principal { principal });
+            return Err(AuthConfigError::Principal { principal });
         }
         let digest = match (&config.key_env, &config.key_file, &config.key_sha256) {
             (Some(variable), None, None) => digest_of(&principal, &from_environment(&principal, variable)?)?,
             (None, Some(path), None) => digest_of(&principal, &from_file(path)?)?,
             (None, None, Some(hex)) => {
-                digest_from_hex(hex).ok_or_else(|| ConfigError::KeyDigest { principal: principal.clone() })?
+                digest_from_hex(hex).ok_or_else(|| AuthConfigError::KeyDigest { principal: principal.clone() })?
             }
-            _ => return Err(ConfigError::KeySource { principal }),
+            _ => return Err(AuthConfigError::KeySource { principal }),
         };
         Ok(Self { principal, digest })
     }
 }
 
-fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
+fn header_name(name: &str) -> Result<HeaderName, AuthConfigError> {
     let header = HeaderName::try_from(name).ok().filter(|header| header != AUTHORIZATION);
-    header.ok_or_else(|| ConfigError::HeaderName { name: name.to_owned() })
+    header.ok_or_else(|| AuthConfigError::HeaderName { name: name.to_owned() })
 }
 
-fn from_environment(principal: &str, variable: &str) -> Result<Secret, ConfigError> {
-    std::env::var(variable).map(Secret::new).map_err(|error| ConfigError::KeyVariable {
+fn from_environment(principal: &str, variable: &str) -> Result<Secret, AuthConfigError> {
+    std::env::var(variable).map(Secret::new).map_err(|error| AuthConfigError::KeyVariable {
         principal: principal.to_owned(),
         variable: variable.to_owned(),
         source: match error {
@@ -92,17 +94,18 @@ fn from_environment(principal: &str, variable: &str) -> Result<Secret, ConfigErr
     })
 }
 
-fn from_file(path: &Path) -> Result<Secret, ConfigError> {
+fn from_file(path: &Path) -> Result<Secret, AuthConfigError> {
     let text = annex_files::read_text(path, Purpose::Secret, MAX_FILE_BYTES);
-    let text = text.map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
+    let text = text.map_err(|source| AuthConfigError::File { path: path.to_owned(), source })?;
     Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
 }
 
-fn digest_of(principal: &str, key: &Secret) -> Result<Digest, ConfigError> {
+fn digest_of(principal: &str, key: &Secret) -> Result<Digest, AuthConfigError> {
     let key = key.expose().as_bytes();
-    let (minimum, maximum) = (MIN_KEY_BYTES, MAX_KEY_BYTES);
+    let minimum = MIN_KEY_BYTES;
+    let maximum = MAX_KEY_BYTES;
     if !(minimum..=maximum).contains(&key.len()) {
-        return Err(ConfigError::KeyLength { principal: principal.to_owned(), minimum, maximum });
+        return Err(AuthConfigError::KeyLength { principal: principal.to_owned(), minimum, maximum });
     }
     Ok(sha256(key))
 }

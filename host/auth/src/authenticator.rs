@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 
 use crate::api_key::ApiKeys;
 use crate::jwt::{JwtVerifier, Refused};
-use crate::{AuthConfig, AuthError, ConfigError, Principal};
+use crate::{AuthConfig, AuthConfigError, AuthError, Principal};
 
 /// The name of the API key scheme in the Agent Card.
 pub const API_KEY_SCHEME: &str = "apiKey";
@@ -22,7 +22,7 @@ pub struct Authenticator {
     jwt: Option<JwtVerifier>,
 }
 
-/// What the Agent Card says about authentication (specification section 4.5).
+/// The part of the Agent Card about authentication (specification section 4.5).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SecurityDeclaration {
     /// The value of `securitySchemes`.
@@ -37,21 +37,21 @@ impl Authenticator {
     ///
     /// # Errors
     /// When the configuration cannot work.
-    pub fn new(config: &AuthConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: &AuthConfig) -> Result<Self, AuthConfigError> {
         let api_keys = match config.api_key.as_slice() {
             [] => None,
             keys => Some(ApiKeys::load(keys, &config.api_key_header)?),
         };
         let jwt = config.jwt.as_ref().map(JwtVerifier::load).transpose()?;
         if api_keys.is_none() && jwt.is_none() {
-            return Err(ConfigError::NoScheme);
+            return Err(AuthConfigError::NoScheme);
         }
         Ok(Self { api_keys, jwt })
     }
 
-    /// Who sent a request with these headers, or these gRPC metadata.
+    /// The principal that sent a request with these headers, or these gRPC metadata.
     ///
-    /// A request has one credential: with two, or with one header twice, it would be open whose request it is, so that
+    /// A request has one credential. With two, or with one header twice, nobody could say whose request it is, so that
     /// counts as invalid. `Authorization` with another scheme than `Bearer` counts as absent. Asks the issuer of a
     /// token for its keys when they are not known or ten minutes old, twice a minute at most, and waits up to five
     /// seconds for the answer.
@@ -82,14 +82,16 @@ impl Authenticator {
         }
     }
 
-    /// What belongs into the Agent Card.
+    /// The entries for the Agent Card.
     pub fn security_schemes(&self) -> SecurityDeclaration {
         let api_key = self.api_keys.as_ref().map(|keys| {
-            let (location, name) = ("header".to_owned(), keys.header.to_string());
+            let location = "header".to_owned();
+            let name = keys.header.to_string();
             (API_KEY_SCHEME, SecurityScheme::ApiKey(ApiKeySecurityScheme { description: None, location, name }))
         });
         let jwt = self.jwt.as_ref().map(|_| {
-            let (scheme, bearer_format) = ("Bearer".to_owned(), Some("JWT".to_owned()));
+            let scheme = "Bearer".to_owned();
+            let bearer_format = Some("JWT".to_owned());
             let http = HttpAuthSecurityScheme { description: None, scheme, bearer_format };
             (JWT_SCHEME, SecurityScheme::HttpAuth(http))
         });
@@ -105,6 +107,7 @@ impl Authenticator {
     fn bearer_token<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a str>, AuthError> {
         let Some(value) = only(headers, &AUTHORIZATION).map_err(|Repeated| self.invalid())? else { return Ok(None) };
         let (scheme, token) = value.as_bytes().split_at(value.len().min("Bearer ".len()));
+        // `Bearer` without a token counts as a credential, and an invalid one.
         if !scheme.eq_ignore_ascii_case(b"Bearer ") && !value.as_bytes().eq_ignore_ascii_case(b"Bearer") {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! What an operator writes: the tables below `[auth]`.
+//! The operator's settings: the tables below `[auth]`.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::Algorithm;
 pub struct AuthConfig {
     /// The API keys, one table `[[auth.api_key]]` each.
     pub api_key: Vec<ApiKeyConfig>,
-    /// Where API keys are looked for.
+    /// The header that API keys are looked for in.
     pub api_key_header: ApiKeyHeaderConfig,
     /// JSON Web Tokens of one issuer.
     pub jwt: Option<JwtConfig>,
@@ -23,7 +23,7 @@ pub struct AuthConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyConfig {
-    /// Who calls with this key: 1 to 255 bytes, without `#` and control characters.
+    /// The name of the caller with this key: 1 to 255 bytes, without `#` and control characters.
     pub principal: String,
     /// The environment variable that holds the key, of 16 to 1024 bytes.
     pub key_env: Option<String>,
@@ -34,7 +34,7 @@ pub struct ApiKeyConfig {
     pub key_sha256: Option<String>,
 }
 
-/// Where API keys are looked for.
+/// The header that API keys are looked for in.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApiKeyHeaderConfig {
@@ -52,21 +52,22 @@ impl Default for ApiKeyHeaderConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JwtConfig {
-    /// What the claim `iss` must be, byte for byte; without `#`.
+    /// The value that the claim `iss` must have, byte for byte; without `#`.
     pub issuer: String,
     /// A token must name at least one of these in its claim `aud`.
     pub audience: Vec<String>,
-    /// Where the issuer publishes its keys (RFC 7517). HTTPS, or plain HTTP on this machine. This or `jwks_file`.
+    /// The URL at which the issuer publishes its keys (RFC 7517). HTTPS, or plain HTTP on this machine. This or
+    /// `jwks_file`.
     pub jwks_url: Option<String>,
     /// A file with the issuer's keys, read once. This or `jwks_url`.
     pub jwks_file: Option<PathBuf>,
     /// The algorithms that a token may be signed with: all of [`Algorithm`] by default.
     #[serde(default = "all_algorithms")]
     pub algorithms: Vec<Algorithm>,
-    /// The claim that says who calls, `sub` by default. Its value must be a string of 1 to 255 bytes.
+    /// The claim that names the caller, `sub` by default. Its value must be a string of 1 to 255 bytes.
     #[serde(default = "subject")]
     pub principal_claim: String,
-    /// How far the clocks of the issuer and of this machine may differ, in seconds: 30 by default, 300 at most.
+    /// The most seconds that the clocks of the issuer and of this machine may differ by: 30 by default, 300 at most.
     #[serde(default = "default_leeway")]
     pub leeway_seconds: u64,
 }

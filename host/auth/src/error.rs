@@ -1,4 +1,4 @@
-//! What can go wrong: at start for the operator, at a request for the caller.
+//! The errors of authentication: at start for the operator, at a request for the caller.
 
 use std::path::PathBuf;
 
@@ -6,9 +6,9 @@ use http::HeaderValue;
 
 use crate::Algorithm;
 
-/// Why a request has no principal.
+/// The reason that a request has no principal.
 ///
-/// What was wrong with a credential is not part of it, because it goes to whoever sent that credential.
+/// It does not say what was wrong with a credential, because it goes to whoever sent that credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// No credentials: HTTP 401, gRPC UNAUTHENTICATED.
@@ -39,10 +39,10 @@ impl AuthError {
     }
 }
 
-/// Why a configuration is refused at start.
+/// The reason that a configuration is refused at start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConfigError {
+pub enum AuthConfigError {
     /// Neither API keys nor tokens are configured: nobody could ever call.
     #[error("no authentication scheme is configured")]
     NoScheme,
@@ -55,17 +55,17 @@ pub enum ConfigError {
     /// The key of an API key is in no place or in several.
     #[error("api key of {principal}: exactly one of key_env, key_file and key_sha256 is required")]
     KeySource {
-        /// Whose key.
+        /// The owner of the key.
         principal: String,
     },
     /// An environment variable with a key cannot be read.
     #[error("api key of {principal}: environment variable {variable}")]
     KeyVariable {
-        /// Whose key.
+        /// The owner of the key.
         principal: String,
         /// The name of the variable.
         variable: String,
-        /// Whether it is absent or not Unicode; the value is not part of it.
+        /// The reason, absent or not Unicode; the value is not part of it.
         #[source]
         source: VariableError,
     },
@@ -74,14 +74,14 @@ pub enum ConfigError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// A key is so short that it can be guessed, or longer than any key that is looked at.
     #[error("api key of {principal} must have {minimum} to {maximum} bytes")]
     KeyLength {
-        /// Whose key.
+        /// The owner of the key.
         principal: String,
         /// The fewest bytes.
         minimum: usize,
@@ -91,13 +91,13 @@ pub enum ConfigError {
     /// A digest is not 64 hexadecimal digits.
     #[error("api key of {principal}: key_sha256 must be 64 hexadecimal digits")]
     KeyDigest {
-        /// Whose key.
+        /// The owner of the key.
         principal: String,
     },
     /// Two entries have the same key.
     #[error("api key of {principal} is configured twice")]
     DuplicateKey {
-        /// Whose key, by the later entry.
+        /// The owner of the key, by the later entry.
         principal: String,
     },
     /// The header for API keys has no valid name, or the one that tokens use.
@@ -111,7 +111,7 @@ pub enum ConfigError {
     Jwt {
         /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault in its value.
         problem: &'static str,
     },
     /// The issuer's keys in a file cannot be used.
@@ -119,7 +119,7 @@ pub enum ConfigError {
     Keys {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: KeyError,
     },
@@ -128,7 +128,7 @@ pub enum ConfigError {
     HttpClient(#[source] reqwest::Error),
 }
 
-/// Why an environment variable has no usable value.
+/// The reason that an environment variable has no usable value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariableError {
     /// It is not set.
@@ -139,7 +139,7 @@ pub enum VariableError {
     NotUnicode,
 }
 
-/// Why a key or a set of keys cannot be used.
+/// The reason that a key or a set of keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -163,9 +163,9 @@ pub enum KeyError {
     /// The key is for another algorithm than the one that was asked for.
     #[error("the key is for {actual}, not for {asked}")]
     OtherAlgorithm {
-        /// What the key is for.
+        /// The algorithm of the key.
         actual: Algorithm,
-        /// What was asked for.
+        /// The algorithm that was asked for.
         asked: Algorithm,
     },
     /// A key id is empty.

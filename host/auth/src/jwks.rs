@@ -43,7 +43,7 @@ impl Jwks {
         Ok(Self { keys: vec![PublicKey { kid: None, algorithm, key }] })
     }
 
-    /// Whether there is no usable key.
+    /// Tells whether there is no usable key.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Where the keys of an issuer come from: a file that was read at start, or a URL that is asked when it has to be.
+//! The source of an issuer's keys: a file that was read at start, or a URL that is asked when it has to be.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use reqwest::{Client, StatusCode, Url, redirect};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::{Algorithm, ConfigError, Jwks, KeyError, jwks::PublicKey};
+use crate::{Algorithm, AuthConfigError, Jwks, KeyError, jwks::PublicKey};
 
 /// The provider is asked at most once in this time, whatever tokens say and whether it answered or not.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
@@ -20,7 +20,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// Why there is no key for a token.
+/// The reason that there is no key for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
     /// The issuer does not have it.
@@ -69,11 +69,11 @@ struct State {
 }
 
 impl RemoteJwks {
-    pub(crate) fn new(url: &str) -> Result<Arc<Self>, ConfigError> {
-        let url = Url::parse(url).map_err(|_| ConfigError::Jwt { field: "jwks_url", problem: "is not a URL" })?;
+    pub(crate) fn new(url: &str) -> Result<Arc<Self>, AuthConfigError> {
+        let url = Url::parse(url).map_err(|_| AuthConfigError::Jwt { field: "jwks_url", problem: "is not a URL" })?;
         let local = is_on_this_machine(&url);
         if url.scheme() != "https" && !(url.scheme() == "http" && local) {
-            return Err(ConfigError::Jwt { field: "jwks_url", problem: "must be https, or http on this machine" });
+            return Err(AuthConfigError::Jwt { field: "jwks_url", problem: "must be https, or http on this machine" });
         }
         // Fails when the process has a provider already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -82,10 +82,11 @@ impl RemoteJwks {
             .timeout(FETCH_TIMEOUT)
             // A redirect could lead to plain HTTP or into the local network.
             .redirect(redirect::Policy::none());
+        // A proxy would look for the issuer on its own machine.
         if local {
             builder = builder.no_proxy();
         }
-        let client = builder.build().map_err(ConfigError::HttpClient)?;
+        let client = builder.build().map_err(AuthConfigError::HttpClient)?;
         Ok(Arc::new(Self { url, client, state: RwLock::default(), fetching: Mutex::default() }))
     }
 
@@ -99,6 +100,7 @@ impl RemoteJwks {
                 return Ok(key);
             }
         }
+        // A fetch that is under way may bring the key, so this call waits for it.
         if state.may_fetch() || self.fetching.try_lock().is_err() {
             // A task of its own: a caller that hangs up must not take the fetch with it and leave the pause behind.
             let remote = Arc::clone(self);
@@ -116,6 +118,7 @@ impl RemoteJwks {
         if !self.state().may_fetch() {
             return;
         }
+        // The attempt is noted before it is made, so that one that fails counts too.
         self.update(|state| state.attempted_at = Some(Instant::now()));
         match self.fetch().await {
             Ok(jwks) => self.update(|state| {

@@ -6,7 +6,7 @@ use jsonwebtoken::{Validation, decode, decode_header};
 
 use crate::config::JwtConfig;
 use crate::jwks_source::{JwksSource, NoKey, RemoteJwks};
-use crate::{Algorithm, ConfigError, JWT_SCHEME, Jwks, Principal, principal};
+use crate::{Algorithm, AuthConfigError, JWT_SCHEME, Jwks, Principal, principal};
 
 /// Longer ones are refused before anything of them is read.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
@@ -19,7 +19,7 @@ pub(crate) struct JwtVerifier {
     keys: JwksSource,
 }
 
-/// Why a token lets nobody in.
+/// The reason that a token lets nobody in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Invalid,
@@ -27,12 +27,12 @@ pub(crate) enum Refused {
 }
 
 impl JwtVerifier {
-    pub(crate) fn load(config: &JwtConfig) -> Result<Self, ConfigError> {
+    pub(crate) fn load(config: &JwtConfig) -> Result<Self, AuthConfigError> {
         check(config)?;
         Ok(Self { keys: keys(config)?, config: config.clone() })
     }
 
-    /// Who the token is about.
+    /// The principal that the token is about.
     pub(crate) async fn principal_of(&self, token: &str) -> Result<Principal, Refused> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Refused::Invalid);
@@ -42,6 +42,7 @@ impl JwtVerifier {
         if header.crit.is_some() {
             return Err(Refused::Invalid);
         }
+        // The algorithm is not the token's choice (RFC 8725, section 3.1).
         let allowed = |algorithm: &Algorithm| self.config.algorithms.contains(algorithm);
         let algorithm = Algorithm::from_jws(header.alg).filter(allowed).ok_or(Refused::Invalid)?;
         let key = self.keys.key(header.kid.as_deref(), algorithm).await.map_err(|missing| match missing {
@@ -55,6 +56,7 @@ impl JwtVerifier {
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm.to_jws());
+        // jsonwebtoken checks a claim that is not required only where it is there.
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         validation.set_issuer(&[&self.config.issuer]);
         validation.set_audience(&self.config.audience);
@@ -81,8 +83,8 @@ fn text(claims: &JsonObject, name: &str) -> Option<String> {
     claims.get(name).and_then(|claim: &Json| claim.to().ok())
 }
 
-fn check(config: &JwtConfig) -> Result<(), ConfigError> {
-    let refuse = |field, problem| Err(ConfigError::Jwt { field, problem });
+fn check(config: &JwtConfig) -> Result<(), AuthConfigError> {
+    let refuse = |field, problem| Err(AuthConfigError::Jwt { field, problem });
     if !principal::is_name(&config.issuer) || config.issuer.contains('#') {
         return refuse("issuer", "must be 1 to 255 bytes without `#` and control characters");
     }
@@ -101,19 +103,19 @@ fn check(config: &JwtConfig) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn keys(config: &JwtConfig) -> Result<JwksSource, ConfigError> {
+fn keys(config: &JwtConfig) -> Result<JwksSource, AuthConfigError> {
     match (&config.jwks_url, &config.jwks_file) {
         (Some(url), None) => Ok(JwksSource::Url(RemoteJwks::new(url)?)),
         (None, Some(path)) => {
             // The keys are public; whoever can change them decides who is let in.
             let text = annex_files::read_text(path, Purpose::Named, MAX_FILE_BYTES);
-            let text = text.map_err(|source| ConfigError::File { path: path.clone(), source })?;
-            let jwks = Jwks::parse(&text).map_err(|source| ConfigError::Keys { path: path.clone(), source })?;
+            let text = text.map_err(|source| AuthConfigError::File { path: path.clone(), source })?;
+            let jwks = Jwks::parse(&text).map_err(|source| AuthConfigError::Keys { path: path.clone(), source })?;
             if jwks.is_empty() {
-                return Err(ConfigError::Keys { path: path.clone(), source: crate::KeyError::NoUsableKey });
+                return Err(AuthConfigError::Keys { path: path.clone(), source: crate::KeyError::NoUsableKey });
             }
             Ok(JwksSource::File(jwks))
         }
-        _ => Err(ConfigError::Jwt { field: "jwks_url", problem: "or jwks_file is required, and not both" }),
+        _ => Err(AuthConfigError::Jwt { field: "jwks_url", problem: "or jwks_file is required, and not both" }),
     }
 }

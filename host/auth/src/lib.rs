@@ -1,8 +1,8 @@
-//! Who calls, and who published a card.
+//! Authentication of callers, and signatures of Agent Cards.
 //!
 //! [`Authenticator`] turns the headers of a request into a [`Principal`] by API key or JSON Web Token (specification
-//! sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided
-//! elsewhere.
+//! sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). Others decide what a principal may
+//! do.
 //!
 //! All cryptography is ring's, which TLS uses as well.
 
@@ -24,6 +24,6 @@ pub mod signature;
 pub use algorithm::Algorithm;
 pub use authenticator::{API_KEY_SCHEME, Authenticator, JWT_SCHEME, SecurityDeclaration};
 pub use config::{ApiKeyConfig, ApiKeyHeaderConfig, AuthConfig, JwtConfig};
-pub use error::{AuthError, ConfigError, KeyError, VariableError};
+pub use error::{AuthConfigError, AuthError, KeyError, VariableError};
 pub use jwks::Jwks;
 pub use principal::Principal;

@@ -1,4 +1,4 @@
-//! Who calls.
+//! The caller, once it is authenticated.
 
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Principal {
     pub scopes: Vec<String>,
 }
 
-/// Whether `name` is fit to name somebody: 1 to 255 bytes, nothing that breaks a line of a log.
+/// Tells whether `name` is fit to name somebody: 1 to 255 bytes, nothing that breaks a line of a log.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=255).contains(&name.len()) && !name.chars().any(char::is_control)
 }

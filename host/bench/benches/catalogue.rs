@@ -1,5 +1,5 @@
-//! What each extension that ships costs in a turn: the time of its hooks, as the server counts it, in the quietest of many
-//! rounds, so that other load on the machine is not counted.
+//! The cost of each extension that ships in a turn: the time of its hooks, as the server counts it, in the quietest of
+//! many rounds, so that other load on the machine is not counted.
 //!
 //! Writes `examples/catalogue/times.json`, from which the table in README.md is made.
 
@@ -61,7 +61,7 @@ fn busy(extension: &Extension) -> Duration {
     extension.metrics().hooks.iter().map(|hook| hook.busy).sum()
 }
 
-/// What the extension is there for; each message in a conversation of its own.
+/// A request that the extension is there for; each message in a conversation of its own.
 fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
     let uri = extension.uri().as_str();
     let mut parts = json!([{"text": "hello"}]);

@@ -1,5 +1,6 @@
-//! What a session store costs: appending to and reading from sessions of many events, many sessions at once, and states of
-//! two sizes. In memory, in a SQLite file, and in the PostgreSQL database that `ANNEX_TEST_POSTGRES_URL` names, if it does.
+//! The cost of a session store: appending to and reading from sessions of many events, many sessions at once, and
+//! states of two sizes. In memory, in a SQLite file, and in the PostgreSQL database that `ANNEX_TEST_POSTGRES_URL`
+//! names, if it does.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ type Store = Arc<dyn SessionService>;
 
 const EVENTS: [u64; 3] = [10, 1_000, 100_000];
 const STATES: [usize; 2] = [1 << 10, 256 << 10];
-/// What a model is usually told.
+/// The number of events that a model is usually told of.
 const RECENT: usize = 20;
 const CONTEXTS: usize = 64;
 /// Events that are stored in one step while a session is filled.
@@ -71,7 +72,8 @@ fn event(delta: StateDelta) -> Event {
 }
 
 async fn filled(store: &Store, events: u64) -> Result<SessionKey, SessionError> {
-    let (key, mut revision) = (key(), 0);
+    let key = key();
+    let mut revision = 0;
     while revision < events {
         let next = (0..AT_ONCE.min(events - revision)).map(|_| event(StateDelta::new())).collect();
         revision = store.append(&key, revision, next).await?.revision;
@@ -136,7 +138,8 @@ fn state(
     let key = key();
     let initial = (0..KEYS).map(|number| (format!("key{number}"), value.clone())).collect();
     runtime.block_on(store.create(&key, initial))?;
-    let (key, value) = (&key, &value);
+    let key = &key;
+    let value = &value;
     criterion.bench_function(&format!("state/{name}/{} KiB/set one of {KEYS}", bytes >> 10), |bencher| {
         bencher.to_async(runtime).iter_custom(|count| async move {
             let mut revision = done(store.read(key, EventFilter::NONE).await).revision;

@@ -1,5 +1,5 @@
-//! What Annex costs in front of an agent: latency and CPU time per request with state injection active, and how much
-//! later the first event of a stream comes.
+//! The cost of Annex in front of an agent: latency and CPU time per request with state injection active, and the delay
+//! of the first event of a stream.
 //!
 //!     cargo bench -p annex-bench --bench upstream
 //!
@@ -77,7 +77,8 @@ async fn measure() -> anyhow::Result<()> {
 /// One line of the table.
 async fn row(title: &str, process: &Process, request: &str, is_streamed: bool) -> anyhow::Result<()> {
     let mut stream = http1::connect(&process.address).await?;
-    let (mut buffer, mut times) = (Vec::new(), Vec::with_capacity(IN_A_ROW));
+    let mut buffer = Vec::new();
+    let mut times = Vec::with_capacity(IN_A_ROW);
     for _ in 0..IN_A_ROW {
         let started = Instant::now();
         http1::ensure_completed(http1::ask(&mut stream, request, is_streamed, &mut buffer).await?)?;
@@ -85,12 +86,16 @@ async fn row(title: &str, process: &Process, request: &str, is_streamed: bool) -
     }
     times.sort_unstable();
     let percentile = |hundredths: usize| times.get(IN_A_ROW * hundredths / 100).copied().unwrap_or_default();
-    let (cpu, started) = (process.cpu()?, Instant::now());
+    let cpu = process.cpu()?;
+    let started = Instant::now();
     let count = AT_ONCE / CONNECTIONS;
     let workers = (0..CONNECTIONS).map(|_| http1::work(&process.address, request, is_streamed, count));
     futures::future::try_join_all(workers).await?;
-    let (wall, cpu) = (started.elapsed(), process.cpu()?.saturating_sub(cpu));
-    let (p50, p99, rate) = (micros(percentile(50)), micros(percentile(99)), AT_ONCE as f64 / wall.as_secs_f64());
+    let wall = started.elapsed();
+    let cpu = process.cpu()?.saturating_sub(cpu);
+    let p50 = micros(percentile(50));
+    let p99 = micros(percentile(99));
+    let rate = AT_ONCE as f64 / wall.as_secs_f64();
     println!("{title:<24}{p50:>12.0}{p99:>12.0}{rate:>12.0}{:>14.1}", micros(cpu) / AT_ONCE as f64);
     Ok(())
 }
@@ -100,7 +105,8 @@ async fn first_event(address: &str, request: &str) -> anyhow::Result<Duration> {
     let mut times = Vec::new();
     for _ in 0..IN_A_ROW / 10 {
         let mut stream = http1::connect(address).await?;
-        let (started, mut buffer) = (Instant::now(), Vec::new());
+        let started = Instant::now();
+        let mut buffer = Vec::new();
         stream.write_all(request.as_bytes()).await?;
         while !buffer.windows(6).any(|window| window == b"data: ") {
             anyhow::ensure!(stream.read_buf(&mut buffer).await? > 0, "the server hung up");

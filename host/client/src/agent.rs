@@ -41,14 +41,18 @@ impl Agent {
         http: &Http,
         config: &ClientConfig,
     ) -> Result<Self, ClientError> {
+        // Without allowed hosts, any interface may be used. `Exchange::headers` then decides whether it gets header
+        // fields.
         let may_use = |spoken: &Spoken<'_>| {
             let url = transport::interface_url(spoken.binding, &spoken.interface.url, &document.url);
             config.allowed_hosts.is_none() || url.is_ok_and(|url| config.trusts(&url, &document.url))
         };
         let spoken = binding::choose(&document.card, &config.bindings, may_use)?;
-        let (binding, interface) = (spoken.binding, spoken.interface);
+        let binding = spoken.binding;
+        let interface = spoken.interface;
         let url = transport::interface_url(binding, &interface.url, &document.url)?;
-        let (tenant, shown) = (interface.tenant.clone(), url.to_string());
+        let tenant = interface.tenant.clone();
+        let shown = url.to_string();
         let transport = transport::open(&spoken, url.clone(), http)?;
         let takes_fields = config.trusts(&url, &document.url);
         let interceptors = config.interceptors.clone();
@@ -56,7 +60,7 @@ impl Agent {
         Ok(Self { binding, url: shown, tenant, transport, around })
     }
 
-    /// What the agent says about itself.
+    /// The agent's description of itself.
     pub fn card(&self) -> &AgentCard {
         &self.around.document.card
     }
@@ -66,7 +70,7 @@ impl Agent {
         &self.around.document
     }
 
-    /// Where the interface is that is used.
+    /// The address of the interface that is used.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -88,6 +92,7 @@ impl Agent {
     ) -> Result<Answer<SendMessageResponse>, ClientError> {
         let mut exchange = Exchange::new(&self.around, Operation::SendMessage, parameters);
         exchange.begin(Some(&mut request.message), Some(&mut request.metadata)).await?;
+        // The message is checked after the interceptors, because they may change it.
         valid(request.validate())?;
         let answer = self.transport.call(self.wire(&mut exchange, &request)?).await?;
         let event = self.decode(&answer.value)?;
@@ -102,7 +107,7 @@ impl Agent {
         Ok(Answer { value, active: answer.active })
     }
 
-    /// SendStreamingMessage: the events come as the agent works. Whether it offers that is on its card.
+    /// SendStreamingMessage: the events come as the agent works. The agent's card says whether it offers that.
     ///
     /// # Errors
     /// As all operations: see [`Agent`]; events of the stream fail likewise.
@@ -227,6 +232,7 @@ impl Agent {
     ) -> Result<Answer<()>, ClientError> {
         valid(request.validate())?;
         let operation = Operation::DeleteTaskPushNotificationConfig;
+        // Servers answer with nothing, with `null` or with an object. None of it says anything.
         let answer = self.read::<_, IgnoredAny>(operation, parameters, &request).await?;
         Ok(Answer { value: (), active: answer.active })
     }
@@ -300,6 +306,7 @@ impl Agent {
             .map_err(|error| ClientError::NotCarried { binding: self.binding.name(), problem: error.to_string() })?;
         match &self.tenant {
             Some(tenant) => drop(params.insert("tenant".to_owned(), Json::string(tenant))),
+            // Without a tenant on the card, a `tenant` among an extension's parameters is the extension's own.
             None if matches!(exchange.operation, Operation::Method(_)) => {}
             None => drop(params.remove("tenant")),
         }

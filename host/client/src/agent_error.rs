@@ -12,24 +12,24 @@ pub struct AgentError {
     pub code: Option<i64>,
     /// `google.rpc.ErrorInfo.reason`, such as `TASK_NOT_FOUND`; without one, the gRPC status if there is one.
     pub reason: Option<String>,
-    /// What is wrong, in the agent's words.
+    /// The message, in the agent's words.
     pub message: String,
     /// `google.rpc` messages as ProtoJSON, each an object with `@type`; what is no list on the wire is left out.
     pub details: Vec<Json>,
 }
 
-/// What is wrong with one field of the request.
+/// A fault in one field of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Violation {
     /// The path of the field; empty when the request as a whole is meant.
     #[serde(default)]
     pub field: String,
-    /// What is wrong with it.
+    /// The fault, without the name of the field.
     #[serde(default)]
     pub description: String,
 }
 
-/// What is read of an error's details.
+/// The members of an error's details that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Detail {
@@ -38,7 +38,7 @@ struct Detail {
     field_violations: Vec<Violation>,
 }
 
-/// What is read of the metadata of an ErrorInfo.
+/// The members of an ErrorInfo's metadata that are read.
 #[derive(Deserialize)]
 struct InfoMetadata {
     code: String,
@@ -73,6 +73,7 @@ impl AgentError {
     pub(crate) fn without_code(status: Option<String>, message: String, details: Vec<Json>) -> Self {
         let mut error = Self { code: None, reason: None, message, details };
         let info = error.read_details().find(|detail| detail.reason.is_some()).unwrap_or_default();
+        // The table of A2A does not have the errors of extensions, so the metadata carries their codes.
         let own_code = info.metadata.and_then(|metadata| metadata.to::<InfoMetadata>().ok());
         let own_code = own_code.and_then(|metadata| metadata.code.parse().ok());
         let known_code = info.reason.as_deref().and_then(A2aError::code_of_reason).map(i64::from);

@@ -1,4 +1,4 @@
-//! What comes back from an agent.
+//! The answers of an agent.
 
 use std::pin::Pin;
 
@@ -7,7 +7,7 @@ use futures::Stream;
 
 use crate::ClientError;
 
-/// What an agent answered, and the extensions that it says were active.
+/// An answer of the agent, and the extensions that it says were active.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer<T> {
     /// The answer itself.

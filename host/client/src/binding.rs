@@ -94,6 +94,7 @@ pub(crate) fn choose<'a>(
 
 fn spoken(interface: &AgentInterface) -> Option<Spoken<'_>> {
     let is = |version: &str| {
+        // `1.0.1` is a patch release of 1.0, and `1.01` is not.
         let rest = interface.protocol_version.strip_prefix(version);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };

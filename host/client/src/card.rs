@@ -1,4 +1,4 @@
-//! Agent Cards: where they are, whose they are, how long they hold (specification sections 8.2, 8.4 and 8.6).
+//! Agent Cards: their addresses, their signatures and their lifetimes (specification sections 8.2, 8.4 and 8.6).
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,24 +19,24 @@ use crate::http::{self as transport, Http};
 /// Cards are kept, so that their size counts more than that of answers.
 const MAX_CARD_BYTES: usize = 1 << 20;
 const CARD_PATH: &str = "/.well-known/agent-card.json";
-/// However long an agent says that its card holds.
+/// The longest time that a card is kept, whatever the agent says.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A card as it was received.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AgentCardDocument {
-    /// Where it was asked for.
+    /// The URL that it was read from.
     pub url: Url,
-    /// What it says.
+    /// The card, decoded.
     pub card: AgentCard,
     /// Its text.
     pub text: String,
-    /// Who has signed it, when the client has trusted keys.
+    /// The good signature that was found, when the client has trusted keys.
     pub verified: Option<Verified>,
 }
 
-/// Cards that were read, by where they were asked for.
+/// Cards that were read, by their URLs.
 pub(crate) struct Cards(Mutex<LruCache<Url, Kept>>);
 
 #[derive(Clone)]
@@ -112,12 +112,14 @@ async fn read(
     let text = http.text_of(response, MAX_CARD_BYTES).await?;
     let not_a_card = |source| ClientError::NotACard { url: url.to_string(), source };
     let card = v0_3::read_card(&text).map_err(not_a_card)?;
+    // The signature is checked over the text, because it covers fields that this client may not know.
     let verified = config.trusted_keys.as_ref().map(|keys| signature::verify(&text, keys)).transpose();
     let verified = verified.map_err(|source| ClientError::Untrusted { url: url.to_string(), source })?;
     Ok(AgentCardDocument { url, card, text, verified })
 }
 
-/// How long an answer holds; `None` when it is not to be kept. Without a word about it, it is asked for again each time.
+/// The time that an answer holds; `None` when it is not to be kept. Without a word about it, it is asked for again each
+/// time.
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let directives: Vec<String> =
@@ -127,6 +129,7 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
         return None;
     }
     let seconds = directives.iter().find_map(|directive| directive.strip_prefix("max-age=")?.parse().ok());
+    // `no-cache` allows to keep the card, and wants the agent asked each time (RFC 9111, section 5.2.2.4).
     let seconds = seconds.filter(|_| !says("no-cache")).unwrap_or_default();
     Some(Duration::from_secs(seconds).min(MAX_AGE))
 }

@@ -1,4 +1,4 @@
-//! The client: what all calls of a program share.
+//! The client: the parts that all calls of a program share.
 
 use std::sync::Arc;
 

@@ -46,7 +46,7 @@ struct KeyTaken {
 struct UnderWay(Vec<(Arc<Extension>, Arc<Mutex<ClientCall>>)>);
 
 impl ComponentInterceptor {
-    /// Hands `input` to the hook at each call. `tell` gets what the hook has for the program, whenever it has something.
+    /// Hands `input` to the hook at each call. `tell` gets each value that the hook has for the program.
     /// The [`Runtime`](annex_runtime::Runtime) that loaded the extension must outlive the interceptor, because it ends
     /// guests that loop.
     ///
@@ -100,6 +100,7 @@ impl Interceptor for ComponentInterceptor {
         };
         let (started, addition) = ClientCall::start(&self.extension, &outgoing).await?;
         let UnderWay(under_way) = call.context.get_or_insert_default::<UnderWay>();
+        // The context holds only what can be cloned, so the call is behind an Arc.
         under_way.push((Arc::clone(&self.extension), Arc::new(Mutex::new(started))));
         self.add(addition, call)
     }

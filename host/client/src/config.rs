@@ -1,4 +1,4 @@
-//! How a client works.
+//! The settings of a client.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -10,38 +10,40 @@ use reqwest::Url;
 
 use crate::{Binding, Interceptor};
 
-/// How a [`Client`](crate::Client) works.
+/// The settings of a [`Client`](crate::Client).
 #[derive(Clone)]
 pub struct ClientConfig {
     /// The bindings that may be used, the preferred one first. Empty: any, in the order of the agent's card.
     pub bindings: Vec<Binding>,
-    /// Keys of which one must have signed the card of an agent. `None`: signatures are not looked at.
+    /// Keys of which one must have signed the card of an agent. `None`: signatures are ignored.
     pub trusted_keys: Option<Jwks>,
-    /// What sees each call and each answer: before a call in this order, after it in reverse order.
+    /// The interceptors of each call and each answer: before a call in this order, after it in reverse order.
     pub interceptors: Vec<Arc<dyn Interceptor>>,
-    /// How long it may take to reach an agent.
+    /// The longest time that connecting to an agent may take.
     pub connect_timeout: Duration,
     /// From the request for a card to its last byte.
     pub card_timeout: Duration,
-    /// How long an agent may think without sending a byte.
+    /// The longest time that an agent may think without sending a byte.
     pub silence: Duration,
     /// The longest answer, and the longest event of a stream, in bytes.
     pub max_bytes: usize,
-    /// How many cards are kept; the one that was not used for longest goes first.
+    /// The number of cards that are kept; the one that was not used for longest goes first.
     pub max_cards: NonZeroUsize,
-    /// Hosts, each `name` or `name:port`, whose interfaces may be used besides those at the origin of the card, by its scheme
-    /// or `https`, and which then get header fields too. `None`: interfaces anywhere, and header fields go to the origin of the card only.
+    /// Hosts, each `name` or `name:port`, whose interfaces may be used besides those at the origin of the card, by its
+    /// scheme or `https`. They then get header fields too. `None`: interfaces anywhere may be used, and header fields
+    /// go to the origin of the card only.
     pub allowed_hosts: Option<Vec<String>>,
-    /// Whether redirects to the same origin are followed. All others never are.
+    /// True if redirects to the same origin are followed. All others never are.
     pub follow_redirects: bool,
 }
 
 impl ClientConfig {
-    /// Whether an interface is at the origin of the card, or at a host that is allowed.
+    /// Tells whether an interface is at the origin of the card, or at a host that is allowed.
     pub(crate) fn trusts(&self, interface: &Url, card: &Url) -> bool {
         let host = interface.host_str().unwrap_or_default();
         let with_port = interface.port_or_known_default().map(|port| format!("{host}:{port}"));
         let is_this = |allowed: &String| allowed == host || Some(allowed) == with_port.as_ref();
+        // A host that is allowed is no leave to go from TLS to plain HTTP.
         let is_as_safe = interface.scheme() == card.scheme() || interface.scheme() == "https";
         interface.origin() == card.origin() || (is_as_safe && self.allowed_hosts.iter().flatten().any(is_this))
     }

@@ -1,4 +1,4 @@
-//! Why a call has no answer.
+//! The reasons that a call has no answer.
 
 use annex_auth::signature::VerifyError;
 use annex_protocol::A2aError;
@@ -7,14 +7,14 @@ use http::StatusCode;
 
 use crate::{AgentError, InterceptorError, ParameterError};
 
-/// Why a card cannot be had, or a call has no answer. URLs are shown as they were asked for.
+/// The reason that a card cannot be had, or that a call has no answer. URLs are shown as they were asked for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// Not the address of an agent.
     #[error("{address:?} is not the URL of an agent; write it with its scheme, such as http://127.0.0.1:9999")]
     Address {
-        /// What was given instead.
+        /// The text that was given instead.
         address: String,
     },
     /// The HTTP client does not start, for instance without root certificates.
@@ -23,24 +23,24 @@ pub enum ClientError {
     /// Nobody listens there, or the name does not resolve.
     #[error("cannot connect to {url}, check that the agent runs there")]
     Unreachable {
-        /// What was asked for.
+        /// The URL of the request.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },
     /// No answer, or none any more, within the time of the [`ClientConfig`](crate::ClientConfig).
     #[error("{url} did not answer in time")]
     TimedOut {
-        /// What was asked for.
+        /// The URL of the request.
         url: String,
     },
     /// The request failed, or the connection broke off before the answer was over.
     #[error("the request to {url} failed")]
     Broken {
-        /// What was asked for.
+        /// The URL of the request.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -50,7 +50,7 @@ pub enum ClientError {
          URL of the card itself, which ends in .json"
     )]
     NoCard {
-        /// Where the card was asked for.
+        /// The URL of the card.
         url: String,
         /// The answer.
         status: StatusCode,
@@ -58,18 +58,18 @@ pub enum ClientError {
     /// Something else than a card.
     #[error("{url} is not an agent card, so this is not an A2A agent")]
     NotACard {
-        /// Where the card was asked for.
+        /// The URL of the card.
         url: String,
-        /// What is wrong with it.
+        /// The fault in the text.
         #[source]
         source: serde_json::Error,
     },
     /// Trusted keys are configured, and none of them has signed the card.
     #[error("the signature of the agent card {url} does not hold")]
     Untrusted {
-        /// Where the card was asked for.
+        /// The URL of the card.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: VerifyError,
     },
@@ -106,7 +106,7 @@ pub enum ClientError {
     NotCarried {
         /// The name of the binding.
         binding: &'static str,
-        /// What it cannot carry.
+        /// The value that it cannot carry.
         problem: String,
     },
     /// A service parameter cannot be sent. Nothing was sent.
@@ -115,7 +115,7 @@ pub enum ClientError {
     /// An interceptor refused the call. Nothing was sent.
     #[error("the call was refused before it was sent")]
     Refused(#[source] InterceptorError),
-    /// An interceptor refused what the agent answered.
+    /// An interceptor refused the agent's answer.
     #[error("the agent's answer was refused")]
     AnswerRefused(#[source] InterceptorError),
     /// The agent's error.
@@ -124,7 +124,7 @@ pub enum ClientError {
     /// An HTTP status without an error that A2A defines.
     #[error("{url} answered {status}: {body}")]
     Status {
-        /// What was asked for.
+        /// The URL of the request.
         url: String,
         /// The answer.
         status: StatusCode,
@@ -134,18 +134,18 @@ pub enum ClientError {
     /// The agent does not keep to the protocol.
     #[error("{url} answered something else than A2A: {body}")]
     Protocol {
-        /// What was asked for.
+        /// The URL of the request.
         url: String,
         /// The beginning of the answer, or of the event of a stream.
         body: String,
-        /// What is wrong with it.
+        /// The fault in the answer.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// An answer, or an event of a stream, that is larger than the [`ClientConfig`](crate::ClientConfig) allows.
     #[error("the answer of {url} exceeds {max_bytes} bytes")]
     TooLarge {
-        /// What was asked for.
+        /// The URL of the request.
         url: String,
         /// The limit.
         max_bytes: usize,
@@ -161,7 +161,7 @@ impl ClientError {
         }
     }
 
-    /// Whether this side refused the request, before anything of it was sent.
+    /// Tells whether this side refused the request, before anything of it was sent.
     pub(crate) fn is_own_refusal(&self) -> bool {
         matches!(self, Self::InvalidRequest(_) | Self::NotCarried { .. } | Self::Parameter(_) | Self::Refused(_))
     }
@@ -178,7 +178,7 @@ impl From<AgentError> for ClientError {
     }
 }
 
-/// How much of a body that is not A2A an error quotes.
+/// The number of characters that an error quotes of a body that is not A2A.
 const QUOTED_CHARS: usize = 200;
 
 /// The beginning of a body.

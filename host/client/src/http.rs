@@ -65,6 +65,7 @@ fn same_origin(attempt: Attempt<'_>) -> Action {
     match (is_same, attempt.previous().len() < MAX_REDIRECTS) {
         (true, true) => attempt.follow(),
         (true, false) => attempt.error("too many redirects"),
+        // The redirect itself is then the answer, and its status becomes the error.
         (false, _) => attempt.stop(),
     }
 }
@@ -75,7 +76,9 @@ pub(crate) async fn send(url: &str, request: RequestBuilder) -> Result<Response,
 }
 
 pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
-    let (url, source) = (url.to_owned(), error.without_url());
+    let url = url.to_owned();
+    let source = error.without_url();
+    // A timeout while connecting is both. It counts as unreachable, because nothing was sent.
     if source.is_connect() {
         ClientError::Unreachable { url, source }
     } else if source.is_timeout() {
@@ -85,7 +88,7 @@ pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     }
 }
 
-/// Whether the answer is an event stream. An agent that refuses to stream answers with JSON.
+/// Tells whether the answer is an event stream. An agent that refuses to stream answers with JSON.
 pub(crate) fn is_event_stream(response: &Response) -> bool {
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     response.status().is_success() && content_type.is_some_and(|text| text.starts_with(EVENT_STREAM))

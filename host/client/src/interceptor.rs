@@ -1,4 +1,4 @@
-//! What sees each call before it is sent, and all that comes back.
+//! Interceptors, which see each call before it is sent, and all that comes back.
 
 use annex_protocol::{AgentCard, ExtensionUri, Message, Metadata, StreamResponse};
 use async_trait::async_trait;
@@ -6,18 +6,18 @@ use http::Extensions;
 
 use crate::{Operation, ServiceParameters};
 
-/// Why an interceptor refuses.
+/// The reason that an interceptor refuses.
 pub type InterceptorError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A call that is about to be sent.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OutgoingCall<'a> {
-    /// What the agent is asked for.
+    /// The operation that the agent is asked for.
     pub operation: &'a Operation,
-    /// Who is asked.
+    /// The card of the agent that is asked.
     pub card: &'a AgentCard,
-    /// Where that card was asked for.
+    /// The URL of that card.
     pub card_url: &'a str,
     /// The message, when the operation sends one.
     pub message: Option<&'a mut Message>,
@@ -25,7 +25,7 @@ pub struct OutgoingCall<'a> {
     pub metadata: Option<&'a mut Metadata>,
     /// Extensions and header fields. Interceptors add to them; two that set one header field fail the call.
     pub parameters: &'a mut ServiceParameters,
-    /// What interceptors keep for themselves until the call is over.
+    /// The values that interceptors keep for themselves until the call is over.
     pub context: &'a mut Extensions,
 }
 
@@ -33,15 +33,15 @@ pub struct OutgoingCall<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Incoming<'a> {
-    /// What the agent was asked for.
+    /// The operation that the agent was asked for.
     pub operation: &'a Operation,
-    /// Who was asked.
+    /// The card of the agent that was asked.
     pub card: &'a AgentCard,
     /// The extensions that the agent says were active.
     pub active: &'a [ExtensionUri],
     /// The event; a task or a message when the answer is one. `None` when it is something else, such as a page of tasks.
     pub event: Option<&'a StreamResponse>,
-    /// What interceptors have kept since the call was sent.
+    /// The values that interceptors have kept since the call was sent.
     pub context: &'a mut Extensions,
 }
 

@@ -1,4 +1,4 @@
-//! What a client can ask an agent for.
+//! The operations that a client can ask an agent for.
 
 use std::fmt;
 

@@ -20,14 +20,14 @@ const RESERVED: [&str; 10] = [
     "upgrade",
 ];
 
-/// What travels beside a request. Whoever adds to it adds: nothing is ever replaced or taken out.
+/// The parameters that travel beside a request. They only grow: nothing is ever replaced or taken out.
 #[derive(Clone, Default)]
 pub struct ServiceParameters {
     extensions: Vec<ExtensionUri>,
     fields: HeaderMap,
 }
 
-/// Why something cannot be a service parameter.
+/// The reason that something cannot be a service parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
@@ -73,6 +73,7 @@ impl ServiceParameters {
     /// # Errors
     /// When the field is set already, or is one that the binding sets.
     pub fn set_field(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), ParameterError> {
+        // gRPC keeps the names that begin with `grpc-` for itself.
         if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("grpc-") {
             return Err(ParameterError::Reserved { name });
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ClientError;
 
-/// Where a conversation stands: its context, its latest task, and that task's state.
+/// The state of a conversation: its context, its latest task, and that task's state.
 ///
 /// As JSON it is `{"contextId","taskId","taskState"}`, so that a conversation can be continued later.
 ///
@@ -33,22 +33,22 @@ pub struct ClientSession {
     task: Option<(TaskId, TaskState)>,
 }
 
-/// Why a session cannot be had, or an answer does not belong to it.
+/// The reason that a session cannot be had, or that an answer does not belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// An id of nothing but white space.
     #[error("{field} is blank")]
     Blank {
-        /// Which id, by its name in JSON.
+        /// The id, by its name in JSON.
         field: &'static str,
     },
     /// Something that cannot be without something else.
     #[error("{field} needs {needed}")]
     Incomplete {
-        /// What is there, by its name in JSON.
+        /// The field that is there, by its name in JSON.
         field: &'static str,
-        /// What is missing.
+        /// The field that is missing.
         needed: &'static str,
     },
     /// The agent answered in another context. The session is as it was.
@@ -104,13 +104,13 @@ impl ClientSession {
         self.task.as_ref().map(|(_, state)| *state).filter(|state| *state != TaskState::Unspecified)
     }
 
-    /// Whether the next message answers a task that asks for input.
+    /// Tells whether the next message answers a task that asks for input.
     pub fn awaits_input(&self) -> bool {
         self.task_state() == Some(TaskState::InputRequired)
     }
 
     /// Puts a message into the conversation: the context; the latest task when that asks for input, else a reference to
-    /// it. What the message says already is kept.
+    /// it. A context or task that the message names already is kept.
     pub fn place(&self, message: &mut Message) {
         if message.context_id.is_none() {
             message.context_id.clone_from(&self.context_id);
@@ -142,9 +142,9 @@ impl ClientSession {
         }
     }
 
-    /// Takes note that a request failed. Nobody knows then whether the agent got it, or still takes it: a task that asked
-    /// for input is referred to by the next message instead of continued. A request that was refused on this side, before
-    /// it was sent, changes nothing.
+    /// Takes note that a request failed. Nobody knows then whether the agent got it, or still takes it. A task that
+    /// asked for input is therefore referred to by the next message instead of continued. A request that was refused on
+    /// this side, before it was sent, changes nothing.
     pub fn note_failure(&mut self, error: &ClientError) {
         let awaited_input = self.awaits_input();
         if let Some((_, state)) = self.task.as_mut().filter(|_| awaited_input && !error.is_own_refusal()) {
@@ -154,9 +154,11 @@ impl ClientSession {
 
     fn enter(&mut self, returned: &ContextId, task: Option<(&TaskId, Option<TaskState>)>) -> Result<(), SessionError> {
         match &self.context_id {
+            // An answer that names no context says nothing about it.
             _ if returned.is_empty() => {}
             Some(expected) if expected != returned => {
-                let (returned, expected) = (returned.clone(), expected.clone());
+                let returned = returned.clone();
+                let expected = expected.clone();
                 return Err(SessionError::OtherContext { returned, expected });
             }
             Some(_) => {}

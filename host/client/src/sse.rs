@@ -41,10 +41,12 @@ impl Decoder {
 
     fn end_line(&mut self) -> Option<String> {
         let bytes = std::mem::take(&mut self.line);
+        // The standard wants bytes that are no UTF-8 replaced, not refused.
         let line = String::from_utf8_lossy(&bytes);
         let was_begun = std::mem::replace(&mut self.begun, true);
         let line = if was_begun { &line } else { line.strip_prefix('\u{feff}').unwrap_or(&line) };
         if line.is_empty() {
+            // Each `data` line has ended with a line break, and the last one is not part of the data.
             let mut data = std::mem::take(&mut self.data);
             return data.pop().map(|_| data);
         }

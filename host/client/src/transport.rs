@@ -1,4 +1,4 @@
-//! How a call travels: which binding carries it, and where to.
+//! The transport of a call: the binding that carries it, and the address.
 
 use reqwest::Url;
 
@@ -25,7 +25,7 @@ pub(crate) fn open(spoken: &Spoken<'_>, url: Url, http: &Http) -> Result<Box<dyn
     })
 }
 
-/// Where an interface is. That of gRPC is `host:port`, with TLS when the card came over TLS.
+/// The URL of an interface. That of gRPC is `host:port`, with TLS when the card came over TLS.
 pub(crate) fn interface_url(binding: Binding, interface: &str, card: &Url) -> Result<Url, ClientError> {
     let unusable = || ClientError::InterfaceUrl { interface: interface.to_owned() };
     let has_scheme = interface.starts_with("http://") || interface.starts_with("https://");
@@ -51,7 +51,8 @@ mod tests {
             let url = interface_url(binding, interface, &Url::parse(card).unwrap()).ok();
             assert_eq!(url.as_ref().map(Url::as_str), expected, "{interface}");
         };
-        let (plain, tls) = ("http://a.example/card.json", "https://a.example/card.json");
+        let plain = "http://a.example/card.json";
+        let tls = "https://a.example/card.json";
         check(plain, Binding::Grpc, "a.example:50051", Some("http://a.example:50051/"));
         check(tls, Binding::Grpc, "a.example:443", Some("https://a.example/"));
         check(tls, Binding::Grpc, "http://a.example:50051", Some("http://a.example:50051/"));

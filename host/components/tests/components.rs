@@ -1,4 +1,4 @@
-//! What the components import and export is the proof of what they can do.
+//! The imports and exports of the components, which prove what each of them can do.
 
 use std::fs;
 

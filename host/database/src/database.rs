@@ -1,4 +1,4 @@
-//! What differs between the databases: connections, transactions and rows.
+//! The differences between the databases: connections, transactions and rows.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -17,10 +17,11 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// A transaction that may write. It is rolled back when it is dropped.
     type Transaction: Send;
 
-    /// What keeps other sweepers away until the end of a transaction, if the transaction alone does not.
+    /// The statement that keeps other sweepers away until the end of a transaction; `None` where the transaction alone
+    /// does.
     const LOCK_SWEEP: Option<&'static str>;
 
-    /// Whether there is one writer at a time, so that changes of several tasks are cheapest in one transaction.
+    /// True if there is one writer at a time, so that changes of several tasks are cheapest in one transaction.
     const HAS_ONE_WRITER: bool;
 
     /// Waits for what is under way and closes the connections; a log in front of a file is emptied into it. Later calls fail.
@@ -94,11 +95,11 @@ pub struct Step<'a> {
     pub sql: Sql,
     /// The values of its parameters.
     pub values: Vec<Value<'a>>,
-    /// How many rows it is to change.
+    /// The number of rows that it is to change.
     pub changes: u64,
 }
 
-/// What a step executes.
+/// The text that a step executes.
 #[derive(Clone, Copy, Debug)]
 pub enum Sql {
     /// A statement as it is. Its parameters are `$1`, `$2` and so on, each of them once and in this order.
@@ -110,13 +111,13 @@ pub enum Sql {
 /// A statement that inserts rows. Those of several steps go in one.
 #[derive(Debug)]
 pub struct Rows {
-    /// What comes before the rows, up to `VALUES`.
+    /// The text before the rows, up to `VALUES`.
     pub head: &'static str,
     /// One row in parentheses. Its parameters are `$1`, `$2` and so on, each of them once and in this order.
     pub row: &'static str,
-    /// How many parameters a row has.
+    /// The number of parameters of a row.
     pub parameters: usize,
-    /// What comes behind the rows.
+    /// The text behind the rows.
     pub tail: &'static str,
 }
 
@@ -134,7 +135,7 @@ impl<'a> Step<'a> {
         Self { sql: Sql::Rows(rows), values, changes }
     }
 
-    /// What tells its text from others: which statement, and for how many rows.
+    /// The part of the step that its text depends on: which statement it is, and for how many rows.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match self.sql {
             Sql::Whole(sql) => (sql.as_ptr().addr(), sql.len()),
@@ -143,7 +144,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// How parameters are written.
+/// The form in which parameters are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Parameters {
     /// `$1`, `$2` and so on.
@@ -168,7 +169,8 @@ pub(crate) fn text_of(steps: &[Step<'_>], parameters: Parameters) -> Arc<str> {
 }
 
 fn joined(steps: &[Step<'_>], parameters: Parameters) -> String {
-    let (mut text, mut count) = (String::new(), 0);
+    let mut text = String::new();
+    let mut count = 0;
     let mut push = |text: &mut String, sql: &str| {
         for (index, piece) in sql.split('$').enumerate() {
             let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();

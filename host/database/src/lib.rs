@@ -1,5 +1,5 @@
-//! What SQLite and PostgreSQL are used by: one trait over both, migrations that are part of the program, and a writer that
-//! stores changes together where that is cheaper. What is stored is decided by the stores, in the SQL that both share.
+//! SQLite and PostgreSQL for the stores: one trait over both, migrations that are part of the program, and a writer
+//! that stores changes together where that is cheaper. The stores decide what is stored, in the SQL that both share.
 
 #![warn(missing_docs)]
 
@@ -19,7 +19,7 @@ pub use writer::{Change, Writer};
 
 use std::path::PathBuf;
 
-/// Why a database cannot be used.
+/// The reason why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The database file cannot be created, or not written.
@@ -30,7 +30,7 @@ pub enum OpenError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// The tables cannot be brought to the form that this version of the software uses.

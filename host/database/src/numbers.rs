@@ -1,4 +1,4 @@
-//! Numbers as databases count them: with a sign. Nothing here is so many that it matters.
+//! Numbers as databases have them: with a sign. No number here is so large that the sign matters.
 
 use crate::Value;
 

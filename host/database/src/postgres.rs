@@ -18,7 +18,7 @@ pub struct PostgresDatabase {
     pool: PgPool,
 }
 
-/// How long to wait for a connection, be it for others to finish or for the database to answer.
+/// The longest wait for a connection, be it for others to finish or for the database to answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl PostgresDatabase {

@@ -17,9 +17,9 @@ use crate::{Migrations, OpenError};
 
 /// A writer and some readers of one SQLite file, in write-ahead mode with `synchronous = NORMAL`.
 ///
-/// What was stored survives any end of the process, `kill -9` included. A power cut or a crash of the operating system
-/// can take the latest changes with it, those since the last checkpoint (about 16 MB of log); what is left is whole and
-/// consistent, as it was some changes before. Waiting for the disk at each change would close that gap, and cost
+/// Stored changes survive any end of the process, `kill -9` included. A power cut or a crash of the operating system
+/// can take the latest changes with it, those since the last checkpoint (about 16 MB of log). The file is then whole
+/// and consistent, as it was some changes before. Waiting for the disk at each change would close that gap, and cost
 /// milliseconds per change.
 ///
 /// Several processes can open one file on one machine. It must not be on a network file system.
@@ -45,13 +45,13 @@ struct Readers {
 /// The connection that writes.
 #[derive(Debug)]
 struct Writer {
-    /// `None` once the database is closed, and while there is no other for one that is of no use.
+    /// `None` once the database is closed, and after a connection that is of no use until another is opened.
     connection: Option<SqliteConnection>,
     left: Left,
     is_closed: bool,
 }
 
-/// How the last transaction has left the connection.
+/// The condition in which the last transaction has left the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// Ready for the next one.
@@ -75,16 +75,16 @@ const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
 const READERS: usize = 4;
-/// How many texts with their statements a connection keeps: a few kinds of changes, by how many go together.
+/// The number of texts with their statements that a connection keeps: a few kinds of changes, by how many go together.
 const STATEMENTS: usize = 256;
-/// What a connection may keep of the file: less than no pages is KiB.
+/// The most of the file that a connection keeps in memory. A negative number counts KiB, a positive one pages.
 const CACHE: &str = "-16384";
 /// Pages of log after which it is brought into the file. Pages that many tasks share are in the log again and again, and
 /// go into the file once.
 const CHECKPOINT: &str = "4000";
-/// How long to wait for the lock when another process writes.
+/// The longest wait for the lock when another process writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait for a connection when others of this process use them.
+/// The longest wait for a connection when others of this process use them.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl SqliteDatabase {
@@ -140,6 +140,7 @@ impl Readers {
             closed => closed.insert(self.options.connect().await?),
         };
         let rows = bind::<Sqlite>(sql, values).fetch_all(connection).await;
+        // After any failure the next read opens another connection.
         if rows.is_err() {
             *place = None;
         }
@@ -219,7 +220,7 @@ impl SqliteTransaction {
         self.writer()?.connection.as_mut().ok_or(sqlx::Error::PoolClosed)
     }
 
-    /// Notes what a statement came to.
+    /// Notes if the connection was refused a change, so that another is opened for the next transaction.
     fn noted<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().err().and_then(code_of) == Some(READONLY) {
             self.writer()?.left = Left::ReadOnly;
@@ -228,7 +229,7 @@ impl SqliteTransaction {
     }
 }
 
-/// Other processes need not wait until the next transaction ends this one.
+/// Rolls back at once, so that other processes need not wait until the next transaction ends this one.
 impl Drop for SqliteTransaction {
     fn drop(&mut self) {
         if let Some(mut writer) = self.writer.take_if(|writer| writer.left != Left::Ready)
@@ -239,7 +240,8 @@ impl Drop for SqliteTransaction {
     }
 }
 
-/// What clients sent is in the file, credentials among it. SQLite gives its companions the same permissions.
+/// Creates a file for its owner only: it will hold what clients sent, credentials among it. SQLite gives its companions
+/// the same permissions.
 fn create_private(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).append(true);
@@ -258,7 +260,8 @@ fn code_of(error: &sqlx::Error) -> Option<i32> {
     code.parse::<i32>().ok().map(|code| code & 0xff)
 }
 
-/// What SQLite is not let write, the file or its companions, is told as the file's fault: its own words name neither.
+/// The error of a file that was not opened. Where SQLite may not write the file or its companions, the error names the
+/// file: SQLite's own words name none.
 fn not_opened(path: &Path, error: sqlx::Error) -> OpenError {
     match (code_of(&error), error.as_database_error()) {
         (Some(READONLY | CANTOPEN), Some(refused)) => {
@@ -288,9 +291,11 @@ impl Database for SqliteDatabase {
         let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());
         let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
         writer.prepare(&self.options).await?;
+        // Set before it begins: a caller that goes away meanwhile leaves a transaction that may be open.
         writer.left = Left::Open;
         let mut transaction = SqliteTransaction { writer: Some(writer) };
         let begun = transaction.connection()?.execute(sqlx::query(BEGIN)).await;
+        // Another process has the lock, so no transaction was begun, and there is none to roll back.
         if begun.as_ref().err().and_then(code_of) == Some(BUSY) {
             transaction.writer()?.left = Left::Ready;
         }

@@ -17,9 +17,9 @@ use crate::{Database, Sql, Step};
 
 /// A change of a store, ready to be stored.
 pub trait Change: Send + Sync + 'static {
-    /// What whoever wants the change is told.
+    /// The answer to whoever wants the change.
     type Answer: Send + 'static;
-    /// Why it cannot be stored.
+    /// The reason why it cannot be stored.
     type Error: From<sqlx::Error> + Send + 'static;
 
     /// The change as statements that need no decision in between, and what whoever wants it is told once each of them
@@ -32,7 +32,7 @@ pub trait Change: Send + Sync + 'static {
         transaction: &mut D::Transaction,
     ) -> impl Future<Output = Result<Self::Answer, Self::Error>> + Send;
 
-    /// Whether the change was refused, so that the transaction can go on. After other errors it cannot.
+    /// True if the change was refused, so that the transaction can go on. After other errors it cannot.
     fn is_refusal(error: &Self::Error) -> bool;
 }
 
@@ -49,7 +49,7 @@ struct Queue<C: Change>(Mutex<Waiting<C>>);
 
 struct Waiting<C: Change> {
     changes: Vec<(C, oneshot::Sender<Stored<C>>)>,
-    /// Whether somebody takes what is added.
+    /// True while somebody takes what is added.
     is_served: bool,
 }
 
@@ -89,14 +89,14 @@ impl<C: Change> Queue<C> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the caller has to see to it that the queue is served.
+    /// Adds a change. Returns true if the caller has to start serving the queue.
     fn add(&self, change: C, answer: oneshot::Sender<Stored<C>>) -> bool {
         let mut waiting = self.lock();
         waiting.changes.push((change, answer));
         !mem::replace(&mut waiting.is_served, true)
     }
 
-    /// All that wait; none ends the service.
+    /// Takes all that wait. If none waits, the queue is no longer served.
     fn take(&self) -> Vec<(C, oneshot::Sender<Stored<C>>)> {
         let mut waiting = self.lock();
         waiting.is_served = !waiting.changes.is_empty();
@@ -129,6 +129,7 @@ async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> 
         };
         match in_one_transaction::<D, C>(transaction, changes, way).await {
             Ok(Some(results)) => return results,
+            // It was alone already, so there is no other way left.
             Err(error) if way == Way::Steps && changes.len() == 1 => return vec![Err(error)],
             Ok(None) | Err(_) => {}
         }
@@ -141,12 +142,12 @@ async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> 
     results
 }
 
-/// The error for another change that it keeps from being stored.
+/// A copy of the error, for another change that it keeps from being stored.
 fn repeated(error: &sqlx::Error) -> sqlx::Error {
     sqlx::Error::Protocol(error.to_string())
 }
 
-/// How a change is made.
+/// The way in which a change is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Together with others of its kind, if it is a common one.
@@ -190,7 +191,7 @@ async fn in_one_transaction<D: Database, C: Change>(
 /// The most changes that go in one trip: a database keeps the statements of a trip by their text, one for each number.
 const TRIP: usize = 16;
 
-/// Whether each of the statements has changed as many rows as it was to.
+/// Executes the changes in trips. Returns false if a statement has changed another number of rows than it was to.
 async fn in_trips<D: Database>(transaction: &mut D::Transaction, changes: Vec<Vec<Step<'_>>>) -> sqlx::Result<bool> {
     let mut kinds: BTreeMap<Vec<(usize, usize)>, Vec<Vec<Step<'_>>>> = BTreeMap::new();
     for steps in changes {
@@ -238,6 +239,7 @@ async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way)
             D::commit(transaction).await?;
             return Ok(answer);
         }
+        // The transaction is dropped here, which rolls it back. Made step by step, the change says why it is refused.
     }
     let mut transaction = database.begin().await?;
     let answer = change.apply::<D>(&mut transaction).await?;

@@ -1,8 +1,8 @@
-//! Which URLs of somebody else's choice may be called, and that nothing else is connected to (specification section
-//! 13.2).
+//! Decides which URLs of somebody else's choice may be called, and keeps clients from connecting to anything else
+//! (specification section 13.2).
 //!
-//! Whatever sends a request to an address that it was given by a client or an extension has a [`Screen`] decide, once
-//! when it learns of the address and again when a connection is made.
+//! A [`Screen`] decides about each address that a client or an extension has given, once when the address is learned
+//! and again when a connection is made.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Where the addresses of a host name come from.
+//! The source of the addresses of a host name.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,8 +1,8 @@
 //! Decides whether a request to a URL that somebody else chose may be made.
 //!
-//! Whoever lets others choose a URL lends them its place in the network. So only public addresses are called, unless
-//! the operator allows others, and this holds for what is connected to, not only for what a name resolved to when the
-//! URL was registered.
+//! A server that requests URLs of others lends them its place in the network. So only public addresses are called,
+//! unless the operator allows others. The rule holds for the address that is connected to, not only for the one that
+//! the name resolved to when the URL was registered.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,7 +23,7 @@ mod refused;
 pub use allowed::{Allowed, InvalidAllowed};
 pub use refused::Refused;
 
-/// What a [`Screen`] lets through beside https and http to public addresses.
+/// The settings of a [`Screen`]. By default it lets https and http to public addresses through.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScreenConfig {
     /// Hosts and addresses that may be called although they are not public.
@@ -62,14 +62,15 @@ impl Screen {
         Self { config: Arc::new(config), resolver }
     }
 
-    /// Whether a URL may be called as things are now; for the moment of its registration. It takes up to 5 seconds.
+    /// Checks that a URL may be called as things are now, for the moment of its registration. It takes up to 5 seconds.
     ///
     /// # Errors
-    /// What is wrong with the URL, in words that its author may read.
+    /// The fault of the URL, in words that its author may read.
     pub async fn check(&self, url: &str) -> Result<(), Refused> {
         let url = self.parse(url)?;
         match url.host() {
             Some(Host::Domain(name)) => self.addresses(name).await.map(drop),
+            // `parse` has judged literal addresses.
             Some(Host::Ipv4(_) | Host::Ipv6(_)) | None => Ok(()),
         }
     }
@@ -78,7 +79,7 @@ impl Screen {
     /// this before each request: it connects to a literal address without asking any resolver.
     ///
     /// # Errors
-    /// What is wrong with the URL, in words that its author may read.
+    /// The fault of the URL, in words that its author may read.
     pub fn parse(&self, url: &str) -> Result<Url, Refused> {
         if url.len() > Self::MAX_URL {
             return Err(Refused::TooLong { limit: Self::MAX_URL });
@@ -101,6 +102,7 @@ impl Screen {
     /// Lets a client connect by name only to addresses that may be called, directly, and without following redirects.
     /// Every URL must go through [`Screen::parse`] before it is requested.
     pub fn guard(&self, client: ClientBuilder) -> ClientBuilder {
+        // A redirect or a proxy would lead to an address that the screen has not seen.
         client
             .dns_resolver(self.clone())
             .redirect(redirect::Policy::none())
@@ -140,9 +142,10 @@ impl Screen {
         }
     }
 
-    /// Whether an address may be connected to, when it was found under `name` or written out.
+    /// True if an address, found under `name` or written out in the URL, may be connected to.
     fn admits(&self, address: IpAddr, name: Option<&str>) -> bool {
         let address = address.to_canonical();
+        // These come first: one of them is a public address, and others may lie in a range that is allowed.
         if address::is_metadata(address) {
             return self.config.allow.iter().any(|allowed| allowed.is_exactly(address));
         }
@@ -170,7 +173,8 @@ fn check_name(name: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// What listens below 1024 beside web servers speaks other protocols, which a posted body might be taken for.
+/// Refuses ports below 1024 other than those of web servers. What listens there speaks other protocols, and could take
+/// a posted body for a command.
 fn check_port(url: &Url) -> Result<(), Refused> {
     match url.port_or_known_default() {
         Some(80 | 443 | 1024..) => Ok(()),

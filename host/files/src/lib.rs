@@ -1,7 +1,8 @@
-//! Who else can read or write a file or a folder: one rule for all that the host runs, obeys or keeps secret.
+//! Checks that nobody else can read or write a file or a folder, by one rule for all that the host runs, obeys or keeps
+//! secret.
 //!
-//! A file is opened once and judged by its descriptor, so nothing can change between the look and the reading. What is
-//! refused says the path, the mode and the command that mends it. What breaks hygiene only is logged once.
+//! A file is opened once and judged by its descriptor, so nothing can change between the look and the reading. The text
+//! of a refusal has the path, the mode and the command that mends it. A lapse that the rule tolerates is logged once.
 
 mod folder;
 mod open;

@@ -13,8 +13,8 @@ const PERMISSIONS: u32 = 0o7777;
 
 const ROOT: u32 = 0;
 
-/// What a file or a folder is for, and so what others may do with it. It must belong to root or to this user, whatever
-/// it is for. A sticky bit makes no difference: others can add files to such a folder.
+/// The purpose of a file or a folder, which decides what others may do with it. It must belong to root or to this user,
+/// whatever the purpose. A sticky bit makes no difference: others can add files to such a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Run or obeyed because of where it lies: neither its group nor others may write it.
@@ -30,7 +30,7 @@ pub enum Purpose {
     Private,
 }
 
-/// What comes of it.
+/// The verdict of the rule on a file or a folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
@@ -39,7 +39,7 @@ pub(crate) enum Verdict {
     Refused(String),
 }
 
-/// What the rule looks at.
+/// The attributes that the rule looks at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
     pub(crate) is_folder: bool,
@@ -90,7 +90,7 @@ impl Purpose {
         }
     }
 
-    /// Why the owner is the wrong one.
+    /// The reason for which the owner is the wrong one; `None` when it is a right one.
     fn foreign(self, attributes: Attributes, user: u32, path: &Path) -> Option<String> {
         let owner = attributes.owner;
         let path = path.display();

@@ -122,7 +122,8 @@ fn a_folder_that_others_can_write_is_refused_a_sticky_one_too() {
 #[test]
 fn a_link_is_no_folder_of_ones_own() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+    let target = folder.path().join("target");
+    let link = folder.path().join("link");
     fs::create_dir(&target).expect("a folder");
     symlink(&target, &link).expect("a link");
     check_folder(&link, Purpose::Managed).expect("it leads to a folder of one's own");

@@ -11,8 +11,8 @@ use std::sync::{Arc, LazyLock};
 
 use annex_protocol::{ExtensionUri, JsonObject, Message, Metadata};
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionReader, TaskReader,
-    TurnRequest, TurnServices,
+    Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, NoTurn, RuntimeConfig,
+    TurnRequest,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -48,31 +48,14 @@ static HOST: LazyLock<Host> = LazyLock::new(|| {
             GUEST.replace(";; => VALIDATE", ANSWER).replace(lifted, &format!("{lifted}string-encoding={encoding} "));
         let component = wat::parse_str(&text).expect("a component");
         let limits = Limits { memory: 4 << 20, ..Limits::standard() };
-        let (grants, parameters) = (Grants::default(), JsonObject::new());
+        let grants = Grants::default();
+        let parameters = JsonObject::new();
         let installation = Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject };
         Arc::new(executor.block_on(runtime.load(component, installation)).expect("the component loads"))
     };
     let extensions = ENCODINGS.iter().map(load).collect();
     Host { executor, _runtime: runtime, extensions }
 });
-
-struct Empty;
-
-impl SessionReader for Empty {
-    fn get(&self, _key: &str) -> Option<String> {
-        None
-    }
-
-    fn snapshot(&self) -> JsonObject {
-        JsonObject::new()
-    }
-}
-
-impl TaskReader for Empty {
-    fn current(&self) -> Option<String> {
-        None
-    }
-}
 
 /// The text whose encoding is `bytes`, as far as there is one.
 fn text(encoding: usize, bytes: &[u8]) -> String {
@@ -101,9 +84,7 @@ async fn turn(extension: &Arc<Extension>, value: &str) {
         requested: &requested,
         message: &message,
         request: &Metadata::new(),
-        session: Arc::new(Empty),
-        task: Arc::new(Empty),
-        services: TurnServices::default(),
+        view: Arc::new(NoTurn),
         resumed: false,
     };
     drop(Chain::run_request_hooks(std::slice::from_ref(extension), &request).await);

@@ -1,6 +1,6 @@
 //! Bytes of a component file into the loader: an error is fine, a panic, a crash or a hang is a finding.
 //!
-//! What passes inspection goes all the way: it is compiled, linked and self-tested under tight limits.
+//! A component that passes inspection goes all the way: it is compiled, linked and self-tested under tight limits.
 
 #![no_main]
 
@@ -29,7 +29,8 @@ fn installation() -> Installation {
         host_calls: 100,
         ..Limits::standard()
     };
-    let (grants, parameters) = (Grants::default(), JsonObject::new());
+    let grants = Grants::default();
+    let parameters = JsonObject::new();
     Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject }
 }
 

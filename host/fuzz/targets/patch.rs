@@ -1,4 +1,4 @@
-//! What a `response` hook returns into the check of its patch. The first line of the input is the kind of event, each
+//! Answers of a `response` hook into the check of its patch. The first line of the input is the kind of event, each
 //! further line is an entry `key=value`.
 //!
 //! A refused patch changes nothing; one that is taken changes the extension's own keys and adds its URI, nothing else,
@@ -56,7 +56,7 @@ fn event(kind: &str) -> StreamResponse {
 
 type Open<'a> = (&'a mut Metadata, Option<&'a mut Vec<ExtensionUri>>);
 
-/// What a patch may change.
+/// The fields of an event that a patch may change.
 fn open(event: &mut StreamResponse) -> Open<'_> {
     match event {
         StreamResponse::Message(message) => (&mut message.metadata, Some(&mut message.extensions)),

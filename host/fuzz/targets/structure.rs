@@ -14,7 +14,8 @@ use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 use wasm_smith::{Config, Module};
 
-/// What compiling anything that passes the check may cost. The largest input has as many bytes as libFuzzer gives it.
+/// The memory, and below it the time, that compiling anything that passes the check may cost. The largest input has as
+/// many bytes as libFuzzer gives it.
 const MEMORY: u64 = 256 << 20;
 const TIME: Duration = Duration::from_secs(10);
 
@@ -83,7 +84,8 @@ fuzz_target!(init: annex_runtime::compile_if_asked(), |bytes: &[u8]| {
     let Some(module) = module(bytes) else { return };
     let host = &*HOST;
     let limits = Limits::standard();
-    let (grants, parameters) = (Grants::default(), JsonObject::new());
+    let grants = Grants::default();
+    let parameters = JsonObject::new();
     let installation = Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject };
     let loaded = host.executor.block_on(host.runtime.load(component(&module), installation));
     match loaded.expect_err("the descriptor describes nothing") {

@@ -35,7 +35,7 @@ pub struct Client<S> {
     extensions: ExtensionServiceClient<S>,
 }
 
-/// Why a call has no answer.
+/// The reason that a call has no answer.
 #[derive(Debug)]
 pub enum CallError {
     /// The request has something that gRPC does not, such as an integer that no double is equal to. Nothing was sent.
@@ -44,7 +44,7 @@ pub enum CallError {
     Agent {
         /// The name of its status, such as `NOT_FOUND`.
         status: &'static str,
-        /// What is wrong.
+        /// The text of the error.
         message: String,
         /// `google.rpc` messages as ProtoJSON, each an object with `@type`.
         details: Vec<Json>,
@@ -53,7 +53,7 @@ pub enum CallError {
     Answer(String),
     /// A message that is longer than allowed.
     TooLarge,
-    /// What `S` failed with, or the connection, is the source of this status.
+    /// The source of this status is the error of `S`, or of the connection.
     Transport(Status),
 }
 
@@ -183,7 +183,7 @@ fn no_rpc(name: &str) -> CallError {
     CallError::Request(format!("gRPC has no {name}"))
 }
 
-/// What comes after an error is nothing of the agent's.
+/// Ends with the first error. Events after it are not the agent's.
 fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
     let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
         let shown = (!std::mem::replace(is_over, event.is_err())).then_some(event);

@@ -18,14 +18,14 @@ use std::fmt;
 
 use indexmap::IndexMap;
 
-/// What is wrong with one field, on either side.
+/// A fault in one field, on either side.
 #[derive(Debug, thiserror::Error)]
 #[error("{field}: {description}")]
 pub(crate) struct FieldError {
     /// The path of the field by its JSON names, such as `message.parts[2].raw`.
     pub(crate) field: String,
     pub(crate) description: String,
-    /// Whether the value is nothing wrong, and only protobuf does not have it.
+    /// True if the value is without fault, and only protobuf cannot carry it.
     pub(crate) is_not_carried: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What stands behind the binding.
+//! The operations behind the binding.
 
 use std::fmt;
 use std::pin::Pin;
@@ -24,7 +24,7 @@ pub struct CallParameters {
     /// All metadata except the binary entries (`…-bin`), for authentication. The headers that gRPC itself uses, such as
     /// `grpc-timeout`, are among them.
     pub headers: HeaderMap,
-    /// What a layer before the binding put into the request, for instance who calls.
+    /// The values that a layer before the binding put into the request, for instance the caller.
     pub context: Extensions,
 }
 
@@ -52,7 +52,7 @@ pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamResponse, A2aError
 /// The results of a method that streams. An error ends the call with the status of that error.
 pub type Results = Pin<Box<dyn Stream<Item = Result<Json, A2aError>> + Send>>;
 
-/// What a method of an extension answers.
+/// The answer of an extension's method.
 pub enum MethodReply {
     /// One result.
     Value(Json),
@@ -148,7 +148,7 @@ pub trait Operations: Send + Sync + 'static {
         params: Json,
     ) -> Result<Reply<MethodReply>, A2aError>;
 
-    /// Whether the health service answers SERVING: not while starting or draining.
+    /// Tells whether the health service answers SERVING: not while starting or draining.
     fn is_serving(&self) -> bool {
         true
     }

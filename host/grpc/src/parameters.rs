@@ -7,7 +7,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::CallParameters;
 
-/// What follows the last dash in the name of every entry with a binary value.
+/// The end of the name of every entry with a binary value.
 const BINARY_SUFFIX: &str = "-bin";
 
 pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters {

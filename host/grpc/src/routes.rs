@@ -26,7 +26,7 @@ use crate::status;
 /// Health and reflection take names only.
 const MAX_SMALL_MESSAGE_BYTES: usize = 4096;
 
-/// What one call may use.
+/// The limits of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest encoded request message, in bytes. A longer one is refused with OUT_OF_RANGE before it is read.
@@ -53,14 +53,14 @@ pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
     router
 }
 
-/// Whether a request is a gRPC call, by its content type.
+/// Tells whether a request is a gRPC call, by its content type.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     matches!(content_type.strip_prefix(b"application/grpc"), Some([] | [b'+' | b';', ..]))
 }
 
-/// Whether a path is of the A2A service or of the methods of extensions, whose calls can be refused before their message
-/// is read; health and reflection have others.
+/// Tells whether a path is of the A2A service or of the methods of extensions, whose calls can be refused before their
+/// message is read. Health and reflection have other paths.
 pub fn is_operation(path: &str) -> bool {
     ["/lf.a2a.v1.A2AService/", "/annex.extension.v1.ExtensionService/"].iter().any(|service| path.starts_with(service))
 }

@@ -136,7 +136,7 @@ fn write_events(result: Result<Reply<EventStream>, A2aError>) -> Result<Response
     Ok(response)
 }
 
-/// What the agent says may be nothing of A2A, or something that JSON has and protobuf does not.
+/// Writes a value of the agent. It may be none that A2A has, or one that JSON has and protobuf does not.
 fn written<P, T: IntoProto<P>>(value: T) -> Result<P, A2aError> {
     value.into_proto().map_err(|error| match error.to_string() {
         reason if error.is_not_carried => A2aError::UnsupportedOperation { reason },

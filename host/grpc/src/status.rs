@@ -1,7 +1,7 @@
 //! Errors as `google.rpc.Status` (specification section 10.6): the same code, message and details as on the other
 //! bindings.
 //!
-//! Also the way back: what a client reads of a status.
+//! Also the way back: the parts of a status that a client reads.
 //!
 //! A status travels in HTTP/2 headers, of which clients take 8 KiB in common. Errors can repeat what the client sent,
 //! so everything here is cut to fit.
@@ -59,10 +59,11 @@ const TYPE_URLS: &str = "type.googleapis.com/";
 
 pub(crate) fn of(error: &A2aError) -> Status {
     let code = error.grpc_status().number();
-    let message = shortened(error.to_string(), MAX_MESSAGE_BYTES);
+    let message = annex_text::cut(error.to_string(), MAX_MESSAGE_BYTES);
     let mut status = pb::Status { code, message: message.clone(), details: Vec::new() };
     let mut room = MAX_DETAILS_BYTES;
     for detail in error.details() {
+        // The ErrorInfo comes first, so that it stays when the room is short.
         let Some(any) = packed(&detail, room) else { break };
         room = room.saturating_sub(any.value.len());
         status.details.push(any);
@@ -80,8 +81,8 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
     (any.value.len() <= room).then_some(any)
 }
 
-/// What an extension adds: a value, or a message of a type that has no descriptor here and whose JSON form says which.
-/// `None` for what protobuf cannot carry.
+/// The detail of an extension: a value, or a message of a type that has no descriptor here and whose JSON form names
+/// it. `None` if protobuf cannot carry it.
 fn value(detail: &Json) -> Option<Any> {
     let wrapped = detail.to::<Wrapped>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
     let value = wrapped.map_or_else(|| detail.clone(), |wrapped| wrapped.value);
@@ -89,7 +90,7 @@ fn value(detail: &Json) -> Option<Any> {
 }
 
 fn error_info(reason: String, domain: String, metadata: HashMap<String, String>) -> Any {
-    let metadata = metadata.into_iter().map(|(key, value)| (key, shortened(value, MAX_TEXT_BYTES))).collect();
+    let metadata = metadata.into_iter().map(|(key, value)| (key, annex_text::cut(value, MAX_TEXT_BYTES))).collect();
     any_of("google.rpc.ErrorInfo", &pb::ErrorInfo { reason, domain, metadata })
 }
 
@@ -98,8 +99,8 @@ const ENTRY_BYTES: usize = 4;
 
 fn bad_request(violations: Vec<Violation>, room: usize) -> Any {
     let violation = |violation: Violation| pb::bad_request::FieldViolation {
-        field: shortened(violation.field, MAX_TEXT_BYTES),
-        description: shortened(violation.description, MAX_TEXT_BYTES),
+        field: annex_text::cut(violation.field, MAX_TEXT_BYTES),
+        description: annex_text::cut(violation.description, MAX_TEXT_BYTES),
         ..Default::default()
     };
     let mut detail = pb::BadRequest::default();
@@ -169,12 +170,4 @@ pub(crate) fn name(code: Code) -> &'static str {
         Code::DataLoss => "DATA_LOSS",
         Code::Unauthenticated => "UNAUTHENTICATED",
     }
-}
-
-fn shortened(mut text: String, max_bytes: usize) -> String {
-    if text.len() > max_bytes {
-        text.truncate(text.floor_char_boundary(max_bytes));
-        text.push('…');
-    }
-    text
 }

@@ -13,7 +13,7 @@ mod store;
 
 pub use memory::MemoryKeyValueStore;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{OpenError, SqliteKeyValueStore};
+pub use sqlite::{KeyValueOpenError, SqliteKeyValueStore};
 pub use store::{
     KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space, Usage,
     incremented,

@@ -56,6 +56,7 @@ impl Table {
         let index = alike.iter().position(|(found, _)| found == scope);
         let mut entry = index.map_or_else(|| (scope.clone(), Buckets::new()), |index| alike.swap_remove(index));
         let changed = change(&mut entry.1);
+        // A scope without keys is not put back, so that nothing is kept of tasks and conversations that have none.
         if !entry.1.is_empty() {
             alike.push(entry);
         } else if alike.is_empty() {
@@ -74,6 +75,7 @@ impl Table {
         let used = bucket.map_or_else(Usage::default, |bucket| bucket.used);
         let replaced = bucket.and_then(|bucket| bucket.values.get(key)).map(Vec::len);
         quota.check(used, key, &value, replaced)?;
+        // Keys that last are bounded by the quota of their bucket alone.
         if space.scope.kind.ends() {
             let scoped = self.scoped.get(&sum_of(space)).copied().unwrap_or_default();
             quota.check_scoped(scoped, key, &value, replaced)?;

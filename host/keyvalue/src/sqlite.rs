@@ -25,7 +25,7 @@ const VERSION: i64 = MIGRATIONS.files[MIGRATIONS.files.len() - 1].0;
 
 /// The reason for which a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum KeyValueOpenError {
     /// It cannot be created, or not written.
     #[error(
         "the database file {} cannot be written; it and its folder must be writable for the user who runs the server",
@@ -69,9 +69,9 @@ impl SqliteKeyValueStore {
     ///
     /// # Errors
     /// When the file cannot be created or written, is no database, or was written by a later version of the software.
-    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+    pub async fn open(path: &Path) -> Result<Self, KeyValueOpenError> {
         let opened = SqliteDatabase::open_with_user_version(path, MIGRATIONS).await;
-        let database = opened.map_err(|error| OpenError::of(path, error))?;
+        let database = opened.map_err(|error| KeyValueOpenError::of(path, error))?;
         Ok(Self { database })
     }
 
@@ -80,7 +80,7 @@ impl SqliteKeyValueStore {
     }
 }
 
-impl OpenError {
+impl KeyValueOpenError {
     fn of(path: &Path, error: annex_database::OpenError) -> Self {
         let path = path.to_owned();
         match error {
@@ -136,6 +136,7 @@ impl KeyValueStore for SqliteKeyValueStore {
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
         let mut transaction = self.begin().await?;
         let values = in_bucket(space, [Value::Text(key)]);
+        // Read in the transaction that writes, so that no other increment comes in between.
         let rows = SqliteDatabase::query(&mut transaction, statements::SELECT_VALUE, &values).await;
         let value = value_of(rows.map_err(unavailable)?.first())?;
         let count = incremented(value.as_deref(), delta)?;
@@ -162,6 +163,7 @@ impl KeyValueStore for SqliteKeyValueStore {
             return Ok(());
         }
         let mut transaction = self.begin().await?;
+        // Counted while the rows are there, then deleted.
         for statement in [statements::UNCOUNT_SCOPE, statements::DELETE_SCOPE] {
             SqliteDatabase::execute(&mut transaction, statement, &scope).await.map_err(unavailable)?;
         }

@@ -56,14 +56,16 @@ impl Scope {
     /// Keys of a conversation.
     #[must_use]
     pub fn context(tenant: &str, principal: &str, id: &ContextId) -> Self {
-        let (tenant, principal) = (tenant.to_owned(), principal.to_owned());
+        let tenant = tenant.to_owned();
+        let principal = principal.to_owned();
         Self { kind: ScopeKind::Context, tenant, principal, id: id.to_string() }
     }
 
     /// Keys of a task.
     #[must_use]
     pub fn task(tenant: &str, principal: &str, id: &TaskId) -> Self {
-        let (tenant, principal) = (tenant.to_owned(), principal.to_owned());
+        let tenant = tenant.to_owned();
+        let principal = principal.to_owned();
         Self { kind: ScopeKind::Task, tenant, principal, id: id.to_string() }
     }
 }
@@ -171,9 +173,10 @@ impl Quota {
 }
 
 impl Usage {
-    /// What it is once the value is there, in place of one of `replaced` bytes, if any.
+    /// The usage once the value is there, in place of one of `replaced` bytes, if any.
     pub(crate) fn with(self, key: &str, value: &[u8], replaced: Option<usize>) -> Self {
         let (keys, freed) = match replaced {
+            // The key is counted anew below, so that its bytes are freed with those of the value.
             Some(bytes) => (self.keys, bytes.saturating_add(key.len())),
             None => (self.keys.saturating_add(1), 0),
         };

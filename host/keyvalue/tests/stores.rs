@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use annex_keyvalue::{
-    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MemoryKeyValueStore, OpenError, Quota, SCOPES_PER_PAGE, Scope, Space,
-    SqliteKeyValueStore,
+    KEYS_PER_PAGE, KeyValueError, KeyValueOpenError, KeyValueStore, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
+    Space, SqliteKeyValueStore,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, SqliteConnection};
@@ -396,7 +396,7 @@ async fn a_file_of_a_later_version_is_refused() {
     let path = folder.path().join("keyvalue.sqlite");
     run(&path, "PRAGMA user_version = 3").await;
     let error = SqliteKeyValueStore::open(&path).await.expect_err("a later version");
-    assert!(matches!(error, OpenError::Version { found: 3, .. }), "{error:?}");
+    assert!(matches!(error, KeyValueOpenError::Version { found: 3, .. }), "{error:?}");
     let text = format!("the database file {} has version 3, and this software knows none after 2", path.display());
     assert_eq!(error.to_string(), text);
     assert_eq!(user_version(&path).await, 3, "the file stays as it is");
@@ -408,7 +408,7 @@ async fn a_file_of_something_else_is_refused() {
     let path = folder.path().join("keyvalue.sqlite");
     std::fs::write(&path, "no database, but long enough to be looked at, at least so it seems").expect("a file");
     let error = SqliteKeyValueStore::open(&path).await.expect_err("no database");
-    assert!(matches!(error, OpenError::Database { .. }), "{error:?}");
+    assert!(matches!(error, KeyValueOpenError::Database { .. }), "{error:?}");
     let error = SqliteKeyValueStore::open(&folder.path().join("missing/keyvalue.sqlite")).await.expect_err("no folder");
-    assert!(matches!(error, OpenError::File { .. }), "{error:?}");
+    assert!(matches!(error, KeyValueOpenError::File { .. }), "{error:?}");
 }

@@ -22,12 +22,14 @@ pub(crate) fn negotiate(
     let asked = |uri: &ExtensionUri| requested.contains(uri);
     let mut active: Vec<Arc<Extension>> = Vec::new();
     let mut missing = Vec::new();
+    // Dependencies stand before what depends on them, so that one pass is enough.
     for extension in installed.iter() {
         let is_active = |uri: &&ExtensionUri| active.iter().any(|extension| extension.uri() == *uri);
         let unmet = extension.descriptor().depends_on.iter().find(|uri| !is_active(uri));
         match unmet {
             None if asked(extension.uri()) => active.push(Arc::clone(extension)),
             _ if extension.is_required() => {
+                // Where the extension itself was asked for, the client has to ask for what it depends on.
                 missing.push(if asked(extension.uri()) { unmet.unwrap_or(extension.uri()) } else { extension.uri() });
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! What the operations give back, before a binding puts it on the wire.
+//! The results of the operations, before a binding puts them on the wire.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub struct Answer<T> {
     pub active: Vec<ExtensionUri>,
 }
 
-/// What SendMessage gives back.
+/// The result of SendMessage.
 pub enum Sent {
     Message(Box<Message>),
     Task(ShownTask),
@@ -93,7 +93,7 @@ fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
 /// The events of a stream in order, the first one a task or the only message.
 pub type EventStream = Pin<Box<dyn Stream<Item = Arc<LoggedEvent>> + Send>>;
 
-/// When a stream ends, besides when its task is finished.
+/// The event that ends a stream, besides the end of its task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     /// The turn is over: the task is finished or interrupted.
@@ -114,6 +114,7 @@ pub(crate) fn events(
         async move {
             let mut reader = reader?;
             let logged = tokio::select! {
+                // What is logged already is shown before the server closes the stream.
                 biased;
                 logged = reader.next() => logged?,
                 () = closing.cancelled() => return None,

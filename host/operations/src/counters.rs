@@ -1,10 +1,10 @@
-//! How messages were taken and how turns ended, counted for whoever operates the server.
+//! Counters for the operator: of messages by how they were taken, of turns by how they ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use annex_protocol::{A2aError, TaskState};
 
-/// What became of a message.
+/// The result of taking a message.
 #[derive(Clone, Copy)]
 pub enum Reception {
     /// Its turn has begun.
@@ -43,7 +43,7 @@ impl From<&A2aError> for Reception {
     }
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Clone, Copy)]
 pub enum TurnEnd {
     Completed,

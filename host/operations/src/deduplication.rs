@@ -24,7 +24,7 @@ pub struct Deduplication {
     open: Mutex<HashMap<OpenKey, watch::Sender<()>>>,
 }
 
-/// Whether a message came before.
+/// Tells whether a message came before.
 pub(crate) enum Delivery {
     /// The message is the caller's to work on.
     New(FirstDelivery),
@@ -45,10 +45,11 @@ struct OpenMessage {
     key: MessageKey,
 }
 
-/// What a request is recognised by: its message as the client sent it, and its metadata.
+/// The digest by which a request is recognised: of its message as the client sent it, and of its metadata.
 pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError> {
     let mut digest = Sha256::new();
     digest.update(encode(&request.message)?);
+    // JSON on one line has no line break, so that no other pair of texts has the same digest.
     digest.update(b"\n");
     digest.update(encode(&request.metadata)?);
     Ok(digest.finalize().into())

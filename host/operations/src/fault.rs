@@ -39,7 +39,7 @@ fn chain(fault: &(dyn Error + 'static)) -> String {
 /// Bytes of one logged fault; a trap brings its backtrace.
 const MAX_LOGGED: usize = 8 << 10;
 
-/// What the client hears when a hook stopped its request.
+/// The error that the client gets when a hook stopped its request.
 pub(crate) fn of_hook(error: HookError) -> A2aError {
     match error {
         HookError::Refused(refusal) => refusal,
@@ -58,11 +58,12 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
     }
 }
 
-/// What the client hears when its task could not be read or stored.
+/// The error that the client gets when its task could not be read or stored.
 pub(crate) fn of_store(error: StoreError) -> A2aError {
     match error {
         StoreError::NotFound { task } => A2aError::TaskNotFound { task_id: task },
         StoreError::Full => A2aError::Overloaded { reason: error.to_string() },
+        // The agent's events are too large: a message of the client is checked before its turn.
         StoreError::TooLarge { .. } => A2aError::InvalidAgentResponse { reason: error.to_string() },
         StoreError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
         StoreError::AlreadyExists { .. }
@@ -76,7 +77,7 @@ pub(crate) fn of_store(error: StoreError) -> A2aError {
     }
 }
 
-/// What the client hears when its session refused the turn.
+/// The error that the client gets when its session refused the turn.
 pub(crate) fn of_session(error: &SessionError) -> A2aError {
     match error {
         SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: error.to_string() },

@@ -1,13 +1,13 @@
-//! One at a time per task, or whatever else has a name, without a lock for each.
+//! Locks by name, such as one for each task. Names share a fixed number of them.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// How many locks there are. Names share them.
+/// The number of locks. Names share them.
 const LOCKS: usize = 64;
 
-/// Locks by names, such as the ids of tasks. Whoever has one must not ask for a second one.
+/// Locks by names, such as the ids of tasks. Whoever holds one must not ask for a second one, which may be the same.
 pub(crate) struct KeyedLocks {
     locks: [Mutex<()>; LOCKS],
     hasher: RandomState,

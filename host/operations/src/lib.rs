@@ -1,4 +1,4 @@
-//! What the operations of A2A do, whichever binding they come by (A2A 1.0 section 3).
+//! The operations of A2A, whichever binding they come by (A2A 1.0 section 3).
 //!
 //! In the order in which a message passes them: [`service_parameters`], `send_message`, `activation`, [`deduplication`],
 //! [`permits`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the ids of an agent that lives

@@ -5,21 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata};
-use annex_runtime::{Extension, MethodAnswer, MethodCall, NoTurn, TaskResumption, TurnRequest};
+use annex_runtime::{Extension, MethodAnswer, MethodCall, TurnRequest};
 use futures::stream::{self, Stream};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::Answer;
 use crate::fault;
+use crate::methods::method_view::MethodView;
 use crate::methods::resumption::Resumptions;
 use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 
+mod method_view;
 pub(crate) mod resumption;
 
-/// What a method answers.
+/// The answer of a method.
 pub enum MethodResult {
     Value(Json),
     Results(Results),
@@ -54,8 +56,8 @@ impl RequestHandler {
         }
         let permit = self.turn_limiter.take(&call.owner).await?;
         let resumptions = Resumptions::new(&call.owner.tenant, &self.tasks, &self.turn_limiter);
-        let resumption = Arc::clone(&resumptions) as Arc<dyn TaskResumption>;
-        let (message, metadata) = (Message::default(), Metadata::new());
+        let message = Message::default();
+        let metadata = Metadata::new();
         let request = TurnRequest {
             operation: name,
             context_id: None,
@@ -63,9 +65,10 @@ impl RequestHandler {
             requested: &call.requested,
             message: &message,
             request: &metadata,
-            session: Arc::new(NoTurn),
-            task: Arc::new(NoTurn),
-            services: self.views.of_method(&call.owner, resumption),
+            view: Arc::new(MethodView {
+                tasks: self.views.tasks_of(&call.owner),
+                resumptions: Arc::clone(&resumptions),
+            }),
             resumed: false,
         };
         let answered = MethodCall::start(&extension, &request, params).await.map_err(fault::of_hook)?;
@@ -105,7 +108,7 @@ fn results(call: MethodCall, permit: TurnPermit, closing: CancellationToken, tim
     }))
 }
 
-/// A method is called by who has activated its extension, and those that it depends on.
+/// Checks that the client has activated the extension of the method, and those that it depends on.
 fn check_asked_for(extension: &Extension, call: &ServiceParameters) -> Result<(), A2aError> {
     let needed = extension.descriptor().depends_on.iter().chain([extension.uri()]);
     let missing: Vec<ExtensionUri> = needed.filter(|uri| !call.requested.contains(uri)).cloned().collect();

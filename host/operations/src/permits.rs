@@ -9,10 +9,10 @@ use annex_tasks::Owner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How long a message waits for a permit.
+/// The longest time that a message waits for a permit.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// How many turns run or wait for their context.
+/// Bounds the turns that run or wait for their context.
 pub struct TurnLimiter {
     in_all: usize,
     per_caller: usize,
@@ -38,7 +38,8 @@ struct Caller {
 impl TurnLimiter {
     pub fn new(in_all: usize, per_caller: usize) -> Arc<Self> {
         let in_all = in_all.min(Semaphore::MAX_PERMITS);
-        let (free, waiting) = (Arc::new(Semaphore::new(in_all)), Semaphore::new(in_all));
+        let free = Arc::new(Semaphore::new(in_all));
+        let waiting = Semaphore::new(in_all);
         Arc::new(Self { in_all, per_caller, free, waiting, by_caller: Mutex::default() })
     }
 
@@ -56,6 +57,7 @@ impl TurnLimiter {
     }
 
     async fn wait(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
+        // Counted while it waits, so that one caller cannot take all the places of those that wait.
         let caller = self.caller(owner)?;
         let _waiting = self.waiting.try_acquire().map_err(|_| self.full())?;
         match timeout(MAX_WAIT, Arc::clone(&self.free).acquire_owned()).await {

@@ -50,7 +50,7 @@ impl PushNotifications {
         self.notifier.check(config).await.map_err(refused)
     }
 
-    /// Whether the task has room for the config.
+    /// Checks that the task has room for the config.
     pub(crate) async fn check_room(
         &self,
         task_id: &TaskId,
@@ -78,6 +78,7 @@ impl PushNotifications {
         config.task_id = Some(task_id.clone());
         let _locked = self.locks.lock(task_id).await;
         self.store.put_config(task_id, &config).await.map_err(not_kept)?;
+        // Events that wait for the config that was replaced, and its suspension, are not for the new one.
         self.notifier.remove(task_id, &id);
         if let Some(reader) = reader {
             self.start(task_id, reader).await?;
@@ -98,6 +99,7 @@ impl PushNotifications {
         if configs.is_empty() {
             return Ok(());
         }
+        // A reader that forwards events already goes on, and takes these configs from now on.
         let known = self.live().insert(task_id.clone(), configs);
         if known.is_none() {
             tokio::spawn(Arc::clone(self).run(task_id.clone(), reader));
@@ -154,13 +156,14 @@ impl PushNotifications {
         if let Some(configs) = self.live().get_mut(task_id) {
             configs.retain(|config| config.id.as_deref() != Some(id));
         }
+        // Last: nothing more is queued once `live` is changed.
         self.notifier.remove(task_id, id);
         Ok(())
     }
 
     /// Delivers what waits, but not for long.
-    pub async fn close(&self, patience: Duration) {
-        self.notifier.close(patience).await;
+    pub async fn close(&self, max_wait: Duration) {
+        self.notifier.close(max_wait).await;
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>> {
@@ -168,7 +171,7 @@ impl PushNotifications {
     }
 }
 
-/// What the client hears when its config could not be stored.
+/// The error that the client gets when its config could not be stored.
 fn not_kept(error: StoreError) -> A2aError {
     match error {
         StoreError::TooManyConfigs { .. } => A2aError::invalid_params(format!("{error}; delete one")),

@@ -1,4 +1,4 @@
-//! What one agent's operations work on: the agent, its extensions, sessions and tasks.
+//! The parts that one agent's operations work on: the agent, its extensions, sessions and tasks.
 //!
 //! The operations themselves are in the modules that are named like them. Each is an `impl` of the [`RequestHandler`].
 
@@ -30,7 +30,7 @@ pub struct RequestHandler {
     pub agent: Arc<dyn AgentExecutor>,
     /// Its name, which all its sessions share.
     pub app: Arc<str>,
-    /// Whether the agent lives elsewhere.
+    /// True if the agent lives elsewhere.
     pub agent_is_remote: bool,
     /// The media types that messages may have.
     pub input_modes: InputModes,
@@ -42,17 +42,17 @@ pub struct RequestHandler {
     pub turns: Turns,
     /// The tasks.
     pub tasks: Arc<Tasks>,
-    /// What extensions get besides session and task.
+    /// The views that extensions get besides session and task.
     pub views: ExtensionViews,
     /// Tells messages that came before.
     pub deduplication: Arc<Deduplication>,
-    /// How many turns there may be.
+    /// Bounds the number of turns.
     pub turn_limiter: Arc<TurnLimiter>,
     /// The longest that one turn may take.
     pub max_turn: Duration,
     /// The running turns.
     pub running: TaskTracker,
-    /// How messages were taken and how turns ended.
+    /// Counts how messages were taken and how turns ended.
     pub counters: Arc<Counters>,
     /// Fires when running turns must end.
     pub stop: CancellationToken,

@@ -22,7 +22,8 @@ impl RequestHandler {
         request: SendMessageRequest,
     ) -> Result<Answer<Sent>, A2aError> {
         let configuration = &request.configuration;
-        let (at_once, history_length) = (configuration.return_immediately, configuration.history_length);
+        let at_once = configuration.return_immediately;
+        let history_length = configuration.history_length;
         let TaskOutcome { record, snapshot, mut active, running, .. } =
             match self.accept(call, "SendMessage", request).await? {
                 Outcome::Message { message, active } => return Ok(Answer { value: Sent::Message(message), active }),
@@ -31,8 +32,10 @@ impl RequestHandler {
         let snapshot = if at_once {
             snapshot
         } else {
+            // Extensions may drop out until the turn ends, and the client is told which were active to the end.
             match running {
                 Some(running) => active = running.ended().await?,
+                // The message came before, and its turn may still run.
                 None => record.turn_over().await,
             }
             record.snapshot()

@@ -1,4 +1,4 @@
-//! What a request says about itself before its body is read: version, extensions, who calls.
+//! The parameters of a request that are read before its body: version, extensions, who calls.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const VERSION_PARAMETER: &str = "A2A-Version";
 pub struct ServiceParameters {
     /// The extension URIs that the client asked for: the union of all header lines, in order.
     pub requested: Vec<ExtensionUri>,
-    /// Whose tasks the caller may see and make. Nobody's in particular while there is no authentication.
+    /// The owner whose tasks the caller may see and make. Without authentication it names nobody.
     pub owner: Owner,
     /// The header fields of the request, where the agent may want some of them.
     pub headers: Option<Arc<HeaderMap>>,

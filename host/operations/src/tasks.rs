@@ -31,20 +31,20 @@ pub mod session_sweep;
 
 /// With so many live tasks, those that nobody needs leave memory.
 const CROWD: usize = 1_024;
-/// How often old tasks and sessions are swept.
+/// The time between two sweeps of old tasks and sessions.
 const SWEEP: Duration = Duration::from_secs(60 * 60);
-/// How often keys of tasks and conversations that are gone are swept.
+/// The time between two sweeps of keys whose task or conversation is gone.
 const SWEEP_KEYS: Duration = Duration::from_secs(60);
-/// How often it is tried to bring tasks to an end whose turn could not store it.
+/// The time between two attempts to end the tasks whose turn could not store its end.
 const SETTLE: Duration = Duration::from_secs(60);
-/// What a task says when the end of its turn could not be stored.
+/// The status message of a task when the end of its turn could not be stored.
 const UNSTORED: &str = "The server could not store what the agent did; send the message again.";
 
 /// Tasks that are ended at once.
 const OVERDUE: usize = 100;
-/// What a task says that has waited too long.
+/// The status message of a task that has waited too long.
 const UNHEARD: &str = "The task waited for too long, or too many tasks waited; send the message again without taskId.";
-/// What a task says that others of its caller have taken the place of.
+/// The status message of a task that had to give way because too many of its owner wait.
 const CROWDED_OUT: &str =
     "Too many of your tasks wait, and this one for longest; send the message again without taskId.";
 
@@ -60,12 +60,12 @@ pub struct Tasks {
     bounds: TaskBounds,
 }
 
-/// How large one task may become, and how long and how many may wait.
+/// Bounds on the size of one task, and on the tasks that wait.
 #[derive(Clone, Copy)]
 pub struct TaskBounds {
-    /// How large one task may become.
+    /// The limits on the size of one task.
     pub limits: TaskLimits,
-    /// How long tasks may wait for their client, and how many.
+    /// The bounds on how long tasks may wait for their client, and on how many may.
     pub waiting: WaitingBounds,
 }
 
@@ -78,7 +78,8 @@ struct Live {
 impl Tasks {
     pub fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>, bounds: TaskBounds) -> Arc<Self> {
         let live = Mutex::new(Live { records: HashMap::new(), crowd: CROWD });
-        let (locks, unsettled) = (KeyedLocks::new(), Mutex::default());
+        let locks = KeyedLocks::new();
+        let unsettled = Mutex::default();
         let tasks = Arc::new(Self { store, live, locks, unsettled, pins, bounds });
         tasks.store.watch_waiting(Arc::new(Watcher(Arc::downgrade(&tasks))));
         tasks
@@ -88,7 +89,7 @@ impl Tasks {
         &self.store
     }
 
-    /// How large one task may become.
+    /// The limits on the size of one task.
     pub(crate) fn limits(&self) -> &TaskLimits {
         &self.bounds.limits
     }
@@ -117,6 +118,7 @@ impl Tasks {
         let events: Vec<TaskEvent> = iter::once(TaskEvent::from(first)).chain(events.iter().cloned()).collect();
         let task = made.with(&events);
         task.check(&made, &self.bounds.limits).map_err(|excess| StoreError::TooLarge { excess })?;
+        // Until the record is in the table nobody may make another one from the stored task.
         let _locked = self.locks.lock(task.id()).await;
         if let Err(error) = self.store.create(owner, &events, &task).await {
             if matches!(error, StoreError::Database(_)) {
@@ -126,6 +128,7 @@ impl Tasks {
             return Err(error);
         }
         let record = Arc::new(TaskRecord::new(owner.clone(), made, turn, self));
+        // Before the events are shown, so that the client reads them all.
         let subscription = record.subscribe();
         record.show_first(events.get(1..).unwrap_or_default(), task).await;
         // From an attempt that failed.
@@ -139,6 +142,7 @@ impl Tasks {
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) async fn load(&self, owner: &Owner, id: &TaskId) -> Result<StoredTask, A2aError> {
+        // A task whose turn is over must not be shown as one that still runs.
         self.settle(id).await.map_err(fault::of_store)?;
         let stored = self.store.load(owner, id).await.map_err(fault::of_store)?;
         stored.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
@@ -185,6 +189,7 @@ impl Tasks {
     async fn find(&self, owner: &Owner, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
         self.settle(id).await?;
         if let Some(record) = self.live_record(owner, id) {
+            // A turn notices what other processes store when it stores its own events. Without a turn nobody looks.
             if !record.is_running() {
                 record.refresh().await?;
                 self.leave_if_finished(&record);
@@ -192,6 +197,7 @@ impl Tasks {
             return Ok(Some(record));
         }
         let _locked = self.locks.lock(id).await;
+        // Whoever held the lock before may have made the record.
         if let Some(record) = self.live_record(owner, id) {
             return Ok(Some(record));
         }
@@ -214,6 +220,7 @@ impl Tasks {
         if live.records.len() > live.crowd {
             // Whoever has a record got it under this lock, so that one which only the table has is nobody's.
             live.records.retain(|_, record| Arc::strong_count(record) > 1 || record.has_readers());
+            // Doubled, so that where all are needed the table is not looked through at each insertion.
             live.crowd = CROWD.max(live.records.len().saturating_mul(2));
         }
     }
@@ -236,6 +243,7 @@ impl Tasks {
     /// The turn's end cannot be stored: its readers have read all there is, and the task is failed when the store works
     /// again.
     pub(crate) fn abandon(&self, record: &Arc<TaskRecord>) {
+        // First of all: whoever no longer finds the record must find that the task is to be failed.
         self.unsettled().insert(record.id().clone(), record.owner().clone());
         self.pins.release(record.id());
         self.remove(record);
@@ -275,7 +283,7 @@ impl Tasks {
         }
     }
 
-    /// Fails a task that waits, and says why; whether it did. Its readers hear of that like of any end.
+    /// Fails a task that waits, with the reason. Its readers see that as any end. Returns true if this ended the task.
     async fn end_waiting(&self, owner: &Owner, id: &TaskId, reason: &str) -> Result<bool, StoreError> {
         let found = match self.find(owner, id).await {
             Err(error @ StoreError::Unreadable { .. }) => {
@@ -289,6 +297,7 @@ impl Tasks {
         };
         match record.append([failed(&record, reason)]).await {
             Ok(()) => {}
+            // It was deleted meanwhile.
             Err(StoreError::NotFound { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -296,7 +305,7 @@ impl Tasks {
         Ok(record.is_finished())
     }
 
-    /// A task that waited is no more: as if it had been deleted.
+    /// Drops what is kept of a task that waited, as if it had been deleted.
     fn let_go(&self, id: &TaskId) {
         self.pins.release(id);
         let record = self.live().records.remove(id);
@@ -320,6 +329,7 @@ impl Tasks {
         let mut settle = tokio::time::interval(SETTLE);
         loop {
             tokio::select! {
+                // In this order, so that keys go in the same round as the tasks and sessions that they belong to.
                 biased;
                 () = stop.cancelled() => return,
                 _ = sweep.tick() => self.sweep(&retention).await,
@@ -363,7 +373,7 @@ impl Tasks {
     }
 }
 
-/// Hears of tasks that wait what the store finds of them.
+/// Is told by the store of tasks that wait.
 struct Watcher(Weak<Tasks>);
 
 impl WaitingWatcher for Watcher {
@@ -375,7 +385,8 @@ impl WaitingWatcher for Watcher {
 
     fn is_surplus(&self, owner: &Owner, task: &TaskId) {
         let (Some(tasks), Ok(runtime)) = (self.0.upgrade(), Handle::try_current()) else { return };
-        let (owner, task) = (owner.clone(), task.clone());
+        let owner = owner.clone();
+        let task = task.clone();
         // Not here: whoever has made it one too many may hold what ending it takes.
         runtime.spawn(async move {
             if let Err(error) = tasks.end_waiting(&owner, &task, CROWDED_OUT).await {

@@ -25,7 +25,7 @@ use crate::permits::TurnPermit;
 use crate::tasks::Tasks;
 use crate::tasks::log::LogReader;
 use crate::tasks::record::TaskRecord;
-use crate::views::readers::TurnTask;
+use crate::views::turn_task::TurnTask;
 
 mod begin;
 mod end;
@@ -42,7 +42,7 @@ pub(crate) use stage::{Stage, UserEvent};
 /// Agent events that wait for the hooks and the store; also the most that are stored together.
 const EVENTS_IN_FLIGHT: usize = 16;
 
-/// What became of an accepted message.
+/// The outcome for an accepted message.
 pub(crate) enum Outcome {
     /// It was answered with a message; there is no task.
     Message {
@@ -70,7 +70,7 @@ pub(crate) struct TaskOutcome {
 pub(crate) struct Turn {
     pub(crate) agent: Arc<dyn AgentExecutor>,
     pub(crate) tasks: Arc<Tasks>,
-    /// Whose task it is.
+    /// The owner of the task.
     pub(crate) owner: Owner,
     /// Kept until the turn is over.
     pub(crate) _permit: TurnPermit,
@@ -78,7 +78,7 @@ pub(crate) struct Turn {
     /// The extensions that the client asked for.
     pub(crate) requested: Vec<ExtensionUri>,
     pub(crate) context: TurnContext,
-    /// What the extensions see of the task.
+    /// The view of the task that the extensions get.
     pub(crate) turn_task: TurnTask,
     pub(crate) stage: Stage,
     /// Events that have passed the hooks and are not stored.
@@ -87,16 +87,16 @@ pub(crate) struct Turn {
     pub(crate) max_duration: Duration,
     /// Fires when the server cannot wait for the turn any longer.
     pub(crate) stop: CancellationToken,
-    /// Where the turn itself is counted.
+    /// Counts the running turns, this one among them.
     pub(crate) running: TaskTracker,
-    /// Where its end is counted.
+    /// Counts how the turn ends.
     pub(crate) counters: Arc<Counters>,
 }
 
 /// The state in which an event has left the task, if only another message, or nothing, takes it on from there.
 type Settled = Option<TaskState>;
 
-/// Why the events of a turn ended.
+/// The reason why the events of a turn ended.
 enum Ending {
     /// The agent returned, or has settled its task.
     Returned(Result<(), AgentError>, Settled),
@@ -127,6 +127,7 @@ impl Turn {
         let agent = Arc::clone(&self.agent);
         let mut execution = agent.execute(self.context.clone(), sender);
         let is_stopped = self.context.cancel.is_cancelled() || self.stop.is_cancelled();
+        // An agent that was stopped before it began is not polled: `follow` finds the reason first.
         let first = if is_stopped {
             Poll::Pending
         } else {
@@ -157,7 +158,8 @@ impl Turn {
         execution: &mut (impl Future<Output = Result<(), AgentError>> + Unpin),
         events: &mut mpsc::Receiver<AgentEvent>,
     ) -> Result<Ending, A2aError> {
-        let (cancel, stop) = (self.context.cancel.clone(), self.stop.clone());
+        let cancel = self.context.cancel.clone();
+        let stop = self.stop.clone();
         let mut deadline = pin!(tokio::time::sleep(self.max_duration));
         let session = self.context.session.clone();
         if !session.is_stored() {
@@ -172,6 +174,7 @@ impl Turn {
             };
             locked.store().await.map_err(|error| fault::of_session(&error))?;
         }
+        // What the agent sent in its first poll is stored before the agent goes on.
         let mut sent = events.try_recv().ok();
         loop {
             let event = match sent.take() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annex_agent::{UpstreamContext, UpstreamIds, UpstreamIdsError};
 use annex_protocol::{A2aError, AgentExtension, ContextId, SendMessageRequest, TaskId};
-use annex_runtime::{KeyScopes, Scope, ScopeKind};
+use annex_runtime::{Scope, ScopeKind};
 use annex_session::TurnSession;
 use annex_tasks::Owner;
 use async_trait::async_trait;
@@ -68,7 +68,7 @@ impl UpstreamIds for StoredUpstreamIds {
 }
 
 impl RequestHandler {
-    /// What an agent that lives elsewhere is told of a message; `None` for all others.
+    /// The context that an agent which lives elsewhere gets with a message; `None` for all others.
     ///
     /// # Errors
     /// When the ids of an older conversation cannot be removed.
@@ -109,7 +109,9 @@ impl RequestHandler {
         held: Option<TurnKeys>,
     ) -> UpstreamContext {
         let keys = Arc::clone(&self.views.keys);
-        let (owner, context, task) = (call.owner.clone(), context.clone(), task.clone());
+        let owner = call.owner.clone();
+        let context = context.clone();
+        let task = task.clone();
         let ids = StoredUpstreamIds { keys, owner, context, task, held };
         let mut remote = UpstreamContext::new(Arc::new(ids));
         remote.headers.clone_from(&call.headers);

@@ -1,29 +1,38 @@
-//! What extensions get from the host besides session and task, made for each turn that has any.
+//! The view that extensions have of a turn. That of a call of a method is with the methods.
 
 use std::sync::Arc;
 
 use annex_agent::Steps;
-use annex_protocol::{A2aError, Json, ListTasksResponse, TaskId, jsonrpc};
-use annex_runtime::{Extension, KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};
+use annex_protocol::{A2aError, Json, JsonObject, ListTasksResponse, jsonrpc};
+use annex_runtime::{Extension, NoTurn, Scope, ScopeKind, TurnView};
 use annex_session::TurnSession;
 use annex_tasks::Owner;
 use async_trait::async_trait;
 
 use crate::fault;
 use crate::tasks::list::Lister;
-use crate::views::scoped_keys::ScopedKeys;
+use crate::views::scoped_keys::{ScopedKeys, TurnKeys};
+use crate::views::turn_task::TurnTask;
 
-pub(crate) mod readers;
 pub mod scoped_keys;
+pub(crate) mod turn_task;
 
-/// What there is for all turns.
+/// The stores that all views read.
 pub struct ExtensionViews {
     pub keys: Arc<ScopedKeys>,
     pub lister: Lister,
 }
 
+/// The parts of a turn that its extensions may see.
+#[derive(Clone, Copy)]
+pub(crate) struct VisibleTurn<'a> {
+    pub(crate) session: &'a TurnSession,
+    pub(crate) task: &'a TurnTask,
+    pub(crate) steps: &'a Steps,
+}
+
 impl ExtensionViews {
-    /// Of one turn, which runs `active`. There is nothing where nothing is active.
+    /// The view of a turn, which runs `active`. Where nothing is active there is nothing to see.
     ///
     /// # Errors
     /// When the keys of an older conversation cannot be removed.
@@ -31,51 +40,80 @@ impl ExtensionViews {
         &self,
         active: &[Arc<Extension>],
         owner: &Owner,
-        (session, task, steps): (&TurnSession, &TaskId, &Steps),
-    ) -> Result<TurnServices, A2aError> {
+        turn: VisibleTurn<'_>,
+    ) -> Result<Arc<dyn TurnView>, A2aError> {
         if active.is_empty() {
-            return Ok(TurnServices::default());
+            return Ok(Arc::new(NoTurn));
         }
-        let mut scopes: Option<Arc<dyn KeyScopes>> = None;
+        let mut keys = None;
         if active.iter().any(|extension| extension.grants().keyvalue.is_some()) {
-            let keys = self.keys.of_turn(owner, session, task).await.map_err(|error| fault::internal(&error))?;
-            scopes = Some(Arc::new(keys));
+            let of_turn = self.keys.of_turn(owner, turn.session, turn.task.id()).await;
+            keys = Some(of_turn.map_err(|error| fault::internal(&error))?);
         }
-        let tasks = CallersTasks { lister: self.lister.clone(), owner: owner.clone() };
-        let (tasks, steps) = (Arc::new(tasks), Arc::new(TurnSteps(steps.clone())));
-        Ok(TurnServices { scopes, tasks: Some(tasks), steps: Some(steps), resumption: None })
+        Ok(Arc::new(ViewOfTurn {
+            session: turn.session.clone(),
+            task: turn.task.clone(),
+            steps: turn.steps.clone(),
+            keys,
+            tasks: self.tasks_of(owner),
+        }))
     }
 
-    /// Of one call of a method, which belongs to no turn.
-    pub(crate) fn of_method(&self, owner: &Owner, resumption: Arc<dyn TaskResumption>) -> TurnServices {
-        let tasks = CallersTasks { lister: self.lister.clone(), owner: owner.clone() };
-        TurnServices { tasks: Some(Arc::new(tasks)), resumption: Some(resumption), ..TurnServices::default() }
+    /// The tasks of a caller.
+    pub(crate) fn tasks_of(&self, owner: &Owner) -> CallersTasks {
+        CallersTasks { lister: self.lister.clone(), owner: owner.clone() }
+    }
+}
+
+struct ViewOfTurn {
+    session: TurnSession,
+    task: TurnTask,
+    steps: Steps,
+    /// `None` where no extension may keep keys.
+    keys: Option<TurnKeys>,
+    tasks: CallersTasks,
+}
+
+#[async_trait]
+impl TurnView for ViewOfTurn {
+    fn session_value(&self, key: &str) -> Option<String> {
+        self.session.value(key).map(|value| value.get().to_owned())
+    }
+
+    fn session(&self) -> JsonObject {
+        self.session.snapshot()
+    }
+
+    fn task(&self) -> Option<String> {
+        self.task.current()
+    }
+
+    fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {
+        self.keys.as_ref()?.scope(kind)
+    }
+
+    async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
+        self.tasks.list(request).await
+    }
+
+    fn agent_steps(&self) -> String {
+        self.steps.to_json()
     }
 }
 
 /// Lists tasks for the caller of the turn or the method.
-struct CallersTasks {
+pub(crate) struct CallersTasks {
     lister: Lister,
     owner: Owner,
 }
 
-#[async_trait]
-impl TaskLister for CallersTasks {
-    async fn list(&self, request: &str) -> Result<ListTasksResponse, String> {
+impl CallersTasks {
+    pub(crate) async fn list(&self, request: &str) -> Result<ListTasksResponse, String> {
         let request = Json::parse(request.to_owned()).map_err(|error| format!("the request is not JSON: {error}"))?;
         let listed = async {
             let request = jsonrpc::params(&request)?;
             self.lister.list(&self.owner, &request).await
         };
         listed.await.map_err(|error: A2aError| error.to_string())
-    }
-}
-
-/// Shows the agent's steps to the runtime.
-struct TurnSteps(Steps);
-
-impl StepReader for TurnSteps {
-    fn recorded(&self) -> String {
-        self.0.to_json()
     }
 }

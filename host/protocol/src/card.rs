@@ -1,4 +1,4 @@
-//! The Agent Card: what an agent says about itself (specification section 4.4).
+//! The Agent Card: an agent's description of itself (specification section 4.4).
 
 use indexmap::IndexMap;
 
@@ -6,21 +6,21 @@ use crate::proto_json::message;
 use crate::{ExtensionUri, JsonObject, SecurityRequirement, SecurityScheme};
 
 message! {
-    /// What an agent says about itself.
+    /// An agent's description of itself.
     pub struct AgentCard {
         /// A name for people.
         pub name: String => "name" required,
-        /// What the agent is for.
+        /// The purpose of the agent.
         pub description: String => "description" required,
-        /// Where the agent can be reached, the preferred interface first.
+        /// The addresses of the agent, the preferred interface first.
         pub supported_interfaces: Vec<AgentInterface> => "supportedInterfaces" required,
-        /// Who runs the agent.
+        /// The organization that runs the agent.
         pub provider: Option<AgentProvider> => "provider",
         /// The version of the agent, not of the protocol.
         pub version: String => "version" required,
-        /// Where people can read more.
+        /// The page where people can read more.
         pub documentation_url: Option<String> => "documentationUrl",
-        /// What the agent can do beyond the minimum.
+        /// The abilities of the agent beyond the minimum.
         pub capabilities: AgentCapabilities => "capabilities" required,
         /// The security schemes by name.
         pub security_schemes: IndexMap<String, SecurityScheme> => "securitySchemes",
@@ -30,7 +30,7 @@ message! {
         pub default_input_modes: Vec<String> => "defaultInputModes" required,
         /// Media types that all skills give.
         pub default_output_modes: Vec<String> => "defaultOutputModes" required,
-        /// What the agent is good at.
+        /// The skills of the agent.
         pub skills: Vec<AgentSkill> => "skills" required,
         /// Signatures over the card.
         pub signatures: Vec<AgentCardSignature> => "signatures",
@@ -44,13 +44,13 @@ message! {
         pub url: String => "url" required,
         /// `JSONRPC`, `GRPC`, `HTTP+JSON`, or the URI of another binding.
         pub protocol_binding: String => "protocolBinding" required,
-        /// What clients put into `tenant` of every request to this interface.
+        /// The text that clients put into `tenant` of every request to this interface.
         pub tenant: Option<String> => "tenant",
         /// The version of A2A spoken here, such as `1.0`.
         pub protocol_version: String => "protocolVersion" required,
     }
 
-    /// Who runs an agent.
+    /// The organization that runs an agent.
     pub struct AgentProvider {
         /// The provider's site.
         pub url: String => "url" required,
@@ -58,15 +58,15 @@ message! {
         pub organization: String => "organization" required,
     }
 
-    /// What an agent can do beyond the minimum.
+    /// The abilities of an agent beyond the minimum.
     pub struct AgentCapabilities {
-        /// Whether it answers SendStreamingMessage and SubscribeToTask.
+        /// True if the agent answers SendStreamingMessage and SubscribeToTask.
         pub streaming: Option<bool> => "streaming",
-        /// Whether it posts task updates.
+        /// True if the agent posts task updates.
         pub push_notifications: Option<bool> => "pushNotifications",
         /// The extensions that it speaks.
         pub extensions: Vec<AgentExtension> => "extensions",
-        /// Whether authenticated clients get a larger card.
+        /// True if authenticated clients get a larger card.
         pub extended_agent_card: Option<bool> => "extendedAgentCard",
     }
 
@@ -74,9 +74,9 @@ message! {
     pub struct AgentExtension {
         /// Which extension, and which version of it.
         pub uri: ExtensionUri => "uri",
-        /// How this agent uses the extension.
+        /// This agent's use of the extension.
         pub description: String => "description",
-        /// Whether a client must activate the extension.
+        /// True if a client must activate the extension.
         pub required: bool => "required",
         /// The extension's own parameters.
         pub params: Option<JsonObject> => "params",
@@ -88,7 +88,7 @@ message! {
         pub id: String => "id" required,
         /// A name for people.
         pub name: String => "name" required,
-        /// What the skill does.
+        /// A description of the skill.
         pub description: String => "description" required,
         /// Keywords.
         pub tags: Vec<String> => "tags" required,

@@ -1,4 +1,4 @@
-//! The one error table: what each error is on JSON-RPC, HTTP+JSON and gRPC (specification sections 3.3.2 and 5.4).
+//! The one error table: the form of each error on JSON-RPC, HTTP+JSON and gRPC (specification sections 3.3.2 and 5.4).
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ pub enum A2aError {
     /// The agent does not do this, or not to this task.
     #[error("unsupported operation: {reason}")]
     UnsupportedOperation {
-        /// What is not supported, and what to do instead.
+        /// The part that is not supported, and a way around it.
         reason: String,
     },
     /// A media type that the agent does not take.
@@ -52,7 +52,7 @@ pub enum A2aError {
     /// The agent behind the server broke the protocol.
     #[error("the agent gave an invalid response: {reason}")]
     InvalidAgentResponse {
-        /// What was wrong with it.
+        /// The fault in the response.
         reason: String,
     },
     /// The agent declares an extended card and has none.
@@ -75,13 +75,13 @@ pub enum A2aError {
     /// The body is not JSON.
     #[error("the request is not valid JSON: {reason}")]
     Parse {
-        /// What is wrong, at which line and column.
+        /// The fault, with its line and column.
         reason: String,
     },
     /// The body is JSON but no JSON-RPC request.
     #[error("invalid request: {reason}")]
     InvalidRequest {
-        /// What is wrong.
+        /// The fault in the request.
         reason: String,
     },
     /// No such method.
@@ -93,7 +93,7 @@ pub enum A2aError {
     /// The parameters of the method are wrong.
     #[error("invalid parameters: {}", semicolon_separated(.violations))]
     InvalidParams {
-        /// What is wrong, field by field.
+        /// The faults, field by field.
         violations: Vec<FieldViolation>,
     },
     /// A fault of the server. What it was stands in the log only.
@@ -105,13 +105,13 @@ pub enum A2aError {
     /// The server has too much to do.
     #[error("the server is overloaded: {reason}; try again later")]
     Overloaded {
-        /// What is exhausted.
+        /// The resource that is exhausted.
         reason: String,
     },
     /// The caller has to say who it is (specification section 7.4). HTTP says so with status 401 on every binding.
     #[error("{reason}; the agent card lists the security schemes")]
     Unauthenticated {
-        /// What is missing or wrong, without the credential.
+        /// The reason, without the credential: what is missing or wrong.
         reason: String,
         /// The value of the header `WWW-Authenticate`.
         challenge: String,
@@ -123,20 +123,20 @@ pub enum A2aError {
         uri: ExtensionUri,
         /// The JSON-RPC code that the extension's specification gives it.
         code: i32,
-        /// What is wrong.
+        /// The text for the developer of the client.
         message: String,
-        /// What the extension adds.
+        /// The data that the extension adds.
         data: Option<Json>,
     },
 }
 
-/// What is wrong with one field of a request.
+/// A fault in one field of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldViolation {
     /// The path of the field, such as `message.parts[2].raw`; empty when the request as a whole is meant.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
-    /// What is wrong with it.
+    /// The fault, without the name of the field.
     pub description: String,
 }
 
@@ -238,6 +238,7 @@ impl A2aError {
             Self::MethodNotFound { .. } => row(-32601, 404, NotFound, "METHOD_NOT_FOUND"),
             Self::InvalidParams { .. } => row(-32602, 400, InvalidArgument, "INVALID_PARAMS"),
             Self::Internal { .. } => row(-32603, 500, Internal, "INTERNAL"),
+            // JSON-RPC leaves -32000 to -32099 to servers, and the codes of A2A begin at -32001.
             Self::Overloaded { .. } => row(-32000, 503, Unavailable, "OVERLOADED"),
             Self::Unauthenticated { .. } => row(-32000, 401, Unauthenticated, "UNAUTHENTICATED"),
             Self::Extension { code, .. } => row(*code, 400, FailedPrecondition, "EXTENSION_ERROR"),

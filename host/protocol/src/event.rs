@@ -1,4 +1,4 @@
-//! What a server answers to a message: at once, or event by event (specification sections 4.2 and 3.2.3).
+//! The answers of a server to a message: at once, or event by event (specification sections 4.2 and 3.2.3).
 
 use crate::proto_json::{message, one_of};
 use crate::{Artifact, ContextId, Message, Metadata, Task, TaskId, TaskStatus};
@@ -24,9 +24,9 @@ message! {
         pub context_id: ContextId => "contextId" required,
         /// The artifact, or the piece of it.
         pub artifact: Artifact => "artifact" required,
-        /// Whether the parts follow those sent before under the same artifact id.
+        /// True if the parts follow those sent before under the same artifact id.
         pub append: bool => "append",
-        /// Whether no more pieces of the artifact follow.
+        /// True if no more pieces of the artifact follow.
         pub last_chunk: bool => "lastChunk",
         /// Free-form entries about the event.
         pub metadata: Metadata => "metadata",
@@ -64,7 +64,7 @@ one_of! {
     }
 }
 
-/// What answers SendMessage can be the first event of a stream too.
+/// An answer to SendMessage can be the first event of a stream too.
 impl From<SendMessageResponse> for StreamResponse {
     fn from(response: SendMessageResponse) -> Self {
         match response {

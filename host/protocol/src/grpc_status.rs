@@ -3,9 +3,9 @@
 /// A gRPC status code. The HTTP+JSON binding writes its name into `error.status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GrpcStatus {
-    /// What the client sent is wrong, whatever the state of the server.
+    /// The client's request is wrong, whatever the state of the server.
     InvalidArgument,
-    /// What was asked for does not exist.
+    /// There is no such thing as the client asked for.
     NotFound,
     /// The server, or a task, is not in the state that the operation needs.
     FailedPrecondition,

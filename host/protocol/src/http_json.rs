@@ -35,7 +35,9 @@ pub fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Js
 /// assert!(body.starts_with(r#"{"error":{"code":400,"status":"FAILED_PRECONDITION","message":"#));
 /// ```
 pub fn failure(error: &A2aError) -> String {
-    let (code, status, message) = (error.http_status(), error.grpc_status().name(), Json::string(&error.to_string()));
+    let code = error.http_status();
+    let status = error.grpc_status().name();
+    let message = Json::string(&error.to_string());
     let details = error.details();
     let details = details.iter().map(Json::get).collect::<Vec<_>>().join(",");
     let message = message.get();

@@ -27,7 +27,7 @@ macro_rules! string_ids {
                 &self.0
             }
 
-            /// Whether the text is empty, which on the wire is the same as absent.
+            /// Tells whether the text is empty, which on the wire is the same as absent.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }

@@ -28,7 +28,7 @@ use serde_json::value::{RawValue, to_raw_value};
 pub struct Json(Arc<RawValue>);
 
 impl Json {
-    /// How deep arrays and objects may nest in one value: as deep as common JSON readers go.
+    /// The most levels that arrays and objects may nest in one value: as deep as common JSON readers go.
     pub const MAX_DEPTH: usize = 100;
 
     /// Checks that `text` is exactly one JSON value and keeps it.
@@ -74,18 +74,19 @@ impl Json {
         serde_json::from_str(self.get())
     }
 
-    /// Whether the value is `null`.
+    /// Tells whether the value is `null`.
     pub fn is_null(&self) -> bool {
         self.get() == "null"
     }
 
-    /// Whether arrays and objects nest deeper than `limit`.
+    /// Tells whether arrays and objects nest deeper than `limit`.
     pub fn nests_deeper_than(&self, limit: usize) -> bool {
         nests_deeper_than(self.get(), limit)
     }
 
     fn on_one_line(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         let text = raw.get();
+        // serde_json skips over a raw value without counting its levels.
         if nests_deeper_than(text, Self::MAX_DEPTH) {
             let reason = format!("arrays and objects nest deeper than {} levels", Self::MAX_DEPTH);
             return Err(serde::de::Error::custom(reason));
@@ -99,13 +100,15 @@ impl Json {
     }
 }
 
-/// Whether arrays and objects of valid JSON nest deeper than `limit`. Most values have fewer brackets than that in all,
-/// and counting those is cheap.
+/// Tells whether arrays and objects of valid JSON nest deeper than `limit`. Most values have fewer brackets than that
+/// in all, and counting those is cheap.
 fn nests_deeper_than(json: &str, limit: usize) -> bool {
     if memchr::memchr2_iter(b'[', b'{', json.as_bytes()).nth(limit).is_none() {
         return false;
     }
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let mut depth = 0_usize;
+    let mut in_string = false;
+    let mut escaped = false;
     json.bytes().any(|byte| {
         if in_string {
             in_string = escaped || byte != b'"';

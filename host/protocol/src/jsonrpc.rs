@@ -24,7 +24,7 @@ pub const METHODS: [&str; 11] = [
     "GetExtendedAgentCard",
 ];
 
-/// Whether A2A 1.0, A2A 0.3 or JSON-RPC itself owns a method of this name, whatever its case.
+/// Tells whether A2A 1.0, A2A 0.3 or JSON-RPC itself owns a method of this name, whatever its case.
 ///
 /// ```
 /// use annex_protocol::jsonrpc::is_reserved;
@@ -34,6 +34,7 @@ pub const METHODS: [&str; 11] = [
 /// ```
 pub fn is_reserved(method: &str) -> bool {
     let core = METHODS.into_iter().chain(v0_3::Method::ALL.iter().map(|method| method.name()));
+    // JSON-RPC 2.0 keeps the names that begin with `rpc.` for itself.
     let is_of_json_rpc = method.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("rpc."));
     is_of_json_rpc || core.into_iter().any(|name| name.eq_ignore_ascii_case(method))
 }
@@ -49,7 +50,7 @@ pub enum RequestId {
     String(String),
 }
 
-/// A request whose envelope is in order. Whether the method exists and takes these parameters is not known yet.
+/// A request whose envelope is in order. Nobody has looked yet whether the method exists and takes these parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// To be echoed.
@@ -60,12 +61,12 @@ pub struct Request {
     pub params: Json,
 }
 
-/// Why bytes are no request, and the id to say so under.
+/// The reason that bytes are no request, with the id for the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     /// The id of the request, as far as it could be read.
     pub id: RequestId,
-    /// What is wrong.
+    /// The error for the client.
     pub error: A2aError,
 }
 
@@ -87,6 +88,7 @@ const MAX_ID_BYTES: usize = 256;
 /// request with an id.
 pub fn decode(bytes: &[u8]) -> Result<Request, Box<Rejection>> {
     let envelope = read_envelope(bytes).map_err(|error| reject(RequestId::Null, error))?;
+    // The id is read first, so that the errors after it go out under it.
     let id = envelope.request_id().map_err(|error| reject(RequestId::Null, error))?;
     let method = envelope.method().map_err(|error| reject(id.clone(), error))?;
     let params = envelope.into_params().map_err(|error| reject(id.clone(), error))?;
@@ -121,8 +123,10 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 fn read_envelope(bytes: &[u8]) -> Result<Envelope<'_>, A2aError> {
     let parse_error = |reason: String| A2aError::Parse { reason };
     let text = std::str::from_utf8(bytes).map_err(|error| parse_error(error.to_string()))?;
+    // Anything but an object is refused here: serde would read a struct from an array too, and a batch is an array.
     match text.trim_start().chars().next() {
         Some('{') => serde_json::from_str(text).map_err(|error| match error.classify() {
+            // Valid JSON of another shape is an invalid request (-32600), not a parse error (-32700).
             Category::Data => A2aError::InvalidRequest { reason: error.to_string() },
             Category::Io | Category::Syntax | Category::Eof => parse_error(error.to_string()),
         }),
@@ -142,6 +146,7 @@ impl Envelope<'_> {
             return Err(invalid_request(&format!("`id` is longer than {MAX_ID_BYTES} bytes")));
         }
         let wrong_type = || invalid_request("`id` must be a string, a number or null");
+        // The text is valid JSON, so its first byte tells its type.
         match id.as_bytes().first() {
             Some(b'n') => Ok(RequestId::Null),
             Some(b'-' | b'0'..=b'9') => Ok(RequestId::Number(id.to_owned())),
@@ -198,7 +203,8 @@ pub fn success_raw(id: &RequestId, result: &str) -> String {
 
 /// The response with an error.
 pub fn failure(id: &RequestId, error: &A2aError) -> String {
-    let (code, message) = (error.code(), Json::string(&error.to_string()));
+    let code = error.code();
+    let message = Json::string(&error.to_string());
     let details = error.details();
     let data = details.iter().map(Json::get).collect::<Vec<_>>().join(",");
     let message = message.get();

@@ -4,7 +4,7 @@ use crate::proto_json::{message, proto_enum};
 use crate::{ContextId, ExtensionUri, MessageId, Metadata, Part, PartContent, TaskId};
 
 proto_enum! {
-    /// Who sent a message.
+    /// The sender of a message.
     pub enum Role {
         /// Not said; never valid in a message that is sent.
         #[default]

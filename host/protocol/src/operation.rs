@@ -11,21 +11,21 @@ message! {
         pub tenant: Option<String> => "tenant",
         /// The message.
         pub message: Message => "message" required,
-        /// How the client wants to be answered.
+        /// The client's settings for the answer.
         pub configuration: SendMessageConfiguration => "configuration",
         /// Free-form entries about the request.
         pub metadata: Metadata => "metadata",
     }
 
-    /// How the client of SendMessage wants to be answered.
+    /// The settings of SendMessage and SendStreamingMessage for the answer.
     pub struct SendMessageConfiguration {
         /// Media types that the client can take in parts.
         pub accepted_output_modes: Vec<String> => "acceptedOutputModes",
-        /// Where to post the task's updates.
+        /// The receiver of the task's updates.
         pub task_push_notification_config: Option<TaskPushNotificationConfig> => "taskPushNotificationConfig",
         /// At most so many messages of history in the answer; absent: no limit of the client's.
         pub history_length: Option<i32> => "historyLength",
-        /// Whether to answer once the task exists instead of when it has ended or is interrupted.
+        /// True: the answer comes once the task exists. False: it comes when the task has ended or is interrupted.
         pub return_immediately: bool => "returnImmediately",
     }
 
@@ -49,13 +49,13 @@ message! {
         pub status: TaskState => "status",
         /// At most so many tasks, 1 to 100; absent: 50.
         pub page_size: Option<i32> => "pageSize",
-        /// Where to go on, from the previous answer.
+        /// The token of this page, from the previous answer.
         pub page_token: Option<String> => "pageToken",
         /// At most so many messages of history per task; absent: no limit of the client's.
         pub history_length: Option<i32> => "historyLength",
         /// Only tasks whose status is of this time or later.
         pub status_timestamp_after: Option<Timestamp> => "statusTimestampAfter",
-        /// Whether the answer is to have artifacts; absent: no.
+        /// True if the answer is to have artifacts; absent: no.
         pub include_artifacts: Option<bool> => "includeArtifacts",
     }
 
@@ -63,11 +63,11 @@ message! {
     pub struct ListTasksResponse {
         /// The tasks, the one with the latest status first.
         pub tasks: Vec<Task> => "tasks" required,
-        /// Where to go on; empty on the last page.
+        /// The token of the next page; empty on the last page.
         pub next_page_token: String => "nextPageToken" required,
         /// The page size that was used.
         pub page_size: i32 => "pageSize" required,
-        /// How many tasks match on all pages.
+        /// The number of matching tasks on all pages.
         pub total_size: i32 => "totalSize" required,
     }
 

@@ -36,9 +36,9 @@ pub struct Part {
 pub enum PartContent {
     /// Plain text.
     Text(String),
-    /// Bytes in base64, as they arrived. Whether they are valid base64 is checked with the request.
+    /// Bytes in base64, as they arrived. The request's check finds out whether they are valid base64.
     Raw(String),
-    /// Where the content can be fetched.
+    /// The URL of the content.
     Url(String),
     /// Any JSON value, `null` included.
     Data(Json),
@@ -98,8 +98,11 @@ impl<'de> Visitor<'de> for PartVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Part, A::Error> {
         const NAMES: &[&str] = &["text", "raw", "url", "data", "metadata", "filename", "mediaType"];
         const CONTENT: &[&str] = &["text", "raw", "url", "data"];
-        let (mut content, mut null_data) = (None, None);
-        let (mut metadata, mut filename, mut media_type) = (None, None, None);
+        let mut content = None;
+        let mut null_data = None;
+        let mut metadata = None;
+        let mut filename = None;
+        let mut media_type = None;
         while let Some(name) = map.next_key_seed(FieldName(NAMES))? {
             let value = match name {
                 Some("text") => map.next_value::<Option<String>>()?.map(PartContent::Text),

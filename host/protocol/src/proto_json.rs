@@ -26,14 +26,14 @@ pub(crate) use one_of::one_of;
 
 /// A type that a field of a message can have.
 pub(crate) trait FieldValue: Sized {
-    /// Whether an optional field treats the default value as absent. True for strings: proto3 has no other way to say
+    /// True if an optional field treats the default value as absent. It is for strings: proto3 has no other way to say
     /// that a string is not set.
     const EMPTY_IS_ABSENT: bool = false;
 
     /// Reads a value that is not `null`.
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 
-    /// Whether the value means the same as leaving the field out.
+    /// Tells whether the value means the same as leaving the field out.
     fn is_default(&self) -> bool;
 }
 

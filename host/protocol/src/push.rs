@@ -43,7 +43,7 @@ impl FieldValue for Secret {
 }
 
 message! {
-    /// Where and how the updates of one task are posted. Also the request and the answer of
+    /// The receiver of one task's updates, and the credentials for it. Also the request and the answer of
     /// CreateTaskPushNotificationConfig.
     pub struct TaskPushNotificationConfig {
         /// Routes the request; copied from the agent's interface.
@@ -52,15 +52,15 @@ message! {
         pub id: Option<String> => "id",
         /// The task; absent inside SendMessage.
         pub task_id: Option<TaskId> => "taskId",
-        /// Where the updates are posted.
+        /// The URL that the updates are posted to.
         pub url: String => "url" required,
         /// Lets the receiver recognise the sender.
         pub token: Option<Secret> => "token",
-        /// What the receiver wants in the `Authorization` header.
+        /// The `Authorization` header that the receiver wants.
         pub authentication: Option<AuthenticationInfo> => "authentication",
     }
 
-    /// What goes into the `Authorization` header of a push notification.
+    /// The content of the `Authorization` header of a push notification.
     pub struct AuthenticationInfo {
         /// An HTTP authentication scheme such as `Bearer`; compared without regard to case.
         pub scheme: String => "scheme" required,
@@ -86,7 +86,7 @@ message! {
         pub task_id: TaskId => "taskId" required,
         /// At most so many configs; 0: the server's choice.
         pub page_size: i32 => "pageSize",
-        /// Where to go on, from the previous answer.
+        /// The token of this page, from the previous answer.
         pub page_token: Option<String> => "pageToken",
     }
 
@@ -94,7 +94,7 @@ message! {
     pub struct ListTaskPushNotificationConfigsResponse {
         /// The configs.
         pub configs: Vec<TaskPushNotificationConfig> => "configs",
-        /// Where to go on; absent on the last page.
+        /// The token of the next page; absent on the last page.
         pub next_page_token: Option<String> => "nextPageToken",
     }
 

@@ -1,4 +1,4 @@
-//! How an agent wants to be authenticated to, as its card declares it (specification section 4.5).
+//! The ways to authenticate to an agent, as its card declares them (specification section 4.5).
 
 use indexmap::IndexMap;
 
@@ -63,7 +63,7 @@ message! {
         pub description: Option<String> => "description",
         /// The name of the HTTP authentication scheme, such as `Bearer`.
         pub scheme: String => "scheme" required,
-        /// What a bearer token looks like, such as `JWT`; a hint for people.
+        /// The form of a bearer token, such as `JWT`; a hint for people.
         pub bearer_format: Option<String> => "bearerFormat",
     }
 
@@ -73,7 +73,7 @@ message! {
         pub description: Option<String> => "description",
         /// The flow; every valid card has one.
         pub flows: Option<OAuthFlows> => "flows",
-        /// Where the authorization server's metadata is (RFC 8414).
+        /// The URL of the authorization server's metadata (RFC 8414).
         pub oauth2_metadata_url: Option<String> => "oauth2MetadataUrl",
     }
 
@@ -93,57 +93,57 @@ message! {
 
     /// The authorization code flow.
     pub struct AuthorizationCodeOAuthFlow {
-        /// Where the user agrees.
+        /// The page where the user agrees.
         pub authorization_url: String => "authorizationUrl" required,
-        /// Where tokens come from.
+        /// The URL that gives tokens.
         pub token_url: String => "tokenUrl" required,
-        /// Where tokens are renewed.
+        /// The URL that renews tokens.
         pub refresh_url: Option<String> => "refreshUrl",
-        /// What each scope means.
+        /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes" required,
-        /// Whether PKCE (RFC 7636) is demanded.
+        /// True if PKCE (RFC 7636) is demanded.
         pub pkce_required: bool => "pkceRequired",
     }
 
     /// The client credentials flow.
     pub struct ClientCredentialsOAuthFlow {
-        /// Where tokens come from.
+        /// The URL that gives tokens.
         pub token_url: String => "tokenUrl" required,
-        /// Where tokens are renewed.
+        /// The URL that renews tokens.
         pub refresh_url: Option<String> => "refreshUrl",
-        /// What each scope means.
+        /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes" required,
     }
 
     /// The implicit flow.
     pub struct ImplicitOAuthFlow {
-        /// Where the user agrees.
+        /// The page where the user agrees.
         pub authorization_url: Option<String> => "authorizationUrl",
-        /// Where tokens are renewed.
+        /// The URL that renews tokens.
         pub refresh_url: Option<String> => "refreshUrl",
-        /// What each scope means.
+        /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes",
     }
 
     /// The password flow.
     pub struct PasswordOAuthFlow {
-        /// Where tokens come from.
+        /// The URL that gives tokens.
         pub token_url: Option<String> => "tokenUrl",
-        /// Where tokens are renewed.
+        /// The URL that renews tokens.
         pub refresh_url: Option<String> => "refreshUrl",
-        /// What each scope means.
+        /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes",
     }
 
     /// The device code flow.
     pub struct DeviceCodeOAuthFlow {
-        /// Where the device asks for a code.
+        /// The URL where the device asks for a code.
         pub device_authorization_url: String => "deviceAuthorizationUrl" required,
-        /// Where tokens come from.
+        /// The URL that gives tokens.
         pub token_url: String => "tokenUrl" required,
-        /// Where tokens are renewed.
+        /// The URL that renews tokens.
         pub refresh_url: Option<String> => "refreshUrl",
-        /// What each scope means.
+        /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes" required,
     }
 }

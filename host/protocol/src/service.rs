@@ -1,4 +1,4 @@
-//! Service parameters: what travels in HTTP headers and gRPC metadata (specification section 3.2.6).
+//! Service parameters, which travel in HTTP headers and gRPC metadata (specification section 3.2.6).
 
 use indexmap::IndexSet;
 

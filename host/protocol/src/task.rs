@@ -7,7 +7,7 @@ use crate::{
 };
 
 proto_enum! {
-    /// Where a task stands.
+    /// The state of a task.
     pub enum TaskState {
         /// Not known.
         #[default]
@@ -32,12 +32,12 @@ proto_enum! {
 }
 
 impl TaskState {
-    /// Whether the task has ended and never changes again.
+    /// Tells whether the task has ended and never changes again.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
     }
 
-    /// Whether the task waits for the client.
+    /// Tells whether the task waits for the client.
     pub fn is_interrupted(self) -> bool {
         matches!(self, Self::InputRequired | Self::AuthRequired)
     }
@@ -50,7 +50,7 @@ message! {
         pub id: TaskId => "id" required,
         /// The conversation that the task belongs to.
         pub context_id: ContextId => "contextId",
-        /// Where the task stands now.
+        /// The present status of the task.
         pub status: TaskStatus => "status" required,
         /// The results so far.
         pub artifacts: Vec<Artifact> => "artifacts",
@@ -60,13 +60,13 @@ message! {
         pub metadata: Metadata => "metadata",
     }
 
-    /// Where a task stands, since when, and what the agent says about it.
+    /// The state of a task, the time at which it was reached, and the agent's message about it.
     pub struct TaskStatus {
         /// The state.
         pub state: TaskState => "state" required,
-        /// What the agent says about it.
+        /// The agent's message about the state.
         pub message: Option<Message> => "message",
-        /// When the state was reached.
+        /// The time at which the state was reached.
         pub timestamp: Option<Timestamp> => "timestamp",
     }
 
@@ -117,6 +117,7 @@ impl Task {
 
 impl Artifact {
     fn append(&mut self, chunk: Self) {
+        // A chunk need not repeat name and description: those of the chunks before stay.
         self.name = chunk.name.or(self.name.take());
         self.description = chunk.description.or(self.description.take());
         self.parts.extend(chunk.parts);

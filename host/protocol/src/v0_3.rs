@@ -4,7 +4,7 @@
 //! [`Event`], …) borrow values of 1.0 and write them as 0.3 JSON. [`rest`] does both for the HTTP+JSON binding, whose
 //! bodies are ProtoJSON of the package `a2a.v1` and differ from JSON-RPC. Free-form JSON stays byte for byte.
 //!
-//! What 0.3 leaves open follows the compatibility layer of the official Python SDK, so that its clients see no
+//! Gaps of 0.3 are filled as in the compatibility layer of the official Python SDK, so that its clients see no
 //! difference. Nothing here does I/O.
 //!
 //! The other way round, for clients that meet a server of 0.3: [`call`] writes parameters, [`answer`] reads what comes

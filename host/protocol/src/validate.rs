@@ -1,4 +1,4 @@
-//! What the types cannot say about a request: required fields, ranges, base64.
+//! The rules that the types cannot express: required fields, ranges, base64.
 //!
 //! All violations of a request are collected, so that a client's developer sees them at once.
 
@@ -42,6 +42,7 @@ impl SendMessageRequest {
     /// [`A2aError::InvalidParams`] with a violation per field.
     pub fn validate(&self) -> Result<(), A2aError> {
         let mut violations = Violations::default();
+        // A message that is left out gets one violation, not one for each of its fields.
         if self.message == Message::default() {
             let description = "is required, with messageId, role ROLE_USER and at least one part";
             violations.unless(false, "message", description);
@@ -83,6 +84,7 @@ fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let padding = text.len() - digits.len();
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    // One digit left over holds only six bits, which is no byte.
     let length_fits = digits.len() % 4 != 1 && (padding == 0 || padding <= 2 && text.len().is_multiple_of(4));
     length_fits && digits.bytes().all(is_digit)
 }

@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! The time to wait before the next attempt.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,11 +22,13 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after `failed` attempts, 1 or more. `random` is from 0 to 1; `wanted` is what the receiver asked for.
+    /// The wait after `failed` attempts, 1 or more. `random` is from 0 to 1; `wanted` is the time that the receiver
+    /// asked for.
     pub(crate) fn delay(&self, failed: u32, random: f64, wanted: Option<Duration>) -> Duration {
         let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
         let bound = self.base.saturating_mul(doubled).min(self.max);
         let jittered = bound.mul_f64(random.clamp(0.0, 1.0));
+        // A receiver can ask for more time than the jitter gives it, and not for less.
         wanted.map_or(jittered, |wanted| wanted.min(self.max).max(jittered))
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Delivery {
     slots: Slots,
 }
 
-/// Why an event was given up.
+/// The reason that an event was given up.
 #[derive(Debug)]
 pub(crate) struct GivenUp {
     /// Scheme, host and port of the receiver; `None` when its URL was refused.
@@ -32,7 +32,7 @@ pub(crate) struct GivenUp {
     pub(crate) failure: Failure,
 }
 
-/// Why an attempt failed.
+/// The reason that an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("the config may not be used")]
@@ -44,7 +44,7 @@ pub(crate) enum Failure {
 }
 
 impl Delivery {
-    /// How much of an answer is read, so that its connection can be used again; what it says does not matter.
+    /// The bytes that are read of an answer, so that its connection can be used again; its content does not matter.
     const MAX_ANSWER: usize = 4 * 1024;
     const IDLE_CONNECTION: Duration = Duration::from_secs(15);
     const USER_AGENT: &str = concat!("annex/", env!("CARGO_PKG_VERSION"));
@@ -72,6 +72,7 @@ impl Delivery {
     }
 
     pub(crate) async fn deliver(&self, config: &TaskPushNotificationConfig, body: &Bytes) -> Result<(), GivenUp> {
+        // The config is checked again, whatever was found when it was registered.
         let target = Target::of(config, &self.screen).map_err(|refused| GivenUp {
             origin: None,
             attempts: 0,
@@ -93,7 +94,9 @@ impl Delivery {
         let _slot = self.slots.acquire(target.url.authority()).await;
         let request = self.client.post(target.url.clone()).headers(target.headers.clone()).body(body.clone());
         let answer = request.send().await.map_err(Failure::of_transport)?;
-        let (status, retry_after) = (answer.status(), retry_after(answer.headers(), SystemTime::now()));
+        let status = answer.status();
+        let retry_after = retry_after(answer.headers(), SystemTime::now());
+        // The connection is free for another event only when the answer was read.
         skim(answer).await;
         if status.is_success() { Ok(()) } else { Err(Failure::Status { status, retry_after }) }
     }
@@ -117,9 +120,10 @@ impl Failure {
         refused.map_or_else(|| Self::Transport(error.without_url()), |refused| Self::Refused(refused.into()))
     }
 
-    /// Whether the next attempt may end otherwise.
+    /// Tells whether the next attempt may end otherwise.
     fn is_transient(&self) -> bool {
         match self {
+            // A name that does not resolve now may do so later. Any other refusal stays.
             Self::Refused(refused) => matches!(refused, InvalidConfig::Url(Refused::UnknownName { .. })),
             Self::Status { status, .. } => {
                 status.is_server_error()
@@ -148,7 +152,7 @@ impl Failure {
     }
 }
 
-/// What is below an error, from the top.
+/// The causes below an error, from the top.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| (*cause).source())
 }

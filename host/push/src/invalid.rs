@@ -1,8 +1,8 @@
-//! Why a push notification config cannot be used.
+//! The reasons that a push notification config cannot be used.
 
 use annex_egress::Refused;
 
-/// What is wrong with a config. The texts are for the client that registers it.
+/// A fault in a config. The texts are for the client that registers it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConfig {
     /// Its URL may not be called.

@@ -17,26 +17,26 @@ use crate::delivery::{Delivery, GivenUp};
 use crate::invalid::InvalidConfig;
 use crate::queues::{GivenUpEvent, Key, Next, Pushed, Queues, Ticket};
 
-/// How events are sent. [`NotifierConfig::new`] has the defaults.
+/// The rules by which events are sent. [`NotifierConfig::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct NotifierConfig {
-    /// What may be called.
+    /// The rule for the addresses that may be called.
     pub screen: Screen,
     /// The most that one attempt may take, from connecting to the end of the answer. 10 seconds.
     pub timeout: Duration,
-    /// How often an event is tried at most. 5.
+    /// The most attempts for one event. 5.
     pub attempts: u32,
     /// The wait between attempts.
     pub backoff: Backoff,
     /// After so many events given up in a row a config gets no more. 5.
     pub suspend_after: u32,
-    /// How many events of one config may wait behind the one that is being sent. 100.
+    /// The most events of one config that may wait behind the one that is being sent. 100.
     pub max_queued: usize,
     /// The room for all events that wait or are being sent: their bodies, and 1 KiB for each. 64 MiB.
     pub max_queued_bytes: usize,
-    /// How many requests may be under way. 128.
+    /// The most requests that may be under way. 128.
     pub max_concurrent: usize,
-    /// How many requests may be under way to one host and port. 8.
+    /// The most requests that may be under way to one host and port. 8.
     pub max_concurrent_per_host: usize,
     /// The longest event that is sent, in bytes. 1 MiB.
     pub max_body: usize,
@@ -88,7 +88,7 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-/// What became of events since the start, counted per receiver; each ends up in one of the three.
+/// The events since the start by their fate, counted per receiver; each ends up in one of the three.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// A receiver has taken them.
@@ -130,7 +130,7 @@ struct Shared {
     delivered: AtomicU64,
     given_up: AtomicU64,
     dropped: AtomicU64,
-    /// How many of the dropped ones had no queue to wait in.
+    /// The number of dropped events that had no queue to wait in.
     no_room: AtomicU64,
 }
 
@@ -154,10 +154,11 @@ impl Notifier {
         Ok(Self { shared: Arc::new(shared), workers, runtime, cancel, max_body: config.max_body })
     }
 
-    /// Whether a config may be registered: its URL may be called and its secrets can be sent. It takes up to 5 seconds.
+    /// Checks whether a config may be registered: its URL may be called and its secrets can be sent. It takes up to 5
+    /// seconds.
     ///
     /// # Errors
-    /// What is wrong with it, in words that its author may read.
+    /// The fault in it, in words that its author may read.
     pub async fn check(&self, config: &TaskPushNotificationConfig) -> Result<(), InvalidConfig> {
         self.shared.delivery.check(config).await
     }
@@ -193,29 +194,29 @@ impl Notifier {
         }
     }
 
-    /// Forgets a config that was deleted or replaced: drops what is queued for it, breaks off what is being sent, and
-    /// ends its suspension.
+    /// Forgets a config that was deleted or replaced: drops the events that are queued for it, breaks off the one that
+    /// is being sent, and ends its suspension.
     pub fn remove(&self, task: &TaskId, config_id: &str) {
         add(&self.shared.dropped, self.shared.queues.remove(&key(task, config_id)));
     }
 
-    /// What became of events so far.
+    /// The numbers of events so far, by their fate.
     pub fn counts(&self) -> Counts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Shared { delivered, given_up, dropped, .. } = &*self.shared;
         Counts { delivered: read(delivered), given_up: read(given_up), dropped: read(dropped) }
     }
 
-    /// For how many configs events are queued or being sent.
+    /// The number of configs for which events are queued or being sent.
     pub fn queues(&self) -> usize {
         self.shared.queues.len()
     }
 
-    /// Takes no more events, sends what is queued for up to `patience`, and gives up the rest.
-    pub async fn close(&self, patience: Duration) {
+    /// Takes no more events, sends what is queued for up to `max_wait`, and gives up the rest.
+    pub async fn close(&self, max_wait: Duration) {
         self.shared.queues.close();
         self.workers.close();
-        if timeout(patience, self.workers.wait()).await.is_err() {
+        if timeout(max_wait, self.workers.wait()).await.is_err() {
             self.cancel.cancel();
             self.workers.wait().await;
         }
@@ -235,6 +236,7 @@ impl Shared {
     /// Works off one queue, from its first event until it is empty.
     async fn work(self: Arc<Self>, key: Key, ticket: Ticket) {
         tokio::select! {
+            // Work that is cancelled ends before it takes another event.
             biased;
             () = ticket.cancel.cancelled() => {
                 let events = self.queues.abandon(&key, &ticket);
@@ -266,7 +268,9 @@ impl Shared {
 
     fn give_up(&self, key: &Key, ticket: &Ticket, given_up: &GivenUp) {
         let GivenUp { origin, attempts, failure } = given_up;
-        let (task, config, failure) = (&key.task, &key.config, failure.line());
+        let task = &key.task;
+        let config = &key.config;
+        let failure = failure.line();
         let settled = self.queues.given_up(key, ticket);
         if matches!(settled, GivenUpEvent::Removed) {
             return;

@@ -25,7 +25,7 @@ pub(crate) struct Pending {
     _charge: Charge,
 }
 
-/// What became of an event that was pushed.
+/// The outcome of pushing an event.
 pub(crate) enum Pushed {
     /// It waits behind others.
     Waits,
@@ -47,7 +47,7 @@ pub(crate) struct Ticket {
     pub(crate) cancel: CancellationToken,
 }
 
-/// What comes next in a queue.
+/// The next step of a queue.
 pub(crate) enum Next {
     Event(Pending),
     /// The queue is empty and gone; so many of its events were dropped for lack of room.
@@ -56,7 +56,7 @@ pub(crate) enum Next {
     },
 }
 
-/// What follows from giving an event up.
+/// The consequence of giving an event up.
 pub(crate) enum GivenUpEvent {
     /// The queue goes on.
     Noted,
@@ -86,7 +86,7 @@ struct State {
 struct Queue {
     ticket: Ticket,
     waiting: VecDeque<Pending>,
-    /// Whether an event was taken and not settled.
+    /// True while an event was taken and is not settled.
     in_flight: bool,
     overflowed: u64,
 }
@@ -110,6 +110,7 @@ impl Queues {
     /// Adds an event at the end of its queue, which loses older events if there is no room.
     pub(crate) fn push(&self, key: &Key, config: &Arc<TaskPushNotificationConfig>, event: &Event) -> Pushed {
         let mut state = self.lock();
+        // `peek` does not make the failures newer: more events are no reason to remember them longer.
         if state.closed || state.failures.peek(key).is_some_and(|failures| *failures >= self.suspend_after) {
             return Pushed::Refused;
         }
@@ -139,8 +140,8 @@ impl Queues {
         if dropped == 0 { Pushed::Waits } else { Pushed::Overflows { first, dropped } }
     }
 
-    /// Whether the room of all queues is used up for one in which so many events wait. Half of the room is kept for
-    /// those in which nothing waits, so that receivers that lag do not take it from those that keep up.
+    /// Tells whether the room of all queues is used up for one in which so many events wait. Half of the room is kept
+    /// for those in which nothing waits, so that receivers that lag do not take it from those that keep up.
     fn is_full(&self, waiting: usize) -> bool {
         let limit = if waiting <= 1 { self.max_bytes } else { self.max_bytes / 2 };
         self.bytes.load(Ordering::Relaxed) > limit
@@ -154,6 +155,7 @@ impl Queues {
             queue.in_flight = true;
             return Next::Event(pending);
         }
+        // Nobody can push in between: the queue is removed under the lock that found it empty.
         let overflowed = queue.overflowed;
         state.queues.remove(key);
         Next::Done { overflowed }
@@ -207,7 +209,7 @@ impl Queues {
         self.lock().closed = true;
     }
 
-    /// How many queues there are.
+    /// The number of queues.
     pub(crate) fn len(&self) -> usize {
         self.lock().queues.len()
     }
@@ -251,7 +253,7 @@ struct Charge {
 }
 
 impl Charge {
-    /// A flat charge for what is kept beside the body of an event, which bounds the number of queues too.
+    /// A flat charge for the memory beside the body of an event, which bounds the number of queues too.
     const OVERHEAD: usize = 1024;
 
     fn new(all: &Arc<AtomicUsize>, body: usize) -> Self {

@@ -1,4 +1,4 @@
-//! How many requests are under way, in all and to one host.
+//! The number of requests that are under way, in all and to one host.
 //!
 //! Without the second bound a host that never answers would in time hold all the slots.
 
@@ -27,6 +27,7 @@ impl Slots {
 
     /// Waits for a slot; `host` includes the port. There is always one in the end: the semaphores are never closed.
     pub(crate) async fn acquire(&self, host: &str) -> Option<Slot> {
+        // The slot of the host comes first: whoever waits for it holds none of the slots for all.
         let host = self.host(host).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
         Some(Slot { _host: host, _all: all })

@@ -48,6 +48,7 @@ fn authorization(authentication: &AuthenticationInfo) -> Option<HeaderValue> {
 }
 
 fn sensitive(text: &str) -> Option<HeaderValue> {
+    // A line break would let the config's author add header fields.
     let printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if !printable || text.len() > MAX_SECRET {
         return None;

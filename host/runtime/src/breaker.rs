@@ -2,7 +2,8 @@
 //!
 //! After [`FAULTS`] failed turns in a row it is quarantined: turns are refused, or go on without it, and nothing of it
 //! runs. Then [`TRIALS`] turns try it: the first success ends the quarantine, and only when all have failed is the next
-//! one twice as long. One client whose messages make it fail must be there before everybody else each time, then.
+//! one twice as long. So a client whose messages make it fail must come before all others in each round to keep it from
+//! them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,7 +90,7 @@ impl Breaker {
         }
         quarantine.trials_left = quarantine.trials_left.saturating_sub(1);
         if quarantine.trials_left == 0 {
-            // They may take long, or be broken off and tell nothing, so after the same time others follow.
+            // These trials may take long, or be broken off and tell nothing, so others may begin after the same time.
             quarantine.until = now + quarantine.length;
             quarantine.trials_left = TRIALS;
         }
@@ -100,6 +101,7 @@ impl Breaker {
     pub(crate) fn failed(&self, admission: Admission, fault: &Fault) {
         let mut guard = self.lock();
         let record = &mut *guard;
+        // Written only while the lock is held, here and in `succeeded`, so that the flag never contradicts the record.
         self.troubled.store(true, Ordering::Relaxed);
         record.failures = record.failures.saturating_add(1);
         record.failures_in_a_row = record.failures_in_a_row.saturating_add(1);
@@ -123,7 +125,9 @@ impl Breaker {
         let until = Instant::now() + length.mul_f64(1.0 - JITTER * fastrand::f64());
         let round = record.rounds;
         record.quarantine = Some(Quarantine { length, until, round, trials_left: TRIALS, failed_trials: 0 });
-        let (extension, failures, seconds) = (&self.uri, record.failures_in_a_row, length.as_secs());
+        let extension = &self.uri;
+        let failures = record.failures_in_a_row;
+        let seconds = length.as_secs();
         tracing::warn!(%extension, failures, seconds, "quarantined after failures in a row: {}", fault.text());
     }
 

@@ -72,6 +72,7 @@ impl CompileCache {
         let mut file = annex_files::open(&self.path(digest), Purpose::Private)?;
         let mut content = Vec::new();
         file.read_to_end(&mut content)?;
+        // The origin is signed with the code, so that a file of one component cannot be passed off as that of another.
         let is_ours = content.split_at_checked(TAG_BYTES).is_some_and(|(tag, signed)| {
             signed.starts_with(&self.origin(digest)) && hmac::verify(&self.key, signed, tag).is_ok()
         });
@@ -125,10 +126,10 @@ impl CompileCache {
 /// file.
 fn write_aside(folder: &Path, content: &[&[u8]], place: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let aside = folder.join(prune::name_aside());
-    // What is there already is somebody else's, and a link most of all.
+    // A file or a link that is there already is somebody else's, and must not be written through.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
     let write = || -> io::Result<()> {
-        // Whatever the umask leaves of it.
+        // The umask may have taken bits from the mode above.
         file.set_permissions(Permissions::from_mode(0o600))?;
         content.iter().try_for_each(|part| file.write_all(part))?;
         place(&aside)

@@ -12,9 +12,8 @@ use crate::contract::{Beginning, Request};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::store::{SessionReader, TaskReader, TurnReaders};
 use crate::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict};
-use crate::turn_services::TurnServices;
+use crate::turn_view::TurnView;
 
 mod member;
 
@@ -34,12 +33,8 @@ pub struct TurnRequest<'a> {
     pub message: &'a Message,
     /// `metadata` of the request.
     pub request: &'a Metadata,
-    /// The session, for extensions with the grant.
-    pub session: Arc<dyn SessionReader>,
-    /// The task, for extensions with the grant.
-    pub task: Arc<dyn TaskReader>,
-    /// The other services of the turn, for extensions with the grants.
-    pub services: TurnServices,
+    /// The turn, each part of it for extensions with the grant.
+    pub view: Arc<dyn TurnView>,
     /// True when the message was taken before, and its task is taken up again. Then only `activation` runs on the way
     /// in.
     pub resumed: bool,
@@ -86,14 +81,14 @@ impl Chain {
     async fn enter(extensions: &[Arc<Extension>], request: &TurnRequest<'_>) -> Result<RequestOutcome, HookError> {
         let mut outcome = RequestOutcome::default();
         let seen = request.seen();
-        let readers = request.readers();
         for extension in extensions {
             if !outcome.chain.has_all(&extension.descriptor.depends_on) {
                 Self::check_optional(extension)?;
                 continue;
             }
+            // Each extension checks the message as those before it have rewritten it.
             let parts = outcome.parts.as_deref().unwrap_or(&request.message.parts);
-            match Member::enter(extension, request, &seen, parts, readers.clone()).await {
+            match Member::enter(extension, request, &seen, parts).await {
                 Ok(Some((member, changes))) => {
                     outcome.delta.extend(changes.delta);
                     outcome.parts = changes.parts.or(outcome.parts);
@@ -179,13 +174,16 @@ impl Chain {
                 TransitionVerdict::Agrees => {}
                 TransitionVerdict::Interrupts(interruption) => {
                     outcome = ChangeOutcome::Interrupted(interruption.by.clone());
+                    // The extensions after this one are asked about the new state. None is asked twice about a change,
+                    // so that no two of them can make the host loop.
                     interruption.place(update);
                 }
                 TransitionVerdict::Vetoes(reason) => {
                     outcome = ChangeOutcome::Vetoed;
                     update.status.state = TaskState::Failed;
                     let parts = vec![Part::text(reason)];
-                    let (context, task) = (update.context_id.clone(), update.task_id.clone());
+                    let context = update.context_id.clone();
+                    let task = update.task_id.clone();
                     update.status.message = Some(Message::agent(context, Some(task), parts));
                 }
             }
@@ -255,7 +253,7 @@ impl Chain {
         if skips { self.leave_out_dependents() } else { Ok(()) }
     }
 
-    /// Whoever depends on a skipped extension takes no further part either.
+    /// Leaves out the extensions that depend on a skipped one, and those that depend on them in turn.
     fn leave_out_dependents(&mut self) -> Result<(), Fault> {
         loop {
             let active: Vec<ExtensionUri> = self.active().cloned().collect();
@@ -265,6 +263,7 @@ impl Chain {
                 return Ok(());
             };
             Self::check_optional(&dependent.extension)?;
+            // Others may depend on the one that leaves, so the search begins again.
             dependent.leave();
         }
     }
@@ -289,11 +288,5 @@ impl TurnRequest<'_> {
             requested: self.requested.iter().map(ToString::to_string).collect(),
         };
         request.into()
-    }
-
-    /// The readers of the turn for its guests.
-    pub(crate) fn readers(&self) -> TurnReaders {
-        let (session, task) = (Arc::clone(&self.session), Arc::clone(&self.task));
-        TurnReaders { session, task, services: self.services.clone() }
     }
 }

@@ -12,8 +12,7 @@ use crate::hook::Hook;
 use crate::outgoing;
 use crate::owned_metadata;
 use crate::rewriting;
-use crate::store::{NoTurn, TurnReaders};
-use crate::turn_services::TurnServices;
+use crate::turn_view::NoTurn;
 
 /// A call that is about to be made.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +53,7 @@ impl ClientCall {
     /// # Errors
     /// When the extension refuses the call, or fails. The call must not be made then.
     pub async fn start(extension: &Arc<Extension>, call: &OutgoingCall<'_>) -> Result<(Self, Addition), HookError> {
-        let mut started = Self { member: Member::admit(extension, nothing()).await?, is_asked_for: false };
+        let mut started = Self { member: Member::admit(extension, Arc::new(NoTurn)).await?, is_asked_for: false };
         let added = started.ask(call).await;
         let added = started.member.counted(Hook::Client, added);
         started.member.fails_by(&added);
@@ -93,7 +92,8 @@ impl ClientCall {
             message,
         };
         let sizes = [&seen.declaration, &seen.input, &seen.message].map(|text| text.as_ref().map_or(0, String::len));
-        let (size, limit) = (sizes.iter().sum::<usize>(), extension.profile.limits.input);
+        let size = sizes.iter().sum::<usize>();
+        let limit = extension.profile.limits.input;
         if size > limit {
             let reason = format!("extension {} takes calls of at most {limit} bytes; this has {size}", extension.uri());
             return Err(A2aError::invalid_params(reason).into());
@@ -123,7 +123,8 @@ impl ClientCall {
         if !hooks.has(Hook::Client) || self.member.is_out() {
             return Ok(None);
         }
-        // Not every agent echoes the header, and all name extensions on what these had a part in.
+        // Not every agent echoes the header `A2A-Extensions`, but each names an extension on the messages and artifacts
+        // that it had a part in.
         let active = active || self.is_asked_for && owned_metadata::has_a_part(event, extension.uri());
         let mut event = event.clone();
         owned_metadata::retain(&mut event, &extension.descriptor.metadata_keys);
@@ -138,9 +139,4 @@ impl ClientCall {
             self.member.broke(Hook::Client, &format!("what it has for the program is not JSON: {error}"))
         })
     }
-}
-
-/// There is no session and no task of the agent on the calling side.
-fn nothing() -> TurnReaders {
-    TurnReaders { session: Arc::new(NoTurn), task: Arc::new(NoTurn), services: TurnServices::default() }
 }

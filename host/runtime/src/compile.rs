@@ -71,9 +71,10 @@ impl Compiler {
         tokio::task::spawn_blocking(move || cache.read(&engine, &digest)).await.ok().flatten()
     }
 
-    /// Whoever drops the future, a client that went away for instance, ends the process.
+    /// Compiles the component. Dropping the future, because a client went away for instance, ends the process.
     async fn compile(&self, bytes: Vec<u8>, digest: Digest) -> Result<Component, LoadError> {
-        // The program did not look at its arguments: what it started would do the same, and so on.
+        // This process was itself started to compile, and its main function has not looked at the arguments. A process
+        // that it started would not either, and so on without end.
         if child::asked() {
             return Err(LoadError::CompilerStart { reason: NOT_ENTERED.into() });
         }
@@ -82,7 +83,9 @@ impl Compiler {
         let place = place.map_err(|closed| LoadError::CompilerStart { reason: closed.into() })?;
         let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
         let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
-        let (engine, cache, process) = (self.engine.clone(), self.cache.clone(), self.process.clone());
+        let engine = self.engine.clone();
+        let cache = self.cache.clone();
+        let process = self.process.clone();
         let job = Job { bytes, digest, engine: crate::engine::identity(&engine), time: self.time, memory: self.memory };
         let (sender, compiled) = oneshot::channel();
         let work = move || {
@@ -93,6 +96,7 @@ impl Compiler {
                 }
                 Ok(component)
             });
+            // The process has ended, so another one may start before the load is over.
             drop(place);
             // A load that gave up wants no component.
             let _ = sender.send(component);

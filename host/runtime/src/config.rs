@@ -15,7 +15,7 @@ pub struct RuntimeConfig {
     /// Instances that can be alive at once, over all extensions and tenants.
     pub instances: u32,
     /// The longest that a turn waits for an instance before it is refused.
-    pub patience: Duration,
+    pub instance_timeout: Duration,
     /// Folder for compiled components; `None` compiles at every start.
     pub cache: Option<PathBuf>,
     /// Bytes of all compiled components in that folder; what was not used for longest goes.
@@ -35,12 +35,12 @@ pub struct RuntimeConfig {
 }
 
 impl Default for RuntimeConfig {
-    /// 1,000 instances, one second of patience, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
+    /// 1,000 instances, one second to wait for one, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
     /// them at once by this program, keys in memory, the resolver of the operating system.
     fn default() -> Self {
         Self {
             instances: 1_000,
-            patience: Duration::from_secs(1),
+            instance_timeout: Duration::from_secs(1),
             cache: None,
             cache_bytes: 1 << 30,
             compile_time: Duration::from_secs(60),

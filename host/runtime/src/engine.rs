@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn ticks_that_were_missed_are_not_made_up_for() {
-        let (mut ticks, mut pauses) = (0, 0);
+        let mut ticks = 0;
+        let mut pauses = 0;
         tick(
             || {
                 ticks += 1;

@@ -382,6 +382,7 @@ impl Fault {
     pub(crate) fn is_of_guest(&self) -> bool {
         match self {
             Self::Trapped { .. } | Self::LimitReached { .. } | Self::Failed { .. } | Self::BrokeContract { .. } => true,
+            // The size of an event is the agent's doing.
             Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } | Self::EventTooLarge { .. } => {
                 false
             }

@@ -52,6 +52,7 @@ impl Sender {
     ) -> Result<Response<WasiBody>, Error> {
         let first_byte = options.and_then(|options| options.first_byte_timeout).unwrap_or(self.grant.timeout);
         let (head, body) = request.into_parts();
+        // The rules of the grant are compared with the URL as it will be requested: parsing resolves `..` in its path.
         let url = self.screen.parse(&head.uri.to_string()).map_err(|refused| denial(&refused))?;
         if !self.grant.covers(&head.method, &url) {
             return Err(Error::HttpRequestDenied);

@@ -98,9 +98,11 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     if !bytes.starts_with(MAGIC) {
         return Err(LoadError::NotAComponent { reason: "the file does not begin as WebAssembly does".to_owned() });
     }
-    let (mut imports, mut exports) = (Vec::new(), Vec::new());
+    let mut imports = Vec::new();
+    let mut exports = Vec::new();
     let mut depth = 0_usize;
-    let (mut imported, mut exported) = (0_u64, 0_u64);
+    let mut imported = 0_u64;
+    let mut exported = 0_u64;
     for payload in Parser::new(0).parse_all(bytes) {
         match payload? {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
@@ -112,6 +114,7 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
             Payload::ComponentImportSection(section) if depth == 0 => {
                 imported += u64::from(section.count());
                 at_most("imports", imported, MAX_NAMES)?;
+                // The number is checked first, so that names beyond the limit are not even read.
                 for import in section {
                     imports.push(plain(import?.name.name)?);
                 }
@@ -142,6 +145,7 @@ fn hooks(exports: &[String]) -> Result<(String, Vec<Hook>), LoadError> {
     let mut hooks = Vec::new();
     for export in exports {
         let (interface, version) = split_version(export);
+        // A component may export interfaces of other packages for other hosts.
         let Some((bindings::PACKAGE, name)) = interface.split_once('/') else { continue };
         if !bindings::is_supported(version) {
             return Err(LoadError::Contract { found: version.to_owned(), supported: bindings::SUPPORTED });

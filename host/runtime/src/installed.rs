@@ -62,7 +62,7 @@ impl Installed {
         extension.descriptor.depends_on.iter().find(|needs| self.get(needs).is_none())
     }
 
-    /// A dependency that may be skipped, of one that may not.
+    /// A dependency of a required extension that requests may go on without.
     fn may_miss<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_skipped = |needs: &&ExtensionUri| self.get(needs).is_some_and(|needs| needs.may_be_skipped());
         extension.descriptor.depends_on.iter().find(is_skipped).filter(|_| extension.is_required())
@@ -72,7 +72,8 @@ impl Installed {
     #[must_use]
     pub fn cycle(extensions: &[Arc<Extension>]) -> Option<Vec<ExtensionUri>> {
         let find = |uri: &ExtensionUri| extensions.iter().find(|extension| extension.uri() == uri);
-        // Whatever is left when all that lean on nothing are taken away leans on something that is left.
+        // Extensions that depend on nothing that is left are taken away until there are none such. Each of the others
+        // depends on another one of them.
         let mut left: Vec<&Arc<Extension>> = extensions.iter().collect();
         loop {
             let uris: Vec<&ExtensionUri> = left.iter().map(|extension| extension.uri()).collect();
@@ -113,7 +114,8 @@ impl Installed {
             let mut others = self.iter().filter(|other| other.digest != extension.digest);
             let owner = others.find(|other| other.descriptor.metadata_keys.contains(key));
             if let Some(owner) = owner {
-                let (uri, other) = (extension.uri().clone(), owner.uri().clone());
+                let uri = extension.uri().clone();
+                let other = owner.uri().clone();
                 return Err(LoadError::SharedKey { uri, other, key: key.clone() });
             }
         }
@@ -127,7 +129,8 @@ impl Installed {
         }
         let name = &extension.descriptor.name;
         for other in self.iter().filter(|other| !other.methods.is_empty()) {
-            let (uri, other_uri) = (extension.uri().clone(), other.uri().clone());
+            let uri = extension.uri().clone();
+            let other_uri = other.uri().clone();
             let shared = extension.methods.iter().find(|method| other.has_method(&method.name));
             if let Some(method) = shared {
                 return Err(LoadError::SharedMethod { uri, other: other_uri, name: method.name.clone() });
@@ -147,7 +150,8 @@ impl Installed {
             return Ok(());
         }
         let largest = entries.into_iter().max_by_key(|(bytes, _)| *bytes).map_or(extension.uri(), |(_, uri)| uri);
-        let (uri, largest) = (extension.uri().clone(), largest.clone());
+        let uri = extension.uri().clone();
+        let largest = largest.clone();
         Err(LoadError::CardEntries { uri, size, limit: MAX_CARD_ENTRIES, largest })
     }
 

@@ -21,7 +21,8 @@ use crate::hook::Hook;
 use crate::limits::{HostBusy, LimitReached};
 use crate::profile::Profile;
 use crate::program::Program;
-use crate::store::{self, HostState, TurnReaders};
+use crate::store::{self, HostState};
+use crate::turn_view::TurnView;
 
 pub(crate) struct Instance {
     store: Store<HostState>,
@@ -29,6 +30,7 @@ pub(crate) struct Instance {
     profile: Arc<Profile>,
     /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
+    // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
     _slot: OwnedSemaphorePermit,
 }
 
@@ -37,14 +39,16 @@ impl Instance {
     pub(crate) async fn start(
         program: &Program,
         profile: &Arc<Profile>,
-        turn: Option<TurnReaders>,
+        turn: Option<Arc<dyn TurnView>>,
         hook: Hook,
     ) -> Result<Self, Fault> {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
         let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
+        // Instantiating may run guest code already: the start functions of core modules.
         store::rearm(&mut store);
-        let (wall_left, waits) = (profile.limits.turn_wall, store.data().waits());
+        let wall_left = profile.limits.turn_wall;
+        let waits = store.data().waits();
         let starting = program.component.instantiate_async(&mut store);
         let component = bounded(profile, hook, wall_left, counted(&waits, pin!(starting))).await?;
         Ok(Self { store, component, profile: Arc::clone(profile), wall_left, _slot: slot })
@@ -67,11 +71,13 @@ impl Instance {
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
+        // The clock of a call starts when it first waits. One that never waits would not notice that the turn is over.
         if self.wall_left.is_zero() {
             return Err(limit_reached(&self.profile, hook, LimitReached::TurnWall));
         }
         store::rearm(&mut self.store);
-        let (started, waits) = (Instant::now(), self.store.data().waits());
+        let started = Instant::now();
+        let waits = self.store.data().waits();
         let running = body(&mut self.store, &self.component);
         let ended = bounded(&self.profile, hook, self.wall_left, counted(&waits, pin!(running))).await;
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
@@ -114,6 +120,7 @@ async fn bounded<T>(
 
 fn fault(profile: &Profile, hook: Hook, error: wasmtime::Error) -> Fault {
     let uri = profile.uri.clone();
+    // A component may have more tables than its share of the pool, so the pool can be full while there are slots.
     if error.is::<wasmtime::PoolConcurrencyLimitError>() || error.is::<HostBusy>() {
         return Fault::Overloaded { uri };
     }

@@ -48,7 +48,7 @@ mod source;
 mod store;
 mod structure;
 mod transition;
-mod turn_services;
+mod turn_view;
 
 pub use advisories::{Advisory, ENGINE_VERSION, EngineVersion, advisories};
 pub use annex_keyvalue::{
@@ -78,9 +78,8 @@ pub use load::Runtime;
 pub use log_tail::LogLine;
 pub use method::Method;
 pub use method_call::{MethodAnswer, MethodCall};
-pub use metrics::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
+pub use metrics::{CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
 pub use outgoing::apply_patch;
 pub use source::Source;
-pub use store::{NoTurn, SessionReader, TaskReader};
 pub use transition::{BeginOutcome, ChangeOutcome, Interruption};
-pub use turn_services::{KeyScopes, StepReader, TaskLister, TaskResumption, TurnServices};
+pub use turn_view::{NoTurn, TurnView};

@@ -13,6 +13,7 @@ pub(crate) fn linker(engine: &Engine, inspection: &Inspection, grants: &Grants) 
     let mut linker = Linker::new(engine);
     let imported = |offer: &&Offer| inspection.imports.iter().any(|import| split_version(&import.name).0 == offer.name);
     for offer in imports::offers().filter(imported) {
+        // `Inspection::check_grants` has refused the component if a grant is missing. That is not relied on here.
         if offer.needs.is_none_or(|grant| grants.allow(grant)) {
             (offer.link)(&mut linker)?;
         }

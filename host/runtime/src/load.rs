@@ -60,7 +60,7 @@ impl Runtime {
         Ok(Self {
             compiler: Compiler::new(engine.clone(), cache, config),
             engine,
-            slots: Slots::new(config.instances, config.patience),
+            slots: Slots::new(config.instances, config.instance_timeout),
             keyvalue: Arc::clone(&config.keyvalue),
             resolver: Arc::clone(&config.resolver),
             metrics: Arc::default(),
@@ -92,6 +92,7 @@ impl Runtime {
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
         let started = Instant::now();
         let (bytes, inspection) = inspected(bytes).await?;
+        // All that can be told from the bytes and the config comes before the compiler, which costs most.
         inspection.check_grants(&installation.grants)?;
         check_secrets(&installation)?;
         let services = self.services(&installation.grants)?;
@@ -122,8 +123,10 @@ impl Runtime {
     fn services(&self, grants: &Grants) -> Result<Services, LoadError> {
         let sender = |grant: &HttpGrant| Sender::new(grant.clone(), Arc::clone(&self.resolver)).map(Arc::new);
         let http = grants.http.as_ref().map(sender).transpose().map_err(LoadError::HttpClient)?;
-        let (keyvalue, metrics) = (Arc::clone(&self.keyvalue), Arc::clone(&self.metrics));
-        let (validators, tenant) = (self.validators.clone(), Arc::clone(&self.tenant));
+        let keyvalue = Arc::clone(&self.keyvalue);
+        let metrics = Arc::clone(&self.metrics);
+        let validators = self.validators.clone();
+        let tenant = Arc::clone(&self.tenant);
         Ok(Services { keyvalue, http, metrics, validators, tenant })
     }
 
@@ -144,13 +147,15 @@ impl Runtime {
     }
 }
 
-/// Reading and digesting a large component would keep a worker from requests for too long.
+/// Inspects the component on a thread for blocking work. Reading and digesting a large one would keep a worker from
+/// requests for too long.
 async fn inspected(bytes: Vec<u8>) -> Result<(Vec<u8>, Inspection), LoadError> {
     let inspected = tokio::task::spawn_blocking(move || Inspection::of(&bytes).map(|inspection| (bytes, inspection)));
     inspected.await.unwrap_or_else(|_| Err(LoadError::NotAComponent { reason: "it cannot be read".to_owned() }))
 }
 
-/// A secret stands where a parameter could stand, and neither may hide the other.
+/// Refuses a secret with the name of a parameter. Guests read both by name from one store, and neither may hide the
+/// other.
 fn check_secrets(installation: &Installation) -> Result<(), LoadError> {
     let shared = installation.grants.secrets.keys().find(|name| installation.parameters.contains_key(name));
     match shared {
@@ -174,6 +179,7 @@ async fn describe(
         .await
         .map_err(LoadError::SelfTest)?;
     let described = described.map_err(|reason| LoadError::Description { reason: unnamed.words(&reason) })?;
+    // A second profile, because keys and counters belong to the URI, which is known only now.
     let mut profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation, services);
     // A wrong parameter may be why the rest is wrong, so it is named first.
     check_parameters(&profile, described.parameter_schema.as_deref()).await?;
@@ -183,6 +189,7 @@ async fn describe(
 }
 
 async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
+    // There is no turn while an extension is loaded, so there is no session, no task and no bucket of keys.
     Instance::start(program, profile, None, hook).await.map_err(LoadError::SelfTest)
 }
 
@@ -237,10 +244,11 @@ fn is_uri(text: &str) -> bool {
     plain && text.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
 }
 
-/// A parameter schema takes what a call may take on the clock.
+/// Checks the parameters against the extension's own schema. That may take as long as one call may on the clock.
 async fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(), LoadError> {
     let Some(schema) = schema else { return Ok(()) };
-    let (allowed, mut spent) = (profile.limits.wall, Duration::ZERO);
+    let allowed = profile.limits.wall;
+    let mut spent = Duration::ZERO;
     let violations = profile.schemas.validate(schema, &profile.parameters.text, allowed, &mut spent).await;
     let violations =
         violations.map_err(|error| LoadError::Description { reason: format!("its parameter schema: {error}") })?;
@@ -279,7 +287,8 @@ async fn declare(
     card.params = match declared.params.as_deref().map(JsonObject::parse).transpose() {
         Ok(params) => params,
         Err(error) => {
-            let (uri, hook) = (profile.uri.clone(), Hook::Card);
+            let uri = profile.uri.clone();
+            let hook = Hook::Card;
             let reason = format!("params is not a JSON object: {error}");
             return Err(LoadError::SelfTest(Fault::BrokeContract { uri, hook, reason }));
         }
@@ -287,7 +296,8 @@ async fn declare(
     checked_entry(card)
 }
 
-/// Whoever makes the card unreadable makes the agent unreachable, for those too who activate nothing.
+/// Refuses an entry that is too large. Clients that cannot read the card cannot reach the agent, even if they activate
+/// no extension.
 fn checked_entry(entry: AgentExtension) -> Result<AgentExtension, LoadError> {
     let size = entry_bytes(&entry);
     if size > MAX_CARD_ENTRY {

@@ -36,7 +36,7 @@ impl Left {
         self.lines.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| bytes)
     }
 
-    /// Counts the bytes of a line. Whether it was the last one.
+    /// Counts the bytes of a line. Returns true if it was the last one.
     fn spend(&self, bytes: usize) -> bool {
         let spend = |left: usize| Some(left.saturating_sub(bytes));
         let before = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).unwrap_or(0);
@@ -46,7 +46,8 @@ impl Left {
 
 impl Log {
     pub(crate) fn new(profile: Arc<Profile>) -> Self {
-        let (lines, bytes) = (profile.limits.log_lines.into(), profile.limits.log_bytes.into());
+        let lines = profile.limits.log_lines.into();
+        let bytes = profile.limits.log_bytes.into();
         Self { profile, left: Arc::new(Left { lines, bytes }) }
     }
 
@@ -79,6 +80,7 @@ impl Log {
 
 /// A guest's words: without secrets, in one line, and cut to `room` bytes.
 pub(crate) fn shown(profile: &Profile, text: &str, room: usize) -> String {
+    // Secrets go first: when the text is escaped and cut they may no longer be found in it.
     annex_text::line_within(&without(text, profile.grants.secrets.values()), room)
 }
 

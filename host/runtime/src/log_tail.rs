@@ -12,7 +12,7 @@ const MAX_BYTES: usize = 64 << 10;
 /// One line of an extension's log, with control characters escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// When it was written.
+    /// The time at which it was written.
     pub at: SystemTime,
     /// `trace`, `debug`, `info`, `warn` or `error`.
     pub level: &'static str,

@@ -43,7 +43,7 @@ impl MethodCall {
         let name = request.operation;
         let place = extension.methods().iter().position(|method| method.name == name);
         let place = place.ok_or_else(|| A2aError::MethodNotFound { method: name.to_owned() })?;
-        let mut call = Self { member: Member::admit(extension, request.readers()).await?, place };
+        let mut call = Self { member: Member::admit(extension, Arc::clone(&request.view)).await?, place };
         let answered = call.ask(request, params).await;
         call.member.fails_by(&answered);
         Ok(match answered? {
@@ -63,6 +63,7 @@ impl MethodCall {
         let result = self.ask_next().await;
         let result = self.member.counted(Hook::Method, result);
         self.member.fails_by(&result);
+        // The end of the stream and an error both end the call, and its instance is freed with it.
         if !matches!(result, Ok(Some(_))) {
             self.member.leave();
         }
@@ -93,13 +94,15 @@ impl MethodCall {
             return Err(A2aError::invalid_params(reason).into());
         }
         // The parameters are the client's, and so is the time that they take.
-        let (allowed, mut spent) = (extension.profile.limits.cpu, Duration::ZERO);
+        let allowed = extension.profile.limits.cpu;
+        let mut spent = Duration::ZERO;
         let violations = violations(&extension, method.params.as_ref(), params.get(), allowed, &mut spent).await;
         let violations = violations.map_err(|error| not_taken(&error))?;
         if !violations.is_empty() {
             return Err(A2aError::InvalidParams { violations: violations.into_iter().map(told).collect() }.into());
         }
-        let (name, params) = (name.to_owned(), params.get().to_owned());
+        let name = name.to_owned();
+        let params = params.get().to_owned();
         let answered = self
             .member
             .call(Hook::Method, async |store, component| hooks.call(store, component, seen, &name, params).await)
@@ -152,7 +155,8 @@ impl MethodCall {
         violations: Result<Vec<Violation>, SchemaError>,
         spent: Duration,
     ) -> Result<Vec<Violation>, HookError> {
-        let (uri, hook) = (self.member.extension.uri().clone(), Hook::Method);
+        let uri = self.member.extension.uri().clone();
+        let hook = Hook::Method;
         let charged = self.member.host().map_or(Ok(()), |host| host.charge(spent));
         match (violations, charged) {
             (Err(SchemaError::Busy), _) => Err(Fault::Overloaded { uri }.into()),

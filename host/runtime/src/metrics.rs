@@ -20,7 +20,7 @@ pub(crate) use meters::Meters;
 
 /// The outcome of a call of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// It did its work.
     Ok,
     /// It refused the request, which is the client's fault.
@@ -55,7 +55,7 @@ pub enum Outcome {
     Abandoned,
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Every outcome.
     pub const ALL: [Self; 16] = [
         Self::Ok,
@@ -106,7 +106,7 @@ impl Outcome {
     }
 }
 
-impl From<&Fault> for Outcome {
+impl From<&Fault> for CallOutcome {
     fn from(fault: &Fault) -> Self {
         match fault {
             Fault::Trapped { .. } => Self::Trap,
@@ -119,7 +119,7 @@ impl From<&Fault> for Outcome {
     }
 }
 
-impl From<LimitReached> for Outcome {
+impl From<LimitReached> for CallOutcome {
     fn from(limit: LimitReached) -> Self {
         match limit {
             LimitReached::Memory => Self::MemoryLimit,
@@ -165,7 +165,7 @@ pub struct HookMetrics {
     /// The hook.
     pub hook: Hook,
     /// The number of calls by outcome.
-    pub outcomes: Vec<(Outcome, u64)>,
+    pub outcomes: Vec<(CallOutcome, u64)>,
     /// The number of calls that took at most so long, in ascending order; each number has those before it in it.
     pub within: Vec<(Duration, u64)>,
     /// All calls that have ended.
@@ -181,7 +181,7 @@ pub struct HookMetrics {
 impl HookMetrics {
     /// The number of calls that ended this way.
     #[must_use]
-    pub fn count(&self, outcome: Outcome) -> u64 {
+    pub fn count(&self, outcome: CallOutcome) -> u64 {
         self.outcomes.iter().filter(|(counted, _)| *counted == outcome).map(|(_, count)| count).sum()
     }
 
@@ -201,12 +201,12 @@ impl HookMetrics {
 /// A call that failed.
 #[derive(Clone, Debug)]
 pub struct LastFailure {
-    /// When it ended.
+    /// The time at which it ended.
     pub at: SystemTime,
-    /// Of which hook.
+    /// The hook that was called.
     pub hook: Hook,
     /// Its outcome.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
     /// The reason in one line, without secrets and cut to the length of a log line.
     pub reason: String,
 }
@@ -224,6 +224,7 @@ impl Registry {
         if let Some(meters) = kept.get(uri).and_then(Weak::upgrade) {
             return meters;
         }
+        // URIs that are no longer loaded are forgotten here, so that the map does not grow with each of them.
         kept.retain(|_, meters| meters.strong_count() > 0);
         let meters = Arc::new(Meters::default());
         kept.insert(uri.clone(), Arc::downgrade(&meters));

@@ -102,6 +102,7 @@ fn add(
     shown: Option<Json>,
 ) -> Result<(), String> {
     metadata.extend(checked_entries(place, descriptor, entries, shown)?);
+    // A bare status event has no field that names extensions.
     if let Some(extensions) = extensions
         && !extensions.contains(&descriptor.uri)
     {
@@ -125,6 +126,7 @@ pub(crate) fn checked_entries(
         if !descriptor.metadata_keys.contains(&key) {
             return Err(format!("it writes {place}.metadata[{key:?}], which it does not own"));
         }
+        // The host wrote that text itself, so one that comes back unchanged needs no parsing.
         let value = match shown.take_if(|shown| shown.get() == value) {
             Some(unchanged) => unchanged,
             None => Json::parse(value).map_err(|error| format!("{place}.metadata[{key:?}] is not JSON: {error}"))?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annex_keyvalue::{KeyValueStore, Scope, Space};
 use annex_protocol::{ExtensionUri, Json, JsonObject};
-use annex_schema::{Budget, Schemas, Workers};
+use annex_schema::{Schemas, ValidatorBudget, Workers};
 
 use crate::grants::Grants;
 use crate::http_sender::Sender;
@@ -16,7 +16,7 @@ use crate::log_tail::LogTail;
 use crate::metrics::{Meters, Registry};
 
 /// The data that every store of the extension shares. A guest can change nothing in it but the validators that it had
-/// compiled.
+/// compiled, its last log lines and its counters.
 pub(crate) struct Profile {
     pub(crate) uri: ExtensionUri,
     pub(crate) grants: Grants,
@@ -56,17 +56,17 @@ const KEPT_BY_TENANT: usize = 24 << 20;
 /// The host's work with JSON Schemas: its bounds, over the process and for one tenant.
 #[derive(Clone)]
 pub(crate) struct Validators {
-    all: Arc<Budget>,
-    tenant: Arc<Budget>,
+    all: Arc<ValidatorBudget>,
+    tenant: Arc<ValidatorBudget>,
     /// Those of methods, which are the operator's choice and are not dropped for others.
-    pinned: Arc<Budget>,
+    pinned: Arc<ValidatorBudget>,
     workers: Workers,
 }
 
 impl Default for Validators {
     fn default() -> Self {
-        let all = Budget::new(KEPT_BY_ALL);
-        let pinned = Budget::new(PINNED_BY_TENANT);
+        let all = ValidatorBudget::new(KEPT_BY_ALL);
+        let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         Self { tenant: all.part(KEPT_BY_TENANT), all, pinned, workers: Workers::default() }
     }
 }
@@ -74,12 +74,13 @@ impl Default for Validators {
 impl Validators {
     /// Those of another tenant.
     pub(crate) fn of_tenant(&self) -> Self {
-        let pinned = Budget::new(PINNED_BY_TENANT);
-        let (all, workers) = (Arc::clone(&self.all), self.workers.clone());
+        let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
+        let all = Arc::clone(&self.all);
+        let workers = self.workers.clone();
         Self { tenant: self.all.part(KEPT_BY_TENANT), all, pinned, workers }
     }
 
-    pub(crate) fn pinned(&self) -> &Arc<Budget> {
+    pub(crate) fn pinned(&self) -> &Arc<ValidatorBudget> {
         &self.pinned
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn shown(message: &Message, parts: &[Part], descriptor: &Descriptor) 
 /// When a rewrite names a part that is not there or is named already, a replacement is no part or has metadata that is
 /// neither the extension's own nor that of the part it replaces, or no part is left.
 pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -> Result<Vec<Part>, String> {
+    // Rewrites name parts by their places in the message that was shown, so all are collected before any is applied.
     let mut replaced: Vec<Option<Vec<Part>>> = vec![None; parts.len()];
     for Rewrite { part, replacement } in rewrites {
         let place = usize::try_from(part).ok().and_then(|place| replaced.get_mut(place));
@@ -37,7 +38,7 @@ pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -
     if rewritten.is_empty() { Err("it leaves no part in the message".to_owned()) } else { Ok(rewritten) }
 }
 
-/// Metadata under a key of somebody else may stay, and not be made.
+/// Checks the metadata of replacements. An entry under a key of another owner may stay as it was, but not be made.
 fn check_metadata(replaced: Option<&Part>, replacement: &[Part], keys: &[String]) -> Result<(), String> {
     for (key, value) in replacement.iter().flat_map(|part| part.metadata.iter()) {
         let was_there = replaced.is_some_and(|part| part.metadata.get(key).is_some_and(|old| old.get() == value.get()));

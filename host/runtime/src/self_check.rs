@@ -23,18 +23,18 @@ const LOOP: &[u8] = b"\0asm\x01\0\0\0\
 /// Runs the loop with one tick of CPU time.
 ///
 /// # Errors
-/// [`RuntimeError::NotStopped`] when it still runs after `patience`.
-pub(crate) fn a_loop_is_stopped(engine: &Engine, patience: Duration) -> Result<(), RuntimeError> {
+/// [`RuntimeError::NotStopped`] when it still runs after `timeout`.
+pub(crate) fn a_loop_is_stopped(engine: &Engine, timeout: Duration) -> Result<(), RuntimeError> {
     let failed = |error: wasmtime::Error| RuntimeError::Engine(error.into());
     let module = Module::new(engine, LOOP).map_err(failed)?;
     let (sender, ended) = mpsc::channel();
     let looping = engine.clone();
     let run = move || {
-        // Nobody waits any longer when it comes too late.
+        // It fails when the check has given up waiting.
         let _ = sender.send(run(&looping, &module));
     };
     thread::Builder::new().name("annex-self-check".to_owned()).spawn(run).map_err(RuntimeError::Ticker)?;
-    match ended.recv_timeout(patience) {
+    match ended.recv_timeout(timeout) {
         Ok(Some(Trap::Interrupt)) => Ok(()),
         Ok(_) => Err(RuntimeError::NotStopped),
         Err(_) => {

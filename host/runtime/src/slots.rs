@@ -11,18 +11,18 @@ use crate::metrics::Meters;
 #[derive(Clone)]
 pub(crate) struct Slots {
     free: Arc<Semaphore>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Slots {
-    pub(crate) fn new(count: u32, patience: Duration) -> Self {
+    pub(crate) fn new(count: u32, timeout: Duration) -> Self {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(count)), patience }
+        Self { free: Arc::new(Semaphore::new(count)), timeout }
     }
 
-    /// Room of an extension's own, with the same patience.
+    /// Room of an extension's own, with the same timeout.
     pub(crate) fn of_extension(&self, turns: u32) -> Self {
-        Self::new(turns, self.patience)
+        Self::new(turns, self.timeout)
     }
 
     /// Takes a slot, waiting for one in the order of asking, but not for long: `None` means overload.
@@ -31,7 +31,7 @@ impl Slots {
             return Some(slot);
         }
         let began = Instant::now();
-        let waited = tokio::time::timeout(self.patience, Arc::clone(&self.free).acquire_owned()).await;
+        let waited = tokio::time::timeout(self.timeout, Arc::clone(&self.free).acquire_owned()).await;
         meters.add_wait(began.elapsed());
         waited.ok().and_then(Result::ok)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use annex_protocol::{Json, JsonObject};
+use annex_protocol::Json;
 use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 
 use crate::engine::{self, TICK};
@@ -12,51 +12,7 @@ use crate::imports::wasi_context::Wasi;
 use crate::limits::LimitReached;
 use crate::log::Log;
 use crate::profile::Profile;
-use crate::turn_services::TurnServices;
-
-/// Reads the session that the running turn belongs to. Implemented by whoever owns sessions; called while a guest
-/// waits, so it must not block.
-pub trait SessionReader: Send + Sync {
-    /// The JSON text of a session-scope key.
-    fn get(&self, key: &str) -> Option<String>;
-    /// All session-scope keys.
-    fn snapshot(&self) -> JsonObject;
-}
-
-/// Reads the task that the running turn works on. Implemented by whoever owns tasks; called while a guest waits, so it
-/// must not block.
-pub trait TaskReader: Send + Sync {
-    /// The task as it is now, as JSON: `id`, `contextId` and `status` without its message. `None` while there is none.
-    fn current(&self) -> Option<String>;
-}
-
-/// The readers where there is no turn: in a method, and on the calling side.
-#[derive(Clone, Copy, Debug)]
-pub struct NoTurn;
-
-impl SessionReader for NoTurn {
-    fn get(&self, _key: &str) -> Option<String> {
-        None
-    }
-
-    fn snapshot(&self) -> JsonObject {
-        JsonObject::new()
-    }
-}
-
-impl TaskReader for NoTurn {
-    fn current(&self) -> Option<String> {
-        None
-    }
-}
-
-/// The readers of the turn that a guest serves.
-#[derive(Clone)]
-pub(crate) struct TurnReaders {
-    pub(crate) session: Arc<dyn SessionReader>,
-    pub(crate) task: Arc<dyn TaskReader>,
-    pub(crate) services: TurnServices,
-}
+use crate::turn_view::TurnView;
 
 /// Core instances, tables and memories that one component may be made of.
 const MAX_PARTS: usize = 100;
@@ -64,7 +20,7 @@ const MAX_PARTS: usize = 100;
 pub(crate) struct HostState {
     pub(crate) profile: Arc<Profile>,
     /// `None` when the extension is being loaded.
-    pub(crate) turn: Option<TurnReaders>,
+    pub(crate) turn: Option<Arc<dyn TurnView>>,
     pub(crate) log: Log,
     host_calls_left: u32,
     ticks_left: u64,
@@ -84,7 +40,7 @@ pub(crate) struct HostState {
     pub(crate) wasi: Option<Box<Wasi>>,
 }
 
-pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<TurnReaders>) -> Store<HostState> {
+pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<Arc<dyn TurnView>>) -> Store<HostState> {
     let limits = profile.limits;
     let state = HostState {
         log: Log::new(Arc::clone(&profile)),
@@ -113,8 +69,8 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<TurnReade
         let state = context.data_mut();
         state.give_back_host_call();
         state.count_tick()?;
-        // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for events
-        // of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
+        // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for
+        // events of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
     });
     store
@@ -195,6 +151,7 @@ impl HostState {
 /// Host calls are metered once for the whole instance, so that none of them costs more.
 impl Drop for HostState {
     fn drop(&mut self) {
+        // The numbers of an extension are those of its turns, without the calls that load it.
         if self.turn.is_some() {
             let made = self.profile.limits.host_calls.saturating_sub(self.host_calls_left);
             self.profile.meters.add_host_calls(made);
@@ -207,6 +164,7 @@ impl ResourceLimiter for HostState {
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         self.give_back_host_call();
         self.memory = self.memory.saturating_add(desired.saturating_sub(current));
+        // An error stops the guest and names the limit. With `false` it would go on, and fail somewhere else.
         if self.memory > self.profile.limits.memory {
             return Err(LimitReached::Memory.into());
         }

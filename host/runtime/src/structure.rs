@@ -144,11 +144,13 @@ impl Parts {
 fn check_sizes(payload: &Payload<'_>) -> Result<(), LoadError> {
     match payload {
         Payload::MemorySection(section) => section.clone().into_iter().try_for_each(|memory| {
-            let (what, limit) = ("bytes of memory to begin with", wide(MEMORY_CEILING));
+            let what = "bytes of memory to begin with";
+            let limit = wide(MEMORY_CEILING);
             at_most(what, initial_bytes(&memory?), limit)
         }),
         Payload::TableSection(section) => section.clone().into_iter().try_for_each(|table| {
-            let (what, limit) = ("elements of a table to begin with", wide(TABLE_CEILING));
+            let what = "elements of a table to begin with";
+            let limit = wide(TABLE_CEILING);
             at_most(what, table?.ty.initial, limit)
         }),
         _ => Ok(()),
@@ -167,7 +169,8 @@ fn check_function(function: &FunctionBody<'_>, mut passing: Passing<'_>) -> Resu
         locals = locals.saturating_add(group?.0.into());
     }
     at_most("locals in one function", locals, MAX_LOCALS)?;
-    let (mut nesting, mut blocks) = (0_u64, 0_u64);
+    let mut nesting = 0_u64;
+    let mut blocks = 0_u64;
     for operator in function.get_operators_reader()? {
         let operator = operator?;
         passing.add(&operator)?;
@@ -183,6 +186,7 @@ fn check_function(function: &FunctionBody<'_>, mut passing: Passing<'_>) -> Resu
             | Operator::LocalTee { local_index } => locals = locals.max(u64::from(local_index) + 1),
             _ => {}
         }
+        // Checked at each operator, so that a function is given up as soon as it goes beyond.
         at_most("blocks within blocks", nesting, MAX_NESTING)?;
         at_most("values passed by blocks, branches and calls in one function", passing.passed, MAX_PASSED)?;
     }

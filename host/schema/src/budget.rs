@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A number of bytes that may be kept at once, and of another budget that it is a part of.
 #[derive(Debug)]
-pub struct Budget {
+pub struct ValidatorBudget {
     limit: usize,
     used: AtomicUsize,
-    whole: Option<Arc<Budget>>,
+    whole: Option<Arc<ValidatorBudget>>,
 }
 
-impl Budget {
+impl ValidatorBudget {
     /// A budget of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
@@ -37,6 +37,7 @@ impl Budget {
             None => None,
         };
         let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        // When there is no room here, dropping the reservation of the whole gives its bytes back.
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Reservation { budget: Arc::clone(self), bytes, _whole: whole })
     }
@@ -45,7 +46,7 @@ impl Budget {
 /// Bytes of a budget, given back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    budget: Arc<Budget>,
+    budget: Arc<ValidatorBudget>,
     bytes: usize,
     _whole: Option<Box<Reservation>>,
 }
@@ -58,12 +59,13 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod tests {
-    use super::Budget;
+    use super::ValidatorBudget;
 
     #[test]
     fn what_a_part_reserves_counts_in_the_whole_until_it_is_dropped() {
-        let whole = Budget::new(10);
-        let (one, other) = (whole.part(8), whole.part(8));
+        let whole = ValidatorBudget::new(10);
+        let one = whole.part(8);
+        let other = whole.part(8);
         assert!(one.reserve(9).is_none(), "more than the part has");
         assert_eq!(whole.used(), 0, "what is refused reserves nothing");
         let reserved = one.reserve(8).expect("room");

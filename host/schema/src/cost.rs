@@ -1,4 +1,4 @@
-//! What a schema can make the host do, as numbers that are known before it is compiled.
+//! The work that a schema can make the host do, as numbers that are known before it is compiled.
 //!
 //! Validation runs on the host, where no epoch reaches. Every keyword that is admitted does work in proportion to one of
 //! the sizes of the instance, so a schema is a few counts, and the work is their product with those sizes. The factors

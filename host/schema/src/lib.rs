@@ -1,5 +1,5 @@
-//! JSON Schema for schemas and instances of strangers: nothing that they make the host do is without a bound that is
-//! known before it is done.
+//! JSON Schema for schemas and instances of strangers: all work that they make the host do has a bound that is known
+//! before it is done.
 //!
 //! A schema is measured before it is compiled ([`Schemas::compile`]): keywords whose work has no bound where they stand are
 //! refused with the reason, and what the others cost is counted. An instance is measured before it is validated. Work that
@@ -19,6 +19,6 @@ mod schemas;
 mod size;
 mod strict;
 
-pub use budget::Budget;
+pub use budget::ValidatorBudget;
 pub use schema::{Schema, Violation};
 pub use schemas::{SchemaError, Schemas, Workers};

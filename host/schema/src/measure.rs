@@ -12,7 +12,7 @@ use crate::pattern::automaton_bytes;
 
 /// Parts of a schema with every `$ref` written out.
 const MAX_PARTS: u64 = 10_000;
-/// How deep a schema may nest with every `$ref` written out: the validator recurses.
+/// The most levels that a schema may nest with every `$ref` written out: the validator recurses.
 const MAX_HEIGHT: u64 = 100;
 /// Bytes that a compiled schema may keep.
 const MAX_WEIGHT: u64 = 8 << 20;
@@ -61,8 +61,8 @@ enum Keyword {
     Refused(&'static str),
 }
 
-/// Keywords that apply further schemas to the same value. Whoever asks what they left unevaluated validates them again,
-/// at each level anew.
+/// Keywords that apply further schemas to the same value. A keyword that asks what they left unevaluated validates them
+/// again, at each level anew.
 const IN_PLACE: [&str; 11] =
     ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "contains"];
 
@@ -107,7 +107,7 @@ pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
 
 struct Walk<'a> {
     root: &'a Value,
-    /// What references lead to, once each was measured.
+    /// The costs of the schemas that references lead to, once each was measured.
     known: HashMap<&'a str, Cost>,
     /// References that are being followed.
     open: Vec<&'a str>,
@@ -117,6 +117,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn schema(&mut self, value: &'a Value, depth: u64) -> Result<Cost, String> {
+        // Checked on the way down as well, because this walk recurses too.
         check_height(depth)?;
         let mut cost = Cost { parts: 1, assertions: 1, ..Cost::default() };
         match value {
@@ -221,6 +222,7 @@ impl<'a> Walk<'a> {
 
     fn reference(&mut self, reference: &'a str, depth: u64) -> Result<Cost, String> {
         if let Some(cost) = self.known.get(reference) {
+            // It was measured at another depth.
             check_height(depth.saturating_add(cost.height))?;
             return Ok(*cost);
         }

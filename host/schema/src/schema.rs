@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use annex_text::cut;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
@@ -35,9 +36,9 @@ const MAX_LIST: u64 = 32 << 20;
 /// One violation: a JSON pointer into the instance, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where in the instance; empty for the whole.
+    /// The place in the instance; empty for the whole.
     pub pointer: String,
-    /// What is wrong there; it may quote the instance.
+    /// The fault at that place; it may quote the instance.
     pub message: String,
 }
 
@@ -50,7 +51,7 @@ pub struct Schema {
     is_pinned: bool,
 }
 
-/// How much work may be done.
+/// The amount of work that may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// As little as a thread may do that serves others.
@@ -82,7 +83,8 @@ impl Schema {
         let patterns = PatternOptions::regex().size_limit(MAX_AUTOMATON).dfa_size_limit(tables);
         let options = jsonschema::options().should_validate_formats(true).with_pattern_options(patterns);
         // The words of an error may quote all of the schema.
-        let validator = options.build(&document).map_err(|error| unusable(cut(error.to_string())))?;
+        let validator =
+            options.build(&document).map_err(|error| unusable(cut(error.to_string(), MAX_MESSAGE_BYTES)))?;
         Ok(Self { validator, cost, _kept: None, is_pinned: false })
     }
 
@@ -106,6 +108,7 @@ impl Schema {
 
     /// Validates with little effort, or says that it takes more.
     pub(crate) fn attempt(&self, instance: &str) -> Attempt {
+        // Parsing it alone would take too long on a thread that serves others.
         if instance.len() > SMALL_INSTANCE {
             return Attempt::TooMuch;
         }
@@ -113,7 +116,7 @@ impl Schema {
     }
 
     /// The time of one core that it takes at most to validate an instance, violations included where they are listed.
-    /// What takes longer than a second is not done.
+    /// A validation that would take longer than a second is not done.
     ///
     /// # Errors
     /// When the instance is not JSON.
@@ -150,6 +153,7 @@ impl Schema {
         if self.cost.to_judge(&size) > work {
             return None;
         }
+        // Listing violations costs more than telling whether there are any, so it is done only when there are.
         if self.validator.is_valid(&document) {
             return Some(Ok(Vec::new()));
         }
@@ -182,17 +186,8 @@ impl Effort {
 
 impl Violation {
     fn of(error: &jsonschema::ValidationError<'_>) -> Self {
-        Self { pointer: error.instance_path().to_string(), message: cut(error.to_string()) }
+        Self { pointer: error.instance_path().to_string(), message: cut(error.to_string(), MAX_MESSAGE_BYTES) }
     }
-}
-
-fn cut(mut message: String) -> String {
-    if message.len() > MAX_MESSAGE_BYTES {
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
-        message.push('…');
-        message.shrink_to_fit();
-    }
-    message
 }
 
 impl fmt::Debug for Schema {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
-use crate::budget::Budget;
+use crate::budget::ValidatorBudget;
 use crate::schema::{Attempt, Schema, Violation};
 
 /// Validators kept for one stranger, whatever they weigh.
@@ -14,10 +14,10 @@ const MAX_SCHEMAS: usize = 64;
 /// Bytes of validators kept for one stranger.
 const MAX_KEPT: usize = 8 << 20;
 
-/// How long work waits for a worker.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest time that work waits for a worker.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// The schema or the instance cannot be used at all, and why.
@@ -54,7 +54,7 @@ impl Default for Workers {
 /// known before it is done.
 pub struct Schemas {
     kept: Mutex<Vec<(String, Arc<Schema>)>>,
-    budget: Arc<Budget>,
+    budget: Arc<ValidatorBudget>,
     workers: Workers,
     /// One piece of work at a time, so that a stranger takes one worker and no more.
     place: Arc<Semaphore>,
@@ -65,9 +65,10 @@ pub struct Schemas {
 impl Schemas {
     /// Without validators. The bytes of those that are kept count in `budget`.
     #[must_use]
-    pub fn new(budget: &Arc<Budget>, workers: Workers) -> Self {
+    pub fn new(budget: &Arc<ValidatorBudget>, workers: Workers) -> Self {
         let place = || Arc::new(Semaphore::new(1));
-        let (kept, budget) = (Mutex::default(), budget.part(MAX_KEPT));
+        let kept = Mutex::default();
+        let budget = budget.part(MAX_KEPT);
         Self { kept, budget, workers, place: place(), pinned_place: place() }
     }
 
@@ -102,7 +103,8 @@ impl Schemas {
         match schema.attempt(instance) {
             Attempt::Done(violations) => violations,
             Attempt::TooMuch => {
-                let (schema, instance) = (Arc::clone(schema), instance.to_owned());
+                let schema = Arc::clone(schema);
+                let instance = instance.to_owned();
                 let place = if schema.is_pinned() { &self.pinned_place } else { &self.place };
                 self.work(place, allowed, spent, move || schema.validate(&instance)).await?
             }
@@ -127,15 +129,15 @@ impl Schemas {
         Ok(self.keep(schema, compiled))
     }
 
-    /// The validator of a schema that stays as long as whoever holds it, in a budget of its own: what is kept for others
-    /// cannot take its room.
+    /// The validator of a schema that stays for as long as somebody holds it. It has a budget of its own, so that
+    /// validators that are kept for others cannot take its room.
     ///
     /// # Errors
     /// As [`Self::compile`], and when there is no room.
     pub async fn pin(
         &self,
         schema: &str,
-        budget: &Arc<Budget>,
+        budget: &Arc<ValidatorBudget>,
         allowed: Duration,
         spent: &mut Duration,
     ) -> Result<Arc<Schema>, SchemaError> {
@@ -164,19 +166,21 @@ impl Schemas {
         spent: &mut Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, SchemaError> {
+        // The stranger's own place comes first, so that work which waits for it holds no worker.
         let place = take(place).await?;
         let worker = take(&self.workers.0).await?;
         let (begins, has_begun) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
-            // Whoever gave up does not listen.
+            // It fails when the caller has given up.
             let _ = begins.send(());
             let done = work();
+            // The thread gives them back, not the caller: work that the caller has given up goes on.
             drop((worker, place));
             (done, began.elapsed())
         });
         // The time of a thread that has not begun is not the work's.
-        if timeout(PATIENCE, has_begun).await.is_err() {
+        if timeout(WORKER_TIMEOUT, has_begun).await.is_err() {
             return Err(SchemaError::Busy);
         }
         match timeout(allowed, working).await {
@@ -214,6 +218,29 @@ impl Schemas {
 }
 
 async fn take(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, SchemaError> {
-    let place = timeout(PATIENCE, Arc::clone(places).acquire_owned()).await;
+    let place = timeout(WORKER_TIMEOUT, Arc::clone(places).acquire_owned()).await;
     place.ok().and_then(Result::ok).ok_or(SchemaError::Busy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::{SchemaError, Schemas, ValidatorBudget, Workers};
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_finds_no_worker_is_refused_after_a_while_and_no_later_work_is() {
+        let workers = Workers::new(1);
+        let schemas = Schemas::new(&ValidatorBudget::new(1 << 20), workers.clone());
+        let (schema, allowed, mut spent) = (r#"{"type": "string"}"#, Duration::from_secs(10), Duration::ZERO);
+        let taken = Arc::clone(&workers.0).acquire_owned().await.expect("it is open");
+        let refused = schemas.validate(schema, "1", allowed, &mut spent).await;
+        assert_eq!(refused.expect_err("nobody is free"), SchemaError::Busy);
+        assert_eq!(spent, Duration::ZERO, "waiting is not the guest's work");
+        drop(taken);
+        let violations = schemas.validate(schema, "1", allowed, &mut spent).await.expect("somebody is free");
+        assert_eq!(violations.len(), 1);
+        assert!(spent > Duration::ZERO, "what a worker did is charged");
+    }
 }

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn inner_values_count_once_for_each_value_around_them() {
-        let (flat, nested) = (json!(["12345678"]), json!([[[["12345678"]]]]));
+        let flat = json!(["12345678"]);
+        let nested = json!([[[["12345678"]]]]);
         let [flat, nested] = [flat, nested].map(|value| Size::of(&value, 0));
         assert!(nested.nested_bytes > 3 * flat.nested_bytes, "{flat:?} {nested:?}");
     }

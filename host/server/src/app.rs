@@ -76,7 +76,7 @@ pub enum AppError {
     Push(#[from] annex_push::NotifierError),
     /// The authenticator cannot be made.
     #[error("[auth] cannot be used")]
-    Auth(#[from] annex_auth::ConfigError),
+    Auth(#[from] annex_auth::AuthConfigError),
     /// The token of the admin API cannot be used.
     #[error("[admin] cannot be used")]
     Admin(#[from] TokenError),

@@ -24,7 +24,7 @@ pub use config::{
     OnFailureConfig, ProviderConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig,
     SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig, TenantConfig,
 };
-pub use installation::installer::{InstallError, Installer, Origin, Reloaded};
+pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;
 pub use process::readiness_gate::Phase;
 pub use process::serve::{ServeError, Server};

@@ -12,7 +12,7 @@ use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{A2aError, Json, JsonObject};
 use axum::http::HeaderMap;
 
-use crate::installation::installer::{InstallError, Installer, Reloaded};
+use crate::installation::installer::{InstallError, Installer, ReloadOutcome};
 
 /// The handlers that serve requests: that of the config itself, and those of the tenants.
 pub(crate) struct Tenants {
@@ -133,7 +133,7 @@ impl Installers {
     ///
     /// # Errors
     /// The first one; the others are in the log.
-    pub async fn reload(&self) -> Result<Reloaded, InstallError> {
+    pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
         let mut whole = self.own.reload().await;
         for (name, installer) in self.tenants() {
             let reloaded = installer.reload().await;
@@ -149,7 +149,7 @@ impl Installers {
     }
 }
 
-impl Reloaded {
+impl ReloadOutcome {
     fn add(&mut self, tenant: &str, other: Self) {
         let named = |texts: Vec<String>| texts.into_iter().map(move |text| of_tenant(tenant, &text));
         self.changed |= other.changed;

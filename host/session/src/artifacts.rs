@@ -21,7 +21,7 @@ struct Entry {
 }
 
 impl Artifacts {
-    /// What they take, in bytes.
+    /// The size of all of them, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -37,6 +37,7 @@ impl Artifacts {
         let bytes = parts_size(&parts);
         self.entries.push(Entry { name, artifact: StoredArtifact { version, parts }, bytes });
         self.bytes += bytes;
+        // The new version stays, whatever the limits: one that is too large alone was refused before.
         while self.entries.len() > limits.artifacts.max(1) || self.bytes > limits.artifact_bytes.max(bytes) {
             self.take(0);
         }

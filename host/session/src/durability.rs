@@ -1,9 +1,9 @@
-//! When the user's event of a turn must be stored.
+//! The policy that says when the user's event of a turn must be stored.
 
 use crate::event::Event;
 use crate::state::Scope;
 
-/// What may happen between an event and the next event of its turn.
+/// The effects that may follow an event before the next event of its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
     /// Somebody may act on the event elsewhere: an agent or an extension that reaches beyond the turn, or whoever reads
@@ -13,7 +13,7 @@ pub enum Following {
     Answer,
 }
 
-/// When an event is stored.
+/// The moment when an event is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// Before the append returns.
@@ -22,7 +22,7 @@ pub(crate) enum Durability {
     WithNext,
 }
 
-/// When the user's event must be stored.
+/// Tells when the user's event must be stored.
 ///
 /// | the event | stored | because |
 /// |---|---|---|

@@ -1,11 +1,10 @@
-//! What can go wrong with a session. After any of these nothing of the failing call is stored, unless it
-//! says so.
+//! Errors of sessions. After any of these nothing of the failing call is stored, unless it says so.
 
 use annex_protocol::ContextId;
 
 use crate::state::Scope;
 
-/// Why a session operation was refused.
+/// The reason why a session operation was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// There is no such session, or it was deleted or evicted meanwhile.
@@ -31,7 +30,7 @@ pub enum SessionError {
     /// escaped.
     #[error("the {field} is longer than {limit} bytes or contains a NUL character")]
     InvalidKey {
-        /// What the text is, such as `state key`.
+        /// The kind of text, such as `state key`.
         field: &'static str,
         /// The most bytes that it may have.
         limit: usize,
@@ -40,7 +39,7 @@ pub enum SessionError {
     /// characters, separators of lines and paragraphs.
     #[error("the {field} {text:?} has control or format characters or line separators; leave them out")]
     UnseenCharacters {
-        /// What the text is, such as `state key`.
+        /// The kind of text, such as `state key`.
         field: &'static str,
         /// The name.
         text: String,
@@ -100,15 +99,15 @@ pub enum SessionError {
     /// Too many requests are waiting for their turn in one context.
     #[error("{waiting} turns are waiting in this context already")]
     TooManyTurns {
-        /// How many are waiting, which is also the limit.
+        /// The number of turns that wait, which is also the limit.
         waiting: usize,
     },
-    /// What is stored is not what this version of the software writes.
+    /// The stored session has a form that this version of the software does not write.
     #[error("session {context} is stored in a form that cannot be read")]
     Unreadable {
         /// The context.
         context: ContextId,
-        /// What is wrong with its JSON.
+        /// The error in its JSON.
         source: serde_json::Error,
     },
     /// A value could not be encoded as JSON.
@@ -120,7 +119,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Whether it is the events that cannot be stored, whatever the session is like.
+    /// True if the events themselves cannot be stored, whatever the session is like.
     pub(crate) fn is_about_events(&self) -> bool {
         match self {
             Self::InvalidKey { .. }

@@ -20,27 +20,27 @@ pub struct Event {
     pub author: Arc<str>,
     /// The turn that it belongs to, for example the task id.
     pub invocation_id: Arc<str>,
-    /// When it happened, by the author's clock. Events are ordered by arrival, not by this.
+    /// The time when it happened, by the author's clock. Events are ordered by arrival, not by this.
     pub timestamp: Timestamp,
-    /// What was said.
+    /// The content.
     pub parts: Vec<Part>,
     /// The state change, stored in the same step.
     pub state_delta: StateDelta,
-    /// What is kept with the session under a name, each as a new version, stored in the same step. Kept apart from the
-    /// event: one that was read has none.
+    /// The artifacts by their names, each stored in the same step as a new version. The session keeps them apart from
+    /// the event: one that was read has none.
     pub artifacts: BTreeMap<String, Vec<Part>>,
-    /// Why the agent has no answer. Models are not told.
+    /// The reason why the agent has no answer. Models are not told.
     pub error: Option<EventError>,
     /// A piece of an event that comes later as a whole. Partial events are never stored and change no state.
     pub partial: bool,
 }
 
-/// Why an agent has no answer.
+/// The reason why an agent has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventError {
-    /// What kind of end it was, for programs.
+    /// The kind of end, for programs.
     pub code: String,
-    /// What happened, as the client was told.
+    /// The explanation that the client got.
     pub message: String,
 }
 
@@ -65,7 +65,7 @@ impl Event {
         }
     }
 
-    /// What the user says, now, with a new id.
+    /// An event of the user that happens now, with a new id.
     pub fn of_user(invocation_id: impl Into<Arc<str>>, parts: Vec<Part>, state_delta: StateDelta) -> Self {
         static AUTHOR: LazyLock<Arc<str>> = LazyLock::new(|| USER_AUTHOR.into());
         Self::new(Arc::clone(&AUTHOR), invocation_id, parts, state_delta)
@@ -76,13 +76,14 @@ impl Event {
         Self { error: Some(error), ..Self::new(author, invocation_id, Vec::new(), StateDelta::new()) }
     }
 
-    /// Whether the user said this.
+    /// True if the user is the author.
     pub fn is_from_user(&self) -> bool {
         *self.author == *USER_AUTHOR
     }
 
-    /// Whether this is the event that was stored, the artifacts aside.
+    /// True if `sent` is the event that was stored here, the artifacts aside.
     pub(crate) fn is_same(&self, sent: &Self) -> bool {
+        // Taken apart, so that a field which is added later cannot be forgotten here.
         let Self { id, author, invocation_id, timestamp, parts, state_delta, artifacts: _, error, partial } = sent;
         self.id == *id
             && self.author == *author
@@ -105,7 +106,7 @@ impl Event {
     }
 }
 
-/// What several events change together.
+/// The changes of several events together. Later ones win.
 pub(crate) fn combined<'a>(mut deltas: impl Iterator<Item = &'a StateDelta>) -> Cow<'a, StateDelta> {
     let mut all = deltas.next().map_or_else(|| Cow::Owned(StateDelta::new()), Cow::Borrowed);
     for delta in deltas {

@@ -44,7 +44,7 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// What its events take, in bytes.
+    /// The size of its events, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! How much one session may hold, whichever store it is in.
+//! Limits on one session, whichever store it is in.
 
 use annex_protocol::Json;
 
@@ -10,14 +10,14 @@ use crate::state::{STORED, Scope, StateDelta};
 /// as JSON. A bound for all stores, because PostgreSQL allows an entry of an index 2,704 bytes.
 pub const MAX_KEY_BYTES: usize = 600;
 
-/// How much one session may hold. What would go beyond is refused, unless it says that the oldest goes.
+/// Limits on one session. An event that would exceed one is refused, unless the limit says that the oldest goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most that one scope may hold, in bytes of keys and JSON values. Default: 256 KiB.
     pub state_bytes: usize,
     /// The most keys that one scope may hold. Default: 1,000.
     pub state_keys: usize,
-    /// How deep arrays and objects may nest in one value. Default: [`Json::MAX_DEPTH`].
+    /// The most levels that arrays and objects may nest in one value. Default: [`Json::MAX_DEPTH`].
     pub state_depth: usize,
     /// The most events to hold. Older ones are dropped; the state that they made stays. Default: 1,000.
     pub events: usize,
@@ -42,12 +42,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What can be told of an event without knowing its session.
+    /// Checks what can be told of an event without knowing its session.
     pub(crate) fn check_event(&self, event: &Event) -> Result<(), SessionError> {
         check_key("event id", &event.id)?;
         for (name, parts) in &event.artifacts {
             check_escaped("name of an artifact", name)?;
-            let (bytes, limit) = (parts_size(parts), self.artifact_bytes);
+            let bytes = parts_size(parts);
+            let limit = self.artifact_bytes;
             if bytes > limit {
                 return Err(SessionError::ArtifactTooLarge { name: name.clone(), bytes, limit });
             }
@@ -55,7 +56,7 @@ impl Limits {
         self.check_delta(&event.state_delta)
     }
 
-    /// What can be told of an event that begins a session and changes nothing that others share.
+    /// Checks what can be told of an event that begins a session and changes nothing that others share.
     pub(crate) fn check_first(&self, event: &Event) -> Result<(), SessionError> {
         self.check_event(event)?;
         let own = event.state_delta.within(Scope::Session);
@@ -64,7 +65,7 @@ impl Limits {
         self.check_scope(Scope::Session, bytes, keys)
     }
 
-    /// What can be told of a delta without knowing the state.
+    /// Checks what can be told of a delta without knowing the state.
     pub(crate) fn check_delta(&self, delta: &StateDelta) -> Result<(), SessionError> {
         for scope in STORED {
             self.check_scope(scope, 0, delta.within(scope).count())?;
@@ -79,7 +80,7 @@ impl Limits {
         Ok(())
     }
 
-    /// What one scope would hold after a change.
+    /// Checks the size that one scope would have after a change.
     pub(crate) fn check_scope(&self, scope: Scope, bytes: usize, keys: usize) -> Result<(), SessionError> {
         if keys > self.state_keys {
             return Err(SessionError::TooManyStateKeys { scope, keys, limit: self.state_keys });
@@ -91,7 +92,7 @@ impl Limits {
     }
 }
 
-/// PostgreSQL has no NUL in texts.
+/// Checks a text that things are found by. PostgreSQL has no NUL in texts.
 pub(crate) fn check_key(field: &'static str, text: &str) -> Result<(), SessionError> {
     if text.len() > MAX_KEY_BYTES || text.contains('\0') {
         Err(SessionError::InvalidKey { field, limit: MAX_KEY_BYTES })
@@ -100,7 +101,7 @@ pub(crate) fn check_key(field: &'static str, text: &str) -> Result<(), SessionEr
     }
 }
 
-/// State keys and names of artifacts are stored as JSON, which has an escape for everything.
+/// Checks a state key or the name of an artifact. Both are stored as JSON, which has an escape for NUL.
 fn check_escaped(field: &'static str, text: &str) -> Result<(), SessionError> {
     // An escape is six bytes at most.
     if text.len().saturating_mul(6) < MAX_KEY_BYTES { Ok(()) } else { check_key(field, Json::string(text).get()) }

@@ -13,7 +13,7 @@ use crate::session::{Session, SessionKey};
 use crate::state::StateDelta;
 use crate::table::Table;
 
-/// How much the service may hold.
+/// Bounds on what the service holds.
 ///
 /// Beyond `max_sessions` or `max_bytes` the least recently used session goes, with its events. `user:` and `app:` maps
 /// count as bytes too and go in the same order, which means after the last session that shares them. A session with a
@@ -24,7 +24,7 @@ pub struct Bounds {
     pub max_sessions: usize,
     /// The most memory to use for states and events, in bytes, roughly counted. Default: 256 MiB.
     pub max_bytes: usize,
-    /// How much one session may hold.
+    /// The limits on one session.
     pub limits: Limits,
 }
 
@@ -34,7 +34,7 @@ impl Default for Bounds {
     }
 }
 
-/// Sessions in memory. None of its methods waits for anything but the others' few microseconds.
+/// Sessions in memory. Its methods wait for nothing but the table, which is locked for a few microseconds.
 pub struct InMemorySessionService {
     limits: Limits,
     table: Mutex<Table>,
@@ -46,7 +46,7 @@ impl InMemorySessionService {
         Self { limits: bounds.limits, table: Mutex::new(Table::new(bounds)) }
     }
 
-    /// Changes the table, which others do not wait for while what had to go is dropped.
+    /// Changes the table. What had to go is dropped after the table is unlocked, so that nobody waits for that.
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.table();
         let changed = change(&mut table);
@@ -75,6 +75,7 @@ impl SessionService for InMemorySessionService {
 
     async fn read(&self, key: &SessionKey, filter: EventFilter) -> Result<Session, SessionError> {
         let mut table = self.table();
+        // To read a session is to use it, so that it is evicted later.
         table.touch(key);
         Ok(table.session(key, filter))
     }

@@ -1,10 +1,10 @@
-//! What of a session is not for every operator to see.
+//! Redaction: hides the values of a session that are not for every operator to see.
 
 use annex_protocol::{Json, JsonObject};
 
 use crate::state::State;
 
-/// What stands in the place of a hidden value.
+/// The text that stands in the place of a hidden value.
 const HIDDEN: &str = "[hidden]";
 
 /// Hides values by the names of their keys, at any depth.
@@ -72,12 +72,13 @@ impl Redaction {
     }
 }
 
-/// Whether the text is what the pattern says; both in lower case.
+/// Tells whether the text matches the pattern. Both are in lower case.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut left) = text.strip_prefix(start) else { return false };
     let mut pieces = rest.split('*').peekable();
     while let Some(piece) = pieces.next() {
+        // The last piece has to be at the end. Those before it are found as early as they can be.
         if pieces.peek().is_none() {
             return left.ends_with(piece);
         }

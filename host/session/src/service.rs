@@ -28,8 +28,8 @@ pub trait SessionService: Send + Sync + 'static {
     /// [`SessionError::AlreadyExists`], and what [`append`](Self::append) says of keys, ids and state.
     async fn create(&self, key: &SessionKey, initial: StateDelta) -> Result<Session, SessionError>;
 
-    /// What a session of this key sees, and the events that `filter` chooses, in the order in which they were appended.
-    /// A session that does not exist has revision 0; it sees what others set in the scopes that it shares.
+    /// Reads a session with the events that `filter` chooses, in the order in which they were appended. A session that
+    /// does not exist has revision 0; it sees what others set in the scopes that it shares.
     ///
     /// # Errors
     /// [`SessionError::Unreadable`].
@@ -43,7 +43,7 @@ pub trait SessionService: Send + Sync + 'static {
         Ok(Some(self.read(key, filter).await?).filter(Session::exists))
     }
 
-    /// Whether there is such a session. Asking does not count as using it.
+    /// Tells whether there is such a session. Asking does not count as using it.
     ///
     /// # Errors
     /// None but those of the database.
@@ -96,7 +96,7 @@ pub trait SessionService: Send + Sync + 'static {
     /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.
     async fn close(&self) {}
 
-    /// How much a session may hold.
+    /// The limits on one session.
     fn limits(&self) -> &Limits;
 
     /// Keeps what a turn reads from being dropped to make room, until as many calls of [`end_turn`](Self::end_turn).
@@ -106,21 +106,21 @@ pub trait SessionService: Send + Sync + 'static {
     fn end_turn(&self, _key: &SessionKey) {}
 }
 
-/// What has become of a session by appending.
+/// The result of appending to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// The revision from now on.
     pub revision: u64,
-    /// Whether all of it was stored before, so that nothing has changed now.
+    /// True if all of it was stored before, so that nothing has changed now.
     pub repeated: bool,
 }
 
 /// An artifact as it is kept with a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredArtifact {
-    /// How often the name was written; 1 for the first time.
+    /// The number of times that the name was written; 1 for the first time.
     pub version: u64,
-    /// What it consists of.
+    /// The content.
     pub parts: Vec<Part>,
 }
 
@@ -142,9 +142,9 @@ pub struct SessionQuery {
 /// Which sessions stay. What counts is when they were changed last by the clock of whoever stored the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// How long a session stays unchanged. [`Duration::MAX`] for ever.
+    /// The longest time that a session stays unchanged. [`Duration::MAX`] for ever.
     pub age: Duration,
-    /// How many sessions stay, of all users together. [`u64::MAX`] for all.
+    /// The most sessions that stay, of all users together. [`u64::MAX`] for all.
     pub count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a session is to a reader.
+//! A session as a reader sees it, and its names.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -26,7 +26,7 @@ struct Hashed {
     names: SessionNames,
 }
 
-/// What a [`SessionKey`] is made of.
+/// The names that a [`SessionKey`] is made of.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionNames {
     /// The tenant that the request was authorised for.
@@ -39,7 +39,7 @@ pub struct SessionNames {
     pub context: ContextId,
 }
 
-/// How names are hashed in this process.
+/// Hashes names, in this process only.
 pub(crate) static NAME_HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl From<SessionNames> for SessionKey {
@@ -64,6 +64,7 @@ impl fmt::Debug for SessionKey {
 
 impl PartialEq for SessionKey {
     fn eq(&self, other: &Self) -> bool {
+        // A turn looks its session up by clones of one key, whose long names need not be compared.
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
     }
 }
@@ -88,7 +89,7 @@ impl Hash for SessionKey {
     }
 }
 
-/// What the user ids of anonymous clients begin with; the context follows.
+/// The prefix of the user ids of anonymous clients; the context follows.
 const ANONYMOUS: &str = "A2A_USER_";
 
 impl SessionKey {
@@ -109,7 +110,7 @@ impl SessionKey {
         Self::new(tenant, app, user, context)
     }
 
-    /// Whether its user is anonymous, and so has no other session.
+    /// True if its user is anonymous, and so has no other session.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.user.strip_prefix(ANONYMOUS) == Some(self.context.as_str())
     }
@@ -159,14 +160,15 @@ pub struct SessionCursor {
 }
 
 impl Session {
-    /// Whether there is such a session.
+    /// True if there is such a session.
     pub fn exists(&self) -> bool {
         self.revision != 0
     }
 
     /// Its place in a list.
     pub fn cursor(&self) -> SessionCursor {
-        let (user, context) = (self.key.user.clone(), self.key.context.clone());
+        let user = self.key.user.clone();
+        let context = self.key.context.clone();
         SessionCursor { last_update: self.last_update, user, context }
     }
 }

@@ -54,7 +54,8 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         let key = key.clone();
         if key.check().is_err() {
             // It was never stored, and shares nothing that could be found.
-            let (state, last_update) = (SessionState::default(), Timestamp::now());
+            let state = SessionState::default();
+            let last_update = Timestamp::now();
             return Ok(Session { key, revision: 0, state, last_update, events: Vec::new() });
         }
         let after = Value::Int(filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis));
@@ -85,6 +86,7 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             Value::Text(after.map_or("", |after| &after.user)),
             Value::Text(after.map_or("", |after| after.context.as_str())),
             Value::count(query.limit),
+            // The last one, because only the statement for one user has a parameter for it.
             Value::Text(query.user.as_deref().unwrap_or_default()),
         ];
         let (sql, values) = match query.user {
@@ -94,8 +96,9 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         let mut sessions = Vec::new();
         for row in self.database.read(sql, values).await? {
             let key = SessionKey::new(query.tenant.as_str(), query.app.as_str(), row.text(0)?, row.text(1)?);
-            // Revision and time are those of the list, whose order is by them, whatever has become of the session since.
-            let (revision, last_update) = (from_sql(row.int(2)?), Timestamp::from_millis(row.int(3)?));
+            // Revision and time are those of the list, whose order is by the time. Both may have changed since.
+            let revision = from_sql(row.int(2)?);
+            let last_update = Timestamp::from_millis(row.int(3)?);
             sessions.push(Session { revision, last_update, ..self.read(&key, EventFilter::NONE).await? });
         }
         Ok(sessions)
@@ -163,7 +166,8 @@ impl<D: Database> SessionService for SqlSessionService<D> {
 fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError> {
     let context = key.context.clone();
     let unreadable = |source| SessionError::Unreadable { context: context.clone(), source };
-    let (mut revision, mut last_update) = (0, None);
+    let mut revision = 0;
+    let mut last_update = None;
     let mut places: [Vec<(i64, String, Json)>; 3] = Default::default();
     let mut events = Vec::new();
     for row in rows {
@@ -181,9 +185,11 @@ fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError>
             }
         }
     }
+    // The rows of a `UNION ALL` have no order.
     events.sort_unstable_by_key(|(seq, _)| *seq);
     let events = events.into_iter().map(|(_, event)| event).collect();
     let states = places.map(|mut keys| {
+        // As they were set. Two writers of a shared scope may have given the same place to two names.
         keys.sort_unstable_by(|(place, name, _), other| (place, name).cmp(&(&other.0, &other.1)));
         keys.into_iter().map(|(_, name, value)| (name, value)).collect::<State>()
     });

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The state of one scope, or the merged view of several; each doc comment says which.
 pub type State = JsonObject;
 
-/// Who shares a state key and how long it lives.
+/// The scope of a state key: who shares it, and how long it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// No known prefix: this session only. An unknown prefix is part of the name.
@@ -85,7 +85,7 @@ impl StateDelta {
         JsonObject::parse(text).map(Self)
     }
 
-    /// Whether it changes nothing.
+    /// True if it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

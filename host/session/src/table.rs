@@ -1,4 +1,4 @@
-//! What the in-memory service keeps: sessions and the maps that they share, in the order of their last use.
+//! The content of the in-memory service: sessions and the maps that they share, in the order of their last use.
 //!
 //! One list of slots holds both. A session is used before the maps that it shares, so the oldest slot is never a map
 //! whose sessions are younger: shared state goes after the last session that could see it.
@@ -25,11 +25,11 @@ use crate::state::{STORED, Scope, State, StateDelta};
 pub(crate) struct Table {
     bounds: Bounds,
     slots: LruCache<SlotKey, Slot, BuildHasherDefault<Prehashed>>,
-    /// What every state begins as.
+    /// The empty state that every slot begins with.
     no_state: Arc<State>,
     sessions: usize,
     bytes: usize,
-    /// How many turns are running, by session. The session need not exist yet.
+    /// The number of turns that run, by session. The session need not exist yet.
     turns: HashMap<SlotKey, usize, BuildHasherDefault<Prehashed>>,
 }
 
@@ -59,7 +59,7 @@ impl Hash for SlotKey {
     }
 }
 
-/// Takes over what is a hash already.
+/// A hasher for keys that bring their hash.
 #[derive(Default)]
 struct Prehashed(u64);
 
@@ -68,7 +68,7 @@ impl Hasher for Prehashed {
         self.0
     }
 
-    /// Of the trait; a [`SlotKey`] writes its hash as a whole.
+    /// Required by the trait, and not called: a [`SlotKey`] writes its hash as a whole.
     fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }
@@ -87,7 +87,8 @@ struct SlotKeys<'a> {
 impl SlotKeys<'_> {
     /// The slot in which the session keeps its keys of `scope`; `None` for `temp:`, which is kept nowhere.
     fn of(&self, scope: Scope) -> Option<Cow<'_, SlotKey>> {
-        let (tenant, app) = (&self.key.tenant, &self.key.app);
+        let tenant = &self.key.tenant;
+        let app = &self.key.app;
         let shared = match scope {
             Scope::Session => return Some(Cow::Borrowed(&self.session)),
             Scope::User => SlotName::User { tenant: tenant.clone(), app: app.clone(), user: self.key.user.clone() },
@@ -197,16 +198,19 @@ impl Table {
         }
         let keys = Self::keys(key);
         let found = self.revision_of(&keys);
+        // Before the revision is looked at: the same call again is a retry, whatever it expects.
         let new = self.new_events(&keys, events)?;
         if new.is_empty() {
             return Ok(Appended { revision: found, repeated: true });
         }
         match (expected, found) {
+            // A key that was not checked was never stored, so that one which is found needs no check.
             (0, 0) => key.check()?,
             (_, 0) => return Err(key.not_found()),
             _ if expected != found => return Err(SessionError::Stale { expected, found }),
             _ => {}
         }
+        // Nothing is rolled back in memory, so that whatever can refuse comes before the first change.
         new.iter().try_for_each(|event| self.bounds.limits.check_event(event))?;
         self.check_state(&keys, &combined(new.iter().map(|event| &event.state_delta)))?;
         for event in new {
@@ -216,7 +220,7 @@ impl Table {
         Ok(Appended { revision: self.revision_of(&keys), repeated: false })
     }
 
-    /// Those that are not stored.
+    /// The events that are not stored yet.
     fn new_events(&self, keys: &SlotKeys<'_>, events: Vec<Event>) -> Result<Vec<Event>, SessionError> {
         let Some(slot) = self.slot(keys, Scope::Session) else { return Ok(events) };
         let mut new = Vec::with_capacity(events.len());
@@ -236,6 +240,7 @@ impl Table {
         let Some(slot) = self.slots.pop(&keys.session) else { return false };
         self.sessions -= 1;
         self.bytes -= slot.bytes();
+        // The `user:` state of an anonymous user has no other session.
         if key.is_anonymous()
             && let Some(user) = keys.of(Scope::User)
             && let Some(slot) = self.slots.pop(user.as_ref())
@@ -254,7 +259,7 @@ impl Table {
         self.slot(keys, Scope::Session).map_or(0, |slot| slot.revision)
     }
 
-    /// What a session of this key sees, whether it exists or not: another one may have set what they share.
+    /// The session of this key, whether it exists or not: another one may have set what they share.
     pub(crate) fn session(&self, key: &SessionKey, filter: EventFilter) -> Session {
         let keys = Self::keys(key);
         let slot = self.slot(&keys, Scope::Session);
@@ -328,7 +333,7 @@ impl Table {
         }
     }
 
-    /// Whether there may be slots of this scope. Where nothing is shared, nothing shared is looked for.
+    /// Tells whether there may be slots of this scope. It spares the look-ups where no session shares anything.
     fn has(&self, scope: Scope) -> bool {
         scope == Scope::Session || self.slots.len() > self.sessions
     }
@@ -351,7 +356,9 @@ impl Table {
     /// Takes out the least recently used slots until the bounds hold or only running turns are left. They are dropped
     /// when nobody waits for the table.
     pub(crate) fn evict(&mut self) -> Vec<Slot> {
-        let (mut spared, mut evicted) = (0, Vec::new());
+        let mut spared = 0;
+        let mut evicted = Vec::new();
+        // Sessions with a turn move to the other end. Their count ends the loop when nothing else is left.
         while (self.sessions > self.bounds.max_sessions || self.bytes > self.bounds.max_bytes)
             && spared < self.slots.len()
             && let Some((oldest, slot)) = self.slots.peek_lru()

@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::SessionError;
 use crate::session::SessionKey;
 
-/// How many turns may wait in one session unless told otherwise.
+/// The most turns that may wait in one session unless told otherwise.
 const DEFAULT_MAX_WAITING: usize = 64;
 
 /// The queues of all sessions. Sessions do not wait for each other, and a queue exists only while somebody is in it.
@@ -92,6 +92,7 @@ impl Queues {
     fn join(self: &Arc<Self>, key: &SessionKey) -> Result<(Arc<tokio::sync::Mutex<()>>, Place), SessionError> {
         let mut by_session = self.lock();
         let queue = by_session.entry(key.clone()).or_insert_with(|| Queue { lock: Arc::default(), members: 0 });
+        // The running turn is a member as well, and does not wait.
         if queue.members > self.max_waiting {
             return Err(SessionError::TooManyTurns { waiting: self.max_waiting });
         }

@@ -14,7 +14,7 @@ use crate::session_state::SessionState;
 use crate::state::{Scope, State, StateDelta};
 use crate::turn::TurnGuard;
 
-/// What a turn reads of the conversation, in bytes. Sessions in a database may hold more than fits into memory.
+/// The most bytes of the conversation that a turn reads. Sessions in a database may hold more than fits into memory.
 const HISTORY_BYTES: usize = 8 << 20;
 
 /// The code of the error of a turn that nobody ended.
@@ -52,7 +52,7 @@ struct Hold {
     key: SessionKey,
 }
 
-/// What the turn sees, and what it has done so far.
+/// The state that the turn sees, and what it has done so far.
 #[derive(Default)]
 struct View {
     exists: bool,
@@ -60,9 +60,9 @@ struct View {
     state: SessionState,
     /// `temp:` keys in full.
     temp: State,
-    /// Whether the user's event is the last one of this turn.
+    /// True if the user's event is the last one of this turn.
     is_unanswered: bool,
-    /// What the last turn did not come to: it ended with the process, or its end could not be stored.
+    /// The event that the last turn lacks: it ended with the process, or its end could not be stored.
     broken_off: Option<Event>,
     /// The only event of a session that this turn began.
     first: Option<First>,
@@ -85,9 +85,11 @@ impl TurnSession {
         key: SessionKey,
         guard: TurnGuard,
     ) -> Result<Self, SessionError> {
+        // Before it is read: from here on the session is not evicted.
         let hold = Hold::new(Arc::clone(service), key);
         let session = hold.service.read(&hold.key, EventFilter::recent(1)).await?;
-        let (view, appending) = (Mutex::new(View::of(session)), tokio::sync::Mutex::default());
+        let view = Mutex::new(View::of(session));
+        let appending = tokio::sync::Mutex::default();
         Ok(Self { inner: Arc::new(Inner { hold, view, appending, _guard: guard }) })
     }
 
@@ -96,7 +98,8 @@ impl TurnSession {
     /// Nothing is read: what others set in the scopes that they would share is not seen in this turn.
     pub fn open_new(service: &Arc<dyn SessionService>, key: SessionKey, guard: TurnGuard) -> Self {
         let hold = Hold::new(Arc::clone(service), key);
-        let (view, appending) = (Mutex::new(View::default()), tokio::sync::Mutex::default());
+        let view = Mutex::new(View::default());
+        let appending = tokio::sync::Mutex::default();
         Self { inner: Arc::new(Inner { hold, view, appending, _guard: guard }) }
     }
 
@@ -105,7 +108,7 @@ impl TurnSession {
         &self.inner.hold.key
     }
 
-    /// Whether the session exists yet: the first append creates it.
+    /// True if the session exists yet. The first append creates it.
     pub fn exists(&self) -> bool {
         self.inner.view().exists
     }
@@ -132,7 +135,7 @@ impl TurnSession {
         self.inner.view().state.own().clone()
     }
 
-    /// Whether the user has spoken in this turn, and nobody since.
+    /// True if the user has spoken in this turn, and nobody since.
     pub fn is_unanswered(&self) -> bool {
         self.inner.view().is_unanswered
     }
@@ -142,6 +145,7 @@ impl TurnSession {
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
     pub async fn history(&self, num_recent: usize) -> Result<Vec<Arc<Event>>, SessionError> {
+        // The only event of the session is at hand, whether it is stored or not.
         if let Some(First { event, .. }) = &self.inner.view().first {
             let is_shown = num_recent > 0 && event.size() <= HISTORY_BYTES;
             return Ok(is_shown.then(|| Arc::clone(event)).into_iter().collect());
@@ -156,6 +160,7 @@ impl TurnSession {
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
     pub async fn artifact(&self, name: &str) -> Result<Option<Vec<Part>>, SessionError> {
+        // The only event of the session is at hand, and has no artifacts.
         if self.inner.view().first.is_some() {
             return Ok(None);
         }
@@ -179,7 +184,8 @@ impl TurnSession {
         let Hold { service, key } = &self.inner.hold;
         let _appending = self.inner.appending.lock().await;
         let temp = event.state_delta.take_temp();
-        let (delta, is_from_user) = (event.state_delta.clone(), event.is_from_user());
+        let delta = event.state_delta.clone();
+        let is_from_user = event.is_from_user();
         if self.inner.view().unstored().is_some_and(|first| first.id == event.id) {
             // Only with what is stored is an event compared.
             self.inner.store_first().await?;
@@ -190,6 +196,7 @@ impl TurnSession {
         let appended = match service.append(key, expected, events).await {
             Ok(appended) => appended,
             Err(error) => {
+                // A session that was deleted meanwhile begins anew with the next turn.
                 self.inner.view().exists &= !matches!(error, SessionError::NotFound { .. });
                 if error.is_about_events() || matches!(error, SessionError::Stale { .. }) {
                     // It may be the later event alone that cannot be stored, and the first one may be stored already, by an
@@ -206,6 +213,7 @@ impl TurnSession {
         } else {
             self.inner.view().follow(appended.revision, |view| view.apply(delta, first, is_from_user));
         }
+        // Last, because nothing of an event that was not stored is to be seen.
         self.inner.view().temp.extend(State::from(temp));
         Ok(())
     }
@@ -230,15 +238,17 @@ impl TurnSession {
         let temp = event.state_delta.take_temp();
         key.check()?;
         service.limits().check_first(&event)?;
-        let (delta, is_from_user) = (event.state_delta.clone(), event.is_from_user());
+        let delta = event.state_delta.clone();
+        let is_from_user = event.is_from_user();
         let first = First { event: Arc::new(event), is_stored: false };
         let mut view = self.inner.view();
+        // For this turn the session exists, but the revision stays 0: the append that stores the event creates it.
         view.follow(0, |view| view.apply(delta, Some(first), is_from_user));
         view.temp.extend(State::from(temp));
         Ok(())
     }
 
-    /// Whether no event is staged.
+    /// True if no event is staged.
     pub fn is_stored(&self) -> bool {
         self.inner.view().unstored().is_none()
     }
@@ -280,7 +290,7 @@ impl Inner {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever calls it keeps others from appending.
+    /// Stores the staged event. The caller must hold `appending`.
     async fn store_first(&self) -> Result<(), SessionError> {
         let Some(event) = self.view().unstored() else { return Ok(()) };
         let Hold { service, key } = &self.hold;
@@ -297,7 +307,7 @@ impl Inner {
 }
 
 impl First {
-    /// An event before which there is none. One with artifacts would not be read as it was stored.
+    /// Keeps an event before which there is none. One with artifacts is not kept, because they are read from the store.
     fn of(expected: u64, earlier: Option<&Event>, event: &Event) -> Option<Self> {
         let is_first = expected == 0 && earlier.is_none() && event.artifacts.is_empty();
         is_first.then(|| Self { event: Arc::new(event.clone()), is_stored: true })
@@ -318,13 +328,14 @@ impl Drop for Hold {
 }
 
 impl View {
-    /// From a session that was read with its last event.
+    /// The view of a session that was read with its last event.
     fn of(session: Session) -> Self {
         let exists = session.exists();
         let unanswered = session.events.last().filter(|event| event.is_from_user());
         let broken_off = unanswered.map(|event| {
             let message = "The turn was broken off before the agent had answered.".to_owned();
-            let (author, invocation) = (session.key.app.clone(), event.invocation_id.clone());
+            let author = session.key.app.clone();
+            let invocation = event.invocation_id.clone();
             Event::failed(author, invocation, EventError { code: BROKEN_OFF.to_owned(), message })
         });
         Self { exists, revision: session.revision, state: session.state, broken_off, ..Self::default() }
@@ -332,6 +343,7 @@ impl View {
 
     /// The revision to append `event` at, and what belongs before it.
     fn next_step(&self, event: &Event) -> (u64, Option<Event>) {
+        // A turn that is taken up again brings no message of the user, and answers the one that is there.
         let is_another = |last: &&Event| event.is_from_user() && event.invocation_id != last.invocation_id;
         let earlier = match self.unstored() {
             Some(first) => Some(Event::clone(&first)),

@@ -1,4 +1,4 @@
-//! What can go wrong with stored tasks. After any of these nothing of the failing call is stored, unless it says so.
+//! Errors of stored tasks. After any of these nothing of the failing call is stored, unless it says so.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use annex_protocol::TaskId;
 
 use crate::Excess;
 
-/// Why a store refused or failed.
+/// The reason why a store refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no such task, or it was swept meanwhile.
@@ -34,7 +34,7 @@ pub enum StoreError {
     /// contains a NUL character, or it is empty where it names something. The fault of whoever made up the text.
     #[error("the {field} is empty, too long or contains a NUL character")]
     InvalidKey {
-        /// What the text is, such as `context id`.
+        /// The kind of text, such as `context id`.
         field: &'static str,
     },
     /// The task has as many push notification configs as a task may have.
@@ -49,15 +49,15 @@ pub enum StoreError {
     /// A task has more than it may have. No store says so: whoever appends checks it.
     #[error("the task has {excess}")]
     TooLarge {
-        /// What it has too much of.
+        /// The limit that it exceeds.
         excess: Excess,
     },
-    /// What is stored is not what this version of the software writes.
+    /// The stored task has a form that this version of the software does not write.
     #[error("task {task} is stored in a form that cannot be read")]
     Unreadable {
         /// The task.
         task: TaskId,
-        /// What is wrong with its JSON.
+        /// The error in its JSON.
         source: serde_json::Error,
     },
     /// A value could not be encoded as JSON.
@@ -71,7 +71,7 @@ pub enum StoreError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// The tables cannot be brought to the form that this version of the software uses.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use annex_protocol::{Message, StreamResponse};
 use serde_json::Error as JsonError;
 
-/// What is appended to a task. Shared by whoever keeps it and whoever reads it.
+/// An event that is appended to a task. Shared by whoever keeps it and whoever reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskEvent {
     /// An event that readers of the task are shown.

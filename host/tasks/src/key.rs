@@ -6,7 +6,7 @@ use crate::{Owner, StoreError};
 /// holds four of them in one entry, and PostgreSQL allows such an entry 2,704 bytes.
 pub const MAX_KEY_BYTES: usize = 512;
 
-/// Whether `text` can be stored. A text that cannot was never stored, so nothing is found under it.
+/// Tells whether `text` can be stored. A text that cannot was never stored, so nothing is found under it.
 pub(crate) fn is_key(text: &str) -> bool {
     // PostgreSQL has no NUL in texts.
     text.len() <= MAX_KEY_BYTES && !text.contains('\0')

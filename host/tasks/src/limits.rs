@@ -1,4 +1,4 @@
-//! How large a task is, and how large it may become.
+//! The size of a task, and the limits on it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use annex_protocol::{Message, StreamResponse, Task};
 
 use crate::{TaskEvent, size};
 
-/// How large one task may become. A store keeps whatever it is given: whoever appends to a task checks first.
+/// Limits on the size of one task. A store keeps whatever it is given: whoever appends to a task checks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
     /// Bytes of the task: of its texts and of the values that hold them.
@@ -17,7 +17,7 @@ pub struct TaskLimits {
     pub artifacts: usize,
 }
 
-/// How large a task is.
+/// The size of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskSize {
     /// Bytes of the task: of its texts and of the values that hold them.
@@ -30,7 +30,7 @@ pub struct TaskSize {
     pub logged: usize,
 }
 
-/// What a task would have too much of.
+/// A limit that a task would exceed, and the size that it would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
     measure: Measure,
@@ -46,7 +46,7 @@ enum Measure {
     Logged,
 }
 
-/// How many times as large as a task its events may be.
+/// The events of a task may take this many times the bytes that the task itself may have.
 const LOG_FACTOR: usize = 4;
 /// The part of each limit that messages of the client leave to the agent, so that there is room for an answer.
 const ANSWER_PART: usize = 16;
@@ -83,9 +83,11 @@ impl TaskLimits {
     /// What there would be too much of.
     pub fn check_message(&self, size: &TaskSize, message: &Message) -> Result<(), Excess> {
         let added = size::of_message(message);
+        // A small limit, too, leaves at least one to the answer.
         let for_clients = |limit: usize| limit.saturating_sub((limit / ANSWER_PART).max(1));
         first_excess([
             (Measure::Bytes, size.bytes.saturating_add(added), for_clients(self.bytes)),
+            // Where one message is the limit, the one that begins the task is let in all the same.
             (Measure::Messages, size.messages.saturating_add(1), for_clients(self.messages).max(1)),
             (Measure::Logged, size.logged.saturating_add(added), for_clients(self.bytes.saturating_mul(LOG_FACTOR))),
         ])

@@ -22,7 +22,7 @@ use crate::{
 };
 use table::{Entry, Notice, Table};
 
-/// How much a [`MemoryTaskStore`] keeps.
+/// Bounds on what a [`MemoryTaskStore`] keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBounds {
     /// Tasks. Of messages that were seen, four times as many are remembered.
@@ -30,7 +30,7 @@ pub struct MemoryBounds {
     /// Bytes of all tasks, events and configs, of their texts and of the values that hold them, and of answers to
     /// messages, which get a quarter of it at most.
     pub max_bytes: usize,
-    /// How many of one owner's tasks may wait.
+    /// The most tasks of one owner that may wait.
     pub waiting: WaitingBounds,
 }
 
@@ -65,6 +65,7 @@ impl MemoryTaskStore {
             let mut table = self.lock();
             (change(&mut table), table.take_notices())
         };
+        // The table is unlocked by now, because the watcher may call the store.
         for notice in notices {
             let Some(watcher) = self.watcher.get() else { break };
             match notice {
@@ -121,6 +122,7 @@ impl TaskStore for MemoryTaskStore {
         let table = self.lock();
         let mut found: Vec<_> = table.matching(owner, query).collect();
         let total = found.len() as u64;
+        // Only now: the total is that of all pages.
         found.retain(|(cursor, _)| query.after.as_ref().is_none_or(|after| cursor < after));
         found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
         let fitting = fitting(found.iter().take(query.limit).map(|(_, entry)| entry.task_bytes()));
@@ -186,6 +188,7 @@ impl TaskStore for MemoryTaskStore {
             let event = fail(&mut task, reason);
             table.append(&stored.id, stored.seq, &[event], &task.into())?;
         }
+        // Nobody works on a message without a task and an answer any more, so that its sender may repeat it.
         table.forget_unclaimed(i64::MAX);
         Ok(abandoned.into_iter().map(|task| task.id).collect())
     }

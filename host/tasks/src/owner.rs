@@ -1,8 +1,8 @@
-//! Whose tasks they are, and which messages are known.
+//! The owners of tasks, and the messages that are known.
 
 use annex_protocol::{ContextId, Message, MessageId, TaskId};
 
-/// Whose a task is. Nobody else finds it. Both names may be empty.
+/// The owner of a task. Nobody else finds it. Both names may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// The tenant that the request was authorised for.
@@ -11,7 +11,7 @@ pub struct Owner {
     pub principal: String,
 }
 
-/// What a client's message is recognised by when it comes again.
+/// The key by which a client's message is recognised when it comes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageKey {
     /// The conversation as the client named it; empty when it named none.
@@ -22,7 +22,7 @@ pub struct MessageKey {
     pub digest: [u8; 32],
 }
 
-/// Whether a message was seen before.
+/// Tells whether a message was seen before.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Remembered {
     /// Not before: it is the caller's to work on. Of any number of callers at once, one is told this.

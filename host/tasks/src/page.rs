@@ -20,7 +20,7 @@ pub struct TaskQuery {
     pub state: Option<TaskState>,
     /// Only tasks whose status has this timestamp or a later one.
     pub status_after: Option<Timestamp>,
-    /// Where the previous page ended.
+    /// The place where the previous page ended.
     pub after: Option<TaskCursor>,
     /// The most tasks on the page.
     pub limit: usize,
@@ -31,9 +31,9 @@ pub struct TaskQuery {
 pub struct TaskPage {
     /// The tasks.
     pub tasks: Vec<StoredTask>,
-    /// Where the next page starts; `None` on the last one.
+    /// The place after which the next page starts; `None` on the last one.
     pub next: Option<TaskCursor>,
-    /// How many tasks match on all pages.
+    /// The number of tasks that match, on all pages.
     pub total: u64,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for TaskCursor {
     }
 }
 
-/// How many tasks of these sizes fit on one page; at least 1.
+/// The number of tasks of these sizes that fit on one page; at least 1.
 pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
     let sums = sizes.scan(0_usize, |sum, size| {
         *sum = sum.saturating_add(size);

@@ -107,16 +107,16 @@ fn first(event: Option<Result<TaskEvent, JsonError>>) -> Result<Task, JsonError>
     Err(JsonError::custom("its first event is no task"))
 }
 
-/// What tasks are sorted and swept by.
+/// The values that tasks are sorted and swept by.
 #[derive(Clone, Copy)]
 pub(crate) struct Standing {
     pub(crate) state: TaskState,
     pub(crate) status_at: i64,
-    /// When the task reached its final state; `None` while it can go on.
+    /// The time when the task reached its final state; `None` while it can go on.
     pub(crate) finished_at: Option<i64>,
 }
 
-/// What a memory store may drop of a task that is in its way, and since when.
+/// Tells whether a memory store may drop a task that is in its way, and since when it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// It is worked on, and stays.
@@ -128,13 +128,14 @@ pub(crate) enum Rest {
 
 impl Standing {
     pub(crate) fn new(state: TaskState, timestamp: Option<Timestamp>) -> Self {
+        // A final status without a timestamp counts from now, so that its task is swept in time.
         let finished = state.is_terminal().then(|| timestamp.unwrap_or_else(Timestamp::now).as_millis());
         let status_at = timestamp.map_or(NO_TIMESTAMP, Timestamp::as_millis);
         Self { state, status_at, finished_at: finished }
     }
 }
 
-/// What a message is told that came before: its answer as JSON, or the task.
+/// The result for a message that came before: its answer as JSON, or the task.
 pub(crate) fn repeated(task: &TaskId, answer: Option<&str>) -> Result<Remembered, StoreError> {
     let Some(answer) = answer else { return Ok(Remembered::Same(task.clone())) };
     let message = serde_json::from_str(answer);
@@ -142,7 +143,7 @@ pub(crate) fn repeated(task: &TaskId, answer: Option<&str>) -> Result<Remembered
     Ok(Remembered::Answered(message))
 }
 
-/// Whether nobody will take the task on after a crash: it was neither finished nor waiting for its client.
+/// True if nobody will take the task on after a crash: it was neither finished nor waiting for its client.
 pub(crate) fn is_abandoned_by_crash(state: TaskState) -> bool {
     !state.is_terminal() && !state.is_interrupted()
 }
@@ -151,7 +152,8 @@ pub(crate) fn is_abandoned_by_crash(state: TaskState) -> bool {
 pub(crate) fn fail(task: &mut Task, reason: &str) -> TaskEvent {
     let message = Message::agent(task.context_id.clone(), Some(task.id.clone()), vec![Part::text(reason)]);
     let status = TaskStatus { state: TaskState::Failed, message: Some(message), timestamp: Some(Timestamp::now()) };
-    let (task_id, context_id) = (task.id.clone(), task.context_id.clone());
+    let task_id = task.id.clone();
+    let context_id = task.context_id.clone();
     let event = TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() };
     task.apply_status(&event);
     StreamResponse::StatusUpdate(event).into()

@@ -1,6 +1,6 @@
-//! How much memory events take: the values and their texts, without the slack of allocations.
+//! The memory that events take: the values and their texts, without the slack of allocations.
 //!
-//! Looked at, not encoded, so that keeping an event costs no more than copying it.
+//! The values are looked at and not encoded, so that keeping an event costs no more than copying it.
 
 use annex_protocol::{
     Artifact, Message, Metadata, Part, PartContent, StreamResponse, Task, TaskArtifactUpdateEvent, TaskStatus,

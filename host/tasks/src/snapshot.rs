@@ -52,9 +52,9 @@ struct Grown {
     state: TaskState,
     status_at: Option<Timestamp>,
     size: TaskSize,
-    /// What it is, once somebody has looked.
+    /// The whole task, once somebody has looked at it.
     whole: OnceLock<(Task, TaskSize)>,
-    /// What it is made of until then.
+    /// The parts that it is made of until then.
     parts: Mutex<Option<Parts>>,
 }
 
@@ -65,7 +65,7 @@ struct Parts {
     base: TaskSnapshot,
     /// The events since, and maybe some that came after this moment.
     log: Arc<Mutex<Vec<TaskEvent>>>,
-    /// How many of them belong to this moment.
+    /// The number of events that belong to this moment.
     length: usize,
     /// The ids of all artifacts.
     artifacts: Arc<BTreeSet<ArtifactId>>,
@@ -96,7 +96,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// When it came into that state, if that is known.
+    /// The time when it came into that state, if that is known.
     pub fn status_at(&self) -> Option<Timestamp> {
         match &self.inner.form {
             Form::Whole(task, _) => task.status.timestamp,
@@ -104,7 +104,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// How large it is; of a task that has grown perhaps less, by what events have replaced.
+    /// The size of the task. A task that has grown may be smaller, by what its events have replaced.
     pub fn size(&self) -> TaskSize {
         match &self.inner.form {
             Form::Whole(_, size) => *size,
@@ -112,12 +112,12 @@ impl TaskSnapshot {
         }
     }
 
-    /// Whether it is to be stored as a whole with each event.
+    /// True if it is to be stored as a whole with each event.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self.inner.form, Form::Whole(..)) && (self.size().bytes <= SMALL || self.state().is_terminal())
     }
 
-    /// Whether stores keep it as its events.
+    /// True if stores keep it as its events.
     pub fn is_large(&self) -> bool {
         !self.is_small()
     }
@@ -148,6 +148,7 @@ impl TaskSnapshot {
     }
 
     fn exact_size(&self) -> TaskSize {
+        // Whoever looks at the task makes its values, whose size is exact.
         let _ = self.task();
         self.size()
     }
@@ -157,14 +158,17 @@ impl TaskSnapshot {
     pub fn with(&self, events: &[TaskEvent]) -> Self {
         let (state, status_at) = events.iter().rev().find_map(status).unwrap_or((self.state(), self.status_at()));
         let size = events.iter().fold(self.size(), TaskSize::with);
+        // A small task costs little to copy. One that is finished grows no more, and is stored as one JSON.
         if size.bytes <= SMALL || state.is_terminal() {
             return Self::read(self.assembled(events), size.logged);
         }
         let mut parts = self.parts();
         parts.push(events);
         let size = TaskSize { artifacts: parts.artifacts.len(), ..size };
-        let (id, context_id) = (self.id().clone(), self.context_id().clone());
-        let (whole, parts) = (OnceLock::new(), Mutex::new(Some(parts)));
+        let id = self.id().clone();
+        let context_id = self.context_id().clone();
+        let whole = OnceLock::new();
+        let parts = Mutex::new(Some(parts));
         Self::of(Form::Grown(Grown { id, context_id, state, status_at, size, whole, parts }))
     }
 
@@ -228,7 +232,7 @@ impl TaskSnapshot {
         task
     }
 
-    /// What a snapshot after this one is made of.
+    /// The parts for a snapshot after this one.
     fn parts(&self) -> Parts {
         let parts = match &self.inner.form {
             Form::Whole(..) => None,

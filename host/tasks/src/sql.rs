@@ -93,6 +93,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             Value::Text(context.unwrap_or_default()),
             Value::Int(after.map_or(i64::MAX, |cursor| cursor.status_at)),
             Value::Text(after.map_or("", |cursor| cursor.id.as_str())),
+            // One more than is shown tells whether there is another page.
             Value::count(query.limit.saturating_add(1)),
             Value::count(MAX_PAGE_BYTES),
         ];
@@ -100,10 +101,12 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             Some(_) => [statements::PAGE_OF_CONTEXT, statements::COUNT_OF_CONTEXT],
             None => [statements::PAGE_OF_OWNER, statements::COUNT_OF_OWNER],
         };
+        // All pages are counted, so that the parameters for the place of this one are left out.
         let counted = if context.is_some() { values.get(..5) } else { values.get(..4) };
         let total = self.database.read(count, counted.unwrap_or_default()).await?;
         let total = total.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
         let rows = self.database.read(page, &values).await?;
+        // The page as it would be without the bound on its bytes: a page that ends early has a next one, too.
         let there = rows.first().map(|row| row.int(5)).transpose()?.unwrap_or_default();
         let listed = rows.get(..query.limit).unwrap_or(&rows);
         let last = listed.last().filter(|_| from_sql::<u64>(there) > listed.len() as u64);
@@ -126,6 +129,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let values = [Value::Text(id.as_str()), Value::Text(config_id), Value::Text(&json)];
         let [task_id, config_id, _] = values;
         let mut transaction = self.database.begin().await?;
+        // Locked, so that two configs at once do not both take the last place.
         if D::execute(&mut transaction, statements::LOCK_TASK, &[task_id]).await? == 0 {
             return Err(not_found());
         }
@@ -172,7 +176,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
         let [tenant, principal, context, id, digest] = named(owner, message);
-        let (task, now) = (Value::Text(task.as_str()), Value::Int(Timestamp::now().as_millis()));
+        let task = Value::Text(task.as_str());
+        let now = Value::Int(Timestamp::now().as_millis());
         let values = [tenant, principal, context, id, digest, task, now];
         let mut transaction = self.database.begin().await?;
         let rows = D::query(&mut transaction, statements::REMEMBER, &values).await?;
@@ -217,7 +222,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         limit: usize,
     ) -> Result<Vec<(Owner, TaskId)>, StoreError> {
         let before = Value::Int(bounds.waited_before(Timestamp::now().as_millis()));
-        let (anonymous, per_owner) = (Value::count(bounds.anonymous), Value::count(bounds.per_owner));
+        let anonymous = Value::count(bounds.anonymous);
+        let per_owner = Value::count(bounds.per_owner);
         let values = [anonymous, per_owner, before, Value::count(limit), Value::count(skip)];
         let rows = self.database.read(statements::SELECT_OVERDUE, &values).await?;
         let overdue = rows.iter().map(|row| {
@@ -266,12 +272,12 @@ fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationC
     serde_json::from_str(&json).map_err(|source| StoreError::Unreadable { task: task.clone(), source })
 }
 
-/// Whether a message can have been remembered.
+/// Tells whether a message can have been remembered.
 fn is_named(owner: &Owner, message: &MessageKey) -> bool {
     owner.is_key() && is_key(message.context.as_str()) && is_key(message.message.as_str())
 }
 
-/// What a message is found by.
+/// The names that a message is found by, and its digest.
 fn named<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'a>; 5] {
     [
         Value::Text(&owner.tenant),

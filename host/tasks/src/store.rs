@@ -17,24 +17,24 @@ pub const MAX_PUSH_CONFIGS: usize = 100;
 /// Which finished tasks stay. Tasks that are not finished always do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// How long after its final status a task stays. [`Duration::MAX`] for ever.
+    /// The longest time that a task stays after its final status. [`Duration::MAX`] for ever.
     pub age: Duration,
-    /// How many finished tasks stay, all owners together. [`u64::MAX`] for all.
+    /// The most finished tasks that stay, all owners together. [`u64::MAX`] for all.
     pub count: u64,
 }
 
-/// How long tasks may wait for their client, and how many.
+/// Bounds on how long tasks may wait for their client, and on how many may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingBounds {
-    /// How long one may wait. [`Duration::MAX`] for ever.
+    /// The longest time that one may wait. [`Duration::MAX`] for ever.
     pub age: Duration,
-    /// How many of one owner's may wait.
+    /// The most tasks of one owner that may wait.
     pub per_owner: usize,
-    /// How many of an owner without a principal may wait, whom all anonymous clients share.
+    /// The most tasks that may wait of an owner without a principal, whom all anonymous clients share.
     pub anonymous: usize,
 }
 
-/// Whoever lets tasks wait, and hears what a store finds of them.
+/// Is told by a store of tasks that wait. The server that lets them wait implements it.
 pub trait WaitingWatcher: Send + Sync + 'static {
     /// A task that waited was dropped, because others wanted the room. It is as if it had been deleted.
     fn gone(&self, task: &TaskId);
@@ -79,7 +79,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError>;
 
-    /// Whether the owner has such a task, which costs less than loading it.
+    /// Tells whether the owner has such a task, which costs less than loading it.
     ///
     /// # Errors
     /// None but those of the database.
@@ -91,7 +91,8 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). The total is counted apart from the page, so that a change in between can show.
+    /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). The total is counted apart
+    /// from the page, so that a change in between can show.
     ///
     /// # Errors
     /// None but those of the database.
@@ -144,8 +145,8 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Makes every task FAILED that a crash left without anybody who works on it, with `reason` as status message, and
     /// returns them in the order of their ids. Tasks that wait for their client stay as they are. Messages whose task
-    /// was never created and that have no answer are forgotten, so that their sender can try again. A task that cannot be decoded is logged and
-    /// left alone.
+    /// was never created and that have no answer are forgotten, so that their sender can try again. A task that cannot
+    /// be decoded is logged and left alone.
     ///
     /// To be called at start. It cannot tell a task of a crashed process from one of another process that is well, so
     /// nobody else may be working on tasks of this store.
@@ -201,7 +202,7 @@ impl WaitingBounds {
     /// Tasks wait for ever, as many as there are.
     pub const UNBOUNDED: Self = Self { age: Duration::MAX, per_owner: usize::MAX, anonymous: usize::MAX };
 
-    /// How many of this owner's tasks may wait.
+    /// The most tasks of this owner that may wait.
     pub(crate) fn of(&self, owner: &Owner) -> usize {
         if owner.principal.is_empty() { self.anonymous } else { self.per_owner }
     }

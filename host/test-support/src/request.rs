@@ -156,7 +156,8 @@ impl Request {
     /// When there is no answer or it is not JSON.
     pub async fn send(self) -> anyhow::Result<Reply> {
         let response = self.start().await?;
-        let (status, extensions) = (response.status().as_u16(), header(&response, "a2a-extensions"));
+        let status = response.status().as_u16();
+        let extensions = header(&response, "a2a-extensions");
         let content_type = header(&response, "content-type").unwrap_or_default();
         let text = response.text().await?;
         let body = serde_json::from_str(&text).with_context(|| format!("not JSON: {text}"))?;

@@ -99,19 +99,19 @@ impl TestServer {
         Ok(Self { url, admin, installer, client: reqwest::Client::new(), shutdown: Some(shutdown), running })
     }
 
-    /// Where it listens.
+    /// The URL that it listens at.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where the admin API is; empty without one.
+    /// The URL of the admin API; empty without one.
     #[must_use]
     pub fn admin_url(&self) -> &str {
         self.admin.as_deref().unwrap_or_default()
     }
 
-    /// Who changes what is installed.
+    /// The installer, which changes the set of installed extensions.
     #[must_use]
     pub fn installer(&self) -> &Arc<Installer> {
         &self.installer

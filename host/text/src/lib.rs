@@ -1,9 +1,9 @@
 //! Text that a guest, a client, a model or a peer wrote, fit for a log, a terminal or a line of JSON.
 //!
-//! What steers whatever shows it, or cannot be seen, is written as an escape: control characters (Cc), format characters
-//! (Cf: those that change the direction of writing, invisible ones), separators of lines and paragraphs (Zl, Zp). A
-//! backslash stays as it is, because the text is for reading and is never parsed back. Unassigned characters stay too:
-//! they may be new letters and pictures, and do nothing until somebody assigns them.
+//! A character that steers whatever shows it, or that cannot be seen, is written as an escape: control characters (Cc),
+//! format characters (Cf: those that change the direction of writing, invisible ones), separators of lines and
+//! paragraphs (Zl, Zp). A backslash stays as it is, because the text is for reading and is never parsed back.
+//! Unassigned characters stay too: they may be new letters and pictures, and do nothing until somebody assigns them.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -11,7 +11,7 @@ use std::iter;
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
-/// Whether the character does something to the text around it, or to whatever shows it, instead of being seen.
+/// True if the character does something to the text around it, or to whatever shows it, instead of being seen.
 #[must_use]
 pub fn steers(character: char) -> bool {
     if character.is_ascii() {
@@ -39,6 +39,7 @@ pub fn line_within(text: &str, limit: usize) -> String {
     for character in text.chars() {
         let escape = steers(character).then(|| character.escape_default());
         let length = escape.as_ref().map_or(character.len_utf8(), ExactSizeIterator::len);
+        // A character and its escape are taken whole or not at all.
         if line.len() + length > limit {
             break;
         }
@@ -50,10 +51,23 @@ pub fn line_within(text: &str, limit: usize) -> String {
     line
 }
 
+/// The text, cut after at most `limit` bytes where a character ends; `…` says that there was more.
+#[must_use]
+pub fn cut(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit));
+        text.push('…');
+        // What is kept must not hold the memory of what was cut off.
+        text.shrink_to_fit();
+    }
+    text
+}
+
 /// The text in as many lines as it has, for somebody who asked for this text. Tabs stay, and so do the joiners of letters
 /// and pictures (U+200C, U+200D) between two characters that are seen: Persian and families of emoji need them.
 #[must_use]
 pub fn block(text: &str) -> Cow<'_, str> {
+    // A carriage return before a line feed belongs to the line break. Any other one is escaped.
     let text = if text.contains("\r\n") { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) };
     let stays = |before: Option<char>, character: char, after: Option<char>| match character {
         '\n' | '\t' => true,
@@ -131,7 +145,7 @@ fn escaped(text: &str, stays: impl Fn(Option<char>, char, Option<char>) -> bool)
     Cow::Owned(shown)
 }
 
-/// Whether a joiner can stand beside it: letters and pictures that have joined forms are not ASCII.
+/// True if a joiner can stand beside this character: letters and pictures that have joined forms are not ASCII.
 fn joins(neighbour: Option<char>) -> bool {
     neighbour.is_some_and(|character| !character.is_ascii() && !steers(character))
 }

@@ -1,9 +1,9 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::{Line, block, indented, json, line, line_within, steers};
+use super::{Line, block, cut, indented, json, line, line_within, steers};
 
-/// What hostile texts are made of, by what it does.
+/// The characters that hostile texts are made of, with what each does.
 const HARMFUL: [(&str, char); 16] = [
     ("begins an escape sequence", '\x1b'),
     ("begins one in a single character", '\u{9b}'),
@@ -144,4 +144,12 @@ fn what_is_written_piece_by_piece_is_one_line() {
     let mut shown = String::new();
     write!(Line(&mut shown), "a\nb").expect("a string takes it");
     assert_eq!(shown, "a\\nb");
+}
+
+#[test]
+fn a_text_is_cut_where_a_character_ends_and_says_so() {
+    assert_eq!(cut("Grüße".to_owned(), 7), "Grüße");
+    assert_eq!(cut("Grüße".to_owned(), 4), "Grü…");
+    assert_eq!(cut("Grüße".to_owned(), 3), "Gr…");
+    assert_eq!(cut("a".repeat(1 << 20), 8).capacity(), "aaaaaaaa…".len());
 }

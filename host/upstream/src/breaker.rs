@@ -1,4 +1,4 @@
-//! Whether the upstream is called at all: not for a while when it has failed several times in a row.
+//! The decision to call the upstream at all: not for a while when it has failed several times in a row.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub(crate) struct Breaker {
 #[derive(Default)]
 struct State {
     failures: u32,
-    /// When the next call may be tried.
+    /// The time from which the next call may be tried.
     closed_until: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl Breaker {
     /// Asks for leave to call.
     ///
     /// # Errors
-    /// For how long there is none.
+    /// The time for which there is none.
     pub(crate) fn enter(&self) -> Result<(), Duration> {
         let mut state = self.lock();
         let now = Instant::now();
@@ -65,6 +65,7 @@ impl Breaker {
             let seconds = self.pause.as_secs_f32();
             tracing::warn!("the upstream agent failed {FAILURES} times in a row and is tried again in {seconds} s");
         }
+        // The pause begins anew with each failure, also with that of a trial.
         state.closed_until = Some(Instant::now() + self.pause);
     }
 

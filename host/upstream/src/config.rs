@@ -1,4 +1,4 @@
-//! What the operator says of an upstream agent.
+//! The operator's settings of an upstream agent.
 
 use std::env;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use annex_client::{Binding, ServiceParameters};
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
-/// An upstream agent and how it is called.
+/// The settings of an upstream agent and of the calls to it.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
     /// The agent's name: author of its events and app of its sessions.
@@ -22,21 +22,21 @@ pub struct UpstreamConfig {
     pub credentials: Option<Credentials>,
     /// Hosts, each `name` or `name:port`, whose interfaces may be used besides those at the origin of the card.
     pub allow_hosts: Vec<String>,
-    /// How long a connection may take.
+    /// The longest time that a connection may take.
     pub connect: Duration,
-    /// How long the upstream may send no event.
+    /// The longest time that the upstream may send no event.
     pub idle: Duration,
-    /// How long its card is asked for at the start before it is given up.
+    /// The longest time that its card is asked for at the start.
     pub start: Duration,
-    /// How often its card is asked for again.
+    /// The time between two requests for its card. A card with a longer `max-age` is kept until that is over.
     pub refresh: Duration,
-    /// How long nothing is sent after five failures in a row.
+    /// The time for which nothing is sent after five failures in a row.
     pub pause: Duration,
     /// The longest answer and the longest event of a stream, in bytes.
     pub max_answer_bytes: usize,
-    /// What happens to a conversation that the upstream does not know any more.
+    /// The fate of a conversation that the upstream does not know any more.
     pub on_lost_context: LostContext,
-    /// How the session's state travels.
+    /// The mapping of the session's state.
     pub state: StateMapping,
 }
 
@@ -55,7 +55,7 @@ fn authorization() -> String {
     "authorization".to_owned()
 }
 
-/// What happens to a conversation that the upstream does not know any more.
+/// The fate of a conversation that the upstream does not know any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LostContext {
@@ -66,11 +66,11 @@ pub enum LostContext {
     Restart,
 }
 
-/// `[agent.state]`: how the session's state reaches the upstream, and what comes back.
+/// `[agent.state]`: the mapping of the session's state to the request, and of the answer to changes of it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateMapping {
-    /// Where the state is sent. Default: nowhere.
+    /// The place in the request that the state is sent in. Default: none.
     pub send: Option<Sent>,
     /// The metadata key, or the key in the data part. Needed by all but `text-part`.
     pub key: Option<String>,
@@ -78,13 +78,13 @@ pub struct StateMapping {
     pub template: Option<String>,
     /// The full state keys that are sent. Default: all of the session's own, that is those without a prefix.
     pub keys: Option<Vec<String>>,
-    /// Where a change of the state comes from. Default: from nowhere.
+    /// The place in the answer that a change of the state comes from. Default: none.
     pub receive: Option<Received>,
     /// The metadata key, or the key in the data part, of that change. Default: `key`.
     pub receive_key: Option<String>,
 }
 
-/// Where state is sent.
+/// The place in the request that state is sent in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sent {
@@ -98,7 +98,7 @@ pub enum Sent {
     TextPart,
 }
 
-/// Where a change of the state comes from.
+/// The place in the answer that a change of the state comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Received {
@@ -110,7 +110,7 @@ pub enum Received {
     DataPart,
 }
 
-/// What is wrong with a config.
+/// A fault in a config.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A key is missing, superfluous or has an unusable value.
@@ -118,7 +118,7 @@ pub enum ConfigError {
     Value {
         /// The key below `[agent]`.
         key: &'static str,
-        /// What is wrong and what is accepted.
+        /// The fault, and the values that are accepted.
         reason: String,
     },
 }
@@ -138,10 +138,10 @@ pub(crate) struct Fields {
 }
 
 impl UpstreamConfig {
-    /// Checks what does not depend on the environment.
+    /// Checks the settings that do not depend on the environment.
     ///
     /// # Errors
-    /// The key and what is wrong with it.
+    /// The key and its fault.
     pub fn check(&self) -> Result<(), ConfigError> {
         let times = [
             ("connect_seconds", self.connect),
@@ -169,6 +169,7 @@ impl UpstreamConfig {
     fn forwarded(&self) -> Result<Vec<HeaderName>, ConfigError> {
         let own = self.credentials.as_ref().map(|credentials| credentials.header.as_str());
         let names = self.headers_forward.iter().map(|name| {
+            // Two values for one field would fail each call. The operator hears of it at the start instead.
             if own.is_some_and(|own| own.eq_ignore_ascii_case(name)) {
                 let reason = format!("has {name:?}, which is what `credentials` sets; leave one of them out");
                 return Err(ConfigError::new("headers_forward", reason));
@@ -194,6 +195,7 @@ impl Credentials {
         let wrong = |reason: &str| ConfigError::new(KEY, format!("names the variable {}, which {reason}", self.env));
         let value = env::var(&self.env).map_err(|_| wrong("is not set, or is not text"))?;
         let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong("is no value of a header field"))?;
+        // Debug output hides a sensitive value, and HTTP/2 does not put it into its table.
         value.set_sensitive(true);
         Ok((settable(KEY, &self.header)?, value))
     }

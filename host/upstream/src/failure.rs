@@ -1,4 +1,5 @@
-//! What a failed call to the upstream is for the caller: an error of the request, or a fault that is told by its kind.
+//! Failed calls to the upstream, as the caller is told of them: an error of the request, or a fault that is told by its
+//! kind.
 
 use annex_agent::AgentError;
 use annex_client::{AgentError as UpstreamError, ClientError, Violation};
@@ -10,7 +11,7 @@ use crate::links::Link;
 const TASK_NOT_FOUND: i64 = -32001;
 const UNSUPPORTED_OPERATION: i64 = -32004;
 
-/// Whether the upstream is at fault, rather than the request.
+/// Tells whether the upstream is at fault, rather than the request.
 pub(crate) fn is_fault(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. }
@@ -18,12 +19,14 @@ pub(crate) fn is_fault(error: &ClientError) -> bool {
         | ClientError::Broken { .. }
         | ClientError::Protocol { .. } => true,
         ClientError::Status { status, .. } => status.is_server_error(),
+        // A refusal is an answer, and the upstream works.
         _ => false,
     }
 }
 
-/// Whether the upstream says that it does not know the conversation.
+/// Tells whether the upstream says that it does not know the conversation.
 pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
+    // When a task was continued, the same code is about the task: `of_sending` says so.
     let Some(error) = error.agent().filter(|_| sent.context.is_some() && sent.waiting_task().is_none()) else {
         return false;
     };
@@ -34,7 +37,7 @@ pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
     error.code == Some(TASK_NOT_FOUND) || error.violations().iter().any(names_context)
 }
 
-/// What sending a message ended with. `sent` is what was sent of the upstream's ids.
+/// The error that sending a message ended with. `sent` has the upstream's ids that were sent.
 pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     if is_lost_context(&error, sent) {
         let message = "The agent behind this server does not know this conversation any more. Begin a new one, without \

@@ -25,13 +25,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// Attempts in a row to get back to a task, after which it is given up.
 const ATTEMPTS: u32 = 5;
 
-/// What a message is answered with.
+/// The answer to a message.
 enum Reply {
     Whole(Box<StreamResponse>),
     Stream(EventStream),
 }
 
-/// How a stream ended.
+/// The end of a stream.
 enum Ended {
     /// As it should: the turn is over, or there is nothing more to read.
     Well,
@@ -143,6 +143,8 @@ impl<'a> Follower<'a> {
                     relay.end().await?;
                     break;
                 }
+                // The task may still be running, so `recover` asks for it. Only if that fails does the upstream count
+                // as failed.
                 Err(error @ ClientError::Broken { .. }) => return Ok(Ended::Broken(error)),
                 Err(error) => {
                     self.judge(Some(&error));
@@ -155,7 +157,9 @@ impl<'a> Follower<'a> {
 
     /// Gets back to a task whose stream has ended before the task has, or that is not followed by a stream at all.
     async fn recover(&self, relay: &mut Relay<'a>) -> Result<(), AgentError> {
-        let (mut attempts, mut pause, mut progress) = (0, FIRST_PAUSE, Instant::now());
+        let mut attempts = 0;
+        let mut pause = FIRST_PAUSE;
+        let mut progress = Instant::now();
         while !relay.is_settled() {
             let task = relay.task().cloned().ok_or(Deviation::NoTask)?;
             sleep(pause).await;
@@ -173,6 +177,7 @@ impl<'a> Follower<'a> {
             }
             if relay.relayed() > before {
                 (attempts, pause, progress) = (0, FIRST_PAUSE, Instant::now());
+            // A task can be read again and again without news. The limit of silence ends that too.
             } else if progress.elapsed() > self.upstream.config.idle {
                 return Err(failure::of_transport(self.timed_out()));
             }
@@ -248,5 +253,5 @@ pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: 
     }
 }
 
-/// How long the upstream may take to cancel a task.
+/// The longest time that the upstream may take to cancel a task.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! Which context and task of the upstream belong to those of this server, as they are noted.
+//! The contexts and tasks of the upstream that belong to those of this server, as they are noted.
 
 use annex_agent::{UpstreamContext, UpstreamIdsError};
 use annex_protocol::{ContextId, TaskId};
@@ -12,14 +12,14 @@ pub(crate) struct Link {
     pub(crate) context: Option<ContextId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<TaskId>,
-    /// Whether the task waits for its client at the upstream.
+    /// True if the task waits for its client at the upstream.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) waits: bool,
 }
 
 impl Link {
-    /// What is known of the conversation and of `task`. A task that waits is continued as it was left: an upstream that
-    /// has no contexts names none with it.
+    /// The ids that are known of the conversation and of `task`. A task that waits is continued as it was left: an
+    /// upstream that has no contexts names none with it.
     pub(crate) async fn load(remote: &UpstreamContext, task: &TaskId) -> Result<Self, UpstreamIdsError> {
         let of_task = Self::of_task(remote, task).await?.unwrap_or_default();
         if of_task.context.is_some() || of_task.waits {
@@ -47,7 +47,7 @@ impl Link {
         Ok(())
     }
 
-    /// Whether the next message continues the upstream's task.
+    /// The upstream's task, if the next message continues it.
     pub(crate) fn waiting_task(&self) -> Option<&TaskId> {
         self.task.as_ref().filter(|_| self.waits)
     }

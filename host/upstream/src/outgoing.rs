@@ -17,6 +17,7 @@ pub(crate) async fn request(
     // All callers are one there: an id of one must not be taken for that of another, whose answer would be given again.
     message.message_id = MessageId::generate();
     message.extensions.retain(|uri: &ExtensionUri| remote.extensions.contains(uri));
+    // Metadata of the extensions that run here is for this server. The upstream is told of state by the mapping only.
     let is_own = |key: &str| remote.own_keys.iter().any(|own| own == key);
     message.metadata.retain_keys(|key| !is_own(key));
     message.reference_task_ids = references(remote, &message.reference_task_ids).await?;

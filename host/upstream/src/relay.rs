@@ -1,4 +1,4 @@
-//! What the upstream answers, event by event: checked, noted, taken into the session, and sent on.
+//! The upstream's answer, event by event: checked, noted, taken into the session, and sent on.
 
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext, readable};
 use annex_protocol::{
@@ -11,7 +11,7 @@ use crate::config::UpstreamConfig;
 use crate::failure::Deviation;
 use crate::links::Link;
 
-/// How many events of the largest size one turn may have. Smaller ones may be more.
+/// The number of events of the largest size that one turn may have. Smaller ones may be more.
 const EVENTS_OF_FULL_SIZE: usize = 16;
 /// Artifacts of one turn.
 const MAX_ARTIFACTS: usize = 1_000;
@@ -29,21 +29,21 @@ pub(crate) struct Relay<'a> {
     /// The task of this turn, once the upstream has named it.
     task: Option<TaskId>,
     artifacts: Vec<Relayed>,
-    /// What the agent said last beside its artifacts.
+    /// The agent's last words beside its artifacts.
     said: String,
     /// The last state that was sent on.
     state: Option<TaskState>,
     /// A waiting state that the upstream showed before anything happened: it may be the one that the message ends.
     stale: Option<TaskStatusUpdateEvent>,
-    /// Bytes of what has come, roughly.
+    /// Bytes of the events that have come, roughly.
     bytes: usize,
-    /// How many events have come, and how many were sent on.
+    /// The number of events that have come, and of those that were sent on.
     taken: usize,
     relayed: usize,
     is_settled: bool,
 }
 
-/// What was sent on of one artifact.
+/// The parts of one artifact that were sent on.
 struct Relayed {
     id: ArtifactId,
     parts: usize,
@@ -59,8 +59,10 @@ impl<'a> Relay<'a> {
     ) -> Self {
         let task = sent.waiting_task().cloned();
         let link = Link { context: sent.context.clone(), task: task.clone(), waits: false };
-        let (artifacts, said) = (Vec::new(), String::new());
-        let (state, stale) = (None, None);
+        let artifacts = Vec::new();
+        let said = String::new();
+        let state = None;
+        let stale = None;
         Self {
             turn,
             remote,
@@ -80,7 +82,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Whether the turn is over.
+    /// Tells whether the turn is over.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_settled
     }
@@ -90,12 +92,12 @@ impl<'a> Relay<'a> {
         self.task.as_ref()
     }
 
-    /// How many events have come.
+    /// The number of events that have come.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// How many events were sent on.
+    /// The number of events that were sent on.
     pub(crate) fn relayed(&self) -> usize {
         self.relayed
     }
@@ -124,6 +126,7 @@ impl<'a> Relay<'a> {
             }
             StreamResponse::Message(message) => {
                 if !is_first {
+                    // A stream with a message has nothing else (A2A 1.0, section 3.1.2).
                     return Err(Deviation::LateMessage.into());
                 }
                 if let Some(context) = &message.context_id {
@@ -134,7 +137,8 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes the task as it is before the message that continues it has had any effect: what it has so far is known.
+    /// Takes the task as it is before the message that continues it has had any effect: its artifacts so far count as
+    /// sent on.
     pub(crate) async fn take_first(&mut self, event: StreamResponse) -> Result<(), AgentError> {
         match event {
             StreamResponse::Task(task) if self.task.is_some() => {
@@ -166,7 +170,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Checks the ids, and notes them before anybody hears of what belongs to them.
+    /// Checks the ids, and notes them before anybody hears of a task or context that has them.
     async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
         match &self.link.context {
             _ if context.is_empty() => {}
@@ -197,7 +201,7 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// The whole task: what is new in it becomes events.
+    /// The whole task: the parts of it that are new become events.
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
         for artifact in std::mem::take(&mut task.artifacts) {
             let is_known = |known: &Relayed| known.id == artifact.artifact_id && known.parts == artifact.parts.len();
@@ -215,7 +219,7 @@ impl<'a> Relay<'a> {
 
     async fn status(&mut self, mut update: TaskStatusUpdateEvent) -> Result<(), AgentError> {
         let state = update.status.state;
-        // The server has said so itself.
+        // This server has announced the task to the client itself.
         let says_nothing = matches!(state, TaskState::Submitted | TaskState::Unspecified);
         if says_nothing && update.status.message.is_none() {
             return Ok(());
@@ -227,6 +231,7 @@ impl<'a> Relay<'a> {
         let event = StreamResponse::StatusUpdate(update);
         let delta = self.config.state.received(&event);
         if ends(state) {
+            // The client can answer as soon as it gets the event. The ids and the session are stored by then.
             self.link.waits = state.is_interrupted();
             self.note().await?;
             self.remember(delta).await?;
@@ -257,7 +262,8 @@ impl<'a> Relay<'a> {
         self.send(event).await
     }
 
-    /// Takes out what means something at the upstream only. Whatever it says, it is not the user who speaks.
+    /// Takes out the ids and extensions that mean something at the upstream only. The role becomes the agent's,
+    /// whatever the upstream says.
     fn adopt(&self, message: &mut Message) {
         message.role = Role::Agent;
         message.reference_task_ids.clear();
@@ -269,6 +275,7 @@ impl<'a> Relay<'a> {
         if !append {
             self.artifacts.retain(|known| known.id != *id);
         }
+        // These texts become the session's history. Together they are at most as long as one answer may be.
         let kept: usize = self.artifacts.iter().map(|known| known.text.len()).sum();
         let text = readable(&artifact.parts);
         let text = if kept + text.len() > self.config.max_answer_bytes { String::new() } else { text };
@@ -300,7 +307,7 @@ impl<'a> Relay<'a> {
         self.turn.session.append(event).await.map_err(AgentError::unstored)
     }
 
-    /// Sends it on without metadata under the keys of extensions that run here: those write there, and nobody else.
+    /// Sends it on without metadata under the keys of extensions that run here, because nobody else writes there.
     async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         self.relayed += 1;
         let own = &self.remote.own_keys;
@@ -324,7 +331,7 @@ fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
     }
 }
 
-/// What an event takes, in bytes: its content, and a flat charge for what is around it.
+/// The bytes that an event takes: its content, and a flat charge for the rest.
 fn size(event: &StreamResponse) -> usize {
     const OVERHEAD: usize = 256;
     let part = |part: &Part| match &part.content {
@@ -349,7 +356,7 @@ fn size(event: &StreamResponse) -> usize {
         }
 }
 
-/// Whether the turn is over in this state.
+/// Tells whether the turn is over in this state.
 fn ends(state: TaskState) -> bool {
     state.is_terminal() || state.is_interrupted()
 }

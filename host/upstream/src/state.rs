@@ -9,7 +9,7 @@ use annex_session::{Scope, StateDelta, TurnSession};
 use crate::config::{Received, Sent, StateMapping};
 
 impl StateMapping {
-    /// Whether keys that sessions share may be sent.
+    /// Tells whether keys that sessions share may be sent.
     pub(crate) fn reads_shared(&self) -> bool {
         let in_template = self.template.as_deref().is_some_and(names_shared_state);
         let is_shared = |key: &String| matches!(Scope::of(key).0, Scope::User | Scope::App);
@@ -108,7 +108,7 @@ fn artifacts(event: &StreamResponse) -> &[Artifact] {
     }
 }
 
-/// What the agent says in an event.
+/// The agent's message in an event.
 fn message(event: &StreamResponse) -> Option<&Message> {
     match event {
         StreamResponse::Task(task) => task.status.message.as_ref(),

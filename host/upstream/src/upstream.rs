@@ -17,7 +17,7 @@ use crate::config::{ConfigError, Fields, UpstreamConfig};
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Why there is no upstream agent to begin with.
+/// The reason that there is no upstream agent to begin with.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The config cannot be used.
@@ -26,9 +26,9 @@ pub enum ConnectError {
     /// Its card cannot be had, or names no interface that may be used.
     #[error("the upstream agent at {card} cannot be used")]
     Agent {
-        /// Where its card was asked for.
+        /// The URL of its card.
         card: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: ClientError,
     },
@@ -72,7 +72,8 @@ impl Upstream {
         self.card.subscribe()
     }
 
-    /// What travels beside a request: the credentials, the caller's fields that are let through, and the extensions.
+    /// The parameters that travel beside a request: the credentials, the caller's fields that are let through, and the
+    /// extensions.
     pub(crate) fn parameters(&self, remote: &UpstreamContext) -> Result<ServiceParameters, ParameterError> {
         let mut parameters = ServiceParameters::default();
         if let Some((name, value)) = self.fields.own.clone() {
@@ -91,7 +92,7 @@ impl Upstream {
         Ok(parameters)
     }
 
-    /// Asks for the card again. What is wrong with a new one leaves the old one in force.
+    /// Asks for the card again. A new one that is faulty leaves the old one in force.
     async fn refresh(&self) -> Result<(), ClientError> {
         let document = self.client.card(&self.config.card).await?;
         if document.text == self.agent().document().text {
@@ -113,6 +114,7 @@ fn client_config(config: &UpstreamConfig) -> ClientConfig {
         card_timeout: config.idle.min(Duration::from_secs(10)),
         silence: config.idle,
         max_bytes: config.max_answer_bytes,
+        // The interface gets credentials, so it is at the card's origin or at a host that the operator has named.
         allowed_hosts: Some(config.allow_hosts.clone()),
         follow_redirects: false,
         ..ClientConfig::default()
@@ -137,7 +139,7 @@ async fn first_agent(client: &Client, config: &UpstreamConfig) -> Result<Agent, 
     }
 }
 
-/// Whether waiting may help: the upstream is still starting.
+/// Tells whether waiting may help: the upstream is still starting.
 fn may_pass(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. } | ClientError::TimedOut { .. } | ClientError::Broken { .. } => true,

@@ -284,14 +284,14 @@ fn without_keys_everything_is_shared_each_time() {
     }
 }
 
-/// What google-adk 2.13.0 was seen to send for a history, and what it takes for the boundary.
+/// A recording of what google-adk 2.13.0 sent for a history, and of what it took for the boundary.
 mod recorded {
     use super::*;
 
     const CASES: &str = include_str!("remote_delta.json");
     /// The name of the remote agent in the cases.
     const REMOTE: &str = "remote";
-    /// How the preamble begins, which google-adk repeats before each event and this extension does not.
+    /// The beginning of the preamble, which google-adk repeats before each event and this extension does not.
     const PREAMBLE: &str = "For context:";
 
     fn event(number: usize, recorded: &Value) -> Value {
@@ -314,7 +314,8 @@ mod recorded {
     /// Plays the conversation: each event that the remote agent answered a call with is such an answer, so the calls
     /// before it are made.
     fn play(case: &Value) -> (Vec<String>, Option<String>) {
-        let (program, mut context) = (Program::default(), None::<String>);
+        let program = Program::default();
+        let mut context = None::<String>;
         let recorded = case["input"]["events"].as_array().unwrap();
         let events: Vec<Value> =
             recorded.iter().enumerate().map(|(number, recorded)| event(number, recorded)).collect();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::Keys;
 
-/// What a message shares, with what every delta has.
+/// The metadata value of a message that shares a delta: `more` over the fields that every delta has.
 fn delta(more: &Value) -> Value {
     let mut shared = json!({"version": 1, "mode": "delta", "peer": "ada", "base": 0, "upTo": 2, "events": []});
     shared.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -1,18 +1,18 @@
-//! `[[agent.mcp]]`: which MCP servers an agent has tools from.
+//! `[[agent.mcp]]`: the MCP servers that an agent has tools from.
 
 use std::time::Duration;
 
 use annex_session::Scope;
 use serde::Deserialize;
 
-/// How long a call may take unless told otherwise, in seconds.
+/// The longest time of a call unless told otherwise, in seconds.
 const TIMEOUT_SECONDS: u64 = 30;
 
 /// An MCP server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "McpTable")]
 pub struct McpConfig {
-    /// What it is called in messages.
+    /// The name of the server in messages.
     pub name: String,
     pub(crate) place: Place,
     tools: Option<Vec<String>>,
@@ -21,7 +21,7 @@ pub struct McpConfig {
     state: Vec<McpScope>,
 }
 
-/// Where a server is.
+/// The place of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// A program that speaks over its standard input and output.
@@ -73,7 +73,7 @@ struct McpTable {
     state: Vec<McpScope>,
 }
 
-/// What is wrong with the table as a whole.
+/// A fault in the table as a whole.
 #[derive(Debug, thiserror::Error)]
 enum McpTableError {
     #[error("MCP server `{name}` needs either `command` or `url`")]
@@ -124,12 +124,12 @@ impl McpConfig {
         self.tools.iter().flatten().chain(&self.long_running)
     }
 
-    /// Whether the model is to have this tool.
+    /// Tells whether the model is to have this tool.
     pub(crate) fn takes(&self, tool: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
     }
 
-    /// Whether the client sends this tool's results.
+    /// Tells whether the client sends this tool's results.
     pub(crate) fn is_long_running(&self, tool: &str) -> bool {
         self.long_running.iter().any(|name| name == tool)
     }

@@ -21,20 +21,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::{McpConfig, Place};
 
-/// How long a server may take to start. Package runners may have to fetch it first.
+/// The longest time that a server may take to start. Package runners may have to fetch it first.
 const START_PATIENCE: Duration = Duration::from_secs(120);
-/// How long to wait before a server is started again, at first; doubled each time up to the longest.
+/// The time to wait before a server is started again, at first; doubled each time up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long to wait for what a program says as it ends.
+/// The longest time to wait for the last words of a program that ends.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 /// A server that ran for as long as this counts as well again.
 const STEADY: Duration = Duration::from_secs(60);
-/// What every program gets of this process's environment; anything else may be a secret of somebody else.
+/// The variables that every program gets of this process's environment. Any other may be a secret of somebody else.
 const USUAL_VARIABLES: [&str; 10] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "XDG_CACHE_HOME"];
 
-/// Why an MCP server cannot be used.
+/// The reason that an MCP server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
     /// A variable that the config names is not there.
@@ -50,7 +50,7 @@ pub enum McpError {
     Start {
         /// The server.
         server: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -61,14 +61,14 @@ pub enum McpError {
         server: String,
         /// The tool.
         tool: String,
-        /// What it has.
+        /// The names of its tools.
         offered: String,
     },
 }
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// A program that does not start, and the last that it said.
+/// A program that does not start, and its last words.
 #[derive(Debug, thiserror::Error)]
 #[error("it said: {line}")]
 struct LastWords {
@@ -78,7 +78,7 @@ struct LastWords {
 
 type Service = RunningService<RoleClient, ClientConfig>;
 
-/// Where to send calls; nowhere while the server is down.
+/// The receiver of calls; none while the server is down.
 pub(super) type CurrentPeer = watch::Receiver<Option<Peer<RoleClient>>>;
 
 /// A server that is kept running until this is closed or dropped.
@@ -88,7 +88,7 @@ pub(super) struct Connection {
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Who starts the server, and how.
+/// A server's config, and the folder that its paths start at.
 struct Starter {
     config: McpConfig,
     folder: PathBuf,
@@ -210,7 +210,8 @@ impl Starter {
         Ok((service, tools))
     }
 
-    /// In a process group of its own: whoever stops this program by a key stops the servers through it, in order.
+    /// In a process group of its own, so that a key which stops this program does not stop the servers too: it stops
+    /// them itself, in order.
     fn command(&self, program: &str, args: &[String], env: &[String]) -> Result<CommandWrap, McpError> {
         let program = if program.contains('/') { self.folder.join(program) } else { PathBuf::from(program) };
         let mut command = Command::new(program);
@@ -223,6 +224,7 @@ impl Starter {
             command.env(name, self.variable(name)?);
         }
         let mut command = CommandWrap::from(command);
+        // The group is killed as a whole. A package runner that is killed alone leaves its server behind.
         command.wrap(ProcessGroup::leader());
         Ok(command)
     }
@@ -233,7 +235,8 @@ impl Starter {
     }
 }
 
-/// A program that ends at once is noticed by whoever comes first: the reader of its answer, or the writer of the request.
+/// A program that ends at once is noticed by the reader of its answer or by the writer of the request, whichever comes
+/// first.
 fn ended(error: ClientInitializeError) -> Source {
     match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
@@ -254,7 +257,7 @@ fn client() -> ClientConfig {
     ClientConfig::new(ClientCapabilities::default(), Implementation::new("annex", env!("CARGO_PKG_VERSION")))
 }
 
-/// What a program says besides its protocol; gives the last line when it has ended.
+/// Logs the words of a program besides its protocol; gives the last line when it has ended.
 async fn log_lines(server: String, stderr: ChildStderr) -> String {
     let mut lines = BufReader::new(stderr).lines();
     let mut last = String::new();

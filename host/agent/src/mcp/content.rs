@@ -1,4 +1,4 @@
-//! What a tool of an MCP server answers: text for the model, files for the session, changes of state.
+//! The answer of a tool of an MCP server: text for the model, files for the session, changes of state.
 
 use annex_protocol::{Json, JsonObject, Part, PartContent};
 use annex_session::Scope;
@@ -15,7 +15,7 @@ const MAX_FILES: usize = 4 * 1024 * 1024;
 /// A result, read.
 #[derive(Debug)]
 pub(super) struct Content {
-    /// What the model is told; files are named in it.
+    /// The text for the model; files are named in it.
     pub(super) text: String,
     structured: Option<Value>,
     /// The files, under their names.
@@ -33,6 +33,7 @@ impl Content {
         for block in result.content {
             content.take(tool, block);
         }
+        // The model is told one of the two, so the larger one counts and not the sum.
         let structured = content.structured.as_ref().map_or(0, |value| value.to_string().len());
         let files = content.artifacts.iter().flat_map(|(_, parts)| parts).map(size).sum::<usize>();
         for (bytes, most, what) in [(content.text.len().max(structured), MAX_TEXT, "text"), (files, MAX_FILES, "files")]
@@ -44,7 +45,7 @@ impl Content {
         Ok(content)
     }
 
-    /// What the tool answers: its structured content, or its text as `result`.
+    /// The tool's answer: its structured content, or its text as `result`.
     ///
     /// # Errors
     /// When it nests too deeply.
@@ -121,7 +122,7 @@ impl Content {
         self.artifacts.push((name, vec![part]));
     }
 
-    /// Images have no names: that of the tool, and what follows the slash of the media type.
+    /// Images have no names. Theirs is the tool's, and the end of the media type.
     fn file_name(&self, tool: &str, media_type: &str) -> String {
         let kind = media_type.rsplit('/').next().unwrap_or(media_type);
         match self.artifacts.len() {

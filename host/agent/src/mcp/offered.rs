@@ -19,7 +19,7 @@ use super::content::Content;
 use crate::model::ToolDeclaration;
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
 
-/// Characters of what a server says of a failed call.
+/// The most characters of a server's words about a failed call.
 const MAX_ERROR: usize = 4 << 10;
 
 pub(super) struct OfferedTool {
@@ -39,7 +39,7 @@ impl OfferedTool {
             declaration: ToolDeclaration {
                 name: tool.name.to_string(),
                 description: description.to_owned(),
-                // One that nests too deeply is left out: the model tries without.
+                // A schema that nests too deeply is left out: the model tries without.
                 parameters: Json::from_serialize(&*tool.input_schema).unwrap_or_else(|_| Json::string("")),
             },
             origin: format!("MCP server `{}`", config.name),
@@ -70,7 +70,7 @@ impl OfferedTool {
         }
     }
 
-    /// What the server says of a call is for the model; what went wrong on the way there is for the log.
+    /// The server's words about a call are for the model. A fault on the way there is for the log.
     fn failed(&self, error: ServiceError) -> ToolError {
         match error {
             ServiceError::McpError(error) => refused(error.message.chars().take(MAX_ERROR).collect()),
@@ -84,7 +84,7 @@ impl OfferedTool {
     }
 }
 
-/// A call that is waited for. The server hears when nobody does any more, because the task was cancelled.
+/// A call that is waited for. The server is told when nobody waits any more, because the task was cancelled.
 struct OpenCall {
     peer: Peer<RoleClient>,
     /// `None` once it is answered.
@@ -120,6 +120,7 @@ impl Tool for OfferedTool {
     async fn call(&self, context: &mut ToolContext, arguments: &Json) -> Result<ToolOutput, ToolError> {
         let result = self.ask(arguments).await?;
         let is_error = result.is_error == Some(true);
+        // The bounds hold for errors too, because the model is told them.
         let content = Content::of(&self.declaration.name, result).map_err(refused)?;
         if is_error {
             return Err(refused(content.text));

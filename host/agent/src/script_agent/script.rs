@@ -1,4 +1,5 @@
-//! What a script agent does for which message, checked while it is read: a script that exists can be played.
+//! The script of a script agent: events for each message, checked while they are read. A script that exists can be
+//! played.
 
 use std::cmp::Reverse;
 
@@ -16,7 +17,7 @@ pub struct EventScript {
     rules: Vec<EventRule>,
 }
 
-/// Which messages get which events.
+/// The messages that a rule is for, and their events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RuleTable")]
 struct EventRule {
@@ -29,17 +30,17 @@ struct EventRule {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleTable {
-    /// What the message's id begins with. Default: any id.
+    /// The beginning of the message's id. Default: any id.
     #[serde(default)]
     message_id: String,
-    /// What the message's text begins with. Default: any text.
+    /// The beginning of the message's text. Default: any text.
     #[serde(default)]
     text: String,
-    /// What happens, in this order.
+    /// The steps, in their order.
     steps: Vec<Step>,
 }
 
-/// One thing that the agent does.
+/// One step of the agent.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Step {
@@ -57,7 +58,7 @@ pub(crate) enum Step {
 #[serde(deny_unknown_fields)]
 pub(crate) struct StatusStep {
     pub(crate) state: StepState,
-    /// What the agent says about it. Default: nothing.
+    /// The agent's message about it. Default: none.
     pub(crate) text: Option<String>,
 }
 
@@ -81,10 +82,10 @@ pub(crate) struct ArtifactStep {
     pub(crate) id: String,
     pub(crate) name: Option<String>,
     pub(crate) parts: Vec<StepPart>,
-    /// Whether the parts belong after those sent before. Default: no.
+    /// True if the parts belong after those sent before. Default: no.
     #[serde(default)]
     pub(crate) append: bool,
-    /// Whether nothing more comes for this artifact. Default: not said.
+    /// True if nothing more comes for this artifact. Default: not said.
     #[serde(default)]
     pub(crate) last_chunk: bool,
 }
@@ -115,7 +116,7 @@ struct PartTable {
     media_type: String,
 }
 
-/// Why a script cannot be played. Steps are counted from 1.
+/// The reason that a script cannot be played. Steps are counted from 1.
 #[derive(Debug, thiserror::Error)]
 enum EventScriptError {
     #[error("two rules are for message_id {message_id:?} and text {text:?}; nobody can say which applies")]
@@ -146,6 +147,7 @@ impl TryFrom<Vec<EventRule>> for EventScript {
     type Error = EventScriptError;
 
     fn try_from(mut rules: Vec<EventRule>) -> Result<Self, EventScriptError> {
+        // Once they are sorted, two rules for the same messages are neighbours.
         rules.sort_by_cached_key(|rule| {
             let lengths = Reverse((rule.message_id.len(), rule.text.len()));
             (lengths, rule.message_id.clone(), rule.text.clone())
@@ -170,7 +172,8 @@ impl TryFrom<RuleTable> for EventRule {
     type Error = EventScriptError;
 
     fn try_from(table: RuleTable) -> Result<Self, EventScriptError> {
-        let (mut has_task, mut is_over) = (false, false);
+        let mut has_task = false;
+        let mut is_over = false;
         for (step, number) in table.steps.iter().zip(1..) {
             if is_over {
                 return Err(EventScriptError::AfterTheEnd { step: number });
@@ -189,7 +192,7 @@ impl TryFrom<RuleTable> for EventRule {
 }
 
 impl Step {
-    /// Whether the turn is over with it.
+    /// Tells whether the turn is over with it.
     fn ends_the_turn(&self) -> bool {
         match self {
             Self::Message(_) => true,

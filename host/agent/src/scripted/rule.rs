@@ -1,4 +1,4 @@
-//! One rule of a script: when it applies, and what it says and calls then.
+//! One rule of a script: its condition, its answer and its calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct Rule {
     delay: Duration,
 }
 
-/// What a rule says and calls.
+/// The answer and the calls of a rule.
 pub(super) struct Applied {
     pub(super) answer: Option<String>,
     pub(super) chunks: usize,
@@ -65,6 +65,7 @@ impl Rule {
         let mut calls = Vec::new();
         for CallConfig { tool, arguments } in config.call {
             let arguments = text("call.arguments", &arguments)?;
+            // `0` is valid JSON inside a string and outside of one.
             let sample = fill(&arguments, |_| Some("0".to_owned())).unwrap_or_default();
             if JsonObject::parse(&sample).is_err() {
                 return Err(ScriptError::Arguments { rule: number, tool });
@@ -76,7 +77,7 @@ impl Rule {
         Ok(Self { when, after: config.after, extract, extract_result, answer, calls, chunks, delay })
     }
 
-    /// What it says and calls, if it applies.
+    /// The answer and the calls of the rule, if it applies.
     pub(super) fn apply(&self, prompt: &Prompt) -> Option<Applied> {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();
@@ -100,8 +101,8 @@ impl Rule {
         Some(Applied { answer, chunks: self.chunks, delay: self.delay, calls })
     }
 
-    /// The result that the rule is about, or nothing for one that is about what the user said; `None` when something
-    /// else came last.
+    /// The result that the rule is about, or nothing for one that is about the user's words; `None` when something else
+    /// came last.
     fn result<'a>(&self, prompt: &'a Prompt) -> Option<&'a str> {
         match (prompt.turns.last(), &self.after) {
             (Some(Turn::Tools(results)), Some(tool)) => {
@@ -160,7 +161,7 @@ fn fill(segments: &[Segment], piece: impl Fn(&str) -> Option<String>) -> Option<
     segments.iter().map(text).collect()
 }
 
-/// As it is written between the quotes of a JSON string.
+/// The text as it is written between the quotes of a JSON string.
 fn inside_string(text: &str) -> String {
     let quoted = Json::string(text);
     quoted.get().strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default().to_owned()

@@ -8,7 +8,7 @@ use crate::executor::{AgentError, AgentEvent, EventSender};
 pub(super) struct Pieces<'a> {
     name: &'a str,
     events: &'a EventSender,
-    /// All that was said, sent or not.
+    /// All words so far, sent or not.
     text: String,
     held: Option<String>,
     /// The next piece belongs behind what was sent.
@@ -29,7 +29,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// What comes next takes the place of all that was sent.
+    /// The next piece takes the place of all that was sent.
     pub(super) fn start_again(&mut self) {
         self.text.clear();
         self.held = None;

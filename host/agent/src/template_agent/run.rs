@@ -18,7 +18,7 @@ use crate::steps::{OpenStep, StepKind};
 use crate::template::{ARTIFACT_PREFIX, artifact_names, render};
 use crate::toolbox::{Outcome, Outcomes, Toolbox, callback_context};
 
-/// What a client is told that goes on with a task without the results that it waits for.
+/// The text for a client that goes on with a task without the results that it waits for.
 const REMINDER: &str = "This task waits for the results of the calls below. Send for each a data part with its `id`, its \
                         `name` and the result as `response`, and `\"adk_type\": \"function_response\"` in the metadata \
                         of the part.";
@@ -31,7 +31,7 @@ pub(super) struct Run<'a> {
     pieces: Pieces<'a>,
 }
 
-/// An answer, and what belongs into its event.
+/// An answer, and the changes of state for its event.
 #[derive(Default)]
 struct Answered {
     answer: ModelAnswer,
@@ -79,6 +79,7 @@ impl<'a> Run<'a> {
                 return self.wait(text, &pending).await;
             }
             self.pieces.start_again();
+            // The session has the calls and their results by now, so the conversation is read again.
             let conversation = self.conversation().await?;
             prompt = self.prompt(conversation).await?;
         }
@@ -126,7 +127,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks the model once and passes on what it says.
+    /// Asks the model once and passes on its answer.
     async fn ask(&mut self, mut prompt: Prompt) -> Result<Answered, AgentError> {
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks() {
@@ -154,7 +155,8 @@ impl<'a> Run<'a> {
         let gave_up = |error| gave_up(&step, error);
         let mut stream: ModelStream = self.agent.model.stream(prompt).await.map_err(gave_up)?;
         let mut answer = ModelAnswer::default();
-        let (mut has_said, mut has_thought) = (false, false);
+        let mut has_said = false;
+        let mut has_thought = false;
         while let Some(event) = stream.next().await {
             match event.map_err(gave_up)? {
                 ModelEvent::Text(piece) => {
@@ -180,11 +182,13 @@ impl<'a> Run<'a> {
             parts.push(Part::text(answered.answer.text));
         }
         parts.extend(calls.iter().map(|call| call_part::call(call, self.is_long_running(call))));
+        // The calls are stored before they are made: a turn that breaks off leaves calls that count as broken off.
         self.store(self.event(parts, answered.changes)).await?;
         let toolbox = Toolbox { tools: &self.agent.tools, callbacks: self.callbacks(), turn: self.turn };
         let Outcomes { results, changes, artifacts } = toolbox.call_all(calls).await?;
         let parts = results.iter().map(|outcome| call_part::response(&outcome.result, outcome.is_pending)).collect();
         let artifacts = artifacts.into_iter().collect();
+        // The results and the state that they change are one event, so that neither is there without the other.
         self.store(Event { artifacts, ..self.event(parts, changes) }).await?;
         Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
     }
@@ -219,7 +223,7 @@ impl<'a> Run<'a> {
         self.require(parts).await
     }
 
-    /// The client has sent something else than what the task waits for.
+    /// The client has sent something else than the results that the task waits for.
     async fn remind(&self, waiting: &[ToolCall]) -> Result<(), AgentError> {
         self.store(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
         let calls = waiting.iter().map(|call| call_part::call(call, true));
@@ -227,7 +231,8 @@ impl<'a> Run<'a> {
     }
 
     async fn require(&self, parts: Vec<Part>) -> Result<(), AgentError> {
-        let (context, task) = (self.turn.context_id.clone(), self.turn.task_id.clone());
+        let context = self.turn.context_id.clone();
+        let task = self.turn.task_id.clone();
         let message = Message::agent(context, Some(task), parts);
         self.events.send(status(TaskState::InputRequired, Some(message))).await
     }
@@ -236,6 +241,7 @@ impl<'a> Run<'a> {
     async fn finish(mut self, answered: Answered) -> Result<(), AgentError> {
         let Answered { answer, changes, is_silent } = answered;
         self.pieces.correct(&answer.text);
+        // It is stored first, so that whoever sees the last piece sees the state that belongs to it.
         self.keep(answer.text, changes, is_silent).await?;
         if let Some(callbacks) = self.callbacks() {
             let mut context = callback_context(self.turn);
@@ -253,6 +259,7 @@ impl<'a> Run<'a> {
     }
 
     async fn keep(&self, text: String, mut changes: StateDelta, is_silent: bool) -> Result<(), AgentError> {
+        // A model that only thought has not answered, so the value stays as it was.
         if let Some(key) = self.agent.output_key.as_ref().filter(|_| !is_silent) {
             changes.insert(key.clone(), Json::string(&text));
         }

@@ -226,7 +226,7 @@ struct Results {
     final_delta: Value,
 }
 
-/// What one operation gives; `None` for one that Annex does not have.
+/// The result of one operation; `None` for one that Annex does not have.
 fn apply(state: &mut StateAccess, operation: &[Value]) -> Option<Value> {
     let key = operation.get(1).and_then(Value::as_str).unwrap_or_default();
     let value = |json: Option<Json>| json.map(|json| json.to().unwrap());

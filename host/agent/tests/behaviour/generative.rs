@@ -17,7 +17,7 @@ use axum::routing::post;
 use futures::TryStreamExt;
 use serde_json::Value;
 
-/// What the server got, and what it answers.
+/// A provider: the requests that it got, and its answer.
 #[derive(Clone)]
 struct Provider {
     status: StatusCode,
@@ -167,7 +167,8 @@ async fn the_model_is_told_of_tools_and_of_what_they_answered() {
     let function = &body["tools"][0]["function"];
     assert_eq!((&function["name"], &function["description"]), (&"sum".into(), &"Adds.".into()));
     assert_eq!(function["parameters"]["properties"]["x"]["type"], "integer");
-    let (called, answered) = (&body["messages"][1], &body["messages"][2]);
+    let called = &body["messages"][1];
+    let answered = &body["messages"][2];
     assert_eq!(called["tool_calls"][0]["function"]["arguments"], r#"{"x":1}"#, "{body}");
     assert_eq!(called["content"], "Wait.");
     assert_eq!((&answered["role"], &answered["tool_call_id"]), (&"tool".into(), &"a".into()));

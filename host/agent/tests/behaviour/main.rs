@@ -1,4 +1,4 @@
-//! What the agent and its models do, through the public interface.
+//! The agent and its models, through the public interface.
 
 #![expect(
     clippy::unwrap_used,

@@ -93,7 +93,9 @@ impl Bench {
         let mut agent = TemplateAgent::new("guide", instruction, model.clone());
         agent.output_key = output_key.map(str::to_owned);
         let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
-        let (cancel, steps, task) = (CancellationToken::new(), Steps::default(), TaskId::new("task"));
+        let cancel = CancellationToken::new();
+        let steps = Steps::default();
+        let task = TaskId::new("task");
         Self { service, model, agent, cancel, steps, task }
     }
 

@@ -157,7 +157,8 @@ impl Callbacks for Other {
 async fn an_answer_that_the_session_does_not_take_fails_the_turn_and_says_why() {
     for (deletes, reason) in [(false, "Another process has changed"), (true, "The conversation was deleted")] {
         let mut bench = Bench::new("I", Some("out"), &["a"]);
-        let (service, key) = (bench.service.clone(), bench.open().await.key().clone());
+        let service = bench.service.clone();
+        let key = bench.open().await.key().clone();
         bench.agent.callbacks = Some(Arc::new(Other { service, key, deletes }));
         let (_, result) = bench.turn("hi", "{}").await;
         let Err(AgentError::Broken { message, .. }) = result else { panic!("{reason}: {result:?}") };
@@ -207,7 +208,8 @@ async fn each_call_of_the_model_is_a_step_with_what_it_counts_and_why_it_failed(
 #[tokio::test]
 async fn a_step_that_is_broken_off_has_an_end_and_one_that_runs_has_none() {
     let bench = Bench::new("I", None, &["a", "…"]);
-    let (cancel, steps) = (bench.cancel.clone(), bench.steps.clone());
+    let cancel = bench.cancel.clone();
+    let steps = bench.steps.clone();
     let (_, running) = tokio::join!(bench.turn("hi", "{}"), async {
         tokio::task::yield_now().await;
         let running = timed(&steps);

@@ -41,7 +41,7 @@ const JSON: &str = "values other than strings are JSON, not Python";
 const BRACES: &str = "a placeholder takes as many closing braces as it has opening ones";
 const NO_SERVICE: &str = "a session always keeps artifacts: there is none of that name";
 
-/// Where Annex differs: the case, why, and its result.
+/// The cases in which Annex differs: the case, the reason, and its result.
 const DEVIATIONS: [(&str, &str, Result<&str, &str>); 10] = [
     ("nested_json_like", BRACES, Ok(r#"{"k": 1}"#)),
     ("val_nested", JSON, Ok(r#"{"a":{"b":[1,2,{"c":null}]},"t":true,"f":false}"#)),

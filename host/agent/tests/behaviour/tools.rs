@@ -1,4 +1,4 @@
-//! What the template agent does with tools: state, failures, results that come later.
+//! The template agent and its tools: state, failures, results that come later.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ const MAX_CARD_BYTES: usize = 512 * 1024;
 /// 2^53 − 1, the largest integer n such that a double can tell n and n + 1 apart.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// Which empty values of a card are left out of the signed bytes.
+/// The rule by which empty values of a card are left out of the signed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CanonicalForm {
     /// As the specification says: optional fields with default values.
@@ -20,7 +20,7 @@ pub enum CanonicalForm {
     WithoutEmptyValues,
 }
 
-/// Why a card has no canonical form.
+/// The reason that a card has no canonical form.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CanonicalError {

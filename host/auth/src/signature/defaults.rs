@@ -1,8 +1,8 @@
-//! Which default values an Agent Card leaves out when it is signed (specification sections 5.7 and 8.4.1).
+//! The default values that an Agent Card leaves out when it is signed (specification sections 5.7 and 8.4.1).
 
 use serde_json::{Map, Value};
 
-/// What is known of one message type of the specification's proto file.
+/// The fields of one message type of the specification's proto file.
 struct Shape {
     /// Fields that are neither REQUIRED nor `optional`: left out when they have their default value.
     implicit: &'static [&'static str],

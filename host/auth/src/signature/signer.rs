@@ -26,7 +26,7 @@ enum PrivateKey {
     Rsa(RsaKeyPair),
 }
 
-/// Why a card cannot be signed.
+/// The reason that a card cannot be signed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignError {

@@ -23,11 +23,11 @@ pub struct Verified {
     pub kid: String,
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// What the signature covers.
+    /// The form that the signature covers.
     pub form: CanonicalForm,
 }
 
-/// Why a card is not to be trusted.
+/// The reason that a card is not to be trusted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
@@ -46,8 +46,8 @@ pub enum VerifyError {
 }
 
 /// Looks for a good signature by one of `keys` over a card, as JSON text in the form it was received in. Fields that
-/// the model does not know are covered as well. Everything but the signature's protected header is ignored in it, and
-/// that must have `alg` and `kid`.
+/// the model does not know are covered as well. Of a signature's headers only the protected one is read, which must
+/// have `alg` and `kid`.
 ///
 /// # Errors
 /// When there is none.
@@ -64,6 +64,7 @@ pub fn verify(card_json: &str, keys: &Jwks) -> Result<Verified, VerifyError> {
         if let Some(form) = signed_form(signature, &payloads, keys.candidates(&kid, algorithm)) {
             return Ok(Verified { kid, algorithm, form });
         }
+        // A bad signature under a trusted key says more than one of a stranger.
         if keys.candidates(&kid, algorithm).next().is_some() {
             failure = VerifyError::Invalid;
         }
@@ -71,7 +72,7 @@ pub fn verify(card_json: &str, keys: &Jwks) -> Result<Verified, VerifyError> {
     Err(failure)
 }
 
-/// Which of the payloads the signature is over, by any of the keys.
+/// The form of the payload that the signature is over, by any of the keys.
 fn signed_form<'a>(
     signature: &AgentCardSignature,
     payloads: &[(CanonicalForm, String)],

@@ -85,7 +85,8 @@ fn cards_of_the_official_python_sdk_with_empty_values_verify_without_them() {
 fn a_card_can_be_signed_in_both_forms() {
     let mut card = card();
     card.description.clear();
-    let (ours, of_the_sdks) = (signer("p256"), signer("ed25519"));
+    let ours = signer("p256");
+    let of_the_sdks = signer("ed25519");
     card.signatures.push(ours.sign(&card).unwrap());
     card.signatures.push(of_the_sdks.sign_in_form(&card, CanonicalForm::WithoutEmptyValues).unwrap());
     let text = json_of(&card);

@@ -1,4 +1,4 @@
-use annex_auth::{AuthConfig, Authenticator, ConfigError};
+use annex_auth::{AuthConfig, AuthConfigError, Authenticator};
 use annex_protocol::AgentCard;
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::support::{authenticator, config, fixture_path, jwt_config};
 
 const KEY: &str = "[[api_key]]\nprincipal = 'ci'\nkey_env = 'CARGO_MANIFEST_DIR'\n";
 
-fn refusal(toml: &str) -> ConfigError {
+fn refusal(toml: &str) -> AuthConfigError {
     Authenticator::new(&config(toml)).unwrap_err()
 }
 
@@ -41,28 +41,28 @@ fn the_defaults_are_the_documented_ones() {
 
 #[test]
 fn a_server_without_any_scheme_is_refused() {
-    assert!(matches!(refusal(""), ConfigError::NoScheme));
+    assert!(matches!(refusal(""), AuthConfigError::NoScheme));
 }
 
 #[test]
 fn a_key_has_exactly_one_source() {
-    assert!(matches!(refusal("[[api_key]]\nprincipal = 'ci'\n"), ConfigError::KeySource { .. }));
-    assert!(matches!(refusal(&format!("{KEY}key_file = 'x'\n")), ConfigError::KeySource { .. }));
+    assert!(matches!(refusal("[[api_key]]\nprincipal = 'ci'\n"), AuthConfigError::KeySource { .. }));
+    assert!(matches!(refusal(&format!("{KEY}key_file = 'x'\n")), AuthConfigError::KeySource { .. }));
 }
 
 #[test]
 fn keys_that_cannot_work_are_refused_without_being_shown() {
     let with = |source: &str| refusal(&format!("[[api_key]]\nprincipal = 'ci'\n{source}\n"));
-    assert!(matches!(with("key_env = 'ANNEX_NO_SUCH_VARIABLE'"), ConfigError::KeyVariable { .. }));
-    assert!(matches!(with("key_file = '/no/such/file'"), ConfigError::File { .. }));
+    assert!(matches!(with("key_env = 'ANNEX_NO_SUCH_VARIABLE'"), AuthConfigError::KeyVariable { .. }));
+    assert!(matches!(with("key_file = '/no/such/file'"), AuthConfigError::File { .. }));
     for digest in ["", "00", &"g".repeat(64), &"0".repeat(65), &"é".repeat(32)] {
-        assert!(matches!(with(&format!("key_sha256 = '{digest}'")), ConfigError::KeyDigest { .. }), "{digest}");
+        assert!(matches!(with(&format!("key_sha256 = '{digest}'")), AuthConfigError::KeyDigest { .. }), "{digest}");
     }
     let file = tempfile::NamedTempFile::new().unwrap();
     for key in ["", "short", "fifteen bytes..\n\n", &"k".repeat(1025)] {
         std::fs::write(file.path(), key).unwrap();
         let error = with(&format!("key_file = '{}'", file.path().display()));
-        assert!(matches!(error, ConfigError::KeyLength { .. }), "{error}");
+        assert!(matches!(error, AuthConfigError::KeyLength { .. }), "{error}");
         assert!(key.is_empty() || !format!("{error:?}").contains(key));
     }
 }
@@ -70,14 +70,14 @@ fn keys_that_cannot_work_are_refused_without_being_shown() {
 #[test]
 fn one_key_cannot_be_two_principals() {
     let twice = format!("{KEY}{}", KEY.replace("'ci'", "'ops'"));
-    assert!(matches!(refusal(&twice), ConfigError::DuplicateKey { principal } if principal == "ops"));
+    assert!(matches!(refusal(&twice), AuthConfigError::DuplicateKey { principal } if principal == "ops"));
 }
 
 #[test]
 fn a_principal_cannot_look_like_one_of_a_token() {
     for principal in ["", "https://issuer.example#ada", "two\\nlines", &"p".repeat(256)] {
         let toml = KEY.replace("'ci'", &format!("\"{principal}\""));
-        assert!(matches!(refusal(&toml), ConfigError::Principal { .. }), "{principal}");
+        assert!(matches!(refusal(&toml), AuthConfigError::Principal { .. }), "{principal}");
     }
 }
 
@@ -85,7 +85,7 @@ fn a_principal_cannot_look_like_one_of_a_token() {
 fn the_header_of_keys_is_a_header_and_not_that_of_tokens() {
     for name in ["Authorization", "", "two words"] {
         let toml = format!("{KEY}[api_key_header]\nname = '{name}'\n");
-        assert!(matches!(refusal(&toml), ConfigError::HeaderName { .. }), "{name}");
+        assert!(matches!(refusal(&toml), AuthConfigError::HeaderName { .. }), "{name}");
     }
 }
 
@@ -110,7 +110,7 @@ fn token_settings_that_cannot_work_are_refused_by_name() {
         ("jwks_url", changed(&file, "jwks_url = 'file:///etc/passwd'")),
     ] {
         let error = refusal(&toml);
-        assert!(matches!(error, ConfigError::Jwt { field: actual, .. } if actual == field), "{toml}: {error}");
+        assert!(matches!(error, AuthConfigError::Jwt { field: actual, .. } if actual == field), "{toml}: {error}");
     }
     for url in ["https://issuer.example/k", "http://localhost:1/k", "http://127.0.0.1:1/k", "http://[::1]:1/k"] {
         assert!(Authenticator::new(&config(&changed(&file, &format!("jwks_url = '{url}'")))).is_ok(), "{url}");
@@ -123,7 +123,7 @@ fn a_key_file_needs_a_usable_key() {
     let toml = jwt_config("").replace(&fixture_path("jwks.json"), file.path().to_str().unwrap());
     for text in ["", "[]", r#"{"keys":{}}"#, r#"{"keys":[]}"#, r#"{"keys":[{"kty":"oct","k":"AAAA"}]}"#] {
         std::fs::write(file.path(), text).unwrap();
-        assert!(matches!(refusal(&toml), ConfigError::Keys { .. }), "{text}");
+        assert!(matches!(refusal(&toml), AuthConfigError::Keys { .. }), "{text}");
     }
 }
 

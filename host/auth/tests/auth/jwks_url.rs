@@ -81,7 +81,8 @@ async fn unknown_key_ids_do_not_hammer_the_issuer() {
     let server = JwksServer::start(keys(&["p256"])).await;
     let authenticator = Arc::new(for_server(&server));
     let calls = (0..50).map(|number| {
-        let (authenticator, token) = (Arc::clone(&authenticator), token_of_nobody(number));
+        let authenticator = Arc::clone(&authenticator);
+        let token = token_of_nobody(number);
         tokio::spawn(async move { authenticate_token(&authenticator, &token).await })
     });
     for call in calls.collect::<Vec<_>>() {

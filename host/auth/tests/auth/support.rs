@@ -1,4 +1,4 @@
-//! What the tests share: tokens signed with the keys in `fixtures`, configurations, and a JWKS server.
+//! The parts that the tests share: tokens signed with the keys in `fixtures`, configurations, and a JWKS server.
 
 pub(crate) mod jwks_server;
 pub(crate) mod token;

@@ -72,7 +72,8 @@ async fn a_refusal_says_invalid_token_and_no_more() {
 
 #[tokio::test]
 async fn a_token_without_key_id_needs_a_set_of_one_key() {
-    let (token, header) = (claims(&json!({})), json!({"alg": "EdDSA"}));
+    let token = claims(&json!({}));
+    let header = json!({"alg": "EdDSA"});
     let token = signed("ed25519", &header, &token);
     assert!(is_invalid(&authenticate_token(&authenticator(&jwt_config("")), &token).await));
 

@@ -10,7 +10,7 @@ const ROUNDS: usize = 7;
 /// Requests per round.
 const REQUESTS: usize = 20_000;
 
-/// What is compared. The first contender is the measure of the others.
+/// Contenders that are compared. The first one is the measure of the others.
 pub(crate) struct Comparison {
     pub(crate) title: &'static str,
     contenders: Vec<Contender>,
@@ -30,7 +30,8 @@ pub(crate) fn all() -> Vec<Comparison> {
         title,
         contenders: kinds.iter().map(|&kind| Contender { kind, request: request() }).collect(),
     };
-    let (without, own) = ([Kind::Bare, Kind::Installed], [Kind::Memory, Kind::Sqlite]);
+    let without = [Kind::Bare, Kind::Installed];
+    let own = [Kind::Memory, Kind::Sqlite];
     vec![
         Comparison {
             title: "state of 1 KiB injected",

@@ -3,7 +3,7 @@
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{Artifact, Part, TaskState};
 
-/// What makes the agent wait for more, for as long as it takes.
+/// The text that makes the agent wait for more, for as long as it takes.
 pub(crate) const WAIT: &str = "wait";
 
 pub(crate) struct Echo;

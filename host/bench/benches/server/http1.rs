@@ -46,7 +46,7 @@ pub(crate) async fn ask<'a>(
     }
 }
 
-/// Whether the last chunk of a stream is there.
+/// Tells whether the last chunk of a stream is there.
 fn ends_stream(buffer: &[u8]) -> bool {
     buffer.ends_with(b"\r\n0\r\n\r\n")
 }

@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// What this kind installs. Where no state is sent, the instruction asks for none.
+    /// The config of this kind. Where no state is sent, the instruction asks for none.
     fn config(self) -> anyhow::Result<Config> {
         let text = match self {
             Self::Memory | Self::Sqlite | Self::Official => ECHO.to_owned(),

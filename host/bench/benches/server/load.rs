@@ -9,7 +9,7 @@ use crate::{grpc, http1};
 /// All from one thread, so that the client leaves the server a core.
 const CONNECTIONS: usize = 32;
 
-/// What one round measured.
+/// The measurements of one round.
 pub(crate) struct Round {
     requests: usize,
     wall: Duration,
@@ -30,8 +30,10 @@ impl Round {
 /// Sends `requests` over several connections, one at a time on each, and reads the server's CPU time before and after.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn round(server: &ServerProcess, request: &Request, requests: usize) -> anyhow::Result<Round> {
-    let (address, count) = (server.address(), requests / CONNECTIONS);
-    let (cpu, started) = (server.cpu()?, Instant::now());
+    let address = server.address();
+    let count = requests / CONNECTIONS;
+    let cpu = server.cpu()?;
+    let started = Instant::now();
     match request.binding {
         Binding::Grpc => {
             let workers = (0..CONNECTIONS).map(|_| grpc::work(address, request, count));

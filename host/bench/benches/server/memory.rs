@@ -1,4 +1,4 @@
-//! What stays in memory: over many requests, and for readers that wait.
+//! The memory that is used: over many requests, and for readers that wait.
 
 use anyhow::Context;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -14,7 +14,7 @@ use crate::{http1, load};
 
 type Part = fn() -> anyhow::Result<()>;
 
-/// What is measured, by its title.
+/// The measurements, by their titles.
 pub(crate) const PARTS: [(&str, Part); 3] = [
     ("resident memory of the component server, state of 1 KiB, a new context each", soak),
     ("idle subscribers of one task, each on an HTTP/1.1 connection of its own", || subscribe(1)),
@@ -66,7 +66,8 @@ async fn open_all(server: &ServerProcess, tasks: usize) -> anyhow::Result<()> {
 async fn wait(address: &str) -> anyhow::Result<String> {
     let params = format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{WAIT}"}}]}}}}"#);
     let request = post("/a2a/jsonrpc", "", &call("SendMessage", &params));
-    let (mut stream, mut buffer) = (http1::connect(address).await?, Vec::new());
+    let mut stream = http1::connect(address).await?;
+    let mut buffer = Vec::new();
     let answer = std::str::from_utf8(http1::ask(&mut stream, &request, false, &mut buffer).await?)?;
     anyhow::ensure!(answer.contains("TASK_STATE_INPUT_REQUIRED"), "{answer}");
     let id = answer.split(r#""task":{"id":""#).nth(1).and_then(|rest| rest.split('"').next());

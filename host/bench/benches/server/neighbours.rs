@@ -14,8 +14,8 @@ pub(crate) const PART: (&str, fn() -> anyhow::Result<()>) =
 
 const ROUNDS: usize = 7;
 const REQUESTS: usize = 2_000;
-/// What each call of the noisy one takes where nothing else runs. Beside others it takes longer, and after 50 ms it would
-/// be stopped; in between there is no pause.
+/// The time that each call of the noisy one takes where nothing else runs. Beside others it takes longer, and after 50
+/// ms it would be stopped; in between there is no pause.
 const CALL: Duration = Duration::from_millis(25);
 
 fn measure() -> anyhow::Result<()> {
@@ -28,7 +28,8 @@ async fn measure_at(address: &str) -> anyhow::Result<()> {
     let noise = looping(address).await?;
     let quiet = Request::injecting(1 << 10).http1();
     latencies(address, &quiet).await?;
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let mut alone = Vec::new();
+    let mut beside = Vec::new();
     for _ in 0..ROUNDS {
         alone.extend(latencies(address, &quiet).await?);
         let stop = CancellationToken::new();
@@ -49,7 +50,8 @@ async fn measure_at(address: &str) -> anyhow::Result<()> {
         anyhow::ensure!(calls > 1, "the neighbour was not noisy");
         beside.extend(measured);
     }
-    let (alone, beside) = (Percentiles::of(alone), Percentiles::of(beside));
+    let alone = Percentiles::of(alone);
+    let beside = Percentiles::of(beside);
     alone.print("alone");
     beside.print("beside a loop");
     println!("  ratio of the 99th: {:.2}", beside.p99 / alone.p99);
@@ -77,7 +79,8 @@ async fn looping(address: &str) -> anyhow::Result<String> {
 /// Seconds from request to answer, one request at a time.
 async fn latencies(address: &str, request: &str) -> anyhow::Result<Vec<f64>> {
     let mut stream = http1::connect(address).await?;
-    let (mut buffer, mut latencies) = (Vec::new(), Vec::with_capacity(REQUESTS));
+    let mut buffer = Vec::new();
+    let mut latencies = Vec::with_capacity(REQUESTS);
     for _ in 0..REQUESTS {
         let started = Instant::now();
         let answer = http1::ask(&mut stream, request, false, &mut buffer).await?;

@@ -1,11 +1,11 @@
-//! What is sent: one SendMessage, as each binding has it.
+//! The requests that are sent: one SendMessage, as each binding has it.
 
 use annex_grpc::pb;
 use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
-/// What every request asks and every echo answers.
+/// The text of every request and of every echo.
 pub(crate) const TEXT: &str = "Who am I and what is my email?";
 
 /// One request, to be sent many times.
@@ -14,7 +14,7 @@ pub(crate) struct Request {
     pub(crate) is_streamed: bool,
     /// The URI of an extension to activate.
     pub(crate) extension: Option<&'static str>,
-    /// What follows the parts in the message, as JSON.
+    /// The rest of the message after its parts, as JSON.
     metadata: String,
 }
 

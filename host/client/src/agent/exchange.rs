@@ -1,4 +1,4 @@
-//! One call from end to end: the interceptors around it, and whom its header fields may reach.
+//! One call from end to end: the interceptors around it, and the check of who may get its header fields.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::card::AgentCardDocument;
 use crate::transport::JsonStream;
 use crate::{Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters};
 
-/// What is the same for all calls to an agent.
+/// The parts that are the same for all calls to an agent.
 pub(super) struct Around {
     pub(super) document: Arc<AgentCardDocument>,
     pub(super) interface: Url,
-    /// Whether header fields may be sent there.
+    /// True if header fields may be sent to the interface.
     pub(super) takes_fields: bool,
     pub(super) interceptors: Vec<Arc<dyn Interceptor>>,
 }
@@ -66,8 +66,10 @@ impl Exchange {
     /// The header fields of the request, after the interceptors have added theirs.
     pub(super) fn headers(&mut self) -> Result<HeaderMap, ClientError> {
         if !self.parameters.fields().is_empty() && !self.around.takes_fields {
-            let (card, interface) = (self.around.document.url.origin(), self.around.interface.origin());
-            let (card, interface) = (card.ascii_serialization(), interface.ascii_serialization());
+            let card = self.around.document.url.origin();
+            let interface = self.around.interface.origin();
+            let card = card.ascii_serialization();
+            let interface = interface.ascii_serialization();
             return Err(ClientError::OtherOrigin { card, interface });
         }
         Ok(mem::take(&mut self.parameters).into_headers())

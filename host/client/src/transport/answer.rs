@@ -12,7 +12,7 @@ use crate::http::{Http, failed};
 use crate::sse::Decoder;
 use crate::{AgentError, ClientError};
 
-/// Why a text is no result.
+/// The reason that a text is no result.
 pub(super) enum Unreadable {
     /// It is the agent's error.
     Agent(AgentError),
@@ -25,9 +25,11 @@ pub(super) type Reader = fn(&str) -> Result<Json, Unreadable>;
 
 /// The one result of an answer.
 pub(super) async fn single(http: &Http, response: Response, read: Reader) -> Result<Json, ClientError> {
-    let (status, url) = (response.status(), response.url().to_string());
+    let status = response.status();
+    let url = response.url().to_string();
     let body = http.text(response).await?;
     match read(&body) {
+        // The agent's own error says more than the HTTP status that it comes with.
         Err(Unreadable::Agent(error)) => Err(error.into()),
         _ if !status.is_success() => Err(ClientError::Status { url, status, body: quoted(&body) }),
         Ok(json) => Ok(json),
@@ -37,7 +39,8 @@ pub(super) async fn single(http: &Http, response: Response, read: Reader) -> Res
 
 /// The results of an event stream.
 pub(super) fn events(http: &Http, response: Response, read: Reader) -> JsonStream {
-    let (url, max_bytes) = (response.url().to_string(), http.max_bytes);
+    let url = response.url().to_string();
+    let max_bytes = http.max_bytes;
     let events = Events { url, max_bytes, read, response, decoder: Decoder::default(), complete: VecDeque::new() };
     stream::try_unfold(events, Events::step).boxed()
 }

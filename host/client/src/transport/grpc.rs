@@ -57,7 +57,8 @@ impl Transport for Grpc {
             operation => self.client.open(operation.name(), &params, headers).await,
         };
         let reply = opened.map_err(|error| told(&self.url, self.max_bytes, error))?;
-        let (url, max_bytes) = (self.url.clone(), self.max_bytes);
+        let url = self.url.clone();
+        let max_bytes = self.max_bytes;
         let events = reply.value.map_err(move |error| told(&url, max_bytes, error));
         Ok(Answer { value: events.boxed(), active: reply.active })
     }

@@ -56,7 +56,7 @@ impl Transport for HttpJson {
     async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError> {
         let response = self.request(call, ACCEPTED).await?;
         let active = active(response.headers());
-        // What an extension's method answers may be called `error`.
+        // The answer of an extension's method may have a member called `error`.
         let read = if response.status().is_success() { result } else { failure };
         Ok(Answer { value: answer::single(&self.http, response, read).await?, active })
     }
@@ -102,6 +102,7 @@ fn below(interface: &Url, template: &[String], params: &mut JsonObject) -> Resul
     for segment in template {
         segments.push(filled(segment, params));
     }
+    // The url crate drops `.` and `..` from a path, so such an id would lead to another operation.
     let is_name = |segment: &String| !matches!(segment.as_str(), "" | "." | "..");
     if let Some(segment) = segments.iter().find(|segment| !is_name(segment)) {
         let problem = format!("{segment:?} cannot be part of a path");

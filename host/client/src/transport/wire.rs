@@ -1,4 +1,4 @@
-//! What travels: one trait, which each binding implements.
+//! The trait that each binding implements, and the calls that travel by it.
 
 use annex_protocol::service::{A2A_EXTENSIONS, parse_extensions};
 use annex_protocol::{ExtensionUri, Json, JsonObject};

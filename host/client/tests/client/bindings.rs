@@ -44,7 +44,7 @@ const SCRIPT: &str = r#"
     ]
 "#;
 
-/// What the digest above is of.
+/// The key of the digest above.
 const KEY: &str = "a-key-of-ada-0123456789";
 
 /// The agent that plays a script, for Ada only.

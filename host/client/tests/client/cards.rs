@@ -70,7 +70,8 @@ async fn a_server_that_confirms_a_card_that_was_never_asked_for_has_none() {
 #[tokio::test]
 async fn the_card_that_was_not_used_for_longest_goes_first() {
     let kept = card("cache-control: max-age=60\r\n");
-    let (first, second) = (Foreign::start(&[&kept, &kept]).await, Foreign::start(&[&kept]).await);
+    let first = Foreign::start(&[&kept, &kept]).await;
+    let second = Foreign::start(&[&kept]).await;
     let client = client(ClientConfig { max_cards: std::num::NonZeroUsize::MIN, ..ClientConfig::default() });
     for server in [&first, &second, &first] {
         name(&client, server).await;

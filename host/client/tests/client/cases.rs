@@ -1,6 +1,6 @@
-//! What other systems' sessions were seen to do, and where a session of Annex does something else: those of Microsoft's
-//! agent framework (`data/ms_session.json`), whose rules are ours, and google-adk's RemoteA2aAgent (`remote_delta.json`,
-//! observed in November 2026, as the rest).
+//! Sessions of other systems as they were seen to act, and the cases where a session of Annex does something else:
+//! those of Microsoft's agent framework (`data/ms_session.json`), whose rules are ours, and google-adk's RemoteA2aAgent
+//! (`remote_delta.json`, observed in November 2026, as the rest).
 //!
 //! A session knows context and task. What is recorded of texts that are shown is not its affair, nor what a message is
 //! made of: the server's tests have that (`host/server/tests/http/cases/remote.rs`).
@@ -131,6 +131,7 @@ fn answered(event: &Value) -> Option<StreamResponse> {
         Some(state) => state,
     };
     let status = json!({"state": state});
-    let (id, context) = (&response["id"], &response["contextId"]);
+    let id = &response["id"];
+    let context = &response["contextId"];
     Some(answer(&json!({"task": {"id": id, "contextId": context, "status": status}})))
 }

@@ -1,4 +1,4 @@
-//! What a program links that depends on the crate.
+//! The crates that a program links that depends on this one.
 
 use std::env;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What interceptors see, add and refuse.
+//! Interceptors see, add and refuse.
 
 use std::sync::{Arc, Mutex};
 

@@ -70,7 +70,7 @@ impl Foreign {
         Self { url, requests }
     }
 
-    /// What it was asked, heads in lower case.
+    /// The requests that it got, heads in lower case.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("no panic").clone()
     }

@@ -1,4 +1,4 @@
-//! Where a test has its database, and the one table of the tests.
+//! The places where a test has its database, and the one table of the tests.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What is particular to SQLite: the file and its log.
+//! Cases of SQLite alone: the file and its log.
 
 use annex_database::{Database, OpenError, SqliteDatabase};
 

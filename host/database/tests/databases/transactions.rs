@@ -1,4 +1,4 @@
-//! What a transaction shows, what it leaves, and what several statements tell.
+//! Transactions: what they show, what they leave, and what several statements tell.
 
 use annex_database::{Database, Row, Step, Value};
 

@@ -13,11 +13,11 @@ use crate::places::{FREE, Folder, INSERT, Place, committed, insert};
 struct Entry {
     name: String,
     number: i64,
-    /// Whether it can go in one trip with others.
+    /// True if it can go in one trip with others.
     is_common: bool,
 }
 
-/// How an entry was added.
+/// The way in which an entry was added.
 #[derive(Debug, PartialEq)]
 enum Added {
     InTrip,

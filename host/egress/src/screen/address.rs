@@ -1,4 +1,4 @@
-//! Which addresses are public (IANA special-purpose address registries, RFC 6890).
+//! Tells public addresses from others (IANA special-purpose address registries, RFC 6890).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -35,10 +35,11 @@ const NOT_PUBLIC_V6: [Ipv6Net; 5] = [
     v6([0x3fff, 0, 0], 20),     // documentation
 ];
 
-/// How networks without IPv4 write an IPv4 address (RFC 6052); as public as that one.
+/// The prefix under which networks without IPv4 write an IPv4 address (RFC 6052). Such an address is as public as the
+/// IPv4 address in it.
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0], 96);
 
-/// Where clouds hand out the credentials of the machine that asks.
+/// The metadata services of clouds, which hand out the credentials of the machine that asks.
 const METADATA: [IpAddr; 5] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
@@ -47,7 +48,7 @@ const METADATA: [IpAddr; 5] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// Whether an address, which must be canonical, belongs to the public internet.
+/// True if an address, which must be canonical, belongs to the public internet.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -58,9 +59,10 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an address, which must be canonical, is that of a metadata service.
+/// True if an address, which must be canonical, is that of a metadata service.
 pub(crate) fn is_metadata(address: IpAddr) -> bool {
     let address = match address {
+        // A network with NAT64 reaches the service under this address too.
         IpAddr::V6(address) if NAT64.contains(&address) => embedded_v4(address).into(),
         IpAddr::V4(_) | IpAddr::V6(_) => address,
     };

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use url::Host;
 
-/// What may be called although it is not public. Read from a host name (`hooks.internal`), an address (`10.0.0.7`,
-/// `[::1]`) or a range (`10.0.0.0/8`).
+/// A host or addresses that may be called although they are not public. Read from a host name (`hooks.internal`), an
+/// address (`10.0.0.7`, `[::1]`) or a range (`10.0.0.0/8`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// One host name in lower case without a final dot, whatever it resolves to. Its subdomains are not meant.
@@ -21,7 +21,7 @@ pub enum Allowed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is neither a host name nor an address nor a range of addresses")]
 pub struct InvalidAllowed {
-    /// What was to be read.
+    /// The text that was read.
     pub text: String,
 }
 
@@ -33,8 +33,8 @@ impl Allowed {
         }
     }
 
-    /// Whether this names one address alone. Metadata services are let through only so: neither a range nor a name that
-    /// the operator allows means to give the credentials of the machine away.
+    /// True if this names exactly this one address. A metadata service is let through in no other way: an operator who
+    /// allows a range or a name does not mean to give the credentials of the machine away.
     pub(crate) fn is_exactly(&self, address: IpAddr) -> bool {
         match self {
             Self::Host(_) => false,

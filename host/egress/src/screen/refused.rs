@@ -1,8 +1,8 @@
-//! Why a URL is not called.
+//! The reasons for which a URL is not called.
 
 use std::net::IpAddr;
 
-/// What is wrong with a URL that is to be called. The texts are for whoever chose the URL.
+/// The reason for which a URL is not called. The texts are for whoever chose the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The URL is longer than anybody needs.

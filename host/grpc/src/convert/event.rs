@@ -1,4 +1,4 @@
-//! What answers a message: at once, or event by event.
+//! The answers to a message: at once, or event by event.
 
 use annex_protocol::{SendMessageResponse, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 

@@ -54,6 +54,7 @@ fn number(double: f64) -> Result<Number, FieldError> {
     const INTEGERS: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
     let is_integer = double.fract() == 0.0 && INTEGERS.contains(&double);
     let is_negative_zero = double == 0.0 && double.is_sign_negative();
+    // No integer is a negative zero, so that stays a double.
     if is_integer && !is_negative_zero {
         return Ok(Number::from(double as i64));
     }

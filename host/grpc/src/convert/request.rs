@@ -156,7 +156,8 @@ impl IntoProto<pb::SubscribeToTaskRequest> for SubscribeToTaskRequest {
 
 impl IntoProto<pb::GetTaskPushNotificationConfigRequest> for GetTaskPushNotificationConfigRequest {
     fn into_proto(self) -> Result<pb::GetTaskPushNotificationConfigRequest, FieldError> {
-        let (tenant, task_id) = (text(self.tenant), self.task_id.into());
+        let tenant = text(self.tenant);
+        let task_id = self.task_id.into();
         Ok(pb::GetTaskPushNotificationConfigRequest { tenant, task_id, id: self.id })
     }
 }
@@ -174,7 +175,8 @@ impl IntoProto<pb::ListTaskPushNotificationConfigsRequest> for ListTaskPushNotif
 
 impl IntoProto<pb::DeleteTaskPushNotificationConfigRequest> for DeleteTaskPushNotificationConfigRequest {
     fn into_proto(self) -> Result<pb::DeleteTaskPushNotificationConfigRequest, FieldError> {
-        let (tenant, task_id) = (text(self.tenant), self.task_id.into());
+        let tenant = text(self.tenant);
+        let task_id = self.task_id.into();
         Ok(pb::DeleteTaskPushNotificationConfigRequest { tenant, task_id, id: self.id })
     }
 }

@@ -47,7 +47,9 @@ fn oauth2(flow: Flow) -> Scheme {
 
 #[expect(deprecated, reason = "a card may still declare a deprecated flow")]
 fn schemes() -> BTreeMap<String, SecurityScheme> {
-    let (authorization_url, token_url, refresh_url) = ("https://a".to_owned(), "https://t".to_owned(), "https://r");
+    let authorization_url = "https://a".to_owned();
+    let token_url = "https://t".to_owned();
+    let refresh_url = "https://r";
     let refresh_url = refresh_url.to_owned();
     let scopes: BTreeMap<String, String> = [("s".to_owned(), "S".to_owned())].into();
     let code = AuthorizationCodeOAuthFlow {

@@ -8,7 +8,7 @@ use tonic_types::StatusExt;
 
 use crate::support::{Script, object, sending, start, string, value};
 
-/// What the operations get as the data of a part.
+/// The data of a part, as the operations get it.
 async fn read(data: Value) -> String {
     let (mut client, script) = start(Script::answering(r#"{"message":{}}"#)).await;
     let part = Part { content: Some(part::Content::Data(data)), ..Part::default() };
@@ -18,7 +18,7 @@ async fn read(data: Value) -> String {
     data.strip_suffix("}]}}").unwrap().to_owned()
 }
 
-/// What a client gets for metadata of the server.
+/// The metadata of the server, as a client gets it.
 async fn written(json: &str) -> Result<Value, tonic::Status> {
     let answer = format!(r#"{{"id":"t-1","status":{{}},"metadata":{{"k":{json}}}}}"#);
     let (mut client, _script) = start(Script::answering(&answer)).await;

@@ -142,7 +142,10 @@ async fn no_depth_on_the_wire_overflows_the_stack() {
     let script = Arc::new(Script::answering("null"));
     let mut client = tonic::client::Grpc::new(channel(script.clone()).await);
     client.ready().await.unwrap();
-    let (list_value, values, data, parts) = (6, 1, 4, 5);
+    let list_value = 6;
+    let values = 1;
+    let data = 4;
+    let parts = 5;
     let deep = (0..5000).fold(Vec::new(), |inner, _| wrapped(list_value, &wrapped(values, &inner)));
     let request = RawRequest { message: wrapped(parts, &wrapped(data, &deep)) };
     let path = http::uri::PathAndQuery::from_static("/lf.a2a.v1.A2AService/SendMessage");

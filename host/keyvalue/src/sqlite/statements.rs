@@ -29,7 +29,7 @@ pub(crate) const SELECT_KEYS: &str = concat!(
     " ORDER BY key LIMIT CAST(?6 AS BIGINT) OFFSET CAST(?7 AS BIGINT)"
 );
 
-/// What the bucket holds, and the bytes of the key's value if it is there.
+/// The usage of the bucket, and the bytes of the key's value if it is there.
 pub(crate) const SELECT_USAGE: &str = concat!(
     "SELECT COUNT(*), COALESCE(SUM(",
     size!(),

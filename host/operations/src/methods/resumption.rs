@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
-use annex_runtime::{Chain, RequestOutcome, TaskResumption, TurnRequest};
+use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
 use annex_tasks::Owner;
 
@@ -32,9 +32,9 @@ pub(crate) struct Resumption {
     permit: TurnPermit,
 }
 
-/// What one call of a method wants to be taken up.
+/// The tasks that one call of a method wants to be taken up.
 pub(crate) struct Resumptions {
-    /// Whose extension it is that was called.
+    /// The tenant whose extension was called.
     tenant: String,
     tasks: Arc<Tasks>,
     turn_limiter: Arc<TurnLimiter>,
@@ -53,7 +53,7 @@ impl Resumptions {
         })
     }
 
-    /// All of them; there will be no more.
+    /// Takes all of them. From now on the extension can resume no more.
     pub(crate) fn close(&self) -> Vec<Resumption> {
         self.lock().take().unwrap_or_default()
     }
@@ -61,15 +61,18 @@ impl Resumptions {
     fn lock(&self) -> MutexGuard<'_, Option<Vec<Resumption>>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl TaskResumption for Resumptions {
-    fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+    /// Notes that a task which the extension interrupted is to go on.
+    ///
+    /// # Errors
+    /// The reason for which it cannot, as text for the extension.
+    pub(crate) fn want(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         let task = TaskId::from(task_id);
         let waiting = self.tasks.pins().interrupted(&self.tenant, &task, extension);
         let (owner, number) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
         let mut wanted = self.lock();
         let Some(wanted) = wanted.as_mut() else { return Err("the call has been answered already".to_owned()) };
+        // An extension may ask twice in one call: one turn is enough.
         if wanted.iter().all(|other| other.number != number) {
             let permit = self.turn_limiter.try_take(&owner).map_err(|error| error.to_string())?;
             wanted.push(Resumption { task, owner, number, permit });
@@ -106,6 +109,7 @@ impl RequestHandler {
         // Another process may have ended the task.
         record.refresh().await.map_err(fault::of_store)?;
         target.check_open()?;
+        // Only now: a message of the client may have ended the interruption while this waited for its turn.
         let requested = self.tasks.pins().end_interruption(&task, number).ok_or_else(waits_no_longer)?;
         let call = ServiceParameters { requested, owner, headers: None };
         let extensions = self.extensions.current();
@@ -133,10 +137,9 @@ impl RequestHandler {
         let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
         let installed = self.installed_for(call, &message, extensions);
         let active = activation::negotiate(&installed, passed_on, &call.requested)?;
-        let services = self.views.of_turn(&active, &call.owner, target.of_turn(session)).await?;
+        let view = self.views.of_turn(&active, &call.owner, target.visible(session)).await?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
-        let hooks = hook_request(call, operation, &request, target, session);
-        let hooks = TurnRequest { services, resumed: true, ..hooks };
+        let hooks = TurnRequest { resumed: true, ..hook_request(call, operation, &request, target, view) };
         let RequestOutcome { chain, .. } = Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
         Ok((chain, request))
     }

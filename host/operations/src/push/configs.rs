@@ -22,7 +22,7 @@ impl RequestHandler {
         self.push()?.check(config, "configuration.taskPushNotificationConfig.").await
     }
 
-    /// What only the task can tell of a message's config.
+    /// Checks what only the task can tell of a message's config: that there is room for it.
     pub(crate) async fn check_room(&self, request: &SendMessageRequest) -> Result<(), A2aError> {
         match (&request.message.task_id, &request.configuration.task_push_notification_config) {
             (Some(task_id), Some(config)) => self.push()?.check_room(task_id, config).await,

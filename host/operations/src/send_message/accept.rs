@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
-use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnServices};
+use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, MessageKey, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
@@ -25,35 +25,36 @@ use crate::send_message::request_check;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::{self, TaskRecord};
 use crate::turn::{Outcome, Stage, TaskOutcome, Turn, UserEvent};
-use crate::views::readers::{TurnState, TurnTask};
+use crate::views::VisibleTurn;
 use crate::views::scoped_keys::session_key;
+use crate::views::turn_task::TurnTask;
 
-/// Where a message belongs.
+/// The conversation and the task that a message belongs to.
 pub(crate) struct Target {
     context_id: ContextId,
     pub(crate) task_id: TaskId,
     pub(crate) record: Option<Arc<TaskRecord>>,
-    /// Whether the context was named here, so that nobody else can know it yet.
+    /// True if this server has just named the context, so that nobody else can know it yet.
     is_new: bool,
-    /// Whose task it is.
+    /// The owner of the task.
     owner: Owner,
     /// Held until it is settled that the message is taken.
     delivery: Option<FirstDelivery>,
-    /// What the extensions see of the task.
+    /// The view of the task that the extensions get.
     turn_task: TurnTask,
-    /// What they see of the agent.
+    /// The steps of the agent, which the extensions see too.
     steps: Steps,
 }
 
-/// What a turn is made with.
+/// The parts that a turn is made of.
 pub(crate) struct TurnResources {
     pub(crate) chain: Chain,
     pub(crate) session: TurnSession,
     pub(crate) permit: TurnPermit,
-    /// What the user says; `None` when an extension takes the task up, rather than a message.
+    /// The user's message for the session. `None` when an extension takes the task up: there is no new message then.
     pub(crate) user_event: Option<Box<UserEvent>>,
     pub(crate) call: ServiceParameters,
-    /// What an agent that lives elsewhere is told.
+    /// The context for an agent that lives elsewhere; `None` for all others.
     pub(crate) remote: Option<UpstreamContext>,
 }
 
@@ -87,8 +88,10 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<(Reception, Outcome), A2aError> {
         request_check::check(&request)?;
+        // One set for the whole request, so that a set that replaces it is never seen in part.
         let extensions = self.extensions.current();
         let installed = self.installed_for(call, &request.message, &extensions);
+        // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
         self.check_push(&request).await?;
         let mut target = self.target(&call.owner, &request.message).await?;
@@ -102,24 +105,28 @@ impl RequestHandler {
             Some(Delivery::New(delivery)) => target.delivery = Some(delivery),
             None => {}
         }
+        // Not before: a message that is repeated gets its task, also when that is finished by now.
         target.check_open()?;
         target.check_size(&request.message, self.tasks.limits())?;
         self.check_room(&request).await?;
+        // Before the wait for the context, so that the turns that wait there are bounded as well.
         let permit = self.turn_limiter.take(&call.owner).await?;
         let session = self.begin_turn(&call.owner, &target).await?;
         // A waiting request may find that the server is shutting down.
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }
+        // The turn that ran in the context until now may have ended the task.
         target.check_open()?;
-        let services = self.views.of_turn(&active, &call.owner, target.of_turn(&session)).await?;
+        let view = self.views.of_turn(&active, &call.owner, target.visible(&session)).await?;
         let remote = self.upstream_context(call, &extensions, (&session, &target.task_id), &request).await?;
-        let hooks = TurnRequest { services, ..hook_request(call, operation, &request, &target, &session) };
+        let hooks = hook_request(call, operation, &request, &target, view);
         let RequestOutcome { chain, delta, parts } =
             Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
         request.message.parts = parts.unwrap_or(request.message.parts);
         let mut delta = StateDelta::from(delta);
         self.agent.before_turn(&request, &session, &mut delta)?;
+        // After the hooks, to which a task id means that the message continues a task.
         target.place(&mut request.message);
         // Others have sent messages meanwhile, or an extension has rewritten this one.
         target.check_size(&request.message, self.tasks.limits())?;
@@ -129,7 +136,7 @@ impl RequestHandler {
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 
-    /// What is installed, with the versions that the message's task was accepted by.
+    /// The installed extensions, in the versions that accepted the message's task where that task has pinned some.
     pub(crate) fn installed_for<'a>(
         &self,
         call: &ServiceParameters,
@@ -149,8 +156,8 @@ impl RequestHandler {
         )
     }
 
-    /// Whether the message is new. One of an anonymous client that names neither context nor task has nothing that it
-    /// could be found under: ids are all that keeps such clients apart.
+    /// Tells whether the message came before, and remembers it. `None` for a message of an anonymous client that names
+    /// neither context nor task: ids are all that keeps such clients apart, and there is none to find it under.
     async fn remember(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Delivery>, A2aError> {
         let message = &request.message;
         let context = match (&message.context_id, &message.task_id) {
@@ -179,8 +186,10 @@ impl RequestHandler {
         let Some(task_id) = &message.task_id else {
             let is_new = message.context_id.is_none();
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
-            let (task_id, owner) = (TaskId::generate(), owner.clone());
-            let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
+            let task_id = TaskId::generate();
+            let owner = owner.clone();
+            let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
+            let steps = Steps::default();
             return Ok(Target { context_id, task_id, record: None, is_new, owner, delivery: None, turn_task, steps });
         };
         let record = self.tasks.open(owner, task_id).await?;
@@ -196,6 +205,7 @@ impl RequestHandler {
         let key = session_key(Arc::clone(&self.app), owner, &target.context_id);
         let opened = async {
             let guard = self.turns.begin(&key).await?;
+            // Nobody else knows the context yet, so there is no session to read.
             if target.is_new && !self.agent.reads_shared_state() {
                 return Ok(TurnSession::open_new(&self.sessions, key, guard));
             }
@@ -204,8 +214,9 @@ impl RequestHandler {
         opened.await.map_err(|error| fault::of_session(&error))
     }
 
-    /// What may follow the user's message before the agent answers.
+    /// Tells what may follow the user's message before the agent answers.
     fn following(&self, target: &Target, active: &[Arc<Extension>]) -> Following {
+        // Whoever reads a task sees a message that joins it, and the session must not lack that message after a crash.
         let is_read_by_others = target.record.is_some();
         let extensions_reach_out = active.iter().any(|extension| extension.grants().reach_out());
         if is_read_by_others || extensions_reach_out || self.agent.reaches_out() {
@@ -274,6 +285,7 @@ impl RequestHandler {
         match config {
             Some(config) => push.put(task_id, config, Some(reader.clone())).await.map(drop),
             None if continues => push.forward(task_id, reader.clone()).await,
+            // A new task has no other configs. Whoever registers one later brings a reader.
             None => Ok(()),
         }
     }
@@ -282,16 +294,19 @@ impl RequestHandler {
 impl Target {
     /// A task that is there already.
     pub(crate) fn of_task(owner: &Owner, record: Arc<TaskRecord>) -> Self {
-        let (task_id, context_id, owner) = (record.id().clone(), record.context_id().clone(), owner.clone());
-        let (turn_task, steps) = (TurnTask::new(task_id.clone(), context_id.clone()), Steps::default());
+        let task_id = record.id().clone();
+        let context_id = record.context_id().clone();
+        let owner = owner.clone();
+        let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
+        let steps = Steps::default();
         let snapshot = record.snapshot();
         turn_task.show(snapshot.state(), snapshot.status_at());
         Self { context_id, task_id, record: Some(record), is_new: false, owner, delivery: None, turn_task, steps }
     }
 
-    /// What the services of a turn are made for.
-    pub(crate) fn of_turn<'a>(&'a self, session: &'a TurnSession) -> (&'a TurnSession, &'a TaskId, &'a Steps) {
-        (session, &self.task_id, &self.steps)
+    /// The parts of a turn on it that extensions may see.
+    pub(crate) fn visible<'a>(&'a self, session: &'a TurnSession) -> VisibleTurn<'a> {
+        VisibleTurn { session, task: &self.turn_task, steps: &self.steps }
     }
 
     /// A finished task takes no further message (A2A 1.0 section 3.4.2).
@@ -328,13 +343,13 @@ impl Target {
     }
 }
 
-/// What the hooks see of a message.
+/// The request that the hooks see of a message.
 pub(crate) fn hook_request<'a>(
     call: &'a ServiceParameters,
     operation: &'a str,
     request: &'a SendMessageRequest,
     target: &'a Target,
-    session: &TurnSession,
+    view: Arc<dyn TurnView>,
 ) -> TurnRequest<'a> {
     TurnRequest {
         operation,
@@ -343,9 +358,7 @@ pub(crate) fn hook_request<'a>(
         requested: &call.requested,
         message: &request.message,
         request: &request.metadata,
-        session: Arc::new(TurnState(session.clone())),
-        task: Arc::new(target.turn_task.clone()),
-        services: TurnServices::default(),
+        view,
         resumed: false,
     }
 }

@@ -31,7 +31,7 @@ impl InputModes {
     }
 }
 
-/// What the part says it is, or what follows from its kind; nothing follows for files.
+/// The media type that the part names, or that follows from its kind. None follows for files.
 fn media_type(part: &Part) -> Option<&str> {
     let implied = match &part.content {
         PartContent::Text(_) => Some("text/plain"),

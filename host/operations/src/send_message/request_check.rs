@@ -1,4 +1,4 @@
-//! What this server wants of a request beyond what the protocol wants: bounds on ids.
+//! Checks of a request beyond those of the protocol: bounds on ids.
 
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId};
 

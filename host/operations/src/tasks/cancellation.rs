@@ -34,9 +34,11 @@ impl RequestHandler {
     async fn cancel(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
         let mut canceled = record.canceled();
         if !record.is_running() {
+            // A turn that runs tells the upstream itself when it ends.
             self.give_up(call, record.context_id(), record.id()).await;
             if let Err(error) = self.show_canceled(&call.owner, record, &mut canceled).await {
                 tracing::warn!(target: crate::LOG_TARGET, task = %record.id(), %error, "a task is cancelled without its extensions");
+                // Made anew: an extension may have changed the event before another one failed.
                 canceled = record.canceled();
             }
         }
@@ -64,6 +66,7 @@ impl RequestHandler {
         let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
         let call = ServiceParameters { requested, owner: owner.clone(), headers: None };
         let target = Target::of_task(owner, Arc::clone(record));
+        // No agent runs, so the extensions that an upstream agent requires are not asked for.
         let (mut chain, _) = self.wake(&call, OPERATION, (&self.extensions.current(), &[]), &target, &session).await?;
         chain.run_transition_hooks(record.task_state(), update).await.map_err(|fault| fault::internal(&fault))?;
         chain.run_response_hooks(canceled).await.map_err(|fault| fault::internal(&fault))

@@ -15,7 +15,7 @@ const MAX_PAGE_SIZE: i32 = 100;
 #[derive(Clone)]
 pub struct Lister {
     pub store: Arc<dyn TaskStore>,
-    /// Whether anonymous callers are shown the tasks of all of them.
+    /// True if anonymous callers are shown the tasks of all of them.
     pub shows_all_anonymous: bool,
 }
 

@@ -29,7 +29,7 @@ impl LoggedEvent {
         &self.event
     }
 
-    /// Whether the task now waits for somebody else.
+    /// Tells whether the task is interrupted from this event on.
     pub(crate) fn interrupts(&self) -> bool {
         matches!(self.event(), StreamResponse::StatusUpdate(update) if update.status.state.is_interrupted())
     }
@@ -66,7 +66,8 @@ impl TaskLog {
         LogReader { log: Arc::clone(self), next: self.written().events.len() }
     }
 
-    /// Whether somebody reads: whoever has the log besides its record is a reader. To be asked under the record's lock.
+    /// Tells whether somebody reads. Whoever has the log besides its record is a reader. To be asked under the record's
+    /// lock.
     pub(crate) fn has_readers(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1
     }

@@ -22,10 +22,10 @@ pub struct Pins {
 }
 
 struct State {
-    /// How many interruptions there were.
+    /// Counts interruptions, so that each has a number of its own.
     interruptions: u64,
     tasks: LruCache<TaskId, Pinned>,
-    /// What is installed, by tenant; a turn that runs while one of its extensions is removed pins that no more.
+    /// The installed extensions, by tenant. A turn may still run an extension that was removed; it does not pin it.
     installed: HashMap<String, Installed>,
 }
 
@@ -36,7 +36,7 @@ struct Pinned {
     interrupted: Option<(u64, Interrupted)>,
 }
 
-/// How a task came to wait, when an extension made it wait.
+/// The reason why a task waits, when an extension made it wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupted {
     /// The extension, which alone may take the task up again.
@@ -66,6 +66,7 @@ impl Pins {
         let interrupted = interrupted.map(|interrupted| (*interruptions, interrupted));
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
         for extension in extensions {
+            // An extension that was removed while the turn ran must not live on in a pin.
             let installed = installed.get(&owner.tenant);
             let is_there = installed.is_some_and(|installed| installed.get(extension.uri()).is_some());
             if is_there && !pinned.iter().any(|other| other.uri() == extension.uri()) {
@@ -88,14 +89,14 @@ impl Pins {
         self.lock().tasks.pop(task);
     }
 
-    /// What the owner's task goes on with.
+    /// The versions that the owner's task goes on with. Empty where it has pinned none.
     pub(crate) fn of(&self, owner: &Owner, task: &TaskId) -> Vec<Arc<Extension>> {
         let mut state = self.lock();
         let pinned = state.tasks.get(task).filter(|pinned| pinned.owner == *owner);
         pinned.map(|pinned| pinned.extensions.clone()).unwrap_or_default()
     }
 
-    /// Whose task it is that `extension` of the tenant made wait, and the number of that interruption.
+    /// The owner of a task that `extension` of the tenant made wait, and the number of that interruption.
     pub(crate) fn interrupted(&self, tenant: &str, task: &TaskId, extension: &ExtensionUri) -> Option<(Owner, u64)> {
         let mut state = self.lock();
         let pinned = state.tasks.get(task).filter(|pinned| pinned.owner.tenant == tenant)?;
@@ -118,18 +119,19 @@ impl Pins {
         }
     }
 
-    /// How many tasks go on with this version.
+    /// The number of tasks that go on with this version.
     pub fn count(&self, extension: &Arc<Extension>) -> usize {
         let is_pinned = |pinned: &Pinned| pinned.extensions.iter().any(|other| Arc::ptr_eq(other, extension));
         self.lock().tasks.iter().filter(|(_, pinned)| is_pinned(pinned)).count()
     }
 
-    /// How many tasks have pins.
+    /// The number of tasks that have pins.
     pub fn tasks(&self) -> usize {
         self.lock().tasks.len()
     }
 
-    /// Learns what the tenant has installed now. Lets go of what was removed, and of the oldest versions where tasks keep too many alive.
+    /// Learns what the tenant has installed now. Lets go of what was removed, and of the oldest versions where tasks
+    /// keep too many alive.
     pub fn thin_out(&self, tenant: &str, installed: &Installed) {
         let mut replaced: HashMap<ExtensionUri, Vec<*const Extension>> = HashMap::new();
         let mut may_stay = |extension: &Arc<Extension>| {

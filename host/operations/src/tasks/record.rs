@@ -65,9 +65,11 @@ impl TaskRecord {
 
     /// A task as it is stored, `last` being its last event. Nobody works on it here.
     pub(crate) fn stored(owner: Owner, task: TaskSnapshot, last: u64, tasks: &Tasks) -> Self {
-        let (id, context_id) = (task.id().clone(), task.context_id().clone());
+        let id = task.id().clone();
+        let context_id = task.context_id().clone();
         let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
-        let (store, limits) = (Arc::clone(tasks.store()), *tasks.limits());
+        let store = Arc::clone(tasks.store());
+        let limits = *tasks.limits();
         let state = RecordState { task, log, turn: None };
         Self { id, context_id, owner, store, limits, last: last.into(), state: Mutex::new(state) }
     }
@@ -93,17 +95,17 @@ impl TaskRecord {
         self.lock().task.state()
     }
 
-    /// Whether the task has reached a final state.
+    /// True if the task has reached a final state.
     pub(crate) fn is_finished(&self) -> bool {
         self.task_state().is_terminal()
     }
 
-    /// Whether a turn of this process works on the task.
+    /// True while a turn of this process works on the task.
     pub(crate) fn is_running(&self) -> bool {
         self.lock().turn.is_some()
     }
 
-    /// Whether the task is neither finished nor waiting, and yet nobody here works on it: another process does.
+    /// True if another process works on the task: it is neither finished nor waiting, and no turn runs here.
     pub(crate) fn runs_elsewhere(&self) -> bool {
         let state = self.lock();
         let task_state = state.task.state();
@@ -175,6 +177,7 @@ impl TaskRecord {
         let mut last = self.last.lock().await;
         match self.store(&mut last, events).await {
             Err(StoreError::TooLarge { .. }) if events.len() > 1 => {
+                // One by one, so that those that still fit are stored.
                 for event in events.chunks(1) {
                     self.store(&mut last, event).await?;
                 }
@@ -299,7 +302,8 @@ impl TaskRecord {
     }
 
     pub(crate) fn status_event(&self, status: TaskStatus) -> TaskStatusUpdateEvent {
-        let (task_id, context_id) = (self.id.clone(), self.context_id.clone());
+        let task_id = self.id.clone();
+        let context_id = self.context_id.clone();
         TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() }
     }
 
@@ -308,9 +312,10 @@ impl TaskRecord {
     }
 }
 
-/// Why a task takes no message.
+/// The refusal of a message for a task that takes none.
 pub(crate) fn finished(record: &TaskRecord) -> A2aError {
-    let (task_id, state) = (record.id(), record.task_state().name());
+    let task_id = record.id();
+    let state = record.task_state().name();
     let reason = if record.is_finished() {
         format!("task {task_id} is in terminal state {state}; send the message without taskId to go on in the context")
     } else {
@@ -319,7 +324,7 @@ pub(crate) fn finished(record: &TaskRecord) -> A2aError {
     A2aError::UnsupportedOperation { reason }
 }
 
-/// Why a task takes no message here.
+/// The refusal for a task that another process works on.
 pub(crate) fn runs_elsewhere(task_id: &TaskId) -> A2aError {
     let reason = format!("task {task_id} runs in another process of this server; use GetTask to follow it");
     A2aError::UnsupportedOperation { reason }

@@ -1,5 +1,5 @@
-//! How a turn begins: the extensions say whether the agent is to run, the session gets the user's message, and the message
-//! joins its task.
+//! The beginning of a turn: the extensions say whether the agent is to run, the session gets the user's message, and
+//! the message joins its task.
 
 use std::mem;
 
@@ -19,9 +19,11 @@ impl Turn {
     pub(super) async fn begin(&mut self) -> Result<Option<Ending>, A2aError> {
         let Stage::Accepted { user_event, task, .. } = &mut self.stage else { return Ok(None) };
         let user_event = user_event.take();
+        // An extension that takes a task up again brings no message.
         let is_resumed = user_event.is_none();
         let waits_in = task.as_ref().map(|task| task.task_state());
-        let (task_id, context_id) = (&self.context.task_id, &self.context.context_id);
+        let task_id = &self.context.task_id;
+        let context_id = &self.context.context_id;
         let outcome = self.chain.run_beginning_hooks(task_id, context_id, waits_in, is_resumed).await;
         let outcome = outcome.map_err(|fault| fault::of_hook(fault.into()))?;
         // A vetoed message is not stored.
@@ -51,6 +53,7 @@ impl Turn {
     /// The message joins the task that it continues, if it continues one. From here on it counts as taken there.
     async fn join(&mut self, is_resumed: bool) -> Result<(), A2aError> {
         if let Some(task) = self.stage.task().cloned() {
+            // An interruption ends once: from here on no extension can take the task up for it.
             self.tasks.pins().go_on(&self.context.task_id);
             let message = (!is_resumed).then(|| (*self.context.message).clone());
             if !task.resume(message, self.context.cancel.clone()).await.map_err(fault::of_store)? {
@@ -59,6 +62,7 @@ impl Turn {
         }
         self.stage = match mem::replace(&mut self.stage, Stage::Taskless) {
             Stage::Accepted { task: Some(task), client, delivery, .. } => {
+                // The task has the message now, so the message stays known however the turn ends.
                 if let Some(delivery) = delivery {
                     delivery.settle();
                 }

@@ -1,4 +1,4 @@
-//! How a turn ends: the session gets its last event, and the task its last state.
+//! The end of a turn: the session gets its last event, and the task its last state.
 
 use std::sync::Arc;
 
@@ -41,6 +41,7 @@ impl Turn {
         self.tell_of(&ending).await;
         let ending = match ending {
             Ending::Returned(Err(AgentError::Refused(error)), settled) if self.stage.task().is_none() => {
+                // There is no task that could tell of the refusal, so the client gets the error itself.
                 self.context.session.drop_staged();
                 self.refuse(error);
                 Ending::Returned(Err(AgentError::Closed), settled)
@@ -73,6 +74,7 @@ impl Turn {
     async fn conclude(&mut self, ending: Ending) -> Result<(), A2aError> {
         let settled = ending.settled();
         let conclusion = self.conclusion(ending);
+        // Before the task: where the user's message cannot be stored, nobody must have heard of a task.
         if let Err(error) = self.close_session(conclusion.as_ref(), settled).await {
             self.roll_back(error);
             return Ok(());
@@ -86,6 +88,7 @@ impl Turn {
             Err(error) => Err(error),
         };
         let Err(error) = concluded else { return Ok(()) };
+        // No task could be created, and the client has this error instead.
         if self.is_taskless() {
             return Err(error);
         }
@@ -125,7 +128,7 @@ impl Turn {
     /// The agent's turn of the conversation ends with an event of the agent. If it has stored none, there is one here:
     /// without a word, or with the reason why there is no answer.
     ///
-    /// What cannot be stored is logged; the next turn finds that this one was broken off.
+    /// An event that cannot be stored is logged. The next turn then finds that this one was broken off.
     ///
     /// # Errors
     /// When the user's message cannot be stored either.
@@ -138,7 +141,8 @@ impl Turn {
             return Ok(());
         }
         let state = conclusion.map(|(state, _)| *state).or(settled);
-        let (author, invocation) = (self.context.session.key().app.clone(), self.context.task_id.clone());
+        let author = self.context.session.key().app.clone();
+        let invocation = self.context.task_id.clone();
         let event = match state.filter(|state| state.is_terminal() && *state != TaskState::Completed) {
             Some(state) => {
                 let text = conclusion.and_then(|(_, text)| text.clone());
@@ -158,7 +162,7 @@ impl Turn {
         }
     }
 
-    /// Whether there is no task and will be none.
+    /// True if there is no task and none will be created.
     fn is_taskless(&self) -> bool {
         matches!(self.stage, Stage::Taskless)
     }
@@ -192,6 +196,7 @@ impl Drop for Turn {
         let event = StreamResponse::StatusUpdate(failed);
         let tasks = Arc::clone(&self.tasks);
         let Ok(runtime) = Handle::try_current() else { return };
+        // Counted as a running turn, so that a shutdown waits for it.
         self.running.spawn_on(
             async move {
                 let failed = record.append([event]).await.map_err(fault::of_store);

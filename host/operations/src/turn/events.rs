@@ -1,4 +1,4 @@
-//! What the agent sends, up to where it can be stored.
+//! The events of the agent, up to where they can be stored.
 
 use std::mem;
 
@@ -72,6 +72,7 @@ impl Turn {
             return Err(A2aError::InvalidAgentResponse { reason });
         }
         message.context_id = Some(self.context.context_id.clone());
+        // The user's message must be stored before the client hears anything.
         if let Err(error) = self.context.session.store().await.map_err(|error| fault::of_session(&error)) {
             self.roll_back(error.clone());
             return Err(error);
@@ -107,6 +108,7 @@ impl Turn {
 
     /// Lets the extensions respond to the event, which is then ready to be stored.
     pub(super) async fn respond(&mut self, mut event: StreamResponse) -> Result<(), A2aError> {
+        // The hooks run before the task is stored together with its first events: to them it exists already.
         if self.stage.task().is_none() && self.pending.is_empty() {
             self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
         }

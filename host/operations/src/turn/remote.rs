@@ -1,4 +1,4 @@
-//! What a turn does for an agent that lives elsewhere.
+//! The parts of a turn that only an agent that lives elsewhere needs.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskStat
 
 use super::{Ending, Settled, Turn};
 
-/// How long such an agent may take to tell whoever works on a task that it has ended here.
+/// The longest time that such an agent gets to tell its upstream that a task has ended here.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Turn {
@@ -16,7 +16,8 @@ impl Turn {
             StreamResponse::Message(message) => self.answer(message).await.map(|()| None),
             StreamResponse::StatusUpdate(update) => self.relayed_status(update).await,
             StreamResponse::ArtifactUpdate(update) => {
-                let (task_id, context_id) = (self.context.task_id.clone(), self.context.context_id.clone());
+                let task_id = self.context.task_id.clone();
+                let context_id = self.context.context_id.clone();
                 let update = TaskArtifactUpdateEvent { task_id, context_id, ..update };
                 self.respond(StreamResponse::ArtifactUpdate(update)).await.map(|()| None)
             }

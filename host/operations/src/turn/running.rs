@@ -1,4 +1,4 @@
-//! Where a turn runs: at once and here as far as it gets without waiting, the rest in a task of its own.
+//! The two places where a turn runs: at once and here as far as it gets without waiting, the rest in a task of its own.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tracing::{Instrument, Span};
 use super::Turn;
 use crate::fault;
 
-/// What a turn ends with: the extensions that were active to the end, or an error when that end could not be stored.
+/// The result of a turn: the extensions that were active to the end, or an error when that end could not be stored.
 type TurnResult = Result<Vec<ExtensionUri>, A2aError>;
 
 /// A turn that has begun.
@@ -31,6 +31,8 @@ impl Turn {
     /// sleep.
     pub(crate) fn begin_running(self) -> Running {
         let tracker = self.running.clone();
+        // The turn may run inside of its client's request, which a panic of the agent must not end. Dropping the turn
+        // fails its task.
         let turn = AssertUnwindSafe(self.run().instrument(Span::current())).catch_unwind();
         let turn = turn.map(|ended| ended.unwrap_or_else(|_| Err(fault::internal(&BrokeOff))));
         let mut turn: Pin<Box<_>> = Box::pin(tracker.track_future(turn));

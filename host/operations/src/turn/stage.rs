@@ -1,4 +1,4 @@
-//! How far a turn has come.
+//! The stages of a turn.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::tasks::record::TaskRecord;
 /// Whoever sent the message waits here until the first events are stored.
 pub(crate) type Client = oneshot::Sender<Result<Outcome, A2aError>>;
 
-/// How far a turn has come.
+/// The stage that a turn has reached.
 ///
 /// ```text
 ///              Accepted
@@ -52,7 +52,7 @@ pub(crate) enum Stage {
     Ended,
 }
 
-/// What the user says, for the session.
+/// The user's message as an event for the session.
 pub(crate) struct UserEvent {
     pub(crate) event: Event,
     pub(crate) following: Following,
@@ -68,7 +68,7 @@ impl Stage {
         }
     }
 
-    /// Whether somebody else has finished the task.
+    /// True if the task is finished. Somebody else may have finished it.
     pub(super) fn is_finished(&self) -> bool {
         self.task().is_some_and(|task| task.is_finished())
     }
@@ -105,6 +105,7 @@ impl Turn {
     pub(super) fn roll_back(&mut self, error: A2aError) {
         self.context.session.drop_staged();
         self.pending.clear();
+        // An event that was not stored may have pinned versions for the task.
         self.tasks.pins().release(&self.context.task_id);
         self.refuse(error);
     }

@@ -1,4 +1,4 @@
-//! What a turn stores of its task, and when its client hears of it.
+//! The writes of a turn to its task, and the moment when its client hears of it.
 
 use std::mem;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ impl Turn {
         }
         match mem::replace(&mut self.stage, Stage::Taskless) {
             Stage::Joined { task, client } => {
+                // The client subscribes before the events are stored, so that it misses none of them.
                 self.announce(client, &task, task.subscribe());
                 self.stage = Stage::Working { task };
             }
@@ -34,7 +35,8 @@ impl Turn {
     }
 
     fn announce(&self, client: Client, record: &Arc<TaskRecord>, (snapshot, reader): Subscription) {
-        let (record, active) = (Arc::clone(record), self.active());
+        let record = Arc::clone(record);
+        let active = self.active();
         let outcome = TaskOutcome { record, snapshot, reader, active, running: None };
         // A client that has gone away does not stop the task.
         let _ = client.send(Ok(Outcome::Task(outcome)));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{ContextId, TaskId};
-use annex_runtime::{KeyScopes, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
+use annex_runtime::{KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
 use annex_session::{SessionError, SessionKey, SessionService, TurnSession};
 use annex_tasks::{Owner, StoreError, TaskStore};
 use tokio::runtime::Handle;
@@ -17,7 +17,8 @@ use tokio::runtime::Handle;
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
 
-/// In the place of an extension's URI. It is no URI, so no extension has it.
+/// The name under which an upstream agent's ids are kept, in the place of an extension's URI. It is no URI, so no
+/// extension has it.
 const AGENT: &str = "agent";
 /// There is a note per task and conversation, and how many of those there are is bounded elsewhere.
 const QUOTA: Quota = Quota {
@@ -35,7 +36,7 @@ pub struct ScopedKeys {
     sessions: Arc<dyn SessionService>,
     /// The name of each tenant's agent, by which its sessions are found.
     apps: HashMap<String, String>,
-    /// How many turns have the keys of a scope at hand.
+    /// The number of turns that have the keys of a scope at hand.
     in_use: Mutex<HashMap<Scope, usize>>,
     /// Keep the keys of a conversation from being removed while a turn of it begins.
     locks: KeyedLocks,
@@ -50,11 +51,11 @@ pub(crate) struct TurnKeys {
 
 struct ScopeOfTurn {
     scope: Scope,
-    /// Whether an extension has asked for it, and may have left keys.
+    /// True once an extension has asked for it, and may have left keys.
     was_asked_for: AtomicBool,
 }
 
-/// Why it cannot be told whether keys may stay, or why they cannot be removed.
+/// The reason why it cannot be told whether keys may stay, or why they cannot be removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SweepError {
     #[error("the keys of extensions cannot be read or removed")]
@@ -68,7 +69,8 @@ pub(crate) enum SweepError {
 /// The session of an owner's conversation.
 pub fn session_key(app: impl Into<Arc<str>>, owner: &Owner, context: &ContextId) -> SessionKey {
     let tenant = if owner.tenant.is_empty() { Arc::default() } else { owner.tenant.as_str().into() };
-    let (app, context) = (app.into(), context.clone());
+    let app = app.into();
+    let context = context.clone();
     match owner.principal.as_str() {
         "" => SessionKey::anonymous(tenant, app, context),
         // No principal can be named like an anonymous user.
@@ -83,7 +85,8 @@ impl ScopedKeys {
         sessions: Arc<dyn SessionService>,
         apps: HashMap<String, String>,
     ) -> Arc<Self> {
-        let (in_use, locks) = (Mutex::default(), KeyedLocks::new());
+        let in_use = Mutex::default();
+        let locks = KeyedLocks::new();
         Arc::new(Self { store, tasks, sessions, apps, in_use, locks })
     }
 
@@ -100,6 +103,7 @@ impl ScopedKeys {
     ) -> Result<TurnKeys, KeyValueError> {
         let context = Scope::context(&owner.tenant, &owner.principal, &session.key().context);
         let task = Scope::task(&owner.tenant, &owner.principal, task);
+        // A sweep of this conversation waits until its keys count as in use.
         let _locked = self.locks.lock(&context).await;
         if !session.exists() {
             self.store.remove(&context).await?;
@@ -144,6 +148,7 @@ impl ScopedKeys {
     }
 
     async fn remove_if_gone(&self, scope: &Scope) -> Result<(), SweepError> {
+        // No turn of the conversation may begin between the look and the removal.
         let _locked = self.locks.lock(scope).await;
         let is_in_use = self.in_use().contains_key(scope);
         if is_in_use || self.exists(scope).await? {
@@ -177,8 +182,9 @@ impl ScopeOfTurn {
     }
 }
 
-impl KeyScopes for TurnKeys {
-    fn scope(&self, kind: ScopeKind) -> Option<Scope> {
+impl TurnKeys {
+    /// The turn's task or conversation; `None` where there is none. Whoever asks may leave keys there.
+    pub(crate) fn scope(&self, kind: ScopeKind) -> Option<Scope> {
         let asked = match kind {
             ScopeKind::Lasting => return None,
             ScopeKind::Context => &self.context,
@@ -189,7 +195,7 @@ impl KeyScopes for TurnKeys {
     }
 }
 
-/// Whoever had the turn's extensions has dropped them, so nothing more is written.
+/// Releases the scopes. The turn's extensions are dropped by now, so nothing more is written.
 impl Drop for TurnKeys {
     fn drop(&mut self) {
         let mut left = Vec::new();
@@ -206,6 +212,7 @@ impl Drop for TurnKeys {
             }
         }
         drop(in_use);
+        // Where the runtime is gone, a later process sweeps the keys.
         let Ok(runtime) = Handle::try_current() else { return };
         let keys = Arc::clone(&self.keys);
         if !left.is_empty() {

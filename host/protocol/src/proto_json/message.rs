@@ -71,6 +71,7 @@ macro_rules! readable {
                                 _ => skip_field(&mut map)?,
                             }
                         }
+                        // A required field that is missing is its default value here. `validate` reports it.
                         Ok($name { $($field: $field.unwrap_or_default(),)+ })
                     }
                 }

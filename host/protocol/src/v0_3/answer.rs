@@ -1,4 +1,4 @@
-//! What servers of 0.3 answer, read into the types of 1.0 (A2A 0.3 sections 6.1 to 6.3, 7.1 and 7.2).
+//! The answers of servers of 0.3, read into the types of 1.0 (A2A 0.3 sections 6.1 to 6.3, 7.1 and 7.2).
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -53,7 +53,7 @@ readable! {
         metadata: Metadata => "metadata",
     }
 
-    /// What every answer has.
+    /// The field that every answer has.
     struct Kind {
         kind: String => "kind",
     }

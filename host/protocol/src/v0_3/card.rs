@@ -45,8 +45,7 @@ impl<'a> AgentCard<'a> {
 /// A card for clients of either version: the one of 1.0 with all that 0.3 wants beside it. When no interface of the card
 /// speaks 0.3, it is the card of 1.0 alone.
 ///
-/// Signatures of the card are over its 1.0 form; a client that verifies them over the JSON that it gets will refuse a
-/// merged card.
+/// The signatures are those of `card`. A client that verifies all the JSON that it gets needs one over the merged form.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MergedAgentCard<'a> {
@@ -89,7 +88,7 @@ impl<'a> From<&'a crate::AgentCard> for MergedAgentCard<'a> {
     }
 }
 
-/// What is the same in both versions.
+/// The fields that are the same in both versions.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Common<'a> {
@@ -124,7 +123,7 @@ impl<'a> From<&'a crate::AgentCard> for Common<'a> {
     }
 }
 
-/// What only 0.3 has.
+/// The fields that only 0.3 has.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Own<'a> {

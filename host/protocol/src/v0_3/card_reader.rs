@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::names::VERSION;
 use crate::{AgentCard, AgentInterface, JsonObject};
 
-/// What 0.3 says of the interfaces.
+/// The fields of a 0.3 card that name its interfaces.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Interfaces {
@@ -50,6 +50,7 @@ pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     for Interface { transport, url } in [Interface { transport, url }].into_iter().chain(additional_interfaces) {
         let interface =
             AgentInterface { url, protocol_binding: transport, protocol_version: VERSION.to_owned(), tenant: None };
+        // 0.3 asks servers to list the main interface among the additional ones once more.
         if !card.supported_interfaces.contains(&interface) {
             card.supported_interfaces.push(interface);
         }

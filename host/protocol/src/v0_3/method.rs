@@ -70,7 +70,7 @@ impl Method {
         }
     }
 
-    /// Whether it is answered with a stream of events.
+    /// Tells whether it is answered with a stream of events.
     pub fn streams(self) -> bool {
         matches!(self, Self::SendStreamingMessage | Self::SubscribeToTask)
     }

@@ -1,4 +1,4 @@
-//! What 0.3 calls itself on the wire, and its header.
+//! The names of 0.3 on the wire: its versions and its header.
 
 /// The version as it stands in `A2A-Version` and in `protocolVersion` of an interface. A request without the header has
 /// this version.

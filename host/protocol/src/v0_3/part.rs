@@ -34,7 +34,8 @@ struct File<'a> {
 impl Serialize for Part<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(part) = self;
-        let (mime_type, name) = (part.media_type.as_str(), part.filename.as_str());
+        let mime_type = part.media_type.as_str();
+        let name = part.filename.as_str();
         let mut map = serializer.serialize_map(None)?;
         match &part.content {
             PartContent::Text(text) => {
@@ -86,7 +87,7 @@ fn is_object(json: &Json) -> bool {
     json.get().starts_with('{')
 }
 
-/// What the two bindings of 0.3 call the fields of a part.
+/// The names that a binding of 0.3 has for the fields of a part.
 pub(super) trait PartForm {
     /// The fields of a part.
     const FIELDS: &'static [&'static str];
@@ -177,7 +178,9 @@ impl<'de, F: PartForm> Visitor<'de> for PartVisitor<F> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WirePart<F>, A::Error> {
         const CONTENT: &[&str] = &["text", "file", "data"];
-        let (mut content, mut metadata, mut kind) = (None, None::<Metadata>, None::<String>);
+        let mut content = None;
+        let mut metadata = None::<Metadata>;
+        let mut kind = None::<String>;
         while let Some(name) = map.next_key_seed(FieldName(F::FIELDS))? {
             let value = match name {
                 Some("text") => map.next_value::<Option<String>>()?.map(|text| ("text", crate::Part::text(text))),
@@ -241,7 +244,9 @@ impl<'de, F: PartForm> Visitor<'de> for FileVisitor<F> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WireFile<F>, A::Error> {
         let [bytes, uri] = F::CONTENT;
-        let (mut content, mut media_type, mut filename) = (None, None, None);
+        let mut content = None;
+        let mut media_type = None;
+        let mut filename = None;
         while let Some(name) = map.next_key_seed(FieldName(F::FILE_FIELDS))? {
             let value = match name {
                 Some(name) if name == bytes => map.next_value::<Option<String>>()?.map(F::base64).map(PartContent::Raw),

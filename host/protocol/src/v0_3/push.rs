@@ -14,7 +14,7 @@ pub struct TaskPushNotificationConfig<'a> {
     push_notification_config: PushNotificationConfig<'a>,
 }
 
-/// Where to post; the same object on both bindings.
+/// The receiver of the updates; the same object on both bindings.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PushNotificationConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ readable! {
         authentication: Option<WireAuthentication> => "authentication",
     }
 
-    /// What goes into the `Authorization` header.
+    /// The content of the `Authorization` header.
     struct WireAuthentication {
         schemes: Vec<String> => "schemes",
         credentials: Option<Secret> => "credentials",

@@ -133,6 +133,7 @@ pub fn create_push_config(json: &Json) -> Result<TaskPushNotificationConfig, A2a
 /// [`A2aError::InvalidParams`]
 pub fn get_push_config(json: &Json) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
     let sent: PushConfigParams = params(json)?;
+    // The check of 1.0 would demand the id of the config too.
     if sent.id.is_empty() {
         return Err(A2aError::invalid_field("id", "is required"));
     }

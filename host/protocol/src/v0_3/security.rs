@@ -28,7 +28,7 @@ pub enum SecurityScheme<'a> {
         description: Option<&'a str>,
         /// The name of the HTTP authentication scheme.
         scheme: &'a str,
-        /// What a bearer token looks like.
+        /// The form of a bearer token.
         #[serde(skip_serializing_if = "Option::is_none")]
         bearer_format: Option<&'a str>,
     },
@@ -40,7 +40,7 @@ pub enum SecurityScheme<'a> {
         description: Option<&'a str>,
         /// The flow under its name. Empty for the device code flow, which 0.3 does not know.
         flows: IndexMap<&'static str, OAuthFlow<'a>>,
-        /// Where the authorization server's metadata is.
+        /// The URL of the authorization server's metadata.
         #[serde(skip_serializing_if = "Option::is_none")]
         oauth2_metadata_url: Option<&'a str>,
     },

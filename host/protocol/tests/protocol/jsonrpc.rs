@@ -38,7 +38,8 @@ fn missing_and_null_parameters_are_an_empty_object() {
 
 #[test]
 fn what_is_no_request_is_rejected_under_the_id_that_could_be_read() {
-    let (number, string) = (RequestId::Number("7".to_owned()), RequestId::String("x".to_owned()));
+    let number = RequestId::Number("7".to_owned());
+    let string = RequestId::String("x".to_owned());
     let cases: [(&[u8], i32, RequestId); 20] = [
         (b"", -32700, RequestId::Null),
         (b"{", -32700, RequestId::Null),

@@ -1,4 +1,4 @@
-//! What the ProtoJSON mapping lets clients write, checked on every type and every field.
+//! The forms of JSON that the ProtoJSON mapping accepts, checked on every type and every field.
 
 use annex_protocol::{GetTaskRequest, JsonObject, Message, Part, SendMessageRequest, Task};
 
@@ -46,7 +46,8 @@ fn null_is_the_same_as_absent_in_every_field() {
     for sample in messages() {
         let fields = fields(&sample);
         for index in 0..fields.len() {
-            let (mut with_null, mut without) = (fields.clone(), fields.clone());
+            let mut with_null = fields.clone();
+            let mut without = fields.clone();
             with_null[index].1 = "null".to_owned();
             let (name, _) = without.remove(index);
             let absent = (sample.recode)(&object(&without)).unwrap();

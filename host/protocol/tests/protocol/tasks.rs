@@ -1,4 +1,4 @@
-//! How tasks change by events, and what messages and cards can be asked.
+//! Tasks change by events, and messages and cards are asked for what they have.
 
 use annex_protocol::{
     AgentCard, Artifact, Message, Part, PartContent, Role, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
@@ -92,7 +92,8 @@ fn the_text_of_a_message_is_its_text_parts_by_lines() {
 
 #[test]
 fn new_messages_have_an_id_and_the_role_of_their_sender() {
-    let (user, agent) = (Message::user_text("hi"), Message::agent("c".into(), Some("t".into()), Vec::new()));
+    let user = Message::user_text("hi");
+    let agent = Message::agent("c".into(), Some("t".into()), Vec::new());
     assert_eq!((user.role, agent.role), (Role::User, Role::Agent));
     assert_ne!(user.message_id, agent.message_id);
     assert_eq!((agent.context_id, agent.task_id), (Some("c".into()), Some("t".into())));

@@ -1,4 +1,4 @@
-//! What is written when only the required fields are known.
+//! The text that is written when only the required fields are known.
 
 use annex_protocol::{
     AgentCard, AgentSkill, Artifact, ListTasksResponse, Message, SendMessageRequest, Task, TaskArtifactUpdateEvent,

@@ -1,4 +1,4 @@
-//! What is connected to, whatever was checked before.
+//! The addresses that are connected to, whatever was checked before.
 
 use std::net::SocketAddr;
 
@@ -95,7 +95,8 @@ async fn of_many_addresses_some_are_connected_to() {
 async fn whether_a_private_name_exists_is_not_told() {
     let private = screen_allowing(&[], ScriptedNames::new(&[&["10.0.0.1"]])).check("http://db.example/").await;
     let unknown = screen_allowing(&[], ScriptedNames::new(&[])).check("http://db.example/").await;
-    let (private, unknown) = (private.unwrap_err(), unknown.unwrap_err());
+    let private = private.unwrap_err();
+    let unknown = unknown.unwrap_err();
     assert_eq!(private, Refused::PrivateName { name: "db.example".to_owned() });
     assert_eq!(unknown, Refused::UnknownName { name: "db.example".to_owned() });
     assert_eq!(private.to_string(), unknown.to_string());

@@ -39,7 +39,8 @@ async fn a_queue_of_last_events_alone_drops_the_oldest_and_takes_no_update() {
 
 #[tokio::test]
 async fn a_receiver_that_lags_does_not_take_the_room_of_others() {
-    let (dead, mut live) = (DeadReceiver::start(), Receiver::start().await);
+    let dead = DeadReceiver::start();
+    let mut live = Receiver::start().await;
     let notifier = Notifier::new(&NotifierConfig { max_queued_bytes: 20 * 1024, ..quick() }).unwrap();
     for task in 0..4 {
         for event in 0..50 {
@@ -96,7 +97,8 @@ async fn a_config_is_suspended_after_failures_in_a_row_until_it_is_removed() {
 
 #[tokio::test]
 async fn a_suspension_is_of_one_config_alone() {
-    let (mut bad, mut good) = (Receiver::scripted([(400, &[] as &[_])]).await, Receiver::start().await);
+    let mut bad = Receiver::scripted([(400, &[] as &[_])]).await;
+    let mut good = Receiver::start().await;
     let notifier = Notifier::new(&NotifierConfig { suspend_after: 1, ..quick() }).unwrap();
     let configs = [bad.config("bad"), good.config("good")];
     for event in ["0", "1"] {
@@ -110,7 +112,8 @@ async fn a_suspension_is_of_one_config_alone() {
 #[tokio::test]
 async fn nothing_more_is_sent_for_a_config_that_was_removed() {
     let (mut receiver, gate) = Receiver::gated().await;
-    let (notifier, config) = (notifier(), receiver.config("c"));
+    let notifier = notifier();
+    let config = receiver.config("c");
     for event in ["in flight", "waits", "waits too"] {
         send(&notifier, &config, &update(event));
     }

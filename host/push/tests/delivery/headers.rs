@@ -1,4 +1,4 @@
-//! What a receiver is told beside the event, and what a log is not.
+//! The header fields that a receiver gets beside the event, and the secrets that a log does not get.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -55,7 +55,8 @@ async fn secrets_that_do_not_fit_into_a_header_are_refused_and_never_sent() {
     let mut receiver = Receiver::start().await;
     let plain = receiver.config("c");
     let long = "x".repeat(8193);
-    let (token, authentication) = (InvalidConfig::Token { limit: 8192 }, InvalidConfig::Authentication { limit: 8192 });
+    let token = InvalidConfig::Token { limit: 8192 };
+    let authentication = InvalidConfig::Authentication { limit: 8192 };
     for (secrets, expected) in [
         ((Some("a\r\nx-evil: 1"), "Bearer", None), &token),
         ((Some("caf\u{e9}"), "Bearer", None), &token),
@@ -66,7 +67,8 @@ async fn secrets_that_do_not_fit_into_a_header_are_refused_and_never_sent() {
         ((None, "Bearer\r\nx-evil:", Some("1")), &authentication),
         ((None, "", Some("a")), &authentication),
     ] {
-        let (notifier, config) = (notifier(), with_secrets(&plain, secrets.0, secrets.1, secrets.2));
+        let notifier = notifier();
+        let config = with_secrets(&plain, secrets.0, secrets.1, secrets.2);
         assert_eq!(notifier.check(&config).await.as_ref(), Err(expected), "{secrets:?}");
         send(&notifier, &config, &update("{}"));
         settled(&notifier).await;

@@ -6,7 +6,8 @@ use annex_push::{Counts, Notifier, NotifierConfig};
 #[tokio::test]
 async fn events_arrive_in_order_although_some_are_tried_again() {
     let mut receiver = Receiver::scripted([(503, &[] as &[_]), (200, &[]), (500, &[]), (429, &[])]).await;
-    let (notifier, config) = (notifier(), receiver.config("c"));
+    let notifier = notifier();
+    let config = receiver.config("c");
     for event in 0..6 {
         send(&notifier, &config, &update(&event.to_string()));
     }
@@ -18,7 +19,8 @@ async fn events_arrive_in_order_although_some_are_tried_again() {
 #[tokio::test]
 async fn an_event_that_is_given_up_does_not_hold_up_the_next() {
     let mut receiver = Receiver::scripted([(500, &[] as &[_]), (500, &[]), (500, &[])]).await;
-    let (notifier, config) = (notifier(), receiver.config("c"));
+    let notifier = notifier();
+    let config = receiver.config("c");
     send(&notifier, &config, &update("0"));
     send(&notifier, &config, &update("1"));
     assert_eq!(receiver.bodies(4).await, ["0", "0", "0", "1"]);
@@ -28,7 +30,8 @@ async fn an_event_that_is_given_up_does_not_hold_up_the_next() {
 
 #[tokio::test]
 async fn a_receiver_that_never_answers_delays_no_other() {
-    let (dead, mut live) = (DeadReceiver::start(), Receiver::start().await);
+    let dead = DeadReceiver::start();
+    let mut live = Receiver::start().await;
     // Fewer slots than dead configs: what keeps one free is the bound per host.
     let notifier = Notifier::new(&NotifierConfig { max_concurrent: 3, max_concurrent_per_host: 2, ..quick() }).unwrap();
     let mut configs: Vec<_> = (0..10).map(|config| dead.config(&format!("dead {config}"))).collect();

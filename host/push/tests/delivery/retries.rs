@@ -1,4 +1,4 @@
-//! What is tried again, how often and how soon.
+//! The failures that are tried again, the number of attempts and the time between them.
 
 use std::time::{Duration, Instant};
 

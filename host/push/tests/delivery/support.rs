@@ -50,7 +50,8 @@ impl Receiver {
 
     async fn serve(replies: VecDeque<Reply>, permits: usize) -> (Self, Arc<Semaphore>) {
         let (sender, requests) = mpsc::unbounded_channel();
-        let (gate, replies) = (Arc::new(Semaphore::new(permits)), Arc::new(Mutex::new(replies)));
+        let gate = Arc::new(Semaphore::new(permits));
+        let replies = Arc::new(Mutex::new(replies));
         let inner_gate = Arc::clone(&gate);
         let handler = async move |headers: HeaderMap, body: String| {
             sender.send(Received { headers, body }).ok();
@@ -82,7 +83,7 @@ impl Receiver {
         bodies
     }
 
-    /// What has arrived and was not read.
+    /// The bodies that have arrived and were not read.
     pub(crate) fn rest(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.requests.try_recv().ok()).map(|request| request.body).collect()
     }
@@ -104,7 +105,7 @@ impl DeadReceiver {
         config(id, &format!("http://127.0.0.1:{}/", self.port()))
     }
 
-    /// Whether anybody has connected.
+    /// Tells whether anybody has connected.
     pub(crate) fn was_called(&self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         self.0.accept().is_ok()

@@ -7,7 +7,7 @@ use annex_protocol::{
     AgentExtension, ContextId, Json, Message, Metadata, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_runtime::{
-    ClientCall, Extension, Grants, MethodAnswer, MethodCall, OutgoingCall, SessionStateGrant, TurnRequest, TurnServices,
+    ClientCall, Extension, Grants, MethodAnswer, MethodCall, OutgoingCall, SessionStateGrant, TurnRequest, TurnView,
 };
 use criterion::{BenchmarkId, Criterion, Throughput};
 
@@ -28,7 +28,6 @@ pub(crate) fn method(criterion: &mut Criterion) {
     group.sample_size(50).throughput(Throughput::Bytes(params.get().len() as u64));
     group.bench_function(KIB.name, |bencher| {
         bencher.to_async(&executor).iter(async || {
-            let (session, task) = (Arc::clone(&turn.session), Arc::clone(&turn.session));
             let request = TurnRequest {
                 operation: "test/echo",
                 context_id: None,
@@ -36,9 +35,7 @@ pub(crate) fn method(criterion: &mut Criterion) {
                 requested: &turn.requested,
                 message: &turn.message,
                 request: &turn.request,
-                session,
-                task,
-                services: TurnServices::default(),
+                view: Arc::clone(&turn.session) as Arc<dyn TurnView>,
                 resumed: false,
             };
             match MethodCall::start(&extension, &request, &params).await {
@@ -50,7 +47,7 @@ pub(crate) fn method(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What steering adds to a turn: the question before the agent runs, and that about one change of state.
+/// The time that steering adds to a turn: the question before the agent runs, and that about one change of state.
 pub(crate) fn transition(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);
@@ -91,7 +88,8 @@ pub(crate) fn client(criterion: &mut Criterion) {
     let executor = executor();
     let extension = executor.block_on(crate::load_state_injection(&runtime(None)));
     let declaration = AgentExtension { uri: extension.uri().clone(), ..AgentExtension::default() };
-    let (message, input) = (Message::user_text("Who am I?"), state(KIB));
+    let message = Message::user_text("Who am I?");
+    let input = state(KIB);
     let mut group = criterion.benchmark_group("client");
     group.sample_size(50).throughput(Throughput::Bytes(input.get().len() as u64));
     group.bench_function(BenchmarkId::new("before and after", KIB.name), |bencher| {

@@ -1,5 +1,5 @@
-//! What extensions cost: loading one, a fresh instance, the hooks of state injection, a whole turn of it, the other kinds
-//! of hook, and chains of several extensions.
+//! The cost of extensions: loading one, a fresh instance, the hooks of state injection, a whole turn of it, the other
+//! kinds of hook, and chains of several extensions.
 //!
 //! `cargo bench --package annex-runtime` takes under two minutes. A turn runs on one thread and with the system's
 //! allocator; the `annex` command has a faster one.
@@ -15,8 +15,8 @@ use annex_protocol::{
     TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionReader,
-    SessionStateGrant, TaskReader, TurnRequest, TurnServices,
+    Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionStateGrant, TurnRequest,
+    TurnView,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group};
@@ -164,7 +164,7 @@ impl Bench {
     }
 }
 
-/// What one turn begins with.
+/// The data that one turn begins with.
 struct Turn {
     context_id: ContextId,
     requested: Vec<ExtensionUri>,
@@ -186,7 +186,6 @@ impl Turn {
     }
 
     async fn start(&self, extensions: &[Arc<Extension>]) -> Chain {
-        let (session, task) = (Arc::clone(&self.session), Arc::clone(&self.session));
         let request = TurnRequest {
             operation: "SendMessage",
             context_id: Some(&self.context_id),
@@ -194,9 +193,7 @@ impl Turn {
             requested: &self.requested,
             message: &self.message,
             request: &self.request,
-            session,
-            task,
-            services: TurnServices::default(),
+            view: Arc::clone(&self.session) as Arc<dyn TurnView>,
             resumed: false,
         };
         let entered = Chain::run_request_hooks(extensions, &request).await.expect("nothing refuses the request");
@@ -224,19 +221,9 @@ struct Session {
     state: JsonObject,
 }
 
-impl SessionReader for Session {
-    fn get(&self, _key: &str) -> Option<String> {
-        None
-    }
-
-    fn snapshot(&self) -> JsonObject {
+impl TurnView for Session {
+    fn session(&self) -> JsonObject {
         self.state.clone()
-    }
-}
-
-impl TaskReader for Session {
-    fn current(&self) -> Option<String> {
-        None
     }
 }
 
@@ -294,7 +281,8 @@ async fn load_state_injection(runtime: &Runtime) -> Arc<Extension> {
 
 async fn load_component(runtime: &Runtime, component: &str, grants: Grants, parameters: &str) -> Arc<Extension> {
     let parameters = JsonObject::parse(parameters).expect("parameters are a JSON object");
-    let (limits, on_failure) = (Limits::standard(), OnFailure::Reject);
+    let limits = Limits::standard();
+    let on_failure = OnFailure::Reject;
     let installation = Installation { grants, limits, parameters, required: false, on_failure };
     let bytes = fs::read(component).expect("the component was built");
     Arc::new(runtime.load(bytes, installation).await.expect("the component loads"))

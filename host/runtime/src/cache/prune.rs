@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 /// The ending of files that are being written.
 const ASIDE: (&str, &str) = (".", ".new");
-/// Nobody writes one file for so long.
+/// A file aside that is older than this is left over from a broken attempt: nobody writes one file for so long.
 const LEFT_OVER: Duration = Duration::from_secs(60 * 60);
 
 /// The folder and the bytes that it may have.
@@ -31,7 +31,8 @@ impl Folder {
     /// Deletes what is over, but never `kept`, which was just written. What cannot be deleted stays: the next one tries
     /// again. Only files that are called as this cache calls them are looked at.
     pub(super) fn prune(&self, kept: Option<&Path>) {
-        let (mut compiled, mut total) = (Vec::new(), 0_u64);
+        let mut compiled = Vec::new();
+        let mut total = 0_u64;
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some((name, metadata)) = name.to_str().zip(entry.metadata().ok()) else { continue };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, FieldViolation, Json};
 use annex_schema::Violation;
+use annex_text::cut;
 use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
 use wasmtime::component::Instance as ComponentInstance;
@@ -17,7 +18,8 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::instance::Instance;
 use crate::metrics::watch::{CallVerdict, Watch};
-use crate::store::{HostState, TurnReaders};
+use crate::store::HostState;
+use crate::turn_view::TurnView;
 
 mod way_in;
 mod way_out;
@@ -31,7 +33,7 @@ const MAX_VIOLATION_TEXT: usize = 1 << 10;
 pub(crate) struct Member {
     pub(crate) extension: Arc<Extension>,
     instance: Slot,
-    readers: TurnReaders,
+    view: Arc<dyn TurnView>,
     admission: Admission,
     /// The call that has just ended, until its result is looked at.
     watch: Option<Watch>,
@@ -49,9 +51,11 @@ enum Slot {
 }
 
 impl Member {
-    /// Nothing of a quarantined extension is run, and none waits for it.
-    pub(crate) async fn admit(extension: &Arc<Extension>, readers: TurnReaders) -> Result<Self, Fault> {
-        let (uri, profile) = (|| extension.uri().clone(), &extension.profile);
+    /// Admits a turn to the extension. A quarantined one is refused at once: nothing of it runs, and no turn waits for
+    /// it.
+    pub(crate) async fn admit(extension: &Arc<Extension>, view: Arc<dyn TurnView>) -> Result<Self, Fault> {
+        let uri = || extension.uri().clone();
+        let profile = &extension.profile;
         let admission = extension.breaker.admit().map_err(|next_trial| {
             profile.meters.add_quarantined_turn();
             Fault::Quarantined { uri: uri(), next_trial }
@@ -61,7 +65,7 @@ impl Member {
             Fault::Busy { uri: uri(), turns: profile.limits.turns }
         })?;
         let extension = Arc::clone(extension);
-        Ok(Self { extension, instance: Slot::Idle, readers, admission, watch: None, _turn: turn })
+        Ok(Self { extension, instance: Slot::Idle, view, admission, watch: None, _turn: turn })
     }
 
     /// Counts the call of the hook that has just ended by what came of it. What was refused before the call counts too.
@@ -89,7 +93,7 @@ impl Member {
         matches!(self.instance, Slot::Out)
     }
 
-    /// Takes no further part in the turn, through no fault of its own.
+    /// Leaves the turn through no fault of its own. It did its part if a hook has run and none has failed.
     pub(crate) fn leave(&mut self) {
         if let Slot::Running(_) = mem::replace(&mut self.instance, Slot::Out) {
             self.extension.breaker.succeeded(self.admission);
@@ -106,6 +110,7 @@ impl Member {
     /// Its instance is dropped with its store, and it takes no further part in the turn.
     fn fail(&mut self, fault: &Fault) {
         self.instance = Slot::Out;
+        // What is not the guest's fault must neither begin nor prolong a quarantine.
         if fault.is_of_guest() {
             self.extension.breaker.failed(self.admission, fault);
         }
@@ -130,11 +135,12 @@ impl Member {
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
+        // The member is out while the hook runs, so a call whose future is dropped leaves no instance to enter again.
         let mut instance = match mem::replace(&mut self.instance, Slot::Out) {
             Slot::Running(instance) => instance,
             Slot::Idle | Slot::Out => {
-                let readers = Some(self.readers.clone());
-                Instance::start(&self.extension.program, &self.extension.profile, readers, hook).await?
+                let view = Some(Arc::clone(&self.view));
+                Instance::start(&self.extension.program, &self.extension.profile, view, hook).await?
             }
         };
         let value = instance.call(hook, body).await?;
@@ -158,6 +164,7 @@ impl Member {
 
     /// An extension may answer with an error of its own, never with one that the protocol owns.
     fn own_error(&self, hook: Hook, error: ExtensionError) -> Result<A2aError, Fault> {
+        // The codes of JSON-RPC and of A2A. An error with one of them would pass for one of the server's own.
         let core = (-32_768..=-32_600).contains(&error.code) || (-32_099..=-32_000).contains(&error.code);
         if core {
             return Err(self.broke(hook, &format!("it forged the core error code {}", error.code)));
@@ -177,15 +184,10 @@ impl Member {
 }
 
 fn told(violation: Violation) -> FieldViolation {
-    FieldViolation { field: cut(violation.pointer), description: cut(violation.message) }
-}
-
-fn cut(mut text: String) -> String {
-    if text.len() > MAX_VIOLATION_TEXT {
-        text.truncate(text.floor_char_boundary(MAX_VIOLATION_TEXT));
-        text.push('…');
+    FieldViolation {
+        field: cut(violation.pointer, MAX_VIOLATION_TEXT),
+        description: cut(violation.message, MAX_VIOLATION_TEXT),
     }
-    text
 }
 
 /// A turn that ended without a fault counts as a success. One that was broken off does not count.

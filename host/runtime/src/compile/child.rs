@@ -46,11 +46,11 @@ fn run() -> i32 {
     let is_socket = rustix::fs::fstat(pipe).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_socket());
     if !is_socket {
         let refusal = format!("{COMPILE_ARGUMENT} is for programs: there is nobody at descriptor 0 to compile for\n");
-        // Nobody else would read it.
+        // There is nobody left to tell when this fails.
         let _ = io::stderr().write_all(refusal.as_bytes());
         return NOT_ASKED;
     }
-    // Whoever started it sees how it ends.
+    // The host learns from the exit status that there is no answer.
     serve(&mut Pipe(pipe)).map_or(1, |()| 0)
 }
 
@@ -80,6 +80,7 @@ fn ready(request: &Request) -> Result<(Engine, bool), String> {
         return Err("the request is not one of this version".to_owned());
     }
     let engine = engine::for_compiling().map_err(|error| format!("its engine does not start: {error:#}"))?;
+    // The host must not run code that an engine with another version or other settings has made.
     if engine::identity(&engine) != request.engine {
         return Err("its engine has another version or other settings than the host's".to_owned());
     }
@@ -89,7 +90,7 @@ fn ready(request: &Request) -> Result<(Engine, bool), String> {
 }
 
 fn outcome(engine: &Engine, bytes: &[u8], code: &mut Vec<u8>) -> Outcome {
-    // Its words would go to a descriptor that nobody reads, and finding them out takes files.
+    // The message of a panic would go to a descriptor that nobody reads, and making it would take files.
     panic::set_hook(Box::new(|_| {}));
     match panic::catch_unwind(AssertUnwindSafe(|| compile(engine, bytes))) {
         Ok(Ok(compiled)) => {

@@ -27,7 +27,7 @@ pub(super) fn end_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Gives up everything that compiling does not need, for good. Whether system calls are filtered.
+/// Gives up everything that compiling does not need, for good. Returns true if system calls are filtered.
 ///
 /// # Errors
 /// When a limit cannot be set.

@@ -69,7 +69,7 @@ impl CompilerProcess {
         let start = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
         let process = Running(self.start(stdin).map_err(start)?);
         let answered = ask(job, pipe);
-        // Either it has answered, or nobody waits for it; a status that it ended with by itself stays.
+        // By now it has answered, or its answer is of no use. One that ended by itself keeps the status of its end.
         let status = process.end().map_err(start)?;
         match answered {
             Ok((answer, code)) => judge(job, answer, code),
@@ -83,6 +83,7 @@ impl CompilerProcess {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
+            // The environment of the host holds keys and secrets, which the process does not need.
             .env_clear()
             // The allocator of the `annex` command sets a gigabyte aside otherwise, which would count as used.
             .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
@@ -94,7 +95,7 @@ impl CompilerProcess {
     }
 }
 
-/// Killed when it is dropped.
+/// A process that is killed when this is dropped.
 struct Running(Child);
 
 impl Running {
@@ -129,7 +130,7 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<(Answer, Vec<u8>), Failure> {
         Outcome::Compiled { length, .. } => length,
         _ => 0,
     };
-    // Nothing is read of what would be refused.
+    // Code that is too long is refused by `judge`, so none of it is read.
     let code = if length <= MAX_CODE_BYTES { wire::read_bytes(&mut pipe, length)? } else { Vec::new() };
     Ok((answer, code))
 }

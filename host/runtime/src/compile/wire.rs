@@ -19,7 +19,7 @@ const MAX_HEADER: u32 = 32 << 10;
 /// Bytes of a reason in an answer.
 pub(super) const MAX_TEXT: usize = 4 << 10;
 
-/// Followed by the component.
+/// The request of the host. The component follows it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) version: u32,
@@ -35,7 +35,7 @@ pub(super) struct Request {
     pub(super) length: u64,
 }
 
-/// Followed by the code, when there is any.
+/// The answer of the process. The code follows it, when there is any.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Answer {
     pub(super) version: u32,

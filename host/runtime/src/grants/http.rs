@@ -89,6 +89,7 @@ impl HttpRule {
 
     fn covers_path(&self, path: &str) -> bool {
         let below = self.path.trim_end_matches('/');
+        // A rule for the whole host has nothing that an ambiguous path could leave.
         if below.is_empty() {
             return true;
         }
@@ -149,6 +150,7 @@ impl HostPattern {
         match (self, host) {
             (Self::Exactly(Host::Domain(name)), Host::Domain(host)) => without_final_dot(host) == name,
             (Self::Exactly(address), host) => address == host,
+            // The dot keeps `evil-example.com` from being below `example.com`.
             (Self::Below(name), Host::Domain(host)) => without_final_dot(host)
                 .strip_suffix(name.as_str())
                 .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),

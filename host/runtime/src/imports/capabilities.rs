@@ -29,7 +29,8 @@ impl HostState {
 
     /// Compiles a schema; the text says why it is not usable.
     pub(crate) async fn compile_schema(&mut self, schema: &str) -> wasmtime::Result<Result<(), String>> {
-        let (profile, mut spent) = (Arc::clone(&self.profile), Duration::ZERO);
+        let profile = Arc::clone(&self.profile);
+        let mut spent = Duration::ZERO;
         let compiled = profile.schemas.compile(schema, self.cpu_left(), &mut spent).await;
         self.answer(compiled.map(drop), spent)
     }
@@ -40,7 +41,8 @@ impl HostState {
         schema: &str,
         instance: &str,
     ) -> wasmtime::Result<Result<Vec<Violation>, String>> {
-        let (profile, mut spent) = (Arc::clone(&self.profile), Duration::ZERO);
+        let profile = Arc::clone(&self.profile);
+        let mut spent = Duration::ZERO;
         let violations = profile.schemas.validate(schema, instance, self.cpu_left(), &mut spent).await;
         self.answer(violations, spent)
     }

@@ -19,7 +19,8 @@ fn is_forbidden(name: &HeaderName) -> bool {
 
 /// The method and the URL of the request, without its query.
 fn asked(request: &Request<WasiBody>) -> String {
-    let (method, uri) = (request.method(), request.uri());
+    let method = request.method();
+    let uri = request.uri();
     let scheme = uri.scheme_str().unwrap_or_default();
     let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     format!("{method} {scheme}://{authority}{}", uri.path())
@@ -60,7 +61,8 @@ impl WasiHttpHooks for Hooks {
         options: Option<RequestOptions>,
         _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Sent> + Send> {
-        let (profile, log) = (Arc::clone(&self.profile), self.log.clone());
+        let profile = Arc::clone(&self.profile);
+        let log = self.log.clone();
         Box::new(async move {
             // Without the grant nothing of `wasi:http` is linked.
             let sender = profile.services.http.as_ref().ok_or(Error::HttpRequestDenied)?;

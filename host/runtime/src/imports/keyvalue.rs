@@ -29,7 +29,7 @@ impl HostState {
         if kind == ScopeKind::Lasting {
             return Some(self.profile.space.clone());
         }
-        let scope = self.turn.as_ref()?.services.scopes.as_ref()?.scope(kind)?;
+        let scope = self.turn.as_ref()?.key_scope(kind)?;
         Some(Space { extension: self.profile.uri.clone(), scope })
     }
 
@@ -52,29 +52,34 @@ impl HostState {
 
     /// The value under the key.
     pub(crate) async fn value_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<Option<Vec<u8>>> {
-        let (profile, space) = (Arc::clone(&self.profile), self.space(bucket)?);
+        let profile = Arc::clone(&self.profile);
+        let space = self.space(bucket)?;
         Ok(told(&profile, profile.services.keyvalue.get(&space, key).await))
     }
 
     /// Puts a value under the key.
     pub(crate) async fn set_in(&mut self, bucket: &Resource<Bucket>, key: &str, value: Vec<u8>) -> Answer<()> {
-        let (profile, space) = (Arc::clone(&self.profile), self.space(bucket)?);
+        let profile = Arc::clone(&self.profile);
+        let space = self.space(bucket)?;
         let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
         Ok(told(&profile, profile.services.keyvalue.set(&space, key, value, quota).await))
     }
 
     /// Removes the key.
     pub(crate) async fn delete_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<()> {
-        let (profile, space) = (Arc::clone(&self.profile), self.space(bucket)?);
+        let profile = Arc::clone(&self.profile);
+        let space = self.space(bucket)?;
         Ok(told(&profile, profile.services.keyvalue.delete(&space, key).await))
     }
 
     /// One page of the bucket's keys.
     pub(crate) async fn keys_in(&mut self, bucket: &Resource<Bucket>, cursor: Option<u64>) -> Answer<KeyPage> {
-        let (profile, skip) = (Arc::clone(&self.profile), cursor.unwrap_or(0));
+        let profile = Arc::clone(&self.profile);
+        let skip = cursor.unwrap_or(0);
         let space = self.space(bucket)?;
         let keys = profile.services.keyvalue.keys(&space, skip).await;
         let page = |keys: Vec<String>| {
+            // A full page may be the last one. Then the page after it is empty.
             let is_full = keys.len() == KEYS_PER_PAGE;
             let cursor = is_full.then(|| skip.saturating_add(KEYS_PER_PAGE as u64));
             KeyPage { keys, cursor }
@@ -84,7 +89,8 @@ impl HostState {
 
     /// Adds to the number under the key.
     pub(crate) async fn increment_in(&mut self, bucket: &Resource<Bucket>, key: &str, delta: u64) -> Answer<u64> {
-        let (profile, space) = (Arc::clone(&self.profile), self.space(bucket)?);
+        let profile = Arc::clone(&self.profile);
+        let space = self.space(bucket)?;
         let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
         Ok(told(&profile, profile.services.keyvalue.increment(&space, key, delta, quota).await))
     }

@@ -185,7 +185,8 @@ async fn a_component_that_imports_what_is_not_granted_is_not_compiled() {
             r#"(component (import "{import}" (instance))
                 (instance $nothing) (export "annex:extension/descriptor@0.1.0" (instance $nothing)))"#
         );
-        let (limits, parameters) = (Limits::standard(), JsonObject::new());
+        let limits = Limits::standard();
+        let parameters = JsonObject::new();
         let on_failure = OnFailure::Reject;
         let installation = Installation { grants, limits, parameters, required: false, on_failure };
         runtime.load(wat::parse_str(&text).expect("a component"), installation).await.expect_err("no descriptor")

@@ -1,22 +1,24 @@
 //! The turn beside its session: its task, the caller's tasks, the agent's steps.
 
+use std::sync::Arc;
+
 use crate::owned_metadata;
 use crate::store::HostState;
+use crate::turn_view::{NoTurn, TurnView};
 
 impl HostState {
     /// The task that the turn works on, as JSON.
     pub(crate) fn current_task(&self) -> Option<String> {
-        self.turn.as_ref().and_then(|turn| turn.task.current())
+        self.turn.as_ref().and_then(|turn| turn.task())
     }
 
     /// A ListTasksResponse as JSON; the text says why there is none.
     pub(crate) async fn list_tasks(&mut self, request: &str) -> wasmtime::Result<Result<String, String>> {
-        let tasks = self.turn.as_ref().and_then(|turn| turn.services.tasks.clone());
-        let Some(tasks) = tasks else { return Ok(Err("there are no tasks to list here".to_owned())) };
-        // Whoever lists without end has to wait each time, so that the limits on waiting hold.
+        let turn = self.turn_or_none();
+        // A guest that lists without end has to wait in each call, so that the limits on the clock hold for it.
         tokio::task::yield_now().await;
         let limit = self.profile.limits.input;
-        let mut listed = match tasks.list(request).await {
+        let mut listed = match turn.list_tasks(request).await {
             Ok(listed) => listed,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -34,16 +36,16 @@ impl HostState {
 
     /// Notes that a task is to be taken up again; the text says why it cannot be.
     pub(crate) fn resume_task(&self, task_id: &str) -> Result<(), String> {
-        let resumption = self.turn.as_ref().and_then(|turn| turn.services.resumption.as_ref());
-        match resumption {
-            Some(resumption) => resumption.resume(task_id, &self.profile.uri),
-            None => Err("tasks cannot be resumed here".to_owned()),
-        }
+        self.turn_or_none().resume_task(task_id, &self.profile.uri)
     }
 
     /// The steps of the agent so far, as a JSON array.
     pub(crate) fn recorded_steps(&self) -> String {
-        let steps = self.turn.as_ref().and_then(|turn| turn.services.steps.as_ref());
-        steps.map_or_else(|| "[]".to_owned(), |steps| steps.recorded())
+        self.turn_or_none().agent_steps()
+    }
+
+    /// The turn; that where there is none while the extension is being loaded.
+    fn turn_or_none(&self) -> Arc<dyn TurnView> {
+        self.turn.clone().unwrap_or_else(|| Arc::new(NoTurn))
     }
 }

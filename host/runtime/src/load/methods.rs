@@ -41,6 +41,7 @@ pub(super) async fn declared(
     if declared.len() > MAX_METHODS {
         return Err(wrong(format!("it has {} methods; at most {MAX_METHODS} are allowed", declared.len())));
     }
+    // Over HTTP a method is found below the name of its extension, so the name must be one segment of a path.
     if !is_word(&descriptor.name) {
         let name = &descriptor.name;
         return Err(wrong(format!("it has methods, and its name {name:?} is no word of letters, digits, _, - and .")));

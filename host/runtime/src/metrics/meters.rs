@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{ExtensionMetrics, HookMetrics, LastFailure, Outcome};
+use super::{CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
 use crate::hook::Hook;
 
 /// Upper bounds of the latencies that are told apart, in microseconds.
@@ -28,7 +28,7 @@ pub(crate) struct Meters {
 
 #[derive(Default)]
 struct HookMeters {
-    outcomes: [AtomicU64; Outcome::ALL.len()],
+    outcomes: [AtomicU64; CallOutcome::ALL.len()],
     /// Calls up to each bound and beyond the one before it; the last is beyond all bounds.
     latencies: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
@@ -38,7 +38,7 @@ struct HookMeters {
 
 impl Meters {
     /// One call of a hook has ended.
-    pub(super) fn call_ended(&self, hook: Hook, outcome: Outcome, took: Duration, busy: Duration) {
+    pub(super) fn call_ended(&self, hook: Hook, outcome: CallOutcome, took: Duration, busy: Duration) {
         let Some(meters) = self.hooks.get(hook as usize) else { return };
         add_at(&meters.outcomes, outcome as usize);
         add_at(&meters.latencies, BOUNDS.partition_point(|bound| Duration::from_micros(*bound) < took));
@@ -120,7 +120,7 @@ impl HookMeters {
             .collect();
         HookMetrics {
             hook,
-            outcomes: Outcome::ALL.into_iter().zip(counts).collect(),
+            outcomes: CallOutcome::ALL.into_iter().zip(counts).collect(),
             calls: sums.last().copied().unwrap_or_default(),
             within: BOUNDS.map(Duration::from_micros).into_iter().zip(sums).collect(),
             time: time(&self.nanos),
@@ -154,18 +154,18 @@ mod tests {
 
     use super::{BOUNDS, Meters};
     use crate::hook::Hook;
-    use crate::metrics::Outcome;
+    use crate::metrics::CallOutcome;
 
     #[test]
     fn a_call_is_counted_under_its_outcome_and_within_the_bounds_that_it_kept() {
         let meters = Meters::default();
         let busy = Duration::from_micros(3);
         for micros in [5, 6, 2_000_000] {
-            meters.call_ended(Hook::State, Outcome::Trap, Duration::from_micros(micros), busy);
+            meters.call_ended(Hook::State, CallOutcome::Trap, Duration::from_micros(micros), busy);
         }
         let read = meters.read(&[Hook::Descriptor, Hook::State]);
         let [state] = read.hooks.as_slice() else { unreachable!("{read:?}") };
-        assert_eq!((state.calls, state.count(Outcome::Trap), state.failures()), (3, 3, 3));
+        assert_eq!((state.calls, state.count(CallOutcome::Trap), state.failures()), (3, 3, 3));
         let within: Vec<u64> = state.within.iter().map(|(_, calls)| *calls).collect();
         assert_eq!((within.len(), within[0]), (BOUNDS.len(), 1));
         assert!(within[1..].iter().all(|calls| *calls == 2), "{within:?}");
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_outcome_and_hook_has_a_place_of_its_own() {
-        for (place, outcome) in Outcome::ALL.into_iter().enumerate() {
+        for (place, outcome) in CallOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, place);
         }
         for (place, hook) in Hook::ALL.into_iter().enumerate() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{LastFailure, Outcome};
+use super::{CallOutcome, LastFailure};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
@@ -41,7 +41,7 @@ pub(crate) struct Watch {
     profile: Arc<Profile>,
     hook: Hook,
     span: Span,
-    outcome: Outcome,
+    outcome: CallOutcome,
     /// From the first poll to the end of the last one; `None` before the first.
     polled: Option<(Instant, Instant)>,
     busy: Duration,
@@ -58,7 +58,7 @@ impl Watch {
             micros = Empty
         );
         let profile = Arc::clone(&extension.profile);
-        Self { profile, hook, span, outcome: Outcome::Abandoned, polled: None, busy: Duration::ZERO }
+        Self { profile, hook, span, outcome: CallOutcome::Abandoned, polled: None, busy: Duration::ZERO }
     }
 
     /// Runs the call in its span. The clock is read twice per poll, and most calls are polled once.
@@ -78,10 +78,12 @@ impl Watch {
 
     pub(crate) fn end(mut self, verdict: &CallVerdict<'_>) {
         self.outcome = match verdict {
-            CallVerdict::Passed => Outcome::Ok,
-            CallVerdict::Refused => Outcome::Refused,
+            CallVerdict::Passed => CallOutcome::Ok,
+            CallVerdict::Refused => CallOutcome::Refused,
             CallVerdict::Failed(fault) => {
-                let (at, hook, outcome) = (SystemTime::now(), self.hook, Outcome::from(*fault));
+                let at = SystemTime::now();
+                let hook = self.hook;
+                let outcome = CallOutcome::from(*fault);
                 self.profile.meters.failed(LastFailure { at, hook, outcome, reason: fault.text() });
                 outcome
             }
@@ -90,7 +92,8 @@ impl Watch {
 
     fn took(&self) -> Duration {
         match self.polled {
-            Some((first, _)) if self.outcome == Outcome::Abandoned => first.elapsed(),
+            // A call that was given up has waited since its last poll.
+            Some((first, _)) if self.outcome == CallOutcome::Abandoned => first.elapsed(),
             Some((first, last)) => last - first,
             None => Duration::ZERO,
         }

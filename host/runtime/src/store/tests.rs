@@ -1,4 +1,4 @@
-//! When a store stops its guest, in ticks that are counted: nothing ticks here but the guest itself.
+//! A store stops its guest after a number of ticks that the tests count: nothing ticks here but the guest itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,8 @@ fn profile(cpu: Duration) -> Arc<Profile> {
         on_failure: OnFailure::Reject,
     };
     let keyvalue = Arc::new(MemoryKeyValueStore::default());
-    let (validators, tenant) = (Validators::default(), Arc::default());
+    let validators = Validators::default();
+    let tenant = Arc::default();
     let services = Services { keyvalue, http: None, metrics: Arc::default(), validators, tenant };
     Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
 }

@@ -237,7 +237,8 @@ async fn a_key_that_others_could_have_read_is_replaced_with_all_that_it_signed()
 async fn a_key_that_is_a_link_is_replaced() {
     let (parent, folder) = missing_folder();
     load(&folder).await;
-    let (key, elsewhere) = (folder.join("key"), parent.path().join("key"));
+    let key = folder.join("key");
+    let elsewhere = parent.path().join("key");
     fs::rename(&key, &elsewhere).expect("own file");
     symlink(&elsewhere, &key).expect("a link");
     assert!(load(&folder).await.was_compiled());

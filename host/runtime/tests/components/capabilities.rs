@@ -7,7 +7,7 @@ use std::time::Duration;
 use annex_protocol::{JsonObject, Secret};
 use annex_runtime::{
     Extension, Fault, Grants, HookError, HttpGrant, HttpRule, HttpScheme, Installation, Quota, Runtime,
-    SessionStateGrant, TurnServices,
+    SessionStateGrant, TurnView,
 };
 
 use crate::support::{Turn, component, installation, runtime};
@@ -62,19 +62,19 @@ fn turn(commands: &str) -> Turn {
     Turn::with(&format!(r#"{{"test/capability": [{commands}]}}"#))
 }
 
-/// What comes of the commands, JSON without the brackets around them.
+/// The results of the commands, which are JSON without the brackets around them.
 pub(crate) async fn results(extension: &Arc<Extension>, commands: &str) -> Vec<String> {
     let (_, delta) = turn(commands).start(std::slice::from_ref(extension)).await.expect("the turn starts");
     results_of(&delta)
 }
 
-/// The same in a turn for which the host has these services.
+/// The same in a turn with this view.
 pub(crate) async fn served(
     extension: &Arc<Extension>,
-    services: &TurnServices,
+    view: &Arc<dyn TurnView>,
     commands: &str,
 ) -> Result<Vec<String>, Fault> {
-    match turn(commands).served(services).start(std::slice::from_ref(extension)).await {
+    match turn(commands).seen_as(view).start(std::slice::from_ref(extension)).await {
         Ok((_, delta)) => Ok(results_of(&delta)),
         Err(HookError::Fault(fault)) => Err(fault),
         Err(HookError::Refused(error)) => unreachable!("the client is blamed: {error}"),
@@ -91,7 +91,7 @@ pub(crate) async fn result(command: &str) -> String {
     results(&extension, command).await.remove(0)
 }
 
-/// What stops the commands.
+/// The fault that stops the commands.
 pub(crate) async fn fault(extension: &Arc<Extension>, commands: &str) -> Fault {
     turn(commands).fault(std::slice::from_ref(extension)).await
 }

@@ -1,4 +1,4 @@
-//! What an extension may put on the card.
+//! The entries that an extension may put on the card.
 
 use std::sync::Arc;
 

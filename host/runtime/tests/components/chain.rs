@@ -33,7 +33,8 @@ async fn the_way_in_has_the_given_order_and_the_way_out_the_reverse() {
 #[tokio::test]
 async fn a_later_delta_wins_a_key() {
     let runtime = runtime();
-    let (state, test) = (state_injection(&runtime).await, test_extension(&runtime, with_parameters("{}")).await);
+    let state = state_injection(&runtime).await;
+    let test = test_extension(&runtime, with_parameters("{}")).await;
     let state_key = state.descriptor().metadata_keys[0].clone();
     let turn = Turn::with(&format!(r#"{{"{state_key}": {{"test": 1.0, "other": 2}}, "test/command": "delta"}}"#));
 

@@ -25,7 +25,7 @@ fn shell(script: &str) -> RuntimeConfig {
     RuntimeConfig { compiler: CompilerProcess { program: "/bin/sh".into(), arguments }, ..RuntimeConfig::default() }
 }
 
-/// What a load comes to with a program that compiles no component.
+/// The error of a load with a program that compiles no component.
 async fn error_of(script: &str) -> LoadError {
     load(&runtime(shell(script))).await.expect_err("nothing is compiled")
 }

@@ -1,4 +1,4 @@
-//! Where the versions of the contract are known, read from the sources.
+//! The places in the sources where versions of the contract are known.
 
 use std::fs;
 use std::path::{Path, PathBuf};

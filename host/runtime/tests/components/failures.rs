@@ -1,4 +1,4 @@
-//! What becomes of a turn when an extension fails it, and of an extension that fails again and again.
+//! The fate of a turn when an extension fails it, and of an extension that fails again and again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,10 +99,8 @@ async fn what_depends_on_a_skipped_extension_is_left_out_with_it() {
     let runtime = runtime();
     let trapping = |hook: &str| behaves(&format!(r#"{{"{hook}": "trap"}}"#));
     let depends = |uri: &str| format!(r#", "depends_on": ["{uri}"]"#);
-    let (second, third) = (
-        skipped(&runtime, SECOND, &depends(FIRST)).await,
-        named(&runtime, THIRD, OnFailure::Reject, &depends(SECOND)).await,
-    );
+    let second = skipped(&runtime, SECOND, &depends(FIRST)).await;
+    let third = named(&runtime, THIRD, OnFailure::Reject, &depends(SECOND)).await;
     let on_the_way_in = [skipped(&runtime, FIRST, &trapping("validate")).await, Arc::clone(&second)];
     assert!(active(&Turn::with("{}").chain(&on_the_way_in).await).is_empty());
 
@@ -127,7 +125,8 @@ async fn a_required_extension_is_not_served_without_what_it_depends_on() {
 #[tokio::test]
 async fn a_quarantined_extension_is_not_run_and_recovers_by_itself() {
     let extension = [named(&runtime(), FIRST, OnFailure::Reject, "").await];
-    let (bad, good) = (Turn::commanding("\"trap\""), Turn::with("{}"));
+    let bad = Turn::commanding("\"trap\"");
+    let good = Turn::with("{}");
     tokio::time::pause();
     let log = log_of(async {
         for _ in 0..FAULTS {
@@ -170,12 +169,14 @@ async fn a_quarantined_extension_that_may_be_skipped_fails_no_turn() {
 
 #[tokio::test]
 async fn a_turn_beyond_those_that_an_extension_serves_at_once_is_refused_and_counts_as_no_failure() {
-    let runtime = Runtime::new(&RuntimeConfig { instances: 10, patience: Duration::from_millis(20), ..config() })
-        .expect("starts");
+    let runtime =
+        Runtime::new(&RuntimeConfig { instances: 10, instance_timeout: Duration::from_millis(20), ..config() })
+            .expect("starts");
     let limits = Limits { turns: 2, ..Limits::standard() };
     let busy = test_extension(&runtime, Installation { limits, ..with_parameters("{}") }).await;
     let neighbour = [named(&runtime, SECOND, OnFailure::Reject, "").await];
-    let (turn, extensions) = (Turn::with("{}"), [busy]);
+    let turn = Turn::with("{}");
+    let extensions = [busy];
     let held = [turn.chain(&extensions).await, turn.chain(&extensions).await];
     for _ in 0..=FAULTS {
         let fault = turn.fault(&extensions).await;

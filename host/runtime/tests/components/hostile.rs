@@ -1,5 +1,5 @@
-//! What no toolchain produces: components made by hand that break the rules of the boundary. Whatever they do fails
-//! their own call, and the next turn in the same place of the pool is served.
+//! Components that no toolchain produces: they are made by hand and break the rules of the boundary. Whatever they do
+//! fails their own call, and the next turn in the same place of the pool is served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,24 +36,25 @@ impl HandMade {
 
 /// Room for a single instance: every turn has the place of the one before it.
 fn one_place() -> Runtime {
-    let patience = Duration::from_millis(100);
-    Runtime::new(&RuntimeConfig { instances: 1, patience, ..config() }).expect("the runtime starts")
+    let instance_timeout = Duration::from_millis(100);
+    Runtime::new(&RuntimeConfig { instances: 1, instance_timeout, ..config() }).expect("the runtime starts")
 }
 
 async fn turn(extension: &Arc<Extension>) -> Result<(), annex_runtime::HookError> {
     Turn::with("{}").start(std::slice::from_ref(extension)).await.map(drop)
 }
 
-/// What comes of a turn, and that a good component is served in the same place afterwards.
+/// The fault of a turn. Also checks that a good component is served in the same place afterwards.
 async fn fault(parts: HandMade) -> Fault {
     let runtime = one_place();
-    let (bad, good) = (parts.load(&runtime).await, HandMade::default().load(&runtime).await);
+    let bad = parts.load(&runtime).await;
+    let good = HandMade::default().load(&runtime).await;
     let fault = Turn::with("{}").fault(&[bad]).await;
     turn(&good).await.expect("the next turn is served");
     fault
 }
 
-/// Why the guest traps.
+/// The reason for which the guest traps.
 async fn traps(parts: HandMade) -> String {
     let what = parts.module.to_owned() + parts.realloc + parts.validate;
     match fault(parts).await {
@@ -114,7 +115,8 @@ async fn results_that_lie_about_themselves_trap() {
 /// GHSA-394w-hwhg-8vgm and its like: what is transcoded is as long as it is said to be, or refused.
 #[tokio::test]
 async fn results_that_lie_in_the_other_encodings_trap() {
-    let (utf16, latin1) = ("string-encoding=utf16 ", "string-encoding=latin1+utf16 ");
+    let utf16 = "string-encoding=utf16 ";
+    let latin1 = "string-encoding=latin1+utf16 ";
     for (encoding, validate) in [
         // Half of a pair, and an address between two units.
         (

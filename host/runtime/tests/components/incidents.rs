@@ -1,5 +1,5 @@
-//! What has gone wrong in other hosts of plug-ins, tried here. `host/docs/incidents.md` has the list of all; those that
-//! other tests cover are named there.
+//! Incidents of other hosts of plug-ins, tried here. `host/docs/incidents.md` has the list of all; those that other
+//! tests cover are named there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -204,7 +204,8 @@ async fn components_that_are_asynchronous_are_refused() {
 /// turn mix nothing up. A process of Annex has one.
 #[tokio::test]
 async fn components_of_two_engines_take_part_in_one_turn_each_in_its_own() {
-    let (first, second) = (runtime(), runtime());
+    let first = runtime();
+    let second = runtime();
     let by_hand = Arc::new(first.load(hand_made(ECHO), installation()).await.expect("it loads"));
     let other = test_extension(&second, installation()).await;
     for extensions in [[Arc::clone(&by_hand), Arc::clone(&other)], [other, by_hand]] {

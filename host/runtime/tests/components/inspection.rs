@@ -1,4 +1,4 @@
-//! What is known of a component before any of it runs.
+//! The facts that are known of a component before any of it runs.
 
 use annex_runtime::{Access, Digest, GrantNeeded, Hook, Inspection};
 

@@ -26,7 +26,8 @@ async fn another_extensions_keys_are_invisible() {
     let runtime = runtime();
     let mut other = capable();
     other.parameters = JsonObject::parse(r#"{"uri": "https://annex.example/other/v1"}"#).expect("an object");
-    let (first, second) = (load(&runtime, capable()).await, load(&runtime, other).await);
+    let first = load(&runtime, capable()).await;
+    let second = load(&runtime, other).await;
     results(&first, r#"{"set": ["a", "mine"]}"#).await;
     let commands = r#"{"get": "a"}, "list", {"set": ["a", "theirs"]}, {"delete": "a"}"#;
     assert_eq!(results(&second, commands).await, ["none", "", "ok", "ok"]);

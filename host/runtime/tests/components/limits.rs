@@ -1,4 +1,4 @@
-//! What a guest may use, and that it is stopped there.
+//! A guest is stopped where it goes beyond one of its limits.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn limited(limits: Limits) -> Installation {
     Installation { limits, ..installation() }
 }
 
-/// What stops the test extension when `validate` does as told.
+/// The fault that stops the test extension when `validate` does as told.
 async fn fault(limits: Limits, command: &str) -> Fault {
     let extension = test_extension(&runtime(), limited(limits)).await;
     Turn::commanding(command).fault(&[extension]).await
@@ -127,7 +127,7 @@ async fn metadata_beyond_the_input_limit_is_refused_with_the_key() {
 /// Lines that nobody reads, as work that takes a while and ends.
 const BUSY: &str = r#"{"respond": "log-flood 5000"}"#;
 
-/// What ends a turn of many events, each of which keeps the guest busy for a while.
+/// The fault that ends a turn of many events, each of which keeps the guest busy for a while.
 async fn fault_of_many_events(limits: Limits) -> Fault {
     let extension = test_extension(&runtime(), limited(limits)).await;
     let mut chain = Turn::commanding(BUSY).chain(&[extension]).await;

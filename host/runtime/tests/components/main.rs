@@ -28,7 +28,7 @@ mod schemas;
 mod secrets;
 mod support;
 mod transitions;
-mod turn_services;
+mod turn_view;
 mod wasi;
 
 annex_runtime::compile_in_tests!();

@@ -12,7 +12,7 @@ async fn rewriting() -> Arc<Extension> {
     test_extension(&runtime(), Installation { grants, ..installation() }).await
 }
 
-/// What the message's parts are after the way in, as JSON.
+/// The parts of the message after the way in, as JSON; `None` when they were not rewritten.
 async fn parts(extension: &Arc<Extension>, turn: &Turn) -> Option<String> {
     let entered = turn.enter(std::slice::from_ref(extension)).await.expect("the turn starts");
     entered.parts.map(|parts: Vec<Part>| serde_json::to_string(&parts).expect("parts are JSON"))

@@ -1,4 +1,4 @@
-//! What an extension leaves on outgoing events: its own keys and nothing else, whichever event it is.
+//! The metadata that an extension leaves on outgoing events: its own keys and nothing else, whichever event it is.
 
 use annex_protocol::{Message, Metadata, Part, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent};
 use annex_runtime::{Fault, Hook};
@@ -72,7 +72,7 @@ async fn an_event_is_shown_without_the_metadata_of_others() {
     }
 }
 
-/// Where extensions write.
+/// The metadata that extensions write to.
 fn metadata(event: &mut StreamResponse) -> &mut Metadata {
     match event {
         StreamResponse::Message(message) => &mut message.metadata,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, Json, JsonObject, Message, Metadata};
 use annex_runtime::{
-    Extension, Fault, Hook, HookError, Installation, Installed, LoadError, MethodAnswer, MethodCall, Runtime,
-    TurnRequest, TurnServices,
+    Extension, Fault, Hook, HookError, Installation, Installed, LoadError, MethodAnswer, MethodCall, NoTurn, Runtime,
+    TurnRequest,
 };
 
-use crate::support::{EmptySession, NoTask, component, installation, refused, runtime, test_extension};
+use crate::support::{component, installation, refused, runtime, test_extension};
 
 /// The test extension with these methods.
 fn with_methods(methods: &str) -> Installation {
@@ -29,9 +29,7 @@ async fn call(extension: &Arc<Extension>, name: &str, params: &str) -> Result<Me
         requested: &requested,
         message: &Message::default(),
         request: &Metadata::new(),
-        session: Arc::new(EmptySession),
-        task: Arc::new(NoTask),
-        services: TurnServices::default(),
+        view: Arc::new(NoTurn),
         resumed: false,
     };
     MethodCall::start(extension, &request, &Json::parse(params.to_owned()).expect("JSON")).await
@@ -153,7 +151,7 @@ async fn a_stream_without_end_is_ended_by_the_limits_of_the_turn() {
     assert!(seen.len() > 3 && matches!(error, HookError::Fault(Fault::LimitReached { .. })), "{error}");
 }
 
-/// Why the test extension with these methods does not load.
+/// The reason for which the test extension with these methods does not load.
 async fn refusal(methods: &str) -> String {
     refused(component(annex_components::TEST_EXTENSION), with_methods(methods)).await.to_string()
 }
@@ -190,7 +188,8 @@ async fn second(runtime: &Runtime, uri: &str, methods: &str) -> Arc<Extension> {
 #[tokio::test]
 async fn two_extensions_cannot_have_one_method_or_be_called_the_same() {
     let runtime = runtime();
-    let (first, same) = (second(&runtime, "urn:a", r#"["m"]"#).await, second(&runtime, "urn:b", r#"["m"]"#).await);
+    let first = second(&runtime, "urn:a", r#"["m"]"#).await;
+    let same = second(&runtime, "urn:b", r#"["m"]"#).await;
     let error = Installed::new([Arc::clone(&first), same]).expect_err("one method, two extensions");
     assert!(matches!(error, LoadError::SharedMethod { .. }), "{error}");
     let other = second(&runtime, "urn:b", r#"["n"]"#).await;

@@ -1,4 +1,4 @@
-//! What is counted of calls.
+//! The numbers that are counted of calls.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use annex_protocol::Secret;
-use annex_runtime::{Extension, ExtensionMetrics, Hook, HookMetrics, Limits, Outcome, Runtime, RuntimeConfig};
+use annex_runtime::{CallOutcome, Extension, ExtensionMetrics, Hook, HookMetrics, Limits, Runtime, RuntimeConfig};
 
 use crate::support::{Turn, config, installation, respond, runtime, test_extension, with_parameters};
 
@@ -16,7 +16,7 @@ fn of_hook(extension: &Extension, hook: Hook) -> HookMetrics {
     hooks.find(|metrics| metrics.hook == hook).expect("the component has the hook")
 }
 
-/// How the calls of a hook ended, without those that never happened.
+/// The outcomes of the calls of a hook with their counts, without those that never happened.
 fn outcomes(extension: &Extension, hook: Hook) -> Vec<(&'static str, u64)> {
     let outcomes = of_hook(extension, hook).outcomes;
     outcomes.into_iter().filter(|(_, count)| *count > 0).map(|(outcome, count)| (outcome.name(), count)).collect()
@@ -95,9 +95,9 @@ async fn the_last_failure_is_kept_with_its_reason_in_one_line() {
     Turn::commanding("\"violation\"").refusal(&[Arc::clone(&extension)]).await;
     assert!(extension.metrics().last_failure.is_none(), "a client's fault is no failure");
     let cases = [
-        ("\"trap\"", Outcome::Trap, "trapped in state: wasm trap: wasm `unreachable` instruction executed"),
-        ("\"forged-code\"", Outcome::InvalidResult, "forged the core error code"),
-        ("\"memory-bomb\"", Outcome::MemoryLimit, "reached its memory limit in state"),
+        ("\"trap\"", CallOutcome::Trap, "trapped in state: wasm trap: wasm `unreachable` instruction executed"),
+        ("\"forged-code\"", CallOutcome::InvalidResult, "forged the core error code"),
+        ("\"memory-bomb\"", CallOutcome::MemoryLimit, "reached its memory limit in state"),
     ];
     for (command, outcome, reason) in cases {
         Turn::commanding(command).refusal(&[Arc::clone(&extension)]).await;
@@ -119,8 +119,8 @@ async fn secrets_are_taken_out_of_the_reason() {
 }
 
 /// Room for one instance.
-fn narrow(patience: Duration) -> Runtime {
-    Runtime::new(&RuntimeConfig { instances: 1, patience, ..config() }).expect("the runtime starts")
+fn narrow(instance_timeout: Duration) -> Runtime {
+    Runtime::new(&RuntimeConfig { instances: 1, instance_timeout, ..config() }).expect("the runtime starts")
 }
 
 #[tokio::test]

@@ -21,7 +21,8 @@ impl Peer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (answer, noted) = (answer.to_owned(), Arc::clone(&requests));
+        let answer = answer.to_owned();
+        let noted = Arc::clone(&requests);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, answer.clone(), Arc::clone(&noted)));

@@ -7,8 +7,8 @@ use annex_runtime::{Fault, Runtime, RuntimeConfig};
 use crate::support::{RESPONSE_KEY, Turn, config, installation, respond, test_extension};
 
 /// Room for a single instance.
-fn narrow(patience: Duration) -> Runtime {
-    Runtime::new(&RuntimeConfig { instances: 1, patience, ..config() }).expect("the runtime starts")
+fn narrow(instance_timeout: Duration) -> Runtime {
+    Runtime::new(&RuntimeConfig { instances: 1, instance_timeout, ..config() }).expect("the runtime starts")
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ async fn an_import_that_no_host_has_is_refused() {
     assert!(matches!(&error, LoadError::UnknownImport { name } if name.starts_with("wasi:config/stone")), "{error:?}");
 }
 
-/// What has not been validated is shown, so it must not look like another line, or steer a terminal.
+/// A name is shown before it has been validated, so it must not look like another line, or steer a terminal.
 #[tokio::test]
 async fn names_that_would_forge_a_line_are_refused_and_shown_harmlessly() {
     for (from, to) in [

@@ -8,7 +8,8 @@ use annex_runtime::{Extension, Fault, Installation, LimitReached, Limits, LoadEr
 
 /// With time enough on a busy machine.
 fn patient() -> Installation {
-    let (cpu, wall) = (Duration::from_secs(20), Duration::from_secs(60));
+    let cpu = Duration::from_secs(20);
+    let wall = Duration::from_secs(60);
     Installation { limits: Limits { cpu, turn_cpu: cpu, wall, ..Limits::standard() }, ..installation() }
 }
 
@@ -50,7 +51,8 @@ async fn a_schema_that_takes_long_ends_with_the_limits_of_the_call() {
 async fn a_schema_that_takes_long_does_not_hold_the_thread_that_serves_others() {
     // One thread serves all: were it held, the other task would not run before the call ends.
     let extension = test_extension(&runtime(), installation()).await;
-    let (served, turn) = (std::cell::Cell::new(0), misusing(&extension, 4));
+    let served = std::cell::Cell::new(0);
+    let turn = misusing(&extension, 4);
     let neighbour = async {
         loop {
             served.set(served.get() + 1);
@@ -65,7 +67,8 @@ async fn a_schema_that_takes_long_does_not_hold_the_thread_that_serves_others() 
 #[tokio::test]
 async fn a_neighbour_validates_while_one_extension_keeps_its_worker_busy() {
     let runtime = runtime();
-    let (greedy, modest) = (test_extension(&runtime, installation()).await, test_extension(&runtime, patient()).await);
+    let greedy = test_extension(&runtime, installation()).await;
+    let modest = test_extension(&runtime, patient()).await;
     // One more would be quarantined.
     let turns = (0..4).map(|_| {
         let greedy = Arc::clone(&greedy);

@@ -1,4 +1,4 @@
-//! What the tests share: runtimes, installed extensions, turns.
+//! The parts that the tests share: runtimes, installed extensions, turns.
 
 use std::cell::RefCell;
 use std::fs;
@@ -10,8 +10,8 @@ use annex_protocol::{
     Artifact, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, OnFailure, RequestOutcome, Runtime,
-    RuntimeConfig, SessionReader, SessionStateGrant, TaskReader, TurnRequest, TurnServices,
+    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, NoTurn, OnFailure, RequestOutcome,
+    Runtime, RuntimeConfig, SessionStateGrant, TurnRequest, TurnView,
 };
 
 /// The key under which the test extension answers.
@@ -59,15 +59,15 @@ pub(crate) async fn test_extension(runtime: &Runtime, installation: Installation
     Arc::new(loaded.expect("the test extension loads"))
 }
 
-/// Why a runtime with nothing else in it does not load the component.
+/// The error with which a runtime that has nothing else in it refuses the component.
 pub(crate) async fn refused(component: Vec<u8>, installation: Installation) -> LoadError {
     runtime().load(component, installation).await.expect_err("the component is refused")
 }
 
-/// What a turn begins with: the metadata of its message.
+/// The data that a turn begins with: a message with its metadata, and the services of the host.
 pub(crate) struct Turn {
     message: Message,
-    services: TurnServices,
+    view: Arc<dyn TurnView>,
 }
 
 impl Turn {
@@ -75,12 +75,12 @@ impl Turn {
     pub(crate) fn with(metadata: &str) -> Self {
         let metadata = Metadata::parse(metadata).expect("a JSON object");
         let message = Message { metadata, ..Message::user_text("Hello") };
-        Self { message, services: TurnServices::default() }
+        Self { message, view: Arc::new(NoTurn) }
     }
 
-    /// With these services of the host.
-    pub(crate) fn served(self, services: &TurnServices) -> Self {
-        Self { services: services.clone(), ..self }
+    /// With this view of the turn.
+    pub(crate) fn seen_as(self, view: &Arc<dyn TurnView>) -> Self {
+        Self { view: Arc::clone(view), ..self }
     }
 
     /// `command` is JSON for the test extension.
@@ -103,9 +103,7 @@ impl Turn {
             requested: &requested,
             message: &self.message,
             request: &Metadata::new(),
-            session: Arc::new(EmptySession),
-            task: Arc::new(NoTask),
-            services: self.services.clone(),
+            view: Arc::clone(&self.view),
             resumed: false,
         };
         Chain::run_request_hooks(extensions, &request).await
@@ -116,7 +114,7 @@ impl Turn {
         chain
     }
 
-    /// Why the turn does not start.
+    /// The reason for which the turn does not start.
     pub(crate) async fn refusal(&self, extensions: &[Arc<Extension>]) -> HookError {
         self.start(extensions).await.err().expect("the turn does not start")
     }
@@ -127,26 +125,6 @@ impl Turn {
             HookError::Fault(fault) => fault,
             HookError::Refused(error) => unreachable!("the client is blamed: {error}"),
         }
-    }
-}
-
-pub(crate) struct EmptySession;
-
-impl SessionReader for EmptySession {
-    fn get(&self, _key: &str) -> Option<String> {
-        None
-    }
-
-    fn snapshot(&self) -> JsonObject {
-        JsonObject::new()
-    }
-}
-
-pub(crate) struct NoTask;
-
-impl TaskReader for NoTask {
-    fn current(&self) -> Option<String> {
-        None
     }
 }
 
@@ -171,7 +149,7 @@ pub(crate) async fn respond(chain: &mut Chain) -> Result<Artifact, Fault> {
     }
 }
 
-/// What is logged while `running` runs, on this test's thread.
+/// The log of this test's thread while `running` runs.
 pub(crate) async fn log_of(running: impl Future<Output = ()>) -> String {
     static SUBSCRIBER: Once = Once::new();
     SUBSCRIBER.call_once(|| {

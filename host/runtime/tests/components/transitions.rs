@@ -16,7 +16,7 @@ fn update(state: TaskState) -> TaskStatusUpdateEvent {
     }
 }
 
-/// What becomes of a change from working to `next` when the extension does as `command` says.
+/// The outcome of a change from working to `next` when the extension does as `command` says.
 async fn change(command: &str, next: TaskState) -> Result<(ChangeOutcome, TaskStatusUpdateEvent), Fault> {
     let extension = test_extension(&runtime(), installation()).await;
     let mut chain = Turn::commanding(&format!(r#"{{"change":"{command}"}}"#)).chain(&[extension]).await;

@@ -69,7 +69,7 @@ pub(crate) fn schema(random: &mut Rng) -> Value {
     root
 }
 
-/// What is referred to refers to nothing, so that no reference leads back to itself.
+/// Removes the references from a schema that others refer to, so that no reference leads back to itself.
 fn without_references(schema: Value) -> Value {
     match schema {
         Value::Object(members) => {

@@ -5,7 +5,7 @@ mod generate;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use annex_schema::{Budget, Schema, Schemas, Workers};
+use annex_schema::{Schema, Schemas, ValidatorBudget, Workers};
 use fastrand::Rng;
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ fn no_validation_costs_more_than_its_bound() {
     assert!(admitted > schemas / 3, "only {admitted} of {schemas} were admitted, too few to tell");
 }
 
-/// What becomes of an attack.
+/// The outcome of an attack.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
     /// The schema is refused, with these words.
@@ -234,7 +234,8 @@ fn tree(number: u32) -> Value {
 fn attacks_are_refused_or_stay_within_their_bound() {
     let _measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
     for (expected, schema, instance) in attacks() {
-        let (schema, instance) = (schema.to_string(), instance.to_string());
+        let schema = schema.to_string();
+        let instance = instance.to_string();
         check(&schema, std::slice::from_ref(&instance));
         let ended = Schema::compile(&schema).map(|compiled| compiled.validate(&instance));
         match (expected, ended) {
@@ -256,7 +257,7 @@ fn validators_are_weighed_and_the_oldest_go() {
 }
 
 async fn weigh() {
-    let budget = Budget::new(6 << 20);
+    let budget = ValidatorBudget::new(6 << 20);
     let schemas = Schemas::new(&budget, Workers::new(1));
     let before = ALLOCATED.current_usage();
     let mut spent = Duration::ZERO;

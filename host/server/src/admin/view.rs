@@ -196,9 +196,9 @@ impl Removed {
     }
 }
 
-impl From<installer::Reloaded> for Reloaded {
-    fn from(reloaded: installer::Reloaded) -> Self {
-        let installer::Reloaded { changed, edition, needs_restart, failed } = reloaded;
+impl From<installer::ReloadOutcome> for Reloaded {
+    fn from(reloaded: installer::ReloadOutcome) -> Self {
+        let installer::ReloadOutcome { changed, edition, needs_restart, failed } = reloaded;
         Self { changed, edition, needs_restart, failed }
     }
 }

@@ -66,8 +66,8 @@ pub(crate) async fn admit(
 /// The request with a body that ends in time and counts for its caller.
 fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Request<Body> {
     let told = |error: BodyError| annex_grpc::unread_body(&error.told().1);
-    let patience = gate.body_patience;
-    request.map(|body| Body::new(RequestBody::new(caller, body, patience).map_err(told)))
+    let timeout = gate.body_timeout;
+    request.map(|body| Body::new(RequestBody::new(caller, body, timeout).map_err(told)))
 }
 
 impl GrpcOperations {

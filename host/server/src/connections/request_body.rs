@@ -46,7 +46,7 @@ impl BodyError {
 pub(crate) struct RequestBody {
     body: Body,
     caller: Caller,
-    patience: Duration,
+    timeout: Duration,
     /// Bytes that were read.
     read: usize,
     /// The deadline and the count, made when the body has to be waited for.
@@ -61,8 +61,8 @@ struct Wait {
 }
 
 impl RequestBody {
-    pub(crate) fn new(caller: Caller, body: Body, patience: Duration) -> Self {
-        Self { body, caller, patience, read: 0, wait: None }
+    pub(crate) fn new(caller: Caller, body: Body, timeout: Duration) -> Self {
+        Self { body, caller, timeout, read: 0, wait: None }
     }
 
     /// All of it, if it is no larger than `max` bytes.
@@ -99,13 +99,13 @@ impl RequestBody {
     /// Counts what was read, and starts the deadline or asks it: the body has to be waited for.
     fn wait(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         let caller = &self.caller;
-        let patience = self.patience;
+        let timeout = self.timeout;
         let wait = self.wait.get_or_insert_with(|| {
-            let deadline = Box::pin(sleep(patience));
+            let deadline = Box::pin(sleep(timeout));
             Box::new(Wait { deadline, holding: caller.begin_reading(), counted: 0 })
         });
         if wait.deadline.as_mut().poll(context).is_ready() {
-            return Err(BodyError::Late(patience));
+            return Err(BodyError::Late(timeout));
         }
         if self.read > wait.counted {
             wait.holding.grow(self.read - wait.counted).map_err(BodyError::NoRoom)?;

@@ -16,14 +16,14 @@ use crate::connections::connection::Beginning;
 pub(crate) struct WriteLimited {
     stream: TcpStream,
     beginning: Beginning,
-    patience: Duration,
+    timeout: Duration,
     /// Runs while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl WriteLimited {
-    pub(crate) fn new(stream: TcpStream, beginning: Beginning, patience: Duration) -> Self {
-        Self { stream, beginning, patience, deadline: None }
+    pub(crate) fn new(stream: TcpStream, beginning: Beginning, timeout: Duration) -> Self {
+        Self { stream, beginning, timeout, deadline: None }
     }
 
     /// Returns the outcome of a write, or an error if it has waited too long.
@@ -33,9 +33,9 @@ impl WriteLimited {
             return written;
         }
         // The time counts from when a write first had to wait, and any progress ends it.
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(self.patience)));
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(self.timeout)));
         ready!(deadline.as_mut().poll(context));
-        let reason = format!("the client has read nothing for {} seconds", self.patience.as_secs());
+        let reason = format!("the client has read nothing for {} seconds", self.timeout.as_secs());
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)))
     }
 }

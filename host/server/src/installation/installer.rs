@@ -78,7 +78,7 @@ struct State {
 
 /// The outcome of reading the config again.
 #[derive(Clone, Debug)]
-pub struct Reloaded {
+pub struct ReloadOutcome {
     /// True if anything that is installed is another now.
     pub changed: bool,
     /// The number of the edition in force.
@@ -137,13 +137,13 @@ impl Installer {
     ///
     /// # Errors
     /// When the config cannot be used or one of its extensions does not load. Nothing has changed then.
-    pub async fn reload(&self) -> Result<Reloaded, InstallError> {
+    pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
         let _door = self.door.lock().await;
         let reloaded = self.try_reload().await;
         reloaded.inspect_err(|error| self.note(error))
     }
 
-    async fn try_reload(&self) -> Result<Reloaded, InstallError> {
+    async fn try_reload(&self) -> Result<ReloadOutcome, InstallError> {
         let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
         let (file, extensions) = running.read_again().map_err(InstallError::Config)?;
         let needs_restart = running.other_changes(&file);
@@ -155,7 +155,7 @@ impl Installer {
         let failed = self.failures().into_iter().map(|failure| failure.source).collect();
         let edition = self.publisher.current().extensions.number;
         tracing::info!(edition, changed, "the config was read again");
-        Ok(Reloaded { changed, edition, needs_restart, failed })
+        Ok(ReloadOutcome { changed, edition, needs_restart, failed })
     }
 
     /// Makes the cards again, because the agent's own has changed.

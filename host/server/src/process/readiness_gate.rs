@@ -73,7 +73,7 @@ pub(crate) enum NoCard {
 pub(crate) struct ReadinessGate {
     pub(crate) max_body_bytes: usize,
     /// The longest that a client may take to send a body.
-    pub(crate) body_patience: Duration,
+    pub(crate) body_timeout: Duration,
     /// The bodies, answers and streams that callers make the process hold.
     pub(crate) shares: Arc<Shares>,
     /// The names under which the server may be called; `None` for any.
@@ -88,7 +88,7 @@ impl ReadinessGate {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             max_body_bytes: config.server.max_body_bytes,
-            body_patience: Duration::from_secs(config.server.body_seconds),
+            body_timeout: Duration::from_secs(config.server.body_seconds),
             shares: Shares::new(&config.server),
             hosts: Hosts::of(config),
             speaks_v0_3: config.server.a2a_0_3,

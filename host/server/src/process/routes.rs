@@ -131,7 +131,7 @@ async fn admit<'a>(
     };
     let (app, owner) = gate.admit(headers).await.map_err(refused)?;
     let caller = Caller::new(owner, network, &gate.shares);
-    let mut reading = RequestBody::new(caller, body, gate.body_patience);
+    let mut reading = RequestBody::new(caller, body, gate.body_timeout);
     let body = reading.whole(gate.max_body_bytes).await.map_err(BodyError::told)?;
     Ok((app, reading.into_caller(), body))
 }

@@ -171,12 +171,12 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn drain(app: &App, patience: Duration) {
+async fn drain(app: &App, drain_timeout: Duration) {
     let handler = app.tenants().own();
     // This also refuses messages that have passed the gate and have not begun a turn yet.
     handler.running.close();
     tracing::info!(turns = handler.running.len(), "draining");
-    if timeout(patience, handler.running.wait()).await.is_err() {
+    if timeout(drain_timeout, handler.running.wait()).await.is_err() {
         tracing::warn!(turns = handler.running.len(), "turns still run after the drain time; they end as failed");
         handler.stop.cancel();
         handler.running.wait().await;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annex_keyvalue::{OpenError, SqliteKeyValueStore};
+use annex_keyvalue::{KeyValueOpenError, SqliteKeyValueStore};
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore};
 
 use crate::config::Config;
@@ -30,7 +30,7 @@ pub enum KeyValueStoreError {
     Aborted,
     /// The file does not open.
     #[error("the key-value store cannot be opened")]
-    Open(#[from] OpenError),
+    Open(#[from] KeyValueOpenError),
 }
 
 /// Opens the store; relative paths start in `folder`.

@@ -1,4 +1,4 @@
-//! How events and names are written.
+//! The stored form of events and names.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -56,19 +56,21 @@ impl EncodedEvent {
     pub(super) fn new(event: Event) -> Result<Self, SessionError> {
         let Event { id, author, invocation_id, timestamp, parts, state_delta, artifacts, error, partial: _ } = event;
         let encode = |(name, parts): (String, Vec<Part>)| {
-            let (name, size) = (encoded_name(&name), parts_size(&parts));
+            let name = encoded_name(&name);
+            let size = parts_size(&parts);
             Ok(EncodedArtifact { name, parts: serde_json::to_string(&parts)?, size })
         };
         let artifacts = artifacts.into_iter().map(encode).collect::<Result<_, SessionError>>()?;
         let error = error.map(|EventError { code, message }| StoredError { code, message });
-        let (author, invocation_id) = (Cow::Borrowed(&*author), Cow::Borrowed(&*invocation_id));
+        let author = Cow::Borrowed(&*author);
+        let invocation_id = Cow::Borrowed(&*invocation_id);
         let stored =
             StoredEvent { id, author, invocation_id, timestamp: timestamp.as_millis(), parts, state_delta, error };
         let json = serde_json::to_string(&stored)?;
         Ok(Self { id: stored.id, timestamp, json, state_delta: stored.state_delta, artifacts })
     }
 
-    /// Whether it changes no state and has no artifacts.
+    /// True if it changes no state and has no artifacts.
     pub(super) fn sets_nothing(&self) -> bool {
         self.state_delta.is_empty() && self.artifacts.is_empty()
     }

@@ -36,6 +36,7 @@ async fn delete_batch<D: Database>(database: &D, retention: &Retention, before: 
     let surplus = from_sql::<u64>(sessions).saturating_sub(retention.count);
     let oldest = match surplus {
         0 => [Value::Int(before), Value::count(BATCH)],
+        // Too many: the oldest go, however young they are.
         _ => [Value::Int(i64::MAX), Value::count(surplus.min(BATCH))],
     };
     let deleted = D::query(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;

@@ -26,7 +26,7 @@ struct KeyRow<'a> {
     place: i64,
 }
 
-/// What is stored of a key.
+/// The stored size and place of a key.
 struct Kept {
     size: usize,
     place: i64,
@@ -98,7 +98,7 @@ impl<'a> ScopeChange<'a> {
     }
 }
 
-/// Whose keys they are.
+/// The parameters that name the owner of the keys of a scope.
 fn owner(scope: Scope, key: &SessionKey, id: i64) -> Vec<Value<'_>> {
     match scope {
         Scope::User => vec![Value::Text(&key.tenant), Value::Text(&key.app), Value::Text(&key.user)],

@@ -4,6 +4,7 @@
 
 use annex_database::Rows;
 
+// An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the session until the end of the transaction.
 pub(super) const LOCK_SESSION: &str = "
     UPDATE session SET revision = revision
@@ -36,7 +37,7 @@ pub(super) const ADVANCE_SESSION: &str = "
 pub(super) const SELECT_REVISION: &str = "
     SELECT revision FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
 
-/// What kind of row a row of [`SELECT_SESSION`] is, unless it is a key in the scope that has this place in `STORED`.
+/// The kinds of rows of [`SELECT_SESSION`]. A smaller number is a key in the scope that has this place in `STORED`.
 pub(super) const SESSION_ROW: i64 = 3;
 pub(super) const EVENT_ROW: i64 = 4;
 

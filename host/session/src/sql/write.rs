@@ -70,10 +70,12 @@ impl Change for Write {
     /// A few events that begin a session, or one that sets and keeps nothing.
     fn steps(&self) -> Option<(Vec<Step<'_>>, Appended)> {
         let Content::Append { expected, events, beginning } = &self.content else { return None };
-        let (last, revision) = (events.last()?, expected.saturating_add(events.len() as u64));
+        let last = events.last()?;
+        let revision = expected.saturating_add(events.len() as u64);
         let now = Value::Int(Timestamp::now().as_millis());
         let mut steps = match beginning {
             Some(beginning) => self.first_steps(beginning, events, now),
+            // Beyond the limit an event more makes an old one go, which these steps do not do.
             None if *expected > 0
                 && events.len() == 1
                 && last.sets_nothing()
@@ -100,6 +102,7 @@ impl Change for Write {
             Content::Create(_) if found.is_some() => Err(self.already_exists()),
             Content::Create(initial) => self.store::<D>(transaction, None, (initial, &[])).await,
             Content::Append { expected, events, beginning: _ } => {
+                // Before the revision is looked at: the same call again is a retry, whatever it expects.
                 let new = self.new_events::<D>(transaction, found.as_ref(), events).await?;
                 let revision = found.as_ref().map_or(0, |found| found.revision);
                 if new.is_empty() {
@@ -138,13 +141,15 @@ impl Write {
             let size = Value::count(key.len() + value.get().len());
             [Value::Text(name), Value::Text(value.get()), size, Value::Int(place)]
         });
+        // A statement that inserts no rows is not SQL. The same goes for artifacts.
         if !beginning.names.is_empty() {
             steps.push(self.rows(&statements::INSERT_KEYS_OF_NAMED, keys));
         }
         let artifacts = events.iter().flat_map(|event| &event.artifacts).zip(1..);
         let mut artifacts = artifacts
             .map(|(artifact, place)| {
-                let (name, parts) = (Value::Text(&artifact.name), Value::Text(&artifact.parts));
+                let name = Value::Text(&artifact.name);
+                let parts = Value::Text(&artifact.parts);
                 [name, parts, Value::count(artifact.size), Value::Int(place)]
             })
             .peekable();
@@ -154,7 +159,7 @@ impl Write {
         steps
     }
 
-    /// Rows that begin with what the session is found by.
+    /// Rows that begin with the names of the session.
     fn rows<'a, const N: usize>(
         &'a self,
         rows: &'static Rows,
@@ -171,7 +176,7 @@ impl Write {
         rows.first().map(locked).transpose()
     }
 
-    /// Those that are not stored.
+    /// The events that are not stored yet.
     async fn new_events<'a, D: Database>(
         &self,
         transaction: &mut D::Transaction,
@@ -192,14 +197,16 @@ impl Write {
         Ok(new)
     }
 
-    /// Whatever refuses does so before anything is changed.
+    /// Stores the change. Every refusal comes before the first write.
     async fn store<D: Database>(
         &self,
         transaction: &mut D::Transaction,
         found: Option<Locked>,
         (delta, events): (&StateDelta, &[&EncodedEvent]),
     ) -> Result<Appended, SessionError> {
+        // A session that begins has no keys of its own, and none is found under this id.
         let id = found.as_ref().map_or(NO_SESSION, |found| found.id);
+        // All scopes are checked before one is written: a refused change shares its transaction with others.
         let mut changes = Vec::new();
         for scope in STORED.into_iter().filter(|scope| delta.touches(*scope)) {
             let change = ScopeChange::plan::<D>(transaction, (scope, delta), (&self.key, id), &self.limits).await?;
@@ -235,7 +242,8 @@ impl Write {
     ) -> Result<i64, SessionError> {
         let now = Timestamp::now();
         let updated_at = Value::Int(events.last().map_or(now, |event| event.timestamp).as_millis());
-        let (revision, changed_at) = (Value::count(revision), Value::Int(now.as_millis()));
+        let revision = Value::count(revision);
+        let changed_at = Value::Int(now.as_millis());
         if let Some(Locked { id, .. }) = found {
             let values = [Value::Int(id), revision, updated_at, changed_at];
             D::execute(transaction, statements::UPDATE_SESSION, &values).await?;
@@ -264,7 +272,10 @@ impl Write {
         artifact: &EncodedArtifact,
     ) -> Result<(), SessionError> {
         let others = D::query(transaction, statements::SELECT_ARTIFACTS, &[Value::Int(id)]).await?;
-        let (mut count, mut size, mut place) = (1, artifact.size, 1);
+        // The one that was written last comes first, so that those which do not fit are the oldest.
+        let mut count = 1;
+        let mut size = artifact.size;
+        let mut place = 1;
         for row in &others {
             let name = row.text(0)?;
             place = place.max(row.int(2)?.saturating_add(1));
@@ -277,7 +288,8 @@ impl Write {
                 D::execute(transaction, statements::DELETE_ARTIFACT, &[Value::Int(id), Value::Text(&name)]).await?;
             }
         }
-        let (name, parts) = (Value::Text(&artifact.name), Value::Text(&artifact.parts));
+        let name = Value::Text(&artifact.name);
+        let parts = Value::Text(&artifact.parts);
         let values = [Value::Int(id), name, parts, Value::count(artifact.size), Value::Int(place)];
         D::execute(transaction, statements::PUT_ARTIFACT, &values).await?;
         Ok(())
@@ -290,8 +302,10 @@ impl Beginning {
         let delta = combined(events.iter().map(|event| &event.state_delta)).into_owned();
         let artifacts: Vec<&EncodedArtifact> = events.iter().flat_map(|event| &event.artifacts).collect();
         let names: Vec<String> = delta.within(Scope::Session).map(|(name, _)| encoded_name(name)).collect();
-        let (count, is_own) = (artifacts.len(), !delta.touches(Scope::User) && !delta.touches(Scope::App));
+        let count = artifacts.len();
+        let is_own = !delta.touches(Scope::User) && !delta.touches(Scope::App);
         let is_common = is_own && names.len() <= FEW_KEYS && events.len() <= FEW.min(limits.events) && count <= FEW;
+        // Two versions of one artifact would be two rows of one key.
         let versions = artifacts
             .iter()
             .zip(1..)
@@ -324,7 +338,7 @@ mod tests {
 
     use super::*;
 
-    /// What does not fit is made step by step and nobody would notice, so this is where the common way is tried.
+    /// Tries the common way by itself. Steps that do not fit are made one by one, so no other test would notice them.
     #[tokio::test]
     async fn what_is_common_is_made_by_steps_that_do_as_they_say() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is kept with a session under a name.
+//! Artifacts, which are kept with a session under a name.
 
 use annex_protocol::Part;
 use annex_session::{Event, Limits, StoredArtifact};

@@ -1,4 +1,4 @@
-//! What happens when the memory store is full.
+//! The memory store when it is full.
 
 use annex_session::Bounds;
 

@@ -1,5 +1,5 @@
-//! What google-adk 2.13.0 did with the same operations (`data/state_scope.json`, observed in November 2026), and where a
-//! session service of Annex does something else.
+//! The same operations as in google-adk 2.13.0 (`data/state_scope.json`, observed in November 2026), and the cases in
+//! which a session service of Annex does something else.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ const DEVIATIONS: &[(&str, &str)] = &[
     ("state/stale_equal_ts_two_writers", "a revision detects the second writer, whatever the timestamps say"),
 ];
 
-/// When an event happens that names no time, in seconds.
+/// The time of an event that names none, in seconds.
 const UNTIMED: f64 = 1_500.0;
 /// The cases count from their own clock, and sessions are created by that of the machine: a time after all those.
 const EPOCH: i64 = 4_000_000_000_000;
@@ -40,10 +40,10 @@ struct Input {
 #[derive(Deserialize)]
 struct Operation {
     op: String,
-    /// What the session is called from now on.
+    /// The name of the session from now on.
     #[serde(rename = "as", default)]
     name: String,
-    /// What it was called.
+    /// The name that the session was given before.
     #[serde(default)]
     on: String,
     #[serde(default)]
@@ -176,7 +176,8 @@ impl Run<'_> {
     }
 
     async fn list(&self, key: SessionKey, user: Option<String>, expected: &Outcome, at: &str) {
-        let (tenant, app) = (key.tenant.to_string(), key.app.to_string());
+        let tenant = key.tenant.to_string();
+        let app = key.app.to_string();
         let listed = self.service.list(&SessionQuery { tenant, app, user, after: None, limit: 100 }).await.unwrap();
         let expected = expected.sessions.as_ref().expect("sessions");
         let ids: Vec<&str> = listed.iter().map(|session| session.key.context.as_str()).collect();
@@ -252,7 +253,8 @@ fn same(state: &State, expected: &State, at: &str) {
 }
 
 fn compact(value: &Json) -> String {
-    let (mut in_string, mut escaped) = (false, false);
+    let mut in_string = false;
+    let mut escaped = false;
     let is_kept = |character: &char| {
         let kept = in_string || !character.is_ascii_whitespace();
         in_string ^= *character == '"' && !escaped;
@@ -267,7 +269,7 @@ fn check_error(error: Option<&SessionError>, expected: &Outcome, at: &str) {
     assert_eq!(error.is_none(), expected.ok, "{at}");
 }
 
-/// What ADK calls it.
+/// The name of the error in ADK.
 pub(crate) fn name_in_adk(error: &SessionError) -> &'static str {
     match error {
         SessionError::AlreadyExists { .. } => "AlreadyExistsError",

@@ -85,7 +85,8 @@ async fn sessions_that_set_the_same_shared_keys_do_not_hinder_each_other(backend
     let appended = ten_at_once(|index| {
         let service = service.clone();
         async move {
-            let (path, mut revision) = (format!("ann/{index}"), 0);
+            let path = format!("ann/{index}");
+            let mut revision = 0;
             for round in 0..10 {
                 // In another order each time, so that locks in the order of the keys would cross.
                 let keys = if index % 2 == 0 { ["a", "b", "c"] } else { ["c", "b", "a"] };

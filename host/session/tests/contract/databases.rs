@@ -1,4 +1,4 @@
-//! What databases do and memory does not: sessions outlive the process, several processes share them, and they fail.
+//! Databases, beyond what memory does: sessions outlive the process, several processes share them, and databases fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -29,9 +29,11 @@ async fn everything_outlives_the_service(backend: Backend) {
 }
 
 async fn two_processes_on_one_session_do_not_interleave(backend: Backend) {
-    let (first, second) = (backend.service().await, backend.service().await);
+    let first = backend.service().await;
+    let second = backend.service().await;
     let write = async |service: &Store, name: &str| {
-        let (mut expected, mut stale) = (0, 0);
+        let mut expected = 0;
+        let mut stale = 0;
         for round in 0..30 {
             let sent = event(&format!("{name}-{round}"), &format!(r#"{{"{name}":{round},"user:{name}":{round}}}"#));
             loop {
@@ -116,7 +118,8 @@ async fn a_full_disk_is_an_error_and_stores_again_when_there_is_room() {
     writeln!(writer.stdin.take().unwrap()).unwrap();
     let stored = lines.by_ref().find_map(|line| line.strip_prefix("stored ").map(str::to_owned)).expect("it is stored");
     assert!(writer.wait().unwrap().success());
-    let (full, stored): (u64, u64) = (full.parse().unwrap(), stored.parse().unwrap());
+    let full: u64 = full.parse().unwrap();
+    let stored: u64 = stored.parse().unwrap();
     assert!(full > 5 && stored == full + 1, "{full} {stored}");
     let service: Store = std::sync::Arc::new(SqliteSessionService::open(&file, Limits::default()).await.unwrap());
     assert_eq!(events(&service, "s").await.len() as u64, stored);
@@ -140,7 +143,8 @@ async fn what_cannot_be_stored_does_not_keep_from_it_what_came_at_the_same_time(
     };
     let writes: Vec<_> = (0..20).map(|number| tokio::spawn(write(number))).collect();
     for (number, write) in writes.into_iter().enumerate() {
-        let (stored, expected) = (write.await.unwrap(), number != 7 && number != 3);
+        let stored = write.await.unwrap();
+        let expected = number != 7 && number != 3;
         assert_eq!(stored.is_ok(), expected, "{number}: {stored:?}");
         assert_eq!(service.exists(&key(&format!("s{number}"))).await.unwrap(), expected, "{number}");
     }

@@ -196,7 +196,8 @@ async fn a_list_goes_on_behind_a_session(backend: Backend) {
     for number in 0..7 {
         add(&service, &format!("ann/{number}"), 0, event_at("e", 1_000 + number / 3, "{}")).await.unwrap();
     }
-    let (mut after, mut contexts) = (None, Vec::new());
+    let mut after = None;
+    let mut contexts = Vec::new();
     loop {
         let page = service.list(&SessionQuery { after, limit: 2, ..query(Some("ann")) }).await.unwrap();
         let Some(last) = page.last() else { break };

@@ -1,4 +1,4 @@
-//! What does not fit, and what goes in time.
+//! Limits, which refuse some events and drop what is old.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What every session store must do, through the public interface.
+//! The contract of every session store, through the public interface.
 
 // Lets the lints see helper functions, too, as test code.
 #![cfg(test)]

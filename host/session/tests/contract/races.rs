@@ -1,5 +1,5 @@
-//! What the session services of google-adk 2.13.0 did when many tasks wrote at once (`data/concurrency.json`, observed in
-//! November 2026), and where a store of Annex does something else.
+//! Many tasks that write at once, as with the session services of google-adk 2.13.0 (`data/concurrency.json`, observed
+//! in November 2026), and the scenarios in which a store of Annex does something else.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,8 @@ async fn tasks_that_write_at_once_end_as_in_adk_but_for_the_deviations(backend: 
         let is_it = |case: &Case| case.case == *name && case.expected.observed_runs.contains_key(*kind);
         assert!(cases.iter().any(is_it), "{name} on {kind} is no case");
     }
-    let (service, kind) = (backend.service().await, kind_in_adk(&backend));
+    let service = backend.service().await;
+    let kind = kind_in_adk(&backend);
     for Case { case, input, expected } in &cases {
         let deviation = DEVIATIONS.iter().find(|(name, other, ..)| name == case && *other == kind);
         for (run, recorded) in expected.observed_runs[kind].iter().enumerate() {
@@ -71,7 +72,7 @@ fn kind_in_adk(backend: &Backend) -> &'static str {
     }
 }
 
-/// How many tasks there were: each has succeeded or failed.
+/// The number of tasks: each has succeeded or failed.
 fn tasks(recorded: &Value) -> usize {
     let errors = recorded["errors"].as_object().unwrap().values();
     let all = errors.chain([&recorded["ok"]]).filter_map(Value::as_u64).sum::<u64>();
@@ -117,7 +118,8 @@ impl Race<'_> {
         create(self.service, &path, "{}").await;
         let revision = find(self.service, &path).await.unwrap().revision;
         let results = at_once(self.tasks, |task| {
-            let (service, path) = (self.service.clone(), path.clone());
+            let service = self.service.clone();
+            let path = path.clone();
             async move {
                 let event = change(task, &format!(r#"{{"k{task}":1}}"#));
                 add(&service, &path, revision, event).await.map(drop)
@@ -138,7 +140,8 @@ impl Race<'_> {
             create(self.service, &self.path(task), "{}").await;
         }
         let results = at_once(self.tasks, |task| {
-            let (service, path) = (self.service.clone(), self.path(task));
+            let service = self.service.clone();
+            let path = self.path(task);
             async move {
                 let event = change(task, &format!(r#"{{"user:k{task}":1,"app:k{task}":1}}"#));
                 add(&service, &path, 1, event).await.map(drop)
@@ -147,24 +150,28 @@ impl Race<'_> {
         let results = results.await;
         let state = find(self.service, &self.path(0)).await.unwrap().state.merged();
         let count = |prefix: &str| state.keys().filter(|key| key.starts_with(prefix)).count();
-        let (user, app) = (count("user:"), count("app:"));
+        let user = count("user:");
+        let app = count("app:");
         json!({"ok": succeeded(&results), "errors": errors(&results), "merged_user_keys": user, "merged_app_keys": app})
     }
 
     async fn in_new_sessions(&self) -> Value {
         let results = at_once(self.tasks, |task| {
-            let (service, key) = (self.service.clone(), key(&self.path(task)));
+            let service = self.service.clone();
+            let key = key(&self.path(task));
             let state = delta(&format!(r#"{{"own":{task}}}"#));
             async move { service.create(&key, state).await.map(drop) }
         });
         let results = results.await;
-        let (tenant, app) = (self.tenant.to_owned(), "app".to_owned());
+        let tenant = self.tenant.to_owned();
+        let app = "app".to_owned();
         let query = SessionQuery { tenant, app, user: Some("u".to_owned()), after: None, limit: 1_000 };
         let sessions = self.service.list(&query).await.unwrap();
         let is_isolated = sessions.iter().all(|session| {
             session.state.merged().to_json_string() == format!(r#"{{"own":{}}}"#, session.key.context.as_str())
         });
-        let (ok, errors) = (succeeded(&results), errors(&results));
+        let ok = succeeded(&results);
+        let errors = errors(&results);
         json!({"ok": ok, "errors": errors, "sessions": sessions.len(), "isolated": is_isolated})
     }
 }
@@ -177,7 +184,7 @@ fn succeeded(results: &[Result<(), SessionError>]) -> usize {
     results.iter().filter(|result| result.is_ok()).count()
 }
 
-/// How often each error came, by the name that it has in ADK.
+/// The number of times that each error came, by its name in ADK.
 fn errors(results: &[Result<(), SessionError>]) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for error in results.iter().filter_map(|result| result.as_ref().err()) {

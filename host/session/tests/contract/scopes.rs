@@ -1,4 +1,4 @@
-//! Who sees which key, and what a change does to it.
+//! The scopes of state: who sees which key, and what a change does to it.
 
 use std::time::Duration;
 

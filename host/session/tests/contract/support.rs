@@ -15,7 +15,7 @@ use crate::cluster::Scratch;
 
 pub(crate) type Store = Arc<dyn SessionService>;
 
-/// Where the sessions of one case are.
+/// The place where the sessions of one case are.
 #[derive(Clone)]
 pub(crate) enum Backend {
     Memory,
@@ -30,7 +30,8 @@ impl Backend {
 
     /// Another service on the same sessions, except in memory.
     pub(crate) async fn within(&self, limits: Limits) -> Store {
-        let (backend, runtime) = (self.clone(), Handle::current());
+        let backend = self.clone();
+        let runtime = Handle::current();
         // On a thread of its own: sqlx's migrations are no future that can be sent.
         tokio::task::spawn_blocking(move || runtime.block_on(backend.open(limits))).await.unwrap()
     }
@@ -79,7 +80,10 @@ pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: i
 pub(crate) fn key(path: &str) -> SessionKey {
     let mut names = path.rsplit('/').chain(std::iter::repeat("-"));
     let mut next = || names.next().unwrap();
-    let (context, user, app, tenant) = (next(), next(), next(), next());
+    let context = next();
+    let user = next();
+    let app = next();
+    let tenant = next();
     SessionKey::new(tenant, app, user, context)
 }
 
@@ -125,7 +129,8 @@ pub(crate) fn ids(events: &[Arc<Event>]) -> Vec<&str> {
 
 /// The sessions of `-/-` and of one user, or of all.
 pub(crate) fn query(user: Option<&str>) -> SessionQuery {
-    let (tenant, app) = ("-".to_owned(), "-".to_owned());
+    let tenant = "-".to_owned();
+    let app = "-".to_owned();
     SessionQuery { tenant, app, user: user.map(str::to_owned), after: None, limit: 1_000 }
 }
 
@@ -135,7 +140,7 @@ pub(crate) async fn open(service: &Store, path: &str) -> TurnSession {
     TurnSession::open(service, key, guard).await.unwrap()
 }
 
-/// What a refusal says.
+/// The text of a refusal.
 pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, SessionError>) -> String {
     result.unwrap_err().to_string()
 }

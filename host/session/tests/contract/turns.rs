@@ -136,11 +136,15 @@ async fn a_turn_refuses_a_bad_context_id_when_it_would_store_it(backend: Backend
 }
 
 async fn the_next_turn_starts_when_the_last_clone_is_gone_and_sees_everything(backend: Backend) {
-    let (service, turns, key) = (backend.service().await, Turns::default(), key("s"));
+    let service = backend.service().await;
+    let turns = Turns::default();
+    let key = key("s");
     let first = TurnSession::open(&service, key.clone(), turns.begin(&key).await.unwrap()).await.unwrap();
     let clone = first.clone();
     let next = tokio::spawn({
-        let (service, turns, key) = (service.clone(), turns.clone(), key.clone());
+        let service = service.clone();
+        let turns = turns.clone();
+        let key = key.clone();
         async move {
             let guard = turns.begin(&key).await.unwrap();
             let session = TurnSession::open(&service, key.clone(), guard).await.unwrap();

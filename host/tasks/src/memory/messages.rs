@@ -44,8 +44,12 @@ struct OwnMessages {
 
 impl SeenMessages {
     pub(super) fn new(max: usize, max_answer_bytes: usize) -> Self {
-        let (seen, order, of_task) = (HashMap::new(), BTreeMap::new(), HashMap::new());
-        let (by_owner, answer_bytes, next_number) = (HashMap::new(), 0, 0);
+        let seen = HashMap::new();
+        let order = BTreeMap::new();
+        let of_task = HashMap::new();
+        let by_owner = HashMap::new();
+        let answer_bytes = 0;
+        let next_number = 0;
         Self { max, max_answer_bytes, seen, order, of_task, by_owner, answer_bytes, next_number }
     }
 
@@ -133,6 +137,7 @@ impl SeenMessages {
 
     pub(super) fn forget(&mut self, owner: &Owner, message: &MessageKey) {
         let key = key(owner, message);
+        // Another message that has the same id stays.
         if self.seen.get(&key).is_some_and(|seen| seen.digest == message.digest) {
             self.remove(&key);
         }

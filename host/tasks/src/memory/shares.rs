@@ -1,4 +1,4 @@
-//! What the owners have in a memory store, so that room is made at the expense of whoever has most.
+//! The shares of the owners in a memory store, so that room is made at the expense of whoever has most.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -9,7 +9,7 @@ use super::table::Entry;
 use crate::Owner;
 use crate::record::Rest;
 
-/// Since when a task is finished or waits, and which one it is: the oldest is the least.
+/// The time since which a task is finished or waits, and its id. The oldest is the least.
 type Resting = (i64, TaskId);
 
 /// The tasks of all owners, counted.
@@ -30,21 +30,21 @@ struct Share {
     waiting: BTreeSet<Resting>,
 }
 
-/// What nobody can be made room of.
+/// Tasks that are worked on. They cannot go to make room.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Running {
     pub(super) tasks: usize,
     pub(super) bytes: usize,
 }
 
-/// What there is too much of.
+/// The measure by which a store is full.
 #[derive(Clone, Copy)]
 pub(super) enum Measure {
     Tasks,
     Bytes,
 }
 
-/// What is to be stored.
+/// The room that is wanted for what is to be stored.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) owner: &'a Owner,
@@ -76,7 +76,7 @@ impl Shares {
         }
     }
 
-    /// Takes it out, as it was counted in.
+    /// Takes a task out. It must be as it was when it was counted in.
     pub(super) fn remove(&mut self, id: &TaskId, entry: &Entry) {
         self.bytes -= entry.bytes();
         let Some(share) = self.by_owner.get_mut(&entry.owner) else { return };
@@ -104,12 +104,12 @@ impl Shares {
         self.bytes
     }
 
-    /// How many tasks are finished, and the oldest of them.
+    /// The number of finished tasks, and the oldest of them.
     pub(super) fn finished(&self) -> (usize, Option<&Resting>) {
         (self.finished.len(), self.finished.first())
     }
 
-    /// What the owner has that is worked on.
+    /// The owner's tasks that are worked on.
     pub(super) fn running(&self, owner: &Owner) -> Running {
         self.by_owner.get(owner).map(|share| share.running).unwrap_or_default()
     }

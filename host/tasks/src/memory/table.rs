@@ -21,7 +21,7 @@ pub(super) struct Entry {
     context_id: ContextId,
     content: TaskContent,
     pub(super) standing: Standing,
-    /// Whether it waits for its client, who has not answered yet.
+    /// True if it waits for its client, who has not answered yet.
     waits: bool,
     /// The number of the last event.
     seq: u64,
@@ -35,9 +35,13 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(owner: Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
-        let (id, context_id) = (task.id().clone(), task.context_id().clone());
-        let (content, standing) = (content(task)?, task.standing());
-        let (waits, kept, configs) = (standing.state.is_interrupted(), Vec::new(), BTreeMap::new());
+        let id = task.id().clone();
+        let context_id = task.context_id().clone();
+        let content = content(task)?;
+        let standing = task.standing();
+        let waits = standing.state.is_interrupted();
+        let kept = Vec::new();
+        let configs = BTreeMap::new();
         let mut entry =
             Self { owner, id, context_id, content, standing, waits, seq: 0, events: kept, configs, bytes: 0 };
         entry.bytes = entry.bytes_with(events, &entry.content);
@@ -70,7 +74,7 @@ impl Entry {
         unseen.map(|(event, seq)| StoredEvent { seq, content: EventContent::Value(event.clone()) })
     }
 
-    /// What may become of it when room is wanted.
+    /// Tells whether it may go when room is wanted.
     pub(super) fn rest(&self) -> Rest {
         match self.standing.finished_at {
             Some(since) => Rest::Finished(since),
@@ -93,7 +97,7 @@ impl Entry {
         }
     }
 
-    /// What there will be more of that is worked on, when it is worked on with so many bytes.
+    /// The growth of what is worked on, if this task is worked on with so many bytes.
     fn added_running(&self, bytes: usize) -> Running {
         match self.rest() {
             Rest::Runs => Running { tasks: 0, bytes: bytes.saturating_sub(self.bytes) },
@@ -101,7 +105,7 @@ impl Entry {
         }
     }
 
-    /// Whether it waits for its client once it has these events, which bring it into `state`.
+    /// Tells whether it waits for its client once it has these events, which bring it into `state`.
     fn waits_after(&self, events: &[TaskEvent], state: TaskState) -> bool {
         let turned = events.iter().rev().find_map(|event| match event {
             // Its client has answered.
@@ -131,7 +135,7 @@ fn content(task: &TaskSnapshot) -> Result<TaskContent, StoreError> {
     }
 }
 
-/// What happened to a task that its server did not do.
+/// News of a waiting task that the server has to hear.
 #[derive(Debug)]
 pub(super) enum Notice {
     /// It waited, and had to make room.
@@ -145,14 +149,15 @@ pub(super) struct Table {
     pub(super) tasks: HashMap<TaskId, Entry>,
     shares: Shares,
     pub(super) messages: SeenMessages,
-    /// What its server has to hear of.
+    /// Notices that nobody has taken yet.
     notices: Vec<Notice>,
 }
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // What clients sent is not for logs.
-        let (tasks, bytes) = (self.tasks.len(), self.shares.bytes());
+        let tasks = self.tasks.len();
+        let bytes = self.shares.bytes();
         formatter.debug_struct("Table").field("tasks", &tasks).field("bytes", &bytes).finish_non_exhaustive()
     }
 }
@@ -163,7 +168,7 @@ impl Table {
         Self { bounds, tasks: HashMap::new(), shares: Shares::default(), messages, notices: Vec::new() }
     }
 
-    /// What has come to pass since this was asked last.
+    /// Takes the notices since the last call.
     pub(super) fn take_notices(&mut self) -> Vec<Notice> {
         mem::take(&mut self.notices)
     }
@@ -175,6 +180,7 @@ impl Table {
         }
         let runs = entry.rest() == Rest::Runs;
         let running = if runs { Running { tasks: 1, bytes: entry.bytes } } else { Running::default() };
+        // Before room is made: nothing of others goes for a task that is refused.
         self.check_running(&entry.owner, running)?;
         self.make_room(Wanted { owner: &entry.owner, tasks: 1, bytes: entry.bytes, kept: None })?;
         self.shares.add(&id, &entry);
@@ -197,7 +203,9 @@ impl Table {
         if expected != found {
             return Err(StoreError::Stale { expected, found });
         }
-        let (owner, standing, content) = (entry.owner.clone(), task.standing(), content(task)?);
+        let owner = entry.owner.clone();
+        let standing = task.standing();
+        let content = content(task)?;
         let bytes = entry.bytes_with(events, &content);
         let grown = bytes.saturating_sub(entry.bytes);
         let waits = entry.waits_after(events, standing.state);
@@ -210,7 +218,9 @@ impl Table {
             Err(StoreError::Full) if standing.finished_at.is_some() && events.len() == 1 => {}
             other => other?,
         }
+        // It is there still: the task that wants the room is not the one that goes.
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
+        // Counted out as it was, and in as it is from now on.
         self.shares.remove(id, entry);
         (entry.content, entry.standing, entry.bytes, entry.waits) = (content, standing, bytes, waits);
         entry.log(events);
@@ -228,7 +238,8 @@ impl Table {
         if replaced == 0 && entry.configs.len() >= MAX_PUSH_CONFIGS {
             return Err(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS });
         }
-        let (owner, grown) = (entry.owner.clone(), json.len().saturating_sub(replaced));
+        let owner = entry.owner.clone();
+        let grown = json.len().saturating_sub(replaced);
         self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) })?;
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
         self.shares.remove(id, entry);
@@ -334,7 +345,7 @@ impl Table {
         Ok(())
     }
 
-    /// What there would be too much of.
+    /// The measure by which the store would be too full; `None` if there is room.
     fn excess(&self, wanted: Wanted<'_>) -> Option<Measure> {
         if self.tasks.len() + wanted.tasks > self.bounds.max_tasks {
             return Some(Measure::Tasks);

@@ -68,7 +68,8 @@ fn a_task_that_grows_is_what_its_events_make_of_it_and_is_not_copied_for_each() 
 #[test]
 fn what_comes_after_a_moment_does_not_change_it() {
     let moment = task(TaskState::Working).with(&[chunk("a", &"x".repeat(SMALL), false)]);
-    let (one, other) = (moment.with(&[said("one")]), moment.with(&[said("other")]));
+    let one = moment.with(&[said("one")]);
+    let other = moment.with(&[said("other")]);
     let longer = other.with(&[said("longer")]);
     let text = |snapshot: &TaskSnapshot| snapshot.status.message.as_ref().map(Message::text);
     assert_eq!(text(&moment), None);

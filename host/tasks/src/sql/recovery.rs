@@ -1,4 +1,4 @@
-//! What a crash left behind.
+//! Recovery of the tasks that a crash left behind.
 
 use annex_database::{Database, Row, Value};
 use annex_protocol::TaskId;
@@ -20,6 +20,7 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
         let from = [Value::Text(last.as_str()), Value::count(BATCH)];
         let rows = store.database.read(statements::SELECT_ABANDONED, &from).await?;
         let Some(newest) = rows.last() else { break };
+        // On from here, not from the start: a task that cannot be read is found again and again.
         last = newest.text(0)?.into();
         for row in &rows {
             let Some(task) = since::stored_task(store.database.as_ref(), row).await? else { continue };
@@ -28,12 +29,13 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
             }
         }
     }
+    // Nobody works on a message without a task and an answer any more, so that its sender may repeat it.
     let unclaimed = [Value::Int(i64::MAX), Value::count(MESSAGES)];
     while store.change(statements::FORGET_UNCLAIMED, &unclaimed).await? > 0 {}
     Ok(recovered)
 }
 
-/// Whether this call has brought the task to its end.
+/// Fails the task. Tells whether it was this call that ended it.
 async fn fail_task<D: Database>(
     store: &SqlTaskStore<D>,
     stored: &StoredTask,

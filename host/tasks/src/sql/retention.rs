@@ -19,7 +19,8 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
             break;
         }
     }
-    let (count, batch) = (Value::count(retention.count), Value::count(BATCH));
+    let count = Value::count(retention.count);
+    let batch = Value::count(BATCH);
     delete_all(database, statements::FORGET_SURPLUS_ANSWERS, &[count, batch]).await?;
     let finished = Value::Int(retention.finished_before(now));
     delete_all(database, statements::FORGET_OLD_ANSWERS, &[finished, batch]).await?;
@@ -52,8 +53,10 @@ async fn delete_batch<D: Database>(database: &D, retention: &Retention, now: i64
     let surplus = from_sql::<u64>(finished).saturating_sub(retention.count);
     let oldest = match surplus {
         0 => [Value::Int(retention.finished_before(now)), Value::count(BATCH)],
+        // Too many: the oldest go, however young they are.
         _ => [Value::Int(i64::MAX), Value::count(surplus.min(BATCH))],
     };
+    // Messages first: they are found by the tasks that are deleted next.
     D::execute(&mut transaction, statements::FORGET_OLDEST, &oldest).await?;
     let deleted = D::execute(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;
     D::commit(transaction).await?;

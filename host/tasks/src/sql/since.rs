@@ -1,4 +1,4 @@
-//! Tasks of which the row tells only how they were, and the events how they went on.
+//! Tasks whose row holds them as they were while they were small. The later events tell the rest.
 
 use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::TaskId;
@@ -15,7 +15,9 @@ const BATCH: u64 = 1_000;
 /// tells. `None` when the task was deleted meanwhile.
 pub(super) async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<StoredTask>, StoreError> {
     let id = TaskId::from(row.text(0)?);
-    let (seq, json, told) = (from_sql(row.int(1)?), row.text(2)?, from_sql(row.int(3)?));
+    let seq = from_sql(row.int(1)?);
+    let json = row.text(2)?;
+    let told = from_sql(row.int(3)?);
     if told >= seq {
         return Ok(Some(StoredTask { id, seq, content: TaskContent::Json(json.into()) }));
     }
@@ -33,7 +35,8 @@ async fn events<D: Database>(
     told: u64,
     seq: u64,
 ) -> Result<Vec<(Kind, String)>, StoreError> {
-    let (mut events, mut last) = (Vec::new(), told);
+    let mut events = Vec::new();
+    let mut last = told;
     while last < seq {
         let batch = BATCH.min(seq - last);
         let from = [Value::Text(id.as_str()), Value::count(last), Value::count(batch)];

@@ -16,14 +16,15 @@ pub(super) const UPDATE_TASK: &str = "
     UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, json = $5, json_seq = NULL
     WHERE id = $6 AND seq = $7";
 
-/// The same without the task's JSON, which from then on tells it as it was. A long JSON, which would be written again with
-/// its row, makes way for all events.
+/// The same without the task's JSON, which stays as it was. A long JSON would be written again with its row each time,
+/// so it is emptied, and all events together tell the task.
 pub(super) const ADVANCE_TASK: &str = "
     UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4,
         json_seq = CASE WHEN json_seq IS NOT NULL THEN json_seq WHEN octet_length(json) > 16384 THEN 0 ELSE seq END,
         json = CASE WHEN json_seq IS NULL AND octet_length(json) > 16384 THEN '' ELSE json END
     WHERE id = $5 AND seq = $6";
 
+// An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the task until the end of the transaction.
 pub(super) const LOCK_TASK: &str = "UPDATE task SET seq = seq WHERE id = $1";
 

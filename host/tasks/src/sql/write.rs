@@ -73,7 +73,8 @@ impl Write {
     fn encode(place: Place, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
         let events = events.iter().map(|event| Ok((event.kind(), event.encode()?)));
         let events = events.collect::<Result<_, StoreError>>()?;
-        let (id, standing) = (task.id().clone(), task.standing());
+        let id = task.id().clone();
+        let standing = task.standing();
         // The others would be written again with each of their events.
         let json = if task.is_small() { Some(task.stored_json()?) } else { None };
         Ok(Self { id, place, standing, json, events })
@@ -105,14 +106,18 @@ impl Write {
     }
 
     fn task_step(&self) -> Step<'_> {
-        let (id, last) = (Value::Text(self.id.as_str()), Value::count(self.last()));
-        let (state, status_at) = (Value::Text(self.standing.state.name()), Value::Int(self.standing.status_at));
+        let id = Value::Text(self.id.as_str());
+        let last = Value::count(self.last());
+        let state = Value::Text(self.standing.state.name());
+        let status_at = Value::Int(self.standing.status_at);
         let finished_at = Value::MaybeInt(self.standing.finished_at);
         let json = self.json.as_deref().map(Value::Text);
         match &self.place {
             Place::New { owner, context } => {
-                let (tenant, principal) = (Value::Text(&owner.tenant), Value::Text(&owner.principal));
+                let tenant = Value::Text(&owner.tenant);
+                let principal = Value::Text(&owner.principal);
                 let context = Value::Text(context.as_str());
+                // Without a JSON the task is told by its events, from the first one on.
                 let json_seq = Value::MaybeInt(if json.is_some() { None } else { Some(0) });
                 let json = json.unwrap_or(Value::Text(""));
                 let row = [id, tenant, principal, context, state, status_at, finished_at, last, json, json_seq];
@@ -134,7 +139,7 @@ impl Write {
         }
     }
 
-    /// Why no row was changed.
+    /// The reason why no row was changed.
     async fn refusal<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<StoreError> {
         let task = self.id.clone();
         let Place::After(expected) = self.place else { return Ok(StoreError::AlreadyExists { task }) };

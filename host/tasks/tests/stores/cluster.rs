@@ -169,7 +169,7 @@ fn version(folder: &Path) -> u32 {
     version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
-/// Who runs the server when these tests run as root.
+/// The user that runs the database server when these tests run as root; `None` for the user of the tests.
 fn other_user() -> Result<Option<&'static str>, String> {
     let id = |arguments: &[&str]| Command::new("id").args(arguments).stderr(Stdio::null()).output();
     let own = id(&["-u"]).map_err(|error| error.to_string())?;

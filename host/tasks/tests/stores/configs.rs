@@ -50,7 +50,8 @@ async fn configs_come_in_pages_in_the_order_of_their_ids(store: Store) {
     for id in ["b", "B", "ä", "_", "a"] {
         store.put_config(&"t-1".into(), &config(id, "https://example.com")).await.unwrap();
     }
-    let (mut seen, mut after) = (Vec::new(), String::new());
+    let mut seen = Vec::new();
+    let mut after = String::new();
     loop {
         let page = store.configs(&"t-1".into(), &after, 2).await.unwrap();
         seen.extend(page.configs.into_iter().filter_map(|config| config.id));

@@ -122,7 +122,8 @@ async fn of_concurrent_writers_one_gets_each_number(store: Store) {
     let task = working("t-1");
     store.begin(&owner("ada"), &task).await.unwrap();
     let writers = (0..WRITERS).map(|writer| {
-        let (store, mut task) = (store.clone(), task.clone());
+        let store = store.clone();
+        let mut task = task.clone();
         tokio::spawn(async move {
             for event in 0..EVENTS {
                 let event = change(&mut task, TaskState::Working, at(writer * 100 + event));

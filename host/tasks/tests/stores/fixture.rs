@@ -90,7 +90,7 @@ pub(crate) fn numbers(events: &[StoredEvent]) -> Vec<u64> {
     events.iter().map(|event| event.seq).collect()
 }
 
-/// What serde makes of an event that readers are shown.
+/// The JSON that serde makes of an event that readers are shown.
 pub(crate) fn encoded(event: &TaskEvent) -> String {
     match event {
         TaskEvent::Stream(event) => serde_json::to_string(&**event).unwrap(),

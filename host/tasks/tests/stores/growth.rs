@@ -57,7 +57,7 @@ impl Dice {
     }
 }
 
-/// What the events make of a task, one after the other, in the simplest way.
+/// Applies the event to the task in the simplest way.
 fn applied(task: &mut Task, event: &TaskEvent) {
     match event {
         TaskEvent::Message(message) => task.apply_message((**message).clone()),

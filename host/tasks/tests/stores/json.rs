@@ -1,4 +1,4 @@
-//! What is stored comes back as it was, byte for byte.
+//! Stored tasks and events come back as they were, byte for byte.
 
 use annex_protocol::{Artifact, Json, Part, PartContent, StreamResponse, Task, TaskArtifactUpdateEvent};
 
@@ -14,7 +14,8 @@ async fn check(store: &Store, content: PartContent) {
     let mut task: Task = working("t-1");
     store.begin(&owner("ada"), &task).await.unwrap();
     let artifact = Artifact { artifact_id: "a-1".into(), parts: vec![Part::from(content)], ..Artifact::default() };
-    let (task_id, context_id) = (task.id.clone(), task.context_id.clone());
+    let task_id = task.id.clone();
+    let context_id = task.context_id.clone();
     let event = TaskArtifactUpdateEvent { task_id, context_id, artifact, ..TaskArtifactUpdateEvent::default() };
     task.apply_artifact(&event);
     let event = StreamResponse::ArtifactUpdate(event).into();

@@ -41,7 +41,8 @@ async fn pages_with_equal_timestamps_show_each_task_once(store: Store) {
     }
     for context in [None, Some("c-1".into())] {
         let mut query = TaskQuery { context, limit: 10, ..TaskQuery::default() };
-        let (mut seen, mut sizes) = (Vec::new(), Vec::new());
+        let mut seen = Vec::new();
+        let mut sizes = Vec::new();
         loop {
             let page = store.list(&owner("ada"), &query).await.unwrap();
             assert_eq!(page.total, 25, "the total counts all pages");

@@ -96,7 +96,8 @@ async fn repeat(store: &Store, id: &str) -> Remembered {
 }
 
 async fn an_answer_is_told_to_whoever_repeats_the_message(store: Store) {
-    let (ada, hello) = (owner("ada"), answer("hello"));
+    let ada = owner("ada");
+    let hello = answer("hello");
     store.remember(&ada, &message("m-1", 1), &"t-1".into()).await.unwrap();
     // Neither another's nor another content, nor one that is not remembered.
     store.answer(&owner("bob"), &message("m-1", 1), &answer("no")).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is particular to PostgreSQL: several processes write.
+//! Cases of PostgreSQL alone: several processes write.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ async fn two_processes_do_not_interleave() {
     let write = async |store: &PostgresTaskStore| {
         let mut task = task.clone();
         let event = change(&mut task, TaskState::Working, at(2_000));
-        let (mut expected, mut refusals) = (1, 0);
+        let mut expected = 1;
+        let mut refusals = 0;
         for _ in 0..50 {
             while let Err(error) = store.add(&task.id, expected, &event, &task).await {
                 let StoreError::Stale { found, .. } = error else { panic!("{error}") };

@@ -1,4 +1,4 @@
-//! What a crash leaves behind.
+//! Recovery of the tasks that a crash leaves behind.
 
 use annex_protocol::{StreamResponse, TaskState};
 use annex_tasks::{MessageKey, Remembered, TaskEvent};

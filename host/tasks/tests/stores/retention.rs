@@ -1,4 +1,4 @@
-//! What a sweep deletes and what stays.
+//! A sweep deletes some tasks and keeps the others.
 
 use std::time::Duration;
 
@@ -86,7 +86,8 @@ async fn what_belongs_to_a_task_goes_with_it(store: Store) {
     assert_eq!(store.load(&ada, &"kept".into()).await.unwrap().unwrap().seq, 2);
     assert!(store.config(&"kept".into(), "p-1").await.unwrap().is_some());
     let again = |id: &'static str| {
-        let (store, ada) = (store.clone(), ada.clone());
+        let store = store.clone();
+        let ada = ada.clone();
         async move { store.remember(&ada, &message(id), &"other".into()).await.unwrap() }
     };
     assert_eq!(again("gone").await, Remembered::New);

@@ -1,4 +1,4 @@
-//! What is particular to SQLite: the file.
+//! Cases of SQLite alone: the file.
 
 use std::path::Path;
 

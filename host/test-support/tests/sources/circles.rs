@@ -22,7 +22,8 @@ fn no_crate_has_more_than_three_files_that_import_each_other_in_a_circle() {
         let graph = Graph::of_crate(&sources);
         let circle = graph.largest_circle();
         if circle.len() > MOST {
-            let (found, edges) = (circle.len(), graph.edges_among(&circle));
+            let found = circle.len();
+            let edges = graph.edges_among(&circle);
             complaints += &format!("{name}: a circle of {found} files, where at most {MOST} may be:\n{edges}");
         }
     }

@@ -7,7 +7,7 @@ pub(crate) struct NamedPath {
     pub(crate) inside: Vec<String>,
     /// Its segments, `crate` and `super` among them.
     pub(crate) segments: Vec<String>,
-    /// Whether it stands in a `pub use` or `pub(…) use`.
+    /// True if it stands in a `pub use` or `pub(…) use`.
     pub(crate) is_re_export: bool,
 }
 

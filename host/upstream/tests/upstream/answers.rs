@@ -1,4 +1,4 @@
-//! What the upstream answers: relayed, and taken into the session.
+//! Answers of the upstream: relayed, and taken into the session.
 
 use annex_upstream::UpstreamConfig;
 use serde_json::{Value, json};
@@ -17,10 +17,11 @@ fn artifact(id: &str, text: &str) -> Value {
     json!({"artifactId": id, "parts": [{"text": text}]})
 }
 
-/// What each event is, in short.
+/// A short name for each event.
 fn kinds(events: &[Value]) -> Vec<String> {
     let kind = |event: &Value| {
-        let (state, text) = (&event["statusUpdate"]["status"]["state"], &event["artifactUpdate"]["artifact"]["parts"]);
+        let state = &event["statusUpdate"]["status"]["state"];
+        let text = &event["artifactUpdate"]["artifact"]["parts"];
         match state.as_str() {
             Some(state) => state.replace("TASK_STATE_", ""),
             None => text[0]["text"].as_str().unwrap_or("message").to_owned(),

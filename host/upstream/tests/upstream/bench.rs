@@ -87,12 +87,12 @@ impl UpstreamIds for IdsOfTurn {
     }
 }
 
-/// What a client sends, and what the server knows of the call.
+/// A client's message, and the parts of the call that the server knows.
 pub(crate) struct Call {
     pub(crate) task: &'static str,
     pub(crate) message: Message,
     pub(crate) metadata: Metadata,
-    /// What extensions write to the state with the message.
+    /// The change of state that extensions write with the message.
     pub(crate) delta: &'static str,
     /// Changes what the server tells of the call.
     pub(crate) told: fn(&mut UpstreamContext),
@@ -104,16 +104,16 @@ impl Call {
     }
 }
 
-/// What became of a turn.
+/// The outcome of a turn.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    /// What was relayed.
+    /// The events that were relayed.
     pub(crate) events: Vec<Value>,
     pub(crate) result: Result<(), AgentError>,
 }
 
 impl Turn {
-    /// Why it failed, as the user is told.
+    /// The reason that it failed, as the user is told.
     pub(crate) fn failure(&self) -> String {
         self.result.as_ref().unwrap_err().to_string()
     }
@@ -130,7 +130,7 @@ impl Bench {
         Self { agent, service, ids: Arc::default() }
     }
 
-    /// What is known of the upstream's ids.
+    /// The upstream's ids that are known.
     pub(crate) fn ids(&self) -> Ids {
         self.ids.lock().unwrap().clone()
     }
@@ -175,7 +175,7 @@ impl Bench {
         serde_json::from_str(&session.state.merged().to_json_string()).unwrap()
     }
 
-    /// Who has said what in the session; without events that say nothing.
+    /// The authors and words of the session's events; without events that say nothing.
     pub(crate) async fn said(&self) -> Value {
         let session = self.service.read(&key(), EventFilter::ALL).await.unwrap();
         let spoken = session.events.iter().filter(|event| !event.parts.is_empty());

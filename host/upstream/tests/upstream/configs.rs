@@ -1,4 +1,4 @@
-//! What is wrong with a config, told by the key.
+//! Faults of a config, told by the key.
 
 use std::time::Duration;
 

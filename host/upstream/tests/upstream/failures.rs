@@ -1,4 +1,4 @@
-//! What a failed call to the upstream is for the caller.
+//! Failed calls to the upstream, as the caller is told of them.
 
 use annex_agent::AgentError;
 use annex_protocol::A2aError;

@@ -110,7 +110,8 @@ async fn what_is_for_extensions_that_run_here_stays_here() {
         .await;
     turn.result.unwrap();
     let asked = upstream.asked();
-    let (params, headers) = (&asked[0].params, &asked[0].headers);
+    let params = &asked[0].params;
+    let headers = &asked[0].headers;
     assert_eq!(params["metadata"], json!({"theirs": 2}));
     assert_eq!(params["message"]["metadata"], json!({"theirs": 2}));
     assert_eq!(params["message"]["extensions"], json!(["urn:theirs"]));

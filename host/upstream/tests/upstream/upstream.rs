@@ -47,11 +47,13 @@ impl Upstream {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let cards = Arc::new(Mutex::new(vec![(StatusCode::OK, card(&url, streaming))]));
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (served, seen) = (Arc::clone(&cards), Arc::clone(&asked));
+        let served = Arc::clone(&cards);
+        let seen = Arc::clone(&asked);
         let shown = move || std::future::ready(next_card(&mut served.lock().unwrap()));
         let answered = move |headers: HeaderMap, body: String| {
             let request: Value = serde_json::from_str(&body).unwrap();
-            let (method, params) = (request["method"].as_str().unwrap().to_owned(), request["params"].clone());
+            let method = request["method"].as_str().unwrap().to_owned();
+            let params = request["params"].clone();
             let mut seen = seen.lock().unwrap();
             let answer = answer(seen.len(), &method, &params);
             seen.push(Asked { headers, method, params });
@@ -67,7 +69,7 @@ impl Upstream {
         Self::start(false, |number, _, _| Answer::Result(json!({"task": task(number, "COMPLETED")}))).await
     }
 
-    /// What it was asked, without the requests for its card.
+    /// The requests that it got, without those for its card.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-/// What the server sends.
+/// An answer of the server.
 #[derive(Clone)]
 pub(crate) enum Answer {
     /// 200 with this body.
@@ -45,12 +45,14 @@ impl JwksServer {
         let url = format!("http://{}/jwks.json", listener.local_addr().unwrap());
         let (answer, answers) = watch::channel(answer);
         let (hit_sender, hit) = watch::channel(0);
-        let (gate, hits) = (Arc::new(Semaphore::new(permits)), Arc::new(AtomicUsize::new(0)));
+        let gate = Arc::new(Semaphore::new(permits));
+        let hits = Arc::new(AtomicUsize::new(0));
         let shared = (Arc::clone(&gate), Arc::clone(&hits));
         let running = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (gate, hits) = (Arc::clone(&shared.0), Arc::clone(&shared.1));
+                let gate = Arc::clone(&shared.0);
+                let hits = Arc::clone(&shared.1);
                 hit_sender.send_replace(hits.fetch_add(1, Ordering::SeqCst) + 1);
                 tokio::spawn(serve(stream, gate, answers.clone()));
             }
@@ -71,7 +73,7 @@ impl JwksServer {
         self.gate.add_permits(1);
     }
 
-    /// How often it was asked: connections are not reused.
+    /// The number of times that it was asked: connections are not reused.
     pub(crate) fn hits(&self) -> usize {
         self.hits.load(Ordering::SeqCst)
     }

@@ -57,7 +57,8 @@ pub(crate) fn signed_symmetrically(secret: &[u8], header: &Value, claims: &Value
 
 fn sign(key: &str, message: &[u8]) -> Vec<u8> {
     let der = PrivatePkcs8KeyDer::from_pem_slice(fixture(&format!("{key}.pem")).as_bytes()).unwrap();
-    let (der, random) = (der.secret_pkcs8_der(), SystemRandom::new());
+    let der = der.secret_pkcs8_der();
+    let random = SystemRandom::new();
     match key {
         "ed25519" => Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).unwrap().sign(message).as_ref().to_vec(),
         "rsa" => {

@@ -20,8 +20,9 @@ pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
     Err(FieldError::not_carried(format_args!("{} is an integer that no double is equal to", shortened(number))))
 }
 
-/// Whether a double of at least 2^53 is what the author of the number meant. Whoever writes digits only means that integer.
-/// Whoever writes an exponent or a point had a double as likely as not, and wrote as few digits as tell it from others.
+/// Tells whether a double of at least 2^53 is the number that its author meant. Digits alone mean exactly that integer.
+/// With an exponent or a point, the author had a double as likely as not, and wrote as few digits as tell it from
+/// others.
 fn stands_for(double: f64, number: &str) -> bool {
     let value = Decimal::of(number);
     let is_written_as_integer = !number.contains(['.', 'e', 'E']);

@@ -1,9 +1,9 @@
-//! What a sweep spares, and what it and the end of a turn remove.
+//! A sweep spares some keys; it and the end of a turn remove the others.
 
 use std::sync::Arc;
 
 use annex_protocol::{ContextId, StreamResponse, Task, TaskId};
-use annex_runtime::{KeyScopes, KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
+use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
 use annex_session::{
     Bounds, Event, InMemorySessionService, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
 };

@@ -9,7 +9,7 @@ use base64::alphabet::STANDARD as STANDARD_ALPHABET;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 
-/// What ProtoJSON wants readers to take, once both alphabets are made one.
+/// Decodes all that ProtoJSON wants readers to take, once both alphabets are made one.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD_ALPHABET,
     GeneralPurposeConfig::new()
@@ -28,7 +28,7 @@ pub(super) fn decode(field: String) -> String {
     }
 }
 
-/// What stands in the field for a file whose base64 is `text`.
+/// The text that stands in the field for a file whose base64 is `text`.
 pub(super) fn encode(text: &str) -> String {
     STANDARD.encode(text)
 }

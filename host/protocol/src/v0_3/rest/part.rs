@@ -33,7 +33,8 @@ struct Data<'a> {
 impl Serialize for Part<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(part) = self;
-        let (mime_type, name) = (part.media_type.as_str(), part.filename.as_str());
+        let mime_type = part.media_type.as_str();
+        let name = part.filename.as_str();
         let mut map = serializer.serialize_map(None)?;
         match &part.content {
             PartContent::Text(text) => map.serialize_entry("text", text)?,

@@ -1,4 +1,4 @@
-//! When a card is one of 0.3, and what merging must not break.
+//! Cards that are of 0.3, and cards that merging must leave as they are for clients of 1.0.
 
 use annex_protocol::AgentCard;
 use annex_protocol::v0_3::{self, MergedAgentCard};

@@ -1,4 +1,4 @@
-//! What the official Python client of 0.3 sends over JSON-RPC.
+//! Requests of the official Python client of 0.3 over JSON-RPC.
 
 use annex_protocol::jsonrpc::{self, Request};
 use annex_protocol::v0_3::{Method, request};

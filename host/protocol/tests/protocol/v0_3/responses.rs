@@ -50,8 +50,8 @@ fn events_are_written_as_0_3_has_them() {
 
 #[test]
 fn an_answer_is_written_like_an_event() {
-    let (answer, event) =
-        (annex_protocol::SendMessageResponse::Task(input("task")), annex_protocol::StreamResponse::Task(input("task")));
+    let answer = annex_protocol::SendMessageResponse::Task(input("task"));
+    let event = annex_protocol::StreamResponse::Task(input("task"));
     let text = |value: &v0_3::Event<'_>| serde_json::to_string(value).unwrap();
     assert_eq!(text(&v0_3::Event::from(&answer)), text(&v0_3::Event::from(&event)));
     let text = |value: &rest::Event<'_>| serde_json::to_string(value).unwrap();

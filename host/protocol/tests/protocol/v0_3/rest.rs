@@ -1,4 +1,4 @@
-//! What the official Python client of 0.3 sends over HTTP+JSON, and what must be refused there.
+//! Requests of the official Python client of 0.3 over HTTP+JSON, and requests that must be refused there.
 
 use annex_protocol::v0_3::rest;
 use annex_protocol::{Part, PartContent, TaskPushNotificationConfig};

@@ -1,4 +1,4 @@
-//! What 0.3 clients send comes back to them as they sent it.
+//! Requests of 0.3 clients come back to them as they sent them.
 
 use annex_protocol::v0_3::{self, Message, request};
 use annex_protocol::{

@@ -12,7 +12,6 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::rewriting;
-use crate::store::TurnReaders;
 
 /// The changes of an extension to a request that it lets pass.
 #[derive(Default)]
@@ -31,9 +30,8 @@ impl Member {
         request: &TurnRequest<'_>,
         seen: &SeenRequest,
         parts: &[Part],
-        readers: TurnReaders,
     ) -> Result<Option<(Self, RequestChanges)>, HookError> {
-        let mut member = Self::admit(extension, readers).await?;
+        let mut member = Self::admit(extension, Arc::clone(&request.view)).await?;
         let entered = member.run_way_in(request, seen, parts).await;
         member.fails_by(&entered);
         Ok(entered?.map(|changes| (member, changes)))
@@ -48,6 +46,7 @@ impl Member {
         if !self.takes_part(seen).await? {
             return Ok(None);
         }
+        // The turn that the message came with has checked it, and has stored it with its state delta.
         if request.resumed {
             return Ok(Some(RequestChanges::default()));
         }
@@ -138,6 +137,7 @@ impl Member {
     /// The metadata under the keys that the extension owns; it sees no other.
     fn own_metadata(&self, request: &TurnRequest<'_>) -> Result<Vec<MetadataEntry>, A2aError> {
         let mut entries = Vec::new();
+        // All entries share one limit, because they are handed to one call.
         let mut left = self.extension.profile.limits.input;
         let places = [
             (Location::Message, &request.message.metadata, "/message/metadata/"),
@@ -155,7 +155,8 @@ impl Member {
 
     fn too_large(&self, place: &str, key: &str) -> A2aError {
         let field = format!("{place}{}", key.replace('~', "~0").replace('/', "~1"));
-        let (uri, limit) = (self.extension.uri(), self.extension.profile.limits.input);
+        let uri = self.extension.uri();
+        let limit = self.extension.profile.limits.input;
         let description = format!("extension {uri} takes at most {limit} bytes of metadata per request");
         A2aError::InvalidParams { violations: vec![FieldViolation { field, description }] }
     }

@@ -75,6 +75,7 @@ impl Member {
             self.call(Hook::Transition, async |store, component| hooks.change(store, component, change).await).await?;
         let ruling = ruling.map_err(|message| self.failed(Hook::Transition, &message))?;
         let next = update.status.state;
+        // Ends that are bad for the client cannot be held up.
         let is_final = matches!(next, TaskState::Failed | TaskState::Canceled | TaskState::Rejected);
         match ruling {
             ChangeRuling::Pass => Ok(TransitionVerdict::Agrees),
@@ -140,7 +141,8 @@ impl Member {
     }
 
     pub(crate) fn check_size(&self, payload: Option<&str>) -> Result<(), Fault> {
-        let (size, limit) = (payload.map_or(0, str::len), self.extension.profile.limits.input);
+        let size = payload.map_or(0, str::len);
+        let limit = self.extension.profile.limits.input;
         if size > limit { Err(Fault::EventTooLarge { uri: self.extension.uri().clone(), size, limit }) } else { Ok(()) }
     }
 }

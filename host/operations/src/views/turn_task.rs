@@ -1,23 +1,8 @@
-//! What the extensions of a turn can read of it.
+//! The task of a turn, as its extensions see it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{ContextId, Json, JsonObject, TaskId, TaskState, TaskStatus, Timestamp};
-use annex_runtime::{SessionReader, TaskReader};
-use annex_session::TurnSession;
-
-/// Shows the turn's session to the runtime.
-pub(crate) struct TurnState(pub(crate) TurnSession);
-
-impl SessionReader for TurnState {
-    fn get(&self, key: &str) -> Option<String> {
-        self.0.value(key).map(|value| value.get().to_owned())
-    }
-
-    fn snapshot(&self) -> JsonObject {
-        self.0.snapshot()
-    }
-}
 
 /// Shows the turn's task to the runtime, from when there is one: as the last event that passed the hooks left it. Clones
 /// share it.
@@ -45,13 +30,16 @@ impl TurnTask {
         self.lock().as_ref().map(|status| status.state)
     }
 
+    pub(crate) fn id(&self) -> &TaskId {
+        &self.0.id
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<TaskStatus>> {
         self.0.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl TaskReader for TurnTask {
-    fn current(&self) -> Option<String> {
+    /// The task as JSON, without its message; `None` while there is none.
+    pub(crate) fn current(&self) -> Option<String> {
         let status = self.lock().clone()?;
         let shown = [
             ("id".to_owned(), Json::from_serialize(&self.0.id).ok()?),

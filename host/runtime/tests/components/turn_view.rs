@@ -1,12 +1,10 @@
-//! What the host has for a turn besides session and task: keys that end with it, lists of tasks, steps, resumption.
+//! The view of a turn beside session and task: keys that end with it, lists of tasks, steps, resumption.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use annex_protocol::{ExtensionUri, ListTasksResponse};
-use annex_runtime::{
-    Extension, Fault, KeyScopes, LimitReached, Scope, ScopeKind, StepReader, TaskLister, TaskResumption, TurnServices,
-};
+use annex_runtime::{Extension, Fault, LimitReached, Scope, ScopeKind, TurnView};
 use async_trait::async_trait;
 
 use crate::capabilities::{capable, load, results, served};
@@ -15,8 +13,8 @@ use crate::support::runtime;
 /// The keys of one task and one conversation of `ada`.
 struct OneTask(&'static str);
 
-impl KeyScopes for OneTask {
-    fn scope(&self, kind: ScopeKind) -> Option<Scope> {
+impl TurnView for OneTask {
+    fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {
         match kind {
             ScopeKind::Lasting => None,
             ScopeKind::Context => Some(Scope::context("", "ada", &"c".into())),
@@ -25,12 +23,12 @@ impl KeyScopes for OneTask {
     }
 }
 
-fn in_task(task: &'static str) -> TurnServices {
-    TurnServices { scopes: Some(Arc::new(OneTask(task))), ..TurnServices::default() }
+fn in_task(task: &'static str) -> Arc<dyn TurnView> {
+    Arc::new(OneTask(task))
 }
 
-async fn served_by(extension: &Arc<Extension>, services: &TurnServices, commands: &str) -> Vec<String> {
-    served(extension, services, commands).await.expect("the turn starts")
+async fn served_by(extension: &Arc<Extension>, view: &Arc<dyn TurnView>, commands: &str) -> Vec<String> {
+    served(extension, view, commands).await.expect("the turn starts")
 }
 
 #[tokio::test]
@@ -84,8 +82,8 @@ async fn a_key_that_is_too_long_or_one_task_too_many_is_an_error() {
 struct Lists(Option<usize>);
 
 #[async_trait]
-impl TaskLister for Lists {
-    async fn list(&self, request: &str) -> Result<ListTasksResponse, String> {
+impl TurnView for Lists {
+    async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
         match (self.0, request) {
             (_, "wrong") => Err("is wrong".to_owned()),
             (Some(bytes), _) => Ok(response(bytes)),
@@ -108,8 +106,8 @@ fn encoded(response: &ListTasksResponse) -> String {
 struct Task;
 
 #[async_trait]
-impl TaskLister for Task {
-    async fn list(&self, _request: &str) -> Result<ListTasksResponse, String> {
+impl TurnView for Task {
+    async fn list_tasks(&self, _request: &str) -> Result<ListTasksResponse, String> {
         let metadata = r#"{"other/key":"private","test/capability":"own"}"#;
         let message =
             format!(r#"{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"hi"}}],"metadata":{metadata}}}"#);
@@ -125,14 +123,14 @@ impl TaskLister for Task {
 #[tokio::test]
 async fn the_tasks_of_a_list_are_shown_without_the_metadata_of_others() {
     let extension = load(&runtime(), capable()).await;
-    let services = TurnServices { tasks: Some(Arc::new(Task)), ..TurnServices::default() };
-    let shown = served_by(&extension, &services, r#"{"tasks": "{}"}"#).await;
+    let view: Arc<dyn TurnView> = Arc::new(Task);
+    let shown = served_by(&extension, &view, r#"{"tasks": "{}"}"#).await;
     assert!(shown[0].contains("ho") && shown[0].matches("own").count() == 4, "{}", shown[0]);
     assert!(!shown[0].contains("private"), "{}", shown[0]);
 }
 
-fn listing(bytes: Option<usize>) -> TurnServices {
-    TurnServices { tasks: Some(Arc::new(Lists(bytes))), ..TurnServices::default() }
+fn listing(bytes: Option<usize>) -> Arc<dyn TurnView> {
+    Arc::new(Lists(bytes))
 }
 
 #[tokio::test]
@@ -160,15 +158,13 @@ async fn a_list_that_does_not_come_ends_with_the_outer_limit() {
 #[derive(Default)]
 struct Noted(Mutex<Vec<String>>);
 
-impl TaskResumption for Noted {
-    fn resume(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+impl TurnView for Noted {
+    fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         self.0.lock().expect("no panic").push(format!("{task_id} {extension}"));
         if task_id == "t" { Ok(()) } else { Err("there is no such task".to_owned()) }
     }
-}
 
-impl StepReader for Noted {
-    fn recorded(&self) -> String {
+    fn agent_steps(&self) -> String {
         r#"[{"kind":"model"}]"#.to_owned()
     }
 }
@@ -176,12 +172,11 @@ impl StepReader for Noted {
 #[tokio::test]
 async fn resuming_names_the_extension_that_asks_and_steps_are_handed_on() {
     let noted = Arc::new(Noted::default());
-    let services =
-        TurnServices { steps: Some(noted.clone()), resumption: Some(noted.clone()), ..TurnServices::default() };
+    let view: Arc<dyn TurnView> = Arc::clone(&noted) as Arc<dyn TurnView>;
     let extension = load(&runtime(), capable()).await;
     let commands = r#"{"resume": "t"}, {"resume": "u"}, "steps""#;
     let expected = ["ok", "error: there is no such task", r#"[{"kind":"model"}]"#];
-    assert_eq!(served_by(&extension, &services, commands).await, expected);
+    assert_eq!(served_by(&extension, &view, commands).await, expected);
     let uri = "https://annex.example/capabilities/v1";
     assert_eq!(*noted.0.lock().expect("no panic"), [format!("t {uri}"), format!("u {uri}")]);
 }

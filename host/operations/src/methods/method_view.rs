@@ -1,0 +1,26 @@
+//! The view that an extension has of a call of its method, which belongs to no turn.
+
+use std::sync::Arc;
+
+use annex_protocol::{ExtensionUri, ListTasksResponse};
+use annex_runtime::TurnView;
+use async_trait::async_trait;
+
+use crate::methods::resumption::Resumptions;
+use crate::views::CallersTasks;
+
+pub(crate) struct MethodView {
+    pub(crate) tasks: CallersTasks,
+    pub(crate) resumptions: Arc<Resumptions>,
+}
+
+#[async_trait]
+impl TurnView for MethodView {
+    async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
+        self.tasks.list(request).await
+    }
+
+    fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+        self.resumptions.want(task_id, extension)
+    }
+}
