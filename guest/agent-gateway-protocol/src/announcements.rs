@@ -124,8 +124,9 @@ fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json
     let Route { capability, path, .. } = route;
     let own = key(capability, path);
     let keys = store.keys()?;
-    let others = keys.iter().filter(|key| is_of(capability, key) && **key != own).count();
-    if others >= MAX_ROUTES {
+    let others: Vec<String> = keys.iter().filter(|key| is_of(capability, key) && **key != own).cloned().collect();
+    // Routes that have expired long ago make room.
+    if others.len() >= MAX_ROUTES && forget_old(&others, now, store)? == 0 {
         return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));
     }
     forget_old(&keys, now, store)?;
@@ -133,16 +134,18 @@ fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json
     json::text(&Announced { capability, path, expires: clock::text(kept.expires) })
 }
 
-/// Looks at some of the keys, at others each time.
-fn forget_old(keys: &[String], now: u64, store: &impl Store) -> Result<(), String> {
+/// Looks at some of the keys, at others each time. Returns how many are gone.
+fn forget_old(keys: &[String], now: u64, store: &impl Store) -> Result<usize, String> {
+    let mut forgotten = 0;
     let start = usize::try_from(now).unwrap_or_default().checked_rem(keys.len()).unwrap_or_default();
     for key in keys.iter().cycle().skip(start).take(keys.len().min(LOOKED_AT)) {
         let kept = read(key, store)?;
         if kept.is_none_or(|kept| kept.expires.saturating_add(FORGOTTEN_AFTER_MILLIS) < now) {
             store.delete(key)?;
+            forgotten += 1;
         }
     }
-    Ok(())
+    Ok(forgotten)
 }
 
 /// The announcements that are there when a turn begins to route. The intents of the turn share one look at the keys.
@@ -329,6 +332,9 @@ mod tests {
         announce(&open(), &INVOICES.replace("Squad/a", "Squad/7"), &store).unwrap();
         announce(&open(), &INVOICES.replace("invoice", "invoices"), &store).unwrap();
         assert_eq!(paths(&open(), &store).0.len(), MAX_ROUTES + 1);
+        // Routes that nobody has announced again for long make room.
+        store.now.set(u64::MAX / 2);
+        announce(&open(), INVOICES, &store).unwrap();
     }
 
     #[test]
