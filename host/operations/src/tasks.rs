@@ -252,8 +252,9 @@ impl Tasks {
 
     /// Fails the task if its turn could not store its end.
     async fn settle(&self, id: &TaskId) -> Result<(), StoreError> {
-        let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
         let _locked = self.locks.lock(id).await;
+        // Under the lock: a second attempt to create the task may have succeeded while this waited.
+        let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
         if let Some(stored) = self.store.load(&owner, id).await? {
             let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, self);
             record.append([failed(&record, UNSTORED)]).await?;

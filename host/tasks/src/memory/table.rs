@@ -240,6 +240,8 @@ impl Table {
         }
         let owner = entry.owner.clone();
         let grown = json.len().saturating_sub(replaced);
+        let runs = entry.rest() == Rest::Runs;
+        self.check_running(&owner, Running { tasks: 0, bytes: if runs { grown } else { 0 } })?;
         self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) })?;
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
         self.shares.remove(id, entry);
