@@ -22,17 +22,11 @@ pub(crate) fn negotiate(
     let asked = |uri: &ExtensionUri| requested.contains(uri);
     let mut active: Vec<Arc<Extension>> = Vec::new();
     let mut missing = Vec::new();
-    // Dependencies stand before what depends on them, so that one pass is enough.
     for extension in installed.iter() {
-        let is_active = |uri: &&ExtensionUri| active.iter().any(|extension| extension.uri() == *uri);
-        let unmet = extension.descriptor().depends_on.iter().find(|uri| !is_active(uri));
-        match unmet {
-            None if asked(extension.uri()) => active.push(Arc::clone(extension)),
-            _ if extension.is_required() => {
-                // Where the extension itself was asked for, the client has to ask for what it depends on.
-                missing.push(if asked(extension.uri()) { unmet.unwrap_or(extension.uri()) } else { extension.uri() });
-            }
-            _ => {}
+        match first_missing(extension, installed, &asked) {
+            None => active.push(Arc::clone(extension)),
+            Some(uri) if extension.is_required() => missing.push(uri),
+            Some(_) => {}
         }
     }
     missing.extend(passed_on.iter().filter(|other| other.required && !asked(&other.uri)).map(|other| &other.uri));
@@ -40,4 +34,21 @@ pub(crate) fn negotiate(
         return Ok(active);
     }
     Err(A2aError::ExtensionSupportRequired { missing: missing.into_iter().cloned().collect() })
+}
+
+/// The URI that the client has to ask for before the extension can be active: its own, or one that it depends on, however
+/// far away.
+fn first_missing<'a>(
+    extension: &'a Extension,
+    installed: &'a Installed,
+    asked: &impl Fn(&ExtensionUri) -> bool,
+) -> Option<&'a ExtensionUri> {
+    if !asked(extension.uri()) {
+        return Some(extension.uri());
+    }
+    // This ends: nothing depends on itself, because dependencies stand before what depends on them.
+    extension.descriptor().depends_on.iter().find_map(|uri| match installed.iter().find(|other| other.uri() == uri) {
+        Some(other) => first_missing(other, installed, asked),
+        None => Some(uri),
+    })
 }

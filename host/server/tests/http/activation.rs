@@ -107,3 +107,26 @@ async fn a_dependent_extension_needs_what_it_depends_on() {
     assert_eq!(alone.code(), -32_008);
     assert_eq!(alone.body["error"]["data"][0]["metadata"]["extensions"], TIMESTAMP);
 }
+
+#[tokio::test]
+async fn the_extension_that_the_client_still_has_to_ask_for_is_named() {
+    let component = annex_test_support::component("test-extension");
+    let extension = |uri: &str, more: &str, needs: &str| {
+        format!(
+            "[[extension]]\ncomponent = {component:?}\n{more}\n[extension.parameters]\nuri = {uri:?}\ndepends_on = [{needs}]\n"
+        )
+    };
+    let extensions = [
+        extension("urn:c", "", ""),
+        extension("urn:b", "", "\"urn:c\""),
+        extension("urn:a", "required = true", "\"urn:b\""),
+    ];
+    let server = agent("prompt", &extensions.concat()).await;
+    let asked = [("", "urn:a"), ("urn:a", "urn:b"), ("urn:a,urn:b", "urn:c"), ("urn:c,urn:b", "urn:a")];
+    for (extensions, missing) in asked {
+        let reply = server.say("hi").extensions(extensions).send().await.expect("a reply");
+        assert_eq!(reply.body["error"]["data"][0]["metadata"]["extensions"], missing, "{extensions}: {}", reply.text);
+    }
+    let reply = server.say("hi").extensions("urn:a,urn:b,urn:c").send().await.expect("a reply");
+    assert_eq!(reply.code(), 0, "{}", reply.text);
+}
