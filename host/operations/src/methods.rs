@@ -51,6 +51,8 @@ impl RequestHandler {
         };
         check_asked_for(&extension, call)?;
         check_object(params)?;
+        // A server that begins to drain now waits for the call.
+        let _counted = self.running.token();
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
         }

@@ -112,6 +112,8 @@ impl RequestHandler {
         // Before the wait for the context, so that the turns that wait there are bounded as well.
         let permit = self.turn_limiter.take(&call.owner).await?;
         let session = self.begin_turn(&call.owner, &target).await?;
+        // Counts as a turn from here on. A server that begins to drain now waits for it.
+        let _counted = self.running.token();
         // A waiting request may find that the server is shutting down.
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
