@@ -169,6 +169,10 @@ impl KeyValueStore for SqliteKeyValueStore {
         }
         commit(transaction).await
     }
+
+    async fn close(&self) {
+        self.database.close().await;
+    }
 }
 
 /// The parameters of statements about a scope.

@@ -265,6 +265,9 @@ pub trait KeyValueStore: fmt::Debug + Send + Sync {
 
     /// Removes what all extensions keep with a task or a conversation.
     async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError>;
+
+    /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.
+    async fn close(&self) {}
 }
 
 /// The counter after an increment.

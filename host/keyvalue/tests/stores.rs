@@ -412,3 +412,17 @@ async fn a_file_of_something_else_is_refused() {
     let error = SqliteKeyValueStore::open(&folder.path().join("missing/keyvalue.sqlite")).await.expect_err("no folder");
     assert!(matches!(error, KeyValueOpenError::File { .. }), "{error:?}");
 }
+
+#[tokio::test]
+async fn a_store_that_was_closed_leaves_one_file_with_all_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keyvalue.sqlite");
+    let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
+    store.set(&own(), "n", b"1".to_vec(), &ROOMY).await.expect("a store");
+    store.close().await;
+    let files: Vec<_> =
+        std::fs::read_dir(folder.path()).expect("a folder").map(|file| file.expect("a file").path()).collect();
+    assert_eq!(files, std::slice::from_ref(&path));
+    let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
+    assert_eq!(store.get(&own(), "n").await.expect("a store"), Some(b"1".to_vec()));
+}

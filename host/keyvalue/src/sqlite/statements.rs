@@ -48,10 +48,11 @@ pub(crate) const COUNT_SCOPED: &str = "
     INSERT INTO scoped_usage (tenant, extension, keys, bytes) VALUES (?, ?, ?, ?)
     ON CONFLICT (tenant, extension) DO UPDATE SET keys = keys + excluded.keys, bytes = bytes + excluded.bytes";
 
-/// Those that end and come after a scope.
+/// Those that end and come after a scope. Kinds of later software are left out here, so that a page is full unless it is the
+/// last; `+` keeps the order of the index.
 pub(crate) const SELECT_SCOPES: &str = "
     SELECT DISTINCT kind, tenant, principal, id FROM entry
-    WHERE kind <> '' AND (kind, tenant, principal, id) > (?1, ?2, ?3, ?4)
+    WHERE +kind IN ('task', 'context') AND (kind, tenant, principal, id) > (?1, ?2, ?3, ?4)
     ORDER BY kind, tenant, principal, id LIMIT CAST(?5 AS BIGINT)";
 
 pub(crate) const HAS_KEYS: &str = concat!("SELECT EXISTS (SELECT 1 FROM entry WHERE ", in_scope!(), ")");

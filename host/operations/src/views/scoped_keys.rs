@@ -129,6 +129,11 @@ impl ScopedKeys {
         self.store.set(&space, key, note.as_bytes().to_vec(), &QUOTA).await
     }
 
+    /// Closes the store of keys.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
     /// Removes the keys of all tasks and conversations that are gone.
     ///
     /// # Errors

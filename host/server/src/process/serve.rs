@@ -22,9 +22,9 @@ use crate::stores::session_store;
 use crate::stores::task_store;
 
 /// The longest that the shutdown waits for push notifications to be delivered.
-const PUSH_PATIENCE: Duration = Duration::from_secs(5);
+const PUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest that the shutdown waits for databases to be closed.
-const STORE_PATIENCE: Duration = Duration::from_secs(5);
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The reasons for which serving ended early.
 #[derive(Debug, thiserror::Error)]
@@ -186,7 +186,7 @@ async fn drain(app: &App, drain_timeout: Duration) {
     // A stream of a task that waits for its client would not end by itself.
     handler.closing.cancel();
     if let Some(push) = &handler.push {
-        push.close(PUSH_PATIENCE).await;
+        push.close(PUSH_TIMEOUT).await;
     }
 }
 
@@ -197,8 +197,9 @@ async fn close_stores(app: &App) {
         let handler = app.tenants().own();
         handler.sessions.close().await;
         handler.tasks.close().await;
+        handler.views.keys.close().await;
     };
-    if timeout(STORE_PATIENCE, stores).await.is_err() {
+    if timeout(STORE_TIMEOUT, stores).await.is_err() {
         tracing::warn!("a database is still busy and is left as it is; nothing that was stored is lost");
     }
 }
