@@ -8,9 +8,9 @@ use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::jsonrpc::params;
 use annex_protocol::{
-    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri,
+    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
-    ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskId, TaskPushNotificationConfig, http_json,
+    ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskPushNotificationConfig, http_json,
 };
 use axum::body::Body;
 use axum::extract::Query;
@@ -175,7 +175,7 @@ async fn dispatch(
             json(caller, encode(&handler.cancel_task(&call, &cancel).await?)?)
         }
         Operation::SubscribeToTask(id) => {
-            let subscribe = SubscribeToTaskRequest { tenant: tenant.map(str::to_owned), id: TaskId::from(id) };
+            let subscribe: SubscribeToTaskRequest = from_query(request, tenant, &[("id", id)])?;
             let place = caller.open_stream()?;
             let (handler, call) = tenants.serving(call, subscribe.tenant.as_deref())?;
             Ok(stream(caller, place, handler.subscribe_to_task(&call, &subscribe).await?))
@@ -188,7 +188,8 @@ async fn dispatch(
             Ok(echo(response, &active))
         }
         Operation::ExtendedAgentCard => {
-            let (handler, _) = tenants.serving(call, tenant)?;
+            let card: GetExtendedAgentCardRequest = from_query(request, tenant, &[])?;
+            let (handler, _) = tenants.serving(call, card.tenant.as_deref())?;
             extended_card(handler, caller)
         }
     }

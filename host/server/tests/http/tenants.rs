@@ -117,6 +117,13 @@ async fn a_tenant_is_named_in_the_path_or_in_the_field_of_each_binding() {
     let body: Value = request.send().await.expect("an answer").json().await.expect("JSON");
     assert_eq!(body["task"]["artifacts"][0]["parts"][0]["text"], "acme remembers ");
 
+    // Where there is no body, the field is in the query.
+    let id = body["task"]["id"].as_str().expect("an id");
+    let url = format!("{}/a2a/rest/tasks/{id}:subscribe?tenant=acme", server.url());
+    let request = server.client().get(url).header("a2a-version", "1.0");
+    let text = request.send().await.expect("an answer").text().await.expect("text");
+    assert!(text.contains("UNSUPPORTED_OPERATION"), "the task is found, and is over: {text}");
+
     let mut client = A2aServiceClient::new(channel(&server).await);
     let part = pb::Part { content: Some(pb::part::Content::Text("x".to_owned())), ..pb::Part::default() };
     let message = pb::Message {

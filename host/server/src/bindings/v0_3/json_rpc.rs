@@ -29,7 +29,7 @@ pub(crate) async fn answer(
     }
     // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
     let is_known = jsonrpc::METHODS.contains(&request.method.as_str());
-    let call = if is_known { None } else { read_call(caller.owner.clone(), headers).ok() };
+    let call = if is_known { None } else { read_call(handler, caller.owner.clone(), headers).ok() };
     Some(extension_method(handler, caller, &call?, request).await)
 }
 
@@ -70,7 +70,7 @@ async fn dispatch(
     method: Method,
     request: &Request,
 ) -> Result<Response, A2aError> {
-    let call = read_call(caller.owner.clone(), headers)?;
+    let call = read_call(handler, caller.owner.clone(), headers)?;
     let id = request.id.clone();
     let sent = &request.params;
     let success = |result: &str| json_rpc_binding::success(caller, &id, result);
