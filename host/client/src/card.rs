@@ -85,8 +85,9 @@ impl Cards {
             cards.pop(&document.url);
             return;
         };
-        let before = cards.peek(&document.url).and_then(|kept| kept.etag.clone());
-        let etag = headers.get(ETAG).cloned().or(before);
+        // An answer without an ETag confirms the card that is kept, or brings a new one, which the old ETag is not of.
+        let before = cards.peek(&document.url).filter(|kept| Arc::ptr_eq(&kept.document, document));
+        let etag = headers.get(ETAG).cloned().or_else(|| before.and_then(|kept| kept.etag.clone()));
         let kept = Kept { document: Arc::clone(document), etag, fresh_until: Instant::now() + age };
         cards.put(document.url.clone(), kept);
     }

@@ -246,7 +246,7 @@ pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: 
     let agent = upstream.agent();
     let request = CancelTaskRequest { id: task.clone(), ..CancelTaskRequest::default() };
     let canceled = async { agent.cancel_task(upstream.parameters(remote)?, request).await };
-    match timeout(CANCEL_PATIENCE, canceled).await {
+    match timeout(CANCEL_TIMEOUT, canceled).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(%error, "the upstream agent did not cancel a task"),
         Err(_) => tracing::debug!("the upstream agent did not answer in time whether a task is canceled"),
@@ -254,4 +254,4 @@ pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: 
 }
 
 /// The longest time that the upstream may take to cancel a task.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(3);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,5 +1,7 @@
 //! The upstream's answer, event by event: checked, noted, taken into the session, and sent on.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext, readable};
 use annex_protocol::{
     Artifact, ArtifactId, ContextId, Message, Metadata, Part, PartContent, Role, StreamResponse, Task,
@@ -47,7 +49,36 @@ pub(crate) struct Relay<'a> {
 struct Relayed {
     id: ArtifactId,
     parts: usize,
+    /// The digest of their contents: an upstream may replace an artifact by one with as many parts.
+    digest: DefaultHasher,
     text: String,
+}
+
+impl Relayed {
+    fn new(id: ArtifactId) -> Self {
+        Self { id, parts: 0, digest: DefaultHasher::new(), text: String::new() }
+    }
+
+    fn add(&mut self, parts: &[Part]) {
+        self.parts += parts.len();
+        for part in parts {
+            match &part.content {
+                PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => {
+                    text.hash(&mut self.digest)
+                }
+                PartContent::Data(json) => json.get().hash(&mut self.digest),
+            }
+        }
+    }
+
+    fn is(&self, artifact: &Artifact) -> bool {
+        if self.id != artifact.artifact_id || self.parts != artifact.parts.len() {
+            return false;
+        }
+        let mut other = Self::new(self.id.clone());
+        other.add(&artifact.parts);
+        other.digest.finish() == self.digest.finish()
+    }
 }
 
 impl<'a> Relay<'a> {
@@ -144,10 +175,10 @@ impl<'a> Relay<'a> {
             StreamResponse::Task(task) if self.task.is_some() => {
                 self.taken += 1;
                 self.enter(&task.context_id, Some(&task.id)).await?;
-                let known = task.artifacts.iter().map(|artifact| Relayed {
-                    id: artifact.artifact_id.clone(),
-                    parts: artifact.parts.len(),
-                    text: String::new(),
+                let known = task.artifacts.iter().map(|artifact| {
+                    let mut known = Relayed::new(artifact.artifact_id.clone());
+                    known.add(&artifact.parts);
+                    known
                 });
                 self.artifacts.extend(known);
                 let state = task.status.state;
@@ -204,8 +235,7 @@ impl<'a> Relay<'a> {
     /// The whole task: the parts of it that are new become events.
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
         for artifact in std::mem::take(&mut task.artifacts) {
-            let is_known = |known: &Relayed| known.id == artifact.artifact_id && known.parts == artifact.parts.len();
-            if !self.artifacts.iter().any(is_known) {
+            if !self.artifacts.iter().any(|known| known.is(&artifact)) {
                 let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..Default::default() };
                 self.artifact(update).await?;
             }
@@ -279,12 +309,13 @@ impl<'a> Relay<'a> {
         let kept: usize = self.artifacts.iter().map(|known| known.text.len()).sum();
         let text = readable(&artifact.parts);
         let text = if kept + text.len() > self.config.max_answer_bytes { String::new() } else { text };
-        match self.artifacts.iter_mut().find(|known| known.id == *id) {
-            Some(known) => {
-                known.parts += artifact.parts.len();
-                known.text.push_str(&text);
-            }
-            None => self.artifacts.push(Relayed { id: id.clone(), parts: artifact.parts.len(), text }),
+        let place = self.artifacts.iter().position(|known| known.id == *id).unwrap_or_else(|| {
+            self.artifacts.push(Relayed::new(id.clone()));
+            self.artifacts.len() - 1
+        });
+        if let Some(known) = self.artifacts.get_mut(place) {
+            known.add(&artifact.parts);
+            known.text.push_str(&text);
         }
     }
 

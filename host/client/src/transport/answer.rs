@@ -63,8 +63,10 @@ impl Events {
             }
             let chunk = self.response.chunk().await.map_err(|error| failed(&self.url, error))?;
             let Some(chunk) = chunk else { return Ok(None) };
-            self.complete.extend(self.decoder.push(&chunk));
-            if self.decoder.pending() > self.max_bytes {
+            let complete = self.decoder.push(&chunk);
+            let longest = complete.iter().map(String::len).max().unwrap_or_default();
+            self.complete.extend(complete);
+            if longest.max(self.decoder.pending()) > self.max_bytes {
                 return Err(ClientError::TooLarge { url: self.url.clone(), max_bytes: self.max_bytes });
             }
         }

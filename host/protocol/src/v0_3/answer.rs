@@ -5,7 +5,7 @@ use serde::de::{Deserializer, Error};
 
 use super::message::WireMessage;
 use super::part::{JsonRpc, WirePart};
-use super::task::{STATES, state_name};
+use super::task::state_name;
 use crate::proto_json::{FieldValue, readable};
 use crate::{
     Artifact, ArtifactId, ContextId, ExtensionUri, Json, Message, Metadata, StreamResponse, Task,
@@ -147,8 +147,8 @@ struct WireState(TaskState);
 impl FieldValue for WireState {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        let named = STATES.into_iter().find(|state| state_name(*state) == name);
-        named.map(Self).ok_or_else(|| D::Error::custom(format_args!("unknown state `{name}`")))
+        let named = TaskState::ALL.iter().find(|state| state_name(**state) == name);
+        named.copied().map(Self).ok_or_else(|| D::Error::custom(format_args!("unknown state `{name}`")))
     }
 
     fn is_default(&self) -> bool {

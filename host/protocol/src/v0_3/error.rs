@@ -31,6 +31,9 @@ pub fn text(error: &A2aError) -> String {
             let missing = comma_separated(missing);
             format!("required extensions are not active: {missing}; list them in the {X_A2A_EXTENSIONS} header")
         }
+        A2aError::MethodNotFound { method } => {
+            format!("method `{method}` does not exist; A2A 0.3 methods are called like message/send or tasks/get")
+        }
         other => other.to_string(),
     }
 }

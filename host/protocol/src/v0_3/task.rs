@@ -57,19 +57,6 @@ impl<'a> From<&'a crate::TaskStatus> for TaskStatus<'a> {
     }
 }
 
-/// Every state.
-pub(super) const STATES: [TaskState; 9] = [
-    TaskState::Unspecified,
-    TaskState::Submitted,
-    TaskState::Working,
-    TaskState::Completed,
-    TaskState::Failed,
-    TaskState::Canceled,
-    TaskState::InputRequired,
-    TaskState::Rejected,
-    TaskState::AuthRequired,
-];
-
 /// The name of a state in 0.3.
 pub(super) fn state_name(state: TaskState) -> &'static str {
     match state {
