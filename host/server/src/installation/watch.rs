@@ -15,6 +15,8 @@ use crate::installation::installer::Installer;
 
 /// The time for which nothing must happen before a file counts as written.
 const QUIET: Duration = Duration::from_millis(250);
+/// The longest time that changes may put off the next look at the files.
+const MAX_UNREST: Duration = Duration::from_secs(5);
 /// The pause before a folder is tried again that cannot be watched, because it is not there.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -49,7 +51,13 @@ impl Watch {
                 () = self.touched.notified() => {}
             }
             // A file is written in many steps. It is read when they are over.
-            while timeout(QUIET, self.touched.notified()).await.is_ok() {}
+            let settled = async { while timeout(QUIET, self.touched.notified()).await.is_ok() {} };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = settled => {}
+                // A file that is written to all the time must not keep the others from being read.
+                () = sleep(MAX_UNREST) => {}
+            }
             installer.rescan().await;
         }
     }
