@@ -125,24 +125,38 @@ async fn reload_at(mut hangup: Signal, installers: Arc<Installers>) {
 
 /// Resolves at the first SIGTERM or Ctrl-C; the second one ends the process.
 async fn shutdown() {
-    if let Err(error) = signalled().await {
-        tracing::error!(%error, "signals cannot be watched; the server will not drain");
-        // Returning would end the server at once.
-        std::future::pending::<()>().await;
-    }
-    tokio::spawn(async {
-        if signalled().await.is_ok() {
-            std::process::exit(130);
+    // One pair for both signals: the second one may come before anybody waits for it.
+    let mut signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::error!(%error, "signals cannot be watched; the server will not drain");
+            // Returning would end the server at once.
+            return std::future::pending().await;
         }
+    };
+    signals.next().await;
+    tokio::spawn(async move {
+        signals.next().await;
+        std::process::exit(130);
     });
 }
 
-async fn signalled() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+        let interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+        Ok(Self { terminate, interrupt })
     }
-    Ok(())
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

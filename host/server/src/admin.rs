@@ -46,7 +46,7 @@ use token::Token;
 pub use token::TokenError;
 
 /// The longest time that a client may take to send a body.
-const BODY_PATIENCE: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest body: a component in base64 with its settings.
 const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 /// Few clients talk to the API, and a body may be large.
@@ -240,7 +240,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
 }
 
 async fn read_bytes(body: Body) -> Result<Bytes, AdminError> {
-    match timeout(BODY_PATIENCE, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+    match timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             let message = format!("a component may have {} MiB", MAX_COMPONENT_BYTES >> 20);

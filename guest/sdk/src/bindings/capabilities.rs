@@ -117,7 +117,7 @@ pub mod annex {
                         .finish()
                 }
             }
-            /// An error of the extension's own. `code` must lie outside of the ranges that JSON-RPC (-32700 to -32600) and
+            /// An error of the extension's own. `code` must lie outside of the ranges that JSON-RPC (-32768 to -32600) and
             /// A2A (-32099 to -32000) own; the host treats a forged core code as a fault of the extension.
             #[derive(Clone, PartialEq)]
             pub struct ExtensionError {

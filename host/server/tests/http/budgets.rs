@@ -24,7 +24,7 @@ use crate::durable::{Counting, counting, id_of, serve_with};
 use crate::three_ways::{ALL, Binding, Heard, Said, say};
 
 /// Until something that must happen is taken for missing.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Nobody here is hung up on for being slow.
 const PATIENT: &str = "head_seconds = 600\nbody_seconds = 600\nwrite_seconds = 600";
@@ -46,7 +46,7 @@ fn post(path: &str, length: usize, body: &str) -> Vec<u8> {
 /// Reads to the end of the connection.
 async fn read(mut stream: TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the connection ends");
+    let _ = timeout(TIMEOUT, stream.read_to_end(&mut answer)).await.expect("the connection ends");
     answer
 }
 
@@ -55,7 +55,7 @@ async fn read_answer(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut piece = vec![0; 64 << 10];
     loop {
-        let count = timeout(PATIENCE, stream.read(&mut piece)).await.expect("an answer").unwrap_or(0);
+        let count = timeout(TIMEOUT, stream.read(&mut piece)).await.expect("an answer").unwrap_or(0);
         bytes.extend_from_slice(&piece[..count]);
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&bytes[..end]).into_owned();

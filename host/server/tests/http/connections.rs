@@ -15,7 +15,7 @@ use crate::agent;
 use crate::durable::{Counting, counting, serve_with};
 
 /// Far beyond the second that the servers here allow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn impatient(more: &str) -> TestServer {
     agent("Say something.", &format!("[server]\nhead_seconds = 1\nbody_seconds = 1\n{more}")).await
@@ -31,7 +31,7 @@ async fn stall(server: &TestServer, bytes: &[u8]) -> String {
     stream.write_all(bytes).await.expect("sent");
     let mut answer = Vec::new();
     // What was never read makes it a reset instead of an end.
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server hangs up");
+    let _ = timeout(TIMEOUT, stream.read_to_end(&mut answer)).await.expect("the server hangs up");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -69,7 +69,7 @@ async fn connections_beyond_the_bound_wait_for_their_turn() {
     let server = impatient("max_connections = 1").await;
     // Takes the only place until the server loses patience with it.
     let idle = connect(&server).await;
-    let answer = timeout(PATIENCE, server.say("prompt").send()).await.expect("served in the end");
+    let answer = timeout(TIMEOUT, server.say("prompt").send()).await.expect("served in the end");
     assert!(answer.expect("a reply").body["result"]["task"].is_object());
     drop(idle);
 }
@@ -110,7 +110,7 @@ async fn a_client_that_does_not_read_its_answer_is_hung_up_on() {
     );
     stream.write_all(head.as_bytes()).await.expect("sent");
     // The only place becomes free when the server has lost patience.
-    let answer = timeout(PATIENCE, server.say("work").send()).await.expect("served in the end");
+    let answer = timeout(TIMEOUT, server.say("work").send()).await.expect("served in the end");
     assert!(answer.expect("a reply").body["result"]["task"].is_object());
     drop(stream);
 }
@@ -129,7 +129,7 @@ async fn a_client_that_shuts_the_window_of_its_request_is_hung_up_on() {
         sending.send_data(body, true).expect("sent");
         // Its head comes; the body is never taken, while PINGs are answered.
         let response = response.await.expect("an answer");
-        let ended = timeout(PATIENCE, connection).await.expect("the server hangs up");
+        let ended = timeout(TIMEOUT, connection).await.expect("the server hangs up");
         drop(ended.expect("no panic"));
         let mut body = response.into_body();
         while body.data().await.expect("the answer is cut off, not at its end").is_ok() {}
@@ -149,7 +149,7 @@ async fn an_http2_connection_without_requests_is_closed_and_one_with_a_quiet_str
     // A connection is closed after a second or two without a request; three of them are a clock.
     for _ in 0..3 {
         let (_client, idle) = http2(&server, Builder::new()).await;
-        timeout(PATIENCE, idle).await.expect("the server closes it").expect("no panic").expect("in good order");
+        timeout(TIMEOUT, idle).await.expect("the server closes it").expect("no panic").expect("in good order");
     }
     agent.go.add_permits(1);
     let mut text = String::new();

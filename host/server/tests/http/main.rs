@@ -16,6 +16,7 @@ mod connections;
 mod crowd;
 mod documents;
 mod durable;
+mod extension_folder;
 mod failures;
 mod faults;
 mod files;
