@@ -80,7 +80,8 @@ impl RequestHandler {
     }
 
     /// The line that every message takes: checked, negotiated, placed, validated by the extensions, and given to a turn,
-    /// which stores it with its state delta. Nothing is left behind when it is refused.
+    /// which stores it with its state delta. Nothing is left behind when it is refused. Only where the push config of a
+    /// message whose turn has begun cannot be stored, the client gets the error and the task goes on.
     async fn take(
         &self,
         call: &ServiceParameters,
