@@ -7,14 +7,14 @@
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
+use crate::confinement::imports::offer::Offer;
+use crate::confinement::store::HostState;
 use crate::contract::{
     BeginRuling, Beginning, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision, Description,
     Entries, Event, ExtensionError, MetadataEntry, MethodDeclaration, MethodReply, Rejection, Request, Rewrite,
     StateChange,
 };
 use crate::hook::Hook;
-use crate::imports::offer::Offer;
-use crate::store::HostState;
 
 pub(crate) mod v0_1;
 

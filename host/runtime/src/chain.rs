@@ -8,14 +8,20 @@ use annex_protocol::{
 };
 
 use crate::bindings::{SeenBeginning, SeenRequest};
+use crate::chain::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict};
 use crate::contract::{Beginning, Request};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict};
 use crate::turn_view::TurnView;
 
+pub(crate) mod client_call;
 mod member;
+pub(crate) mod method_call;
+pub(crate) mod outgoing;
+pub(crate) mod owned_metadata;
+pub(crate) mod rewriting;
+pub(crate) mod transition;
 
 pub(crate) use member::Member;
 

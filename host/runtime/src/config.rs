@@ -7,7 +7,7 @@ use std::time::Duration;
 use annex_egress::{Resolver, SystemResolver};
 use annex_keyvalue::{KeyValueStore, MemoryKeyValueStore};
 
-use crate::compile::CompilerProcess;
+use crate::load::compile::CompilerProcess;
 
 /// The settings of a runtime.
 #[derive(Clone)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use annex_protocol::{A2aError, ExtensionUri};
 
+use crate::confinement::grants::GrantNeeded;
+use crate::confinement::limits::LimitReached;
 use crate::digest::Digest;
-use crate::grants::GrantNeeded;
 use crate::hook::Hook;
-use crate::limits::LimitReached;
-use crate::source::Source;
+use crate::load::source::Source;
 
 /// A reason for which the runtime itself cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use annex_protocol::{AgentExtension, ExtensionUri};
 
-use crate::breaker::{Breaker, Health};
-use crate::descriptor::Descriptor;
+use crate::confinement::breaker::{Breaker, Health};
+use crate::confinement::grants::Grants;
+use crate::confinement::limits::Limits;
+use crate::confinement::profile::Profile;
+use crate::confinement::slots::Slots;
 use crate::digest::Digest;
-use crate::grants::Grants;
 use crate::hook::Hook;
-use crate::installation::OnFailure;
-use crate::limits::Limits;
-use crate::log_tail::LogLine;
-use crate::method::Method;
-use crate::metrics::ExtensionMetrics;
-use crate::profile::Profile;
-use crate::program::Program;
-use crate::slots::Slots;
+use crate::load::descriptor::Descriptor;
+use crate::load::installation::OnFailure;
+use crate::load::method::Method;
+use crate::load::program::Program;
+use crate::observation::log_tail::LogLine;
+use crate::observation::metrics::ExtensionMetrics;
 
 /// An installed extension, ready to serve turns.
 pub struct Extension {

@@ -6,7 +6,7 @@ use annex_protocol::ExtensionUri;
 
 use crate::error::LoadError;
 use crate::extension::Extension;
-use crate::method::Method;
+use crate::load::method::Method;
 
 /// Bytes of the entries of all extensions on the card, as JSON.
 const MAX_CARD_ENTRIES: usize = 256 << 10;

@@ -10,29 +10,38 @@ use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
 
 use crate::bindings::Hooks;
-use crate::breaker::Breaker;
-use crate::cache::CompileCache;
-use crate::compile::Compiler;
 use crate::config::RuntimeConfig;
+use crate::confinement::breaker::Breaker;
+use crate::confinement::engine;
+use crate::confinement::grants::{GrantNeeded, Grants, HttpGrant};
+use crate::confinement::http_sender::Sender;
+use crate::confinement::instance::Instance;
+use crate::confinement::linker::linker;
+use crate::confinement::profile::{Profile, Services, Validators};
+use crate::confinement::slots::Slots;
+use crate::confinement::store::HostState;
 use crate::contract::Description;
-use crate::descriptor::Descriptor;
-use crate::engine;
 use crate::error::{Fault, LoadError, RuntimeError};
 use crate::extension::Extension;
-use crate::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::hook::Hook;
-use crate::http_sender::Sender;
-use crate::inspect::Inspection;
-use crate::installation::Installation;
-use crate::instance::Instance;
-use crate::linker::linker;
-use crate::metrics::Registry;
-use crate::profile::{Profile, Services, Validators};
-use crate::program::Program;
-use crate::slots::Slots;
-use crate::store::HostState;
+use crate::load::cache::CompileCache;
+use crate::load::compile::Compiler;
+use crate::load::descriptor::Descriptor;
+use crate::load::inspect::Inspection;
+use crate::load::installation::Installation;
+use crate::load::program::Program;
+use crate::observation::metrics::Registry;
 
+pub(crate) mod cache;
+pub(crate) mod compile;
+pub(crate) mod descriptor;
+pub(crate) mod inspect;
+pub(crate) mod installation;
+pub(crate) mod method;
 mod methods;
+pub(crate) mod program;
+pub(crate) mod source;
+pub(crate) mod structure;
 
 /// Loads components. One per process and tenant: it owns the engine, its ticker and the pool of instances, which those
 /// of its tenants share.

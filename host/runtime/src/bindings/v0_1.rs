@@ -25,7 +25,7 @@ mod generated {
         },
         exports: { default: async },
         with: {
-            "wasi:keyvalue/store.bucket": crate::imports::keyvalue::Bucket,
+            "wasi:keyvalue/store.bucket": crate::confinement::imports::keyvalue::Bucket,
         },
     });
 }

@@ -11,14 +11,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
 use wasmtime::component::Instance as ComponentInstance;
 
-use crate::breaker::Admission;
+use crate::confinement::breaker::Admission;
+use crate::confinement::instance::Instance;
+use crate::confinement::store::HostState;
 use crate::contract::{ExtensionError, Rejection};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::instance::Instance;
-use crate::metrics::watch::{CallVerdict, Watch};
-use crate::store::HostState;
+use crate::observation::metrics::watch::{CallVerdict, Watch};
 use crate::turn_view::TurnView;
 
 mod way_in;

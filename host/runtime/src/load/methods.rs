@@ -6,13 +6,13 @@ use std::time::Duration;
 use annex_protocol::jsonrpc::is_reserved;
 use annex_schema::Schema;
 
+use crate::confinement::profile::Profile;
 use crate::contract::MethodDeclaration;
-use crate::descriptor::Descriptor;
 use crate::error::LoadError;
 use crate::hook::Hook;
-use crate::method::Method;
-use crate::profile::Profile;
-use crate::program::Program;
+use crate::load::descriptor::Descriptor;
+use crate::load::method::Method;
+use crate::load::program::Program;
 
 /// Methods of one extension.
 const MAX_METHODS: usize = 64;

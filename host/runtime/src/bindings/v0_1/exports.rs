@@ -5,12 +5,12 @@ use wasmtime::component::{Instance, InstancePre};
 
 use super::convert;
 use super::generated::exports::annex::extension as hooks;
+use crate::confinement::store::HostState;
 use crate::contract::{
     BeginRuling, CardEntry, ChangeRuling, ClientAddition, ClientEvent, ClientRequest, Decision, Description, Entries,
     Event, ExtensionError, MetadataEntry, MethodDeclaration, MethodReply, Rejection, Rewrite, StateChange,
 };
 use crate::hook::Hook;
-use crate::store::HostState;
 
 /// The result of a call: the hook's own result within that of the call, which fails by a trap or a limit.
 type Called<T, E> = wasmtime::Result<Result<T, E>>;

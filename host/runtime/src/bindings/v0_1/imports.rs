@@ -12,11 +12,11 @@ use super::generated::wasi::clocks::wall_clock;
 use super::generated::wasi::config::store as config;
 use super::generated::wasi::keyvalue::{atomics, store as keyvalue};
 use super::generated::wasi::logging::logging;
+use crate::confinement::grants::{GrantNeeded, StateScope};
+use crate::confinement::imports::keyvalue::Bucket;
+use crate::confinement::imports::offer::{Offer, free, granted};
+use crate::confinement::store::HostState;
 use crate::contract::BucketError;
-use crate::grants::{GrantNeeded, StateScope};
-use crate::imports::keyvalue::Bucket;
-use crate::imports::offer::{Offer, free, granted};
-use crate::store::HostState;
 
 /// Interfaces of Annex, and those of WASI that it implements itself.
 pub(crate) const OFFERS: &[Offer] = &[

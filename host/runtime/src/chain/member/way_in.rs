@@ -7,11 +7,11 @@ use annex_protocol::{A2aError, FieldViolation, JsonObject, Part};
 use super::Member;
 use crate::bindings::SeenRequest;
 use crate::chain::TurnRequest;
+use crate::chain::rewriting;
 use crate::contract::{Decision, Location, MetadataEntry};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::rewriting;
 
 /// The changes of an extension to a request that it lets pass.
 #[derive(Default)]

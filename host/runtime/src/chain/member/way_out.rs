@@ -6,11 +6,11 @@ use annex_protocol::{StreamResponse, TaskState, TaskStatusUpdateEvent};
 
 use super::{Member, Slot};
 use crate::bindings::{SeenBeginning, SeenRequest};
+use crate::chain::outgoing;
+use crate::chain::transition::{self, Interruption, TransitionVerdict};
 use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
-use crate::outgoing;
-use crate::transition::{self, Interruption, TransitionVerdict};
 
 impl Member {
     /// Asks whether the agent is to run.

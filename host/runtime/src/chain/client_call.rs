@@ -1,0 +1,142 @@
+//! One call of a client, as an extension sees it that works on the calling side.
+
+use std::sync::Arc;
+
+use annex_protocol::{A2aError, AgentExtension, Json, Message, Metadata, StreamResponse};
+
+use crate::chain::Member;
+use crate::chain::outgoing;
+use crate::chain::owned_metadata;
+use crate::chain::rewriting;
+use crate::contract::{ClientEvent, ClientRequest, Location};
+use crate::error::{Fault, HookError};
+use crate::extension::Extension;
+use crate::hook::Hook;
+use crate::turn_view::NoTurn;
+
+/// A call that is about to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct OutgoingCall<'a> {
+    /// The A2A operation, or the method of an extension.
+    pub operation: &'a str,
+    /// The URL of the agent's card.
+    pub agent: &'a str,
+    /// The extension's entry on that card.
+    pub declaration: Option<&'a AgentExtension>,
+    /// The input of the program, for the extension to send.
+    pub input: Option<&'a Json>,
+    /// The message, for an operation that has one.
+    pub message: Option<&'a Message>,
+}
+
+/// The extension's addition to the call.
+#[derive(Clone, Debug, Default)]
+pub struct Addition {
+    /// True when its URI goes into `A2A-Extensions`.
+    pub activate: bool,
+    /// Entries for `message.metadata`.
+    pub message: Metadata,
+    /// Entries for `metadata` of the request.
+    pub request: Metadata,
+}
+
+/// An extension's part of one call. Dropping it frees its instance.
+pub struct ClientCall {
+    member: Member,
+    /// True when the extension wanted to be active.
+    is_asked_for: bool,
+}
+
+impl ClientCall {
+    /// Lets the extension add to a call. One without the hook `client` adds nothing.
+    ///
+    /// # Errors
+    /// When the extension refuses the call, or fails. The call must not be made then.
+    pub async fn start(extension: &Arc<Extension>, call: &OutgoingCall<'_>) -> Result<(Self, Addition), HookError> {
+        let mut started = Self { member: Member::admit(extension, Arc::new(NoTurn)).await?, is_asked_for: false };
+        let added = started.ask(call).await;
+        let added = started.member.counted(Hook::Client, added);
+        started.member.fails_by(&added);
+        let added = added?;
+        started.is_asked_for = added.activate;
+        Ok((started, added))
+    }
+
+    /// Shows the extension something that came back. Returns what it has for the program.
+    ///
+    /// # Errors
+    /// When it fails. It sees nothing more then.
+    pub async fn after(&mut self, event: &StreamResponse, active: bool) -> Result<Option<Json>, Fault> {
+        let told = self.tell(event, active).await;
+        let told = self.member.counted(Hook::Client, told).map_err(HookError::Fault);
+        self.member.fails_by(&told);
+        told.map_err(|error| match error {
+            HookError::Fault(fault) => fault,
+            HookError::Refused(refusal) => self.member.broke(Hook::Client, &refusal.to_string()),
+        })
+    }
+
+    async fn ask(&mut self, call: &OutgoingCall<'_>) -> Result<Addition, HookError> {
+        let extension = Arc::clone(&self.member.extension);
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Client) {
+            return Ok(Addition::default());
+        }
+        let message = call.message.map(|message| rewriting::shown(message, &message.parts, &extension.descriptor));
+        let declaration = call.declaration.and_then(|declaration| Json::from_serialize(declaration).ok());
+        let seen = ClientRequest {
+            operation: call.operation.to_owned(),
+            agent: call.agent.to_owned(),
+            declaration: declaration.map(|declaration| declaration.get().to_owned()),
+            input: call.input.map(|input| input.get().to_owned()),
+            message,
+        };
+        let sizes = [&seen.declaration, &seen.input, &seen.message].map(|text| text.as_ref().map_or(0, String::len));
+        let size = sizes.iter().sum::<usize>();
+        let limit = extension.profile.limits.input;
+        if size > limit {
+            let reason = format!("extension {} takes calls of at most {limit} bytes; this has {size}", extension.uri());
+            return Err(A2aError::invalid_params(reason).into());
+        }
+        let added =
+            self.member.call(Hook::Client, async |store, component| hooks.before(store, component, seen).await).await?;
+        let added = match added {
+            Ok(added) => added,
+            Err(rejection) => return Err(self.member.refusal(Hook::Client, rejection)?.into()),
+        };
+        let mut addition = Addition { activate: added.activate, ..Addition::default() };
+        for entry in added.metadata {
+            let (place, metadata) = match entry.location {
+                Location::Message => ("message", &mut addition.message),
+                Location::Request => ("request", &mut addition.request),
+            };
+            let entries = vec![(entry.key, entry.value)];
+            let checked = outgoing::checked_entries(place, &extension.descriptor, entries, None);
+            metadata.extend(checked.map_err(|reason| self.member.broke(Hook::Client, &reason))?);
+        }
+        Ok(addition)
+    }
+
+    async fn tell(&mut self, event: &StreamResponse, active: bool) -> Result<Option<Json>, Fault> {
+        let extension = Arc::clone(&self.member.extension);
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Client) || self.member.is_out() {
+            return Ok(None);
+        }
+        // Not every agent echoes the header `A2A-Extensions`, but each names an extension on the messages and artifacts
+        // that it had a part in.
+        let active = active || self.is_asked_for && owned_metadata::has_a_part(event, extension.uri());
+        let mut event = event.clone();
+        owned_metadata::retain(&mut event, &extension.descriptor.metadata_keys);
+        let shown = serde_json::to_string(&event).unwrap_or_default();
+        self.member.check_size(Some(&shown))?;
+        let seen = ClientEvent { active, event: shown, metadata: owned_metadata::entries(&mut event) };
+        let told =
+            self.member.call(Hook::Client, async |store, component| hooks.after(store, component, seen).await).await?;
+        let told = told.map_err(|message| self.member.failed(Hook::Client, &message))?;
+        let told = told.map(Json::parse).transpose();
+        told.map_err(|error| {
+            self.member.broke(Hook::Client, &format!("what it has for the program is not JSON: {error}"))
+        })
+    }
+}

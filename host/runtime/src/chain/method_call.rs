@@ -1,0 +1,198 @@
+//! One call of a method that an extension adds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_protocol::{A2aError, FieldViolation, Json};
+use annex_schema::{Schema, SchemaError, Violation};
+
+use crate::bindings::SeenRequest;
+use crate::chain::{Member, TurnRequest};
+use crate::confinement::limits::LimitReached;
+use crate::contract::MethodReply;
+use crate::error::{Fault, HookError};
+use crate::extension::Extension;
+use crate::hook::Hook;
+
+/// A call of a method, from its parameters to its last result. Dropping it frees its instance.
+pub struct MethodCall {
+    member: Member,
+    /// The place of the method among those of the extension.
+    place: usize,
+}
+
+/// The answer of a method.
+pub enum MethodAnswer {
+    /// The result. The call is over.
+    Value(Json),
+    /// The results come one by one, from [`MethodCall::next`].
+    Results(Box<MethodCall>),
+}
+
+impl MethodCall {
+    /// Calls the method `request.operation` with `params`, a JSON object, after `activation` and in the same instance.
+    ///
+    /// # Errors
+    /// When the extension has no such method, the parameters violate its schema, or the extension refuses the call or
+    /// fails.
+    pub async fn start(
+        extension: &Arc<Extension>,
+        request: &TurnRequest<'_>,
+        params: &Json,
+    ) -> Result<MethodAnswer, HookError> {
+        let name = request.operation;
+        let place = extension.methods().iter().position(|method| method.name == name);
+        let place = place.ok_or_else(|| A2aError::MethodNotFound { method: name.to_owned() })?;
+        let mut call = Self { member: Member::admit(extension, Arc::clone(&request.view)).await?, place };
+        let answered = call.ask(request, params).await;
+        call.member.fails_by(&answered);
+        Ok(match answered? {
+            Some(value) => MethodAnswer::Value(value),
+            None => MethodAnswer::Results(Box::new(call)),
+        })
+    }
+
+    /// The next result of a stream; `None` when it is over.
+    ///
+    /// # Errors
+    /// When the extension ends the stream with an error, or fails. The stream is over then.
+    pub async fn next(&mut self) -> Result<Option<Json>, HookError> {
+        if self.member.is_out() {
+            return Ok(None);
+        }
+        let result = self.ask_next().await;
+        let result = self.member.counted(Hook::Method, result);
+        self.member.fails_by(&result);
+        // The end of the stream and an error both end the call, and its instance is freed with it.
+        if !matches!(result, Ok(Some(_))) {
+            self.member.leave();
+        }
+        result
+    }
+
+    /// The result; `None` when it comes in pieces.
+    async fn ask(&mut self, request: &TurnRequest<'_>, params: &Json) -> Result<Option<Json>, HookError> {
+        let seen = request.seen();
+        if !self.member.takes_part(&seen).await? {
+            let uri = self.member.extension.uri();
+            let reason = format!("extension {uri} takes no part in this call of its method {}", request.operation);
+            return Err(A2aError::UnsupportedOperation { reason }.into());
+        }
+        let answered = self.ask_method(&seen, request.operation, params).await;
+        self.member.counted(Hook::Method, answered)
+    }
+
+    async fn ask_method(&mut self, seen: &SeenRequest, name: &str, params: &Json) -> Result<Option<Json>, HookError> {
+        let extension = Arc::clone(&self.member.extension);
+        let hooks = &extension.program.hooks;
+        let Some(method) = extension.methods.get(self.place).filter(|_| hooks.has(Hook::Method)) else {
+            return Err(A2aError::MethodNotFound { method: name.to_owned() }.into());
+        };
+        let limit = extension.profile.limits.input;
+        if params.get().len() > limit {
+            let reason = format!("the parameters of {name} have at most {limit} bytes");
+            return Err(A2aError::invalid_params(reason).into());
+        }
+        // The parameters are the client's, and so is the time that they take.
+        let allowed = extension.profile.limits.cpu;
+        let mut spent = Duration::ZERO;
+        let violations = violations(&extension, method.params.as_ref(), params.get(), allowed, &mut spent).await;
+        let violations = violations.map_err(|error| not_taken(&error))?;
+        if !violations.is_empty() {
+            return Err(A2aError::InvalidParams { violations: violations.into_iter().map(told).collect() }.into());
+        }
+        let name = name.to_owned();
+        let params = params.get().to_owned();
+        let answered = self
+            .member
+            .call(Hook::Method, async |store, component| hooks.call(store, component, seen, &name, params).await)
+            .await?;
+        match answered {
+            Ok(MethodReply::Value(_)) if method.streams => {
+                Err(self.broke("it answers one value to a method that streams"))
+            }
+            Ok(MethodReply::Value(value)) => self.checked(value).await.map(Some),
+            Ok(MethodReply::Results) if method.streams => Ok(None),
+            Ok(MethodReply::Results) => Err(self.broke("it streams, which the method is not declared to do")),
+            Err(rejection) => Err(self.member.refusal(Hook::Method, rejection)?.into()),
+        }
+    }
+
+    async fn ask_next(&mut self) -> Result<Option<Json>, HookError> {
+        let extension = Arc::clone(&self.member.extension);
+        let hooks = &extension.program.hooks;
+        if !hooks.has(Hook::Method) {
+            return Ok(None);
+        }
+        let next = self.member.call(Hook::Method, async |store, component| hooks.next(store, component).await).await?;
+        match next {
+            Ok(None) => Ok(None),
+            Ok(Some(value)) => self.checked(value).await.map(Some),
+            Err(rejection) => Err(self.member.refusal(Hook::Method, rejection)?.into()),
+        }
+    }
+
+    /// The result as JSON that fits the method's schema.
+    async fn checked(&mut self, value: String) -> Result<Json, HookError> {
+        let value = Json::parse(value).map_err(|error| self.broke(&format!("its result is not JSON: {error}")))?;
+        let extension = Arc::clone(&self.member.extension);
+        let Some(method) = extension.methods.get(self.place) else { return Ok(value) };
+        let allowed = self.member.host().map_or(Duration::ZERO, |host| host.cpu_left());
+        let mut spent = Duration::ZERO;
+        let violations = violations(&extension, method.result.as_ref(), value.get(), allowed, &mut spent).await;
+        let violations = self.charged(violations, spent)?;
+        match violations.first() {
+            None => Ok(value),
+            Some(Violation { pointer, message }) => {
+                Err(self.broke(&format!("its result violates its own schema at {pointer:?}: {message}")))
+            }
+        }
+    }
+
+    /// The time that a result took is the extension's.
+    fn charged(
+        &mut self,
+        violations: Result<Vec<Violation>, SchemaError>,
+        spent: Duration,
+    ) -> Result<Vec<Violation>, HookError> {
+        let uri = self.member.extension.uri().clone();
+        let hook = Hook::Method;
+        let charged = self.member.host().map_or(Ok(()), |host| host.charge(spent));
+        match (violations, charged) {
+            (Err(SchemaError::Busy), _) => Err(Fault::Overloaded { uri }.into()),
+            (Err(SchemaError::OutOfTime), _) => Err(Fault::LimitReached { uri, hook, limit: LimitReached::Cpu }.into()),
+            (_, Err(limit)) => Err(Fault::LimitReached { uri, hook, limit }.into()),
+            (Err(SchemaError::Unusable(reason)), Ok(())) => Err(self.broke(&format!("its result: {reason}"))),
+            (Ok(violations), Ok(())) => Ok(violations),
+        }
+    }
+
+    fn broke(&self, reason: &str) -> HookError {
+        let fault: Fault = self.member.broke(Hook::Method, reason);
+        fault.into()
+    }
+}
+
+/// The violations of a schema by what goes in or out.
+async fn violations(
+    extension: &Extension,
+    schema: Option<&Arc<Schema>>,
+    value: &str,
+    allowed: Duration,
+    spent: &mut Duration,
+) -> Result<Vec<Violation>, SchemaError> {
+    let Some(schema) = schema else { return Ok(Vec::new()) };
+    extension.profile.schemas.validate_with(schema, value, allowed, spent).await
+}
+
+/// The client's parameters that cannot be validated.
+fn not_taken(error: &SchemaError) -> A2aError {
+    match error {
+        SchemaError::Busy => A2aError::Overloaded { reason: error.to_string() },
+        SchemaError::Unusable(_) | SchemaError::OutOfTime => A2aError::invalid_params(error.to_string()),
+    }
+}
+
+fn told(violation: Violation) -> FieldViolation {
+    FieldViolation { field: violation.pointer, description: violation.message }
+}

@@ -1,0 +1,158 @@
+//! An outgoing event as a `response` hook sees it, and the check of the entries that the hook adds.
+
+use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse, TaskStatusUpdateEvent};
+
+use crate::chain::owned_metadata;
+use crate::contract::{Event, EventKind};
+use crate::load::descriptor::Descriptor;
+
+/// The event for the guest; `None` when the extension did not ask for events of this kind.
+pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Option<Event> {
+    let wanted = descriptor.events;
+    let present = || present(event, descriptor);
+    let payload = || descriptor.payload.then(|| payload(event, descriptor)).flatten();
+    match event {
+        StreamResponse::Message(message) if wanted.message => Some(Event {
+            kind: EventKind::Message,
+            task_id: message.task_id.as_ref().map(ToString::to_string),
+            context_id: message.context_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+            task_state: None,
+            has_message: true,
+            last_chunk: true,
+            present: present(),
+            payload: payload(),
+        }),
+        StreamResponse::StatusUpdate(update) if wanted.status => Some(Event {
+            kind: EventKind::Status,
+            task_id: Some(update.task_id.to_string()),
+            context_id: update.context_id.to_string(),
+            task_state: Some(update.status.state.name().to_owned()),
+            has_message: update.status.message.is_some(),
+            last_chunk: false,
+            present: present(),
+            payload: payload(),
+        }),
+        StreamResponse::ArtifactUpdate(update) if wanted.artifact => Some(Event {
+            kind: EventKind::Artifact,
+            task_id: Some(update.task_id.to_string()),
+            context_id: update.context_id.to_string(),
+            task_state: None,
+            has_message: false,
+            last_chunk: update.last_chunk,
+            present: present(),
+            payload: payload(),
+        }),
+        StreamResponse::Task(_)
+        | StreamResponse::Message(_)
+        | StreamResponse::StatusUpdate(_)
+        | StreamResponse::ArtifactUpdate(_) => None,
+    }
+}
+
+/// The event as JSON, without the metadata of others: the agent's, and what extensions before this one have added.
+fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
+    let mut event = event.clone();
+    owned_metadata::retain(&mut event, &descriptor.metadata_keys);
+    serde_json::to_string(&event).ok()
+}
+
+fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {
+    let metadata = match event {
+        StreamResponse::Message(message) => &message.metadata,
+        StreamResponse::ArtifactUpdate(update) => &update.artifact.metadata,
+        StreamResponse::StatusUpdate(update) => {
+            update.status.message.as_ref().map_or(&update.metadata, |message| &message.metadata)
+        }
+        StreamResponse::Task(task) => &task.metadata,
+    };
+    descriptor.metadata_keys.iter().filter(|key| metadata.contains_key(key)).cloned().collect()
+}
+
+/// Adds the entries of a `response` hook's patch and the extension's URI to the event, if every key is the extension's
+/// own and every value is JSON. `shown` is a value that the guest may hand back as it got it.
+///
+/// # Errors
+/// The offending path and what is wrong there; the event is unchanged then.
+pub fn apply_patch(
+    event: &mut StreamResponse,
+    descriptor: &Descriptor,
+    entries: Vec<(String, String)>,
+    shown: Option<Json>,
+) -> Result<(), String> {
+    add(target(event).ok_or("there is nothing to add metadata to")?, descriptor, entries, shown)
+}
+
+/// Adds the entries to the metadata of a status's message, or of the status event, under the same rules.
+///
+/// # Errors
+/// As [`apply_patch`].
+pub(crate) fn annotate(
+    update: &mut TaskStatusUpdateEvent,
+    descriptor: &Descriptor,
+    entries: Vec<(String, String)>,
+) -> Result<(), String> {
+    add(status_target(update), descriptor, entries, None)
+}
+
+/// Adds checked entries, and names the extension among those that had a part in the message or artifact.
+fn add(
+    (place, metadata, extensions): Target<'_>,
+    descriptor: &Descriptor,
+    entries: Vec<(String, String)>,
+    shown: Option<Json>,
+) -> Result<(), String> {
+    metadata.extend(checked_entries(place, descriptor, entries, shown)?);
+    // A bare status event has no field that names extensions.
+    if let Some(extensions) = extensions
+        && !extensions.contains(&descriptor.uri)
+    {
+        extensions.push(descriptor.uri.clone());
+    }
+    Ok(())
+}
+
+/// The entries, if every key is the extension's own and every value is JSON.
+///
+/// # Errors
+/// As [`apply_patch`].
+pub(crate) fn checked_entries(
+    place: &str,
+    descriptor: &Descriptor,
+    entries: Vec<(String, String)>,
+    mut shown: Option<Json>,
+) -> Result<Vec<(String, Json)>, String> {
+    let mut checked = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        if !descriptor.metadata_keys.contains(&key) {
+            return Err(format!("it writes {place}.metadata[{key:?}], which it does not own"));
+        }
+        // The host wrote that text itself, so one that comes back unchanged needs no parsing.
+        let value = match shown.take_if(|shown| shown.get() == value) {
+            Some(unchanged) => unchanged,
+            None => Json::parse(value).map_err(|error| format!("{place}.metadata[{key:?}] is not JSON: {error}"))?,
+        };
+        checked.push((key, value));
+    }
+    Ok(checked)
+}
+
+/// The target of an event's metadata: its message, its artifact, or a bare status event itself.
+type Target<'a> = (&'static str, &'a mut Metadata, Option<&'a mut Vec<ExtensionUri>>);
+
+fn target(event: &mut StreamResponse) -> Option<Target<'_>> {
+    match event {
+        StreamResponse::Message(message) => Some(("message", &mut message.metadata, Some(&mut message.extensions))),
+        StreamResponse::ArtifactUpdate(update) => {
+            Some(("artifact", &mut update.artifact.metadata, Some(&mut update.artifact.extensions)))
+        }
+        StreamResponse::StatusUpdate(update) => Some(status_target(update)),
+        StreamResponse::Task(_) => None,
+    }
+}
+
+fn status_target(update: &mut TaskStatusUpdateEvent) -> Target<'_> {
+    match &mut update.status.message {
+        Some(message) => ("status.message", &mut message.metadata, Some(&mut message.extensions)),
+        None => ("statusUpdate", &mut update.metadata, None),
+    }
+}

@@ -1,0 +1,96 @@
+//! A message as a `message` hook sees it, and the rewriting that the hook asks for.
+
+use annex_protocol::{Message, Part};
+
+use crate::chain::owned_metadata;
+use crate::contract::Rewrite;
+use crate::load::descriptor::Descriptor;
+
+/// The message with `parts` as JSON, its metadata narrowed to the extension's own keys.
+pub(crate) fn shown(message: &Message, parts: &[Part], descriptor: &Descriptor) -> String {
+    let mut shown = Message { parts: parts.to_vec(), ..message.clone() };
+    owned_metadata::retain_in_message(&mut shown, &descriptor.metadata_keys);
+    serde_json::to_string(&shown).unwrap_or_default()
+}
+
+/// The parts with those replaced that `rewrites` name.
+///
+/// # Errors
+/// When a rewrite names a part that is not there or is named already, a replacement is no part or has metadata that is
+/// neither the extension's own nor that of the part it replaces, or no part is left.
+pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -> Result<Vec<Part>, String> {
+    // Rewrites name parts by their places in the message that was shown, so all are collected before any is applied.
+    let mut replaced: Vec<Option<Vec<Part>>> = vec![None; parts.len()];
+    for Rewrite { part, replacement } in rewrites {
+        let place = usize::try_from(part).ok().and_then(|place| replaced.get_mut(place));
+        let place =
+            place.ok_or_else(|| format!("it rewrites the part {part} of a message of {} parts", parts.len()))?;
+        let read = |json: &String| serde_json::from_str::<Part>(json);
+        let read: Result<Vec<Part>, _> = replacement.iter().map(read).collect();
+        let read = read.map_err(|error| format!("what replaces the part {part} is not a Part: {error}"))?;
+        check_metadata(parts.get(part as usize), &read, keys)?;
+        if place.replace(read).is_some() {
+            return Err(format!("it rewrites the part {part} twice"));
+        }
+    }
+    let kept = |(part, replaced): (&Part, Option<Vec<Part>>)| replaced.unwrap_or_else(|| vec![part.clone()]);
+    let rewritten: Vec<Part> = parts.iter().zip(replaced).flat_map(kept).collect();
+    if rewritten.is_empty() { Err("it leaves no part in the message".to_owned()) } else { Ok(rewritten) }
+}
+
+/// Checks the metadata of replacements. An entry under a key of another owner may stay as it was, but not be made.
+fn check_metadata(replaced: Option<&Part>, replacement: &[Part], keys: &[String]) -> Result<(), String> {
+    for (key, value) in replacement.iter().flat_map(|part| part.metadata.iter()) {
+        let was_there = replaced.is_some_and(|part| part.metadata.get(key).is_some_and(|old| old.get() == value.get()));
+        if !was_there && !keys.iter().any(|own| own == key) {
+            return Err(format!("it writes metadata[{key:?}] of a part, which it does not own"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_protocol::Part;
+
+    use super::{Rewrite, rewrite};
+
+    fn check(rewrites: &[(u32, &[&str])], expected: &str) {
+        let mut parts = [Part::text("a"), Part::text("b")];
+        parts[1].metadata = annex_protocol::Metadata::parse(r#"{"other":1}"#).expect("an object");
+        let own = |(part, replacement): &(u32, &[&str])| Rewrite {
+            part: *part,
+            replacement: replacement.iter().map(|part| (*part).to_owned()).collect(),
+        };
+        let keys = ["own".to_owned()];
+        let rewritten = match rewrite(&parts, rewrites.iter().map(own).collect(), &keys) {
+            Ok(parts) => serde_json::to_string(&parts).expect("parts are JSON"),
+            Err(reason) => reason,
+        };
+        assert!(rewritten.contains(expected), "{rewritten}");
+    }
+
+    #[test]
+    fn named_parts_are_replaced_and_the_others_stay() {
+        check(&[], r#"[{"text":"a"},{"text":"b","metadata":{"other":1}}]"#);
+        check(&[(1, &[r#"{"data":1.0}"#, r#"{"text":"c"}"#])], r#"[{"text":"a"},{"data":1.0},{"text":"c"}]"#);
+        check(&[(0, &[])], r#"[{"text":"b","metadata":{"other":1}}]"#);
+    }
+
+    #[test]
+    fn metadata_of_a_part_is_its_own_or_was_there() {
+        check(&[(0, &[r#"{"text":"c","metadata":{"own":1}}"#])], r#"{"text":"c","metadata":{"own":1}}"#);
+        check(&[(1, &[r#"{"text":"c","metadata":{"other":1}}"#])], r#"{"text":"c","metadata":{"other":1}}"#);
+        check(&[(1, &[r#"{"text":"c","metadata":{"other":2}}"#])], "does not own");
+        check(&[(0, &[r#"{"text":"c","metadata":{"other":1}}"#])], "does not own");
+    }
+
+    #[test]
+    fn a_rewriting_that_makes_no_message_is_refused() {
+        check(&[(2, &[])], "the part 2 of a message of 2 parts");
+        check(&[(0, &[]), (0, &[])], "the part 0 twice");
+        check(&[(0, &["{}"])], "is not a Part");
+        check(&[(0, &["x"])], "is not a Part");
+        check(&[(0, &[]), (1, &[])], "no part");
+    }
+}

@@ -1,0 +1,15 @@
+//! The walls around a guest: the engine, the limits and the store of an instance, the imports that it may call and the
+//! grants that open them, the circuit breaker.
+
+pub(crate) mod breaker;
+pub(crate) mod engine;
+pub(crate) mod grants;
+pub(crate) mod http_sender;
+pub(crate) mod imports;
+pub(crate) mod instance;
+pub(crate) mod limits;
+pub(crate) mod linker;
+pub(crate) mod profile;
+pub(crate) mod self_check;
+pub(crate) mod slots;
+pub(crate) mod store;

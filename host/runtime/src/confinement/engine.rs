@@ -1,0 +1,163 @@
+//! The one engine of the process: the only place that builds a wasmtime configuration.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
+
+use crate::confinement::self_check;
+use crate::error::RuntimeError;
+
+/// The time from one advance of the epoch to the next. A guest yields to other work at each tick and is stopped at a
+/// whole number of them.
+pub const TICK: Duration = Duration::from_millis(5);
+
+/// The most linear memory that any instance can be given, in bytes.
+pub const MEMORY_CEILING: usize = 64 << 20;
+
+/// The most elements that one table of any instance can have.
+pub const TABLE_CEILING: usize = 20_000;
+
+/// Ticks of the epoch since the process began, of all engines together; there is one but in tests.
+static TICKS: AtomicU64 = AtomicU64::new(0);
+
+/// Ticks so far: a clock that costs nothing to read.
+pub(crate) fn ticks() -> u64 {
+    TICKS.load(Ordering::Relaxed)
+}
+
+/// Builds the engine with room for `instances` live instances and starts its ticker. It is not given away before it has
+/// stopped a guest that loops.
+pub(crate) fn start(instances: u32) -> Result<Engine, RuntimeError> {
+    let engine = Engine::new(&config(instances)).map_err(|error| RuntimeError::Engine(error.into()))?;
+    start_ticker(&engine)?;
+    self_check::a_loop_is_stopped(&engine, self_check::PATIENCE)?;
+    Ok(engine)
+}
+
+/// Builds an engine that makes code for the other one, and has no pool, because it runs none.
+pub(crate) fn for_compiling() -> wasmtime::Result<Engine> {
+    Engine::new(&settings())
+}
+
+/// Engines with one identity run each other's code: they have one version, and settings that make the same code.
+pub(crate) fn identity(engine: &Engine) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.finish()
+}
+
+pub(crate) fn config(instances: u32) -> Config {
+    let mut config = settings();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances)));
+    config
+}
+
+/// The settings that compiled code depends on.
+fn settings() -> Config {
+    let mut config = Config::new();
+    config
+        .epoch_interruption(true)
+        // Components with asynchronous lifting are refused and calls are five times cheaper.
+        .concurrency_support(false)
+        // One core is what a load may take from the requests that run meanwhile.
+        .parallel_compilation(false)
+        // Host functions run on the fiber's stack too: JSON Schema validation recurses with the document.
+        .max_wasm_stack(256 << 10)
+        .async_stack_size(1 << 20)
+        // Proposals that no guest toolchain we know needs. Their code stays compiled in so that a component that uses
+        // them is a validation error.
+        .wasm_features(
+            WasmFeatures::GC
+                | WasmFeatures::FUNCTION_REFERENCES
+                | WasmFeatures::EXCEPTIONS
+                | WasmFeatures::THREADS
+                | WasmFeatures::MEMORY64
+                | WasmFeatures::STACK_SWITCHING,
+            false,
+        );
+    config
+}
+
+/// Slots are reset by scanning for touched pages where the kernel can (Linux 6.7); copying a megabyte each time
+/// otherwise would cost more than it saves.
+fn pool(instances: u32) -> PoolingAllocationConfig {
+    let keep_resident = if PoolingAllocationConfig::is_pagemap_scan_available() { 1 << 20 } else { 256 << 10 };
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(instances)
+        .total_core_instances(instances.saturating_mul(16))
+        .total_memories(instances.saturating_mul(2))
+        .total_tables(instances.saturating_mul(4))
+        // One component cannot take the slots of many. Adapters for WASI bring a second memory.
+        .max_memories_per_component(2)
+        .max_tables_per_component(8)
+        .max_core_instances_per_component(16)
+        .total_stacks(instances)
+        .max_memory_size(MEMORY_CEILING)
+        .table_elements(TABLE_CEILING)
+        .linear_memory_keep_resident(keep_resident)
+        .table_keep_resident(64 << 10)
+        .async_stack_keep_resident(64 << 10)
+        .max_unused_warm_slots(instances)
+        .pagemap_scan(Enabled::Auto);
+    pool
+}
+
+/// The ticker has a thread of its own, so that busy workers cannot hold it up; it ends with the engine.
+fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
+    let engine = engine.weak();
+    let advance = move || {
+        let engine = engine.upgrade();
+        if let Some(engine) = &engine {
+            engine.increment_epoch();
+            TICKS.fetch_add(1, Ordering::Relaxed);
+        }
+        engine.is_some()
+    };
+    let ticker = move || tick(advance, || thread::sleep(TICK));
+    thread::Builder::new().name("annex-epoch".to_owned()).spawn(ticker).map(drop).map_err(RuntimeError::Ticker)
+}
+
+/// One step for each pause, however long it took: when the whole process was stopped, the guests were too, and ticks that
+/// came all at once would end them.
+fn tick(mut advance: impl FnMut() -> bool, mut pause: impl FnMut()) {
+    while advance() {
+        pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::{TICK, start, tick};
+    use crate::confinement::self_check::{self, PATIENCE};
+
+    /// The test's one worker is the thread that waits here.
+    #[tokio::test]
+    async fn the_ticker_goes_on_while_every_worker_is_busy() {
+        let engine = start(1).expect("the engine starts");
+        for _ in 0..3 {
+            self_check::a_loop_is_stopped(&engine, PATIENCE).expect("the loop is stopped");
+        }
+    }
+
+    #[test]
+    fn ticks_that_were_missed_are_not_made_up_for() {
+        let mut ticks = 0;
+        let mut pauses = 0;
+        tick(
+            || {
+                ticks += 1;
+                ticks <= 5
+            },
+            || {
+                pauses += 1;
+                thread::sleep(if pauses == 2 { 20 * TICK } else { TICK });
+            },
+        );
+        assert_eq!((ticks, pauses), (6, 5));
+    }
+}

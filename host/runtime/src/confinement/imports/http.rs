@@ -1,0 +1,76 @@
+//! `wasi:http/outgoing-handler`: requests that the grant covers, sent by the host.
+
+use std::sync::Arc;
+
+use http::header::{TE, TRAILER};
+use http::{HeaderName, Request, Response};
+use wasmtime_wasi_http::{
+    DEFAULT_FORBIDDEN_HEADERS, Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks,
+};
+
+use crate::confinement::profile::Profile;
+use crate::contract::LogLevel;
+use crate::observation::log::Log;
+
+/// Fields of the connection, of proxies and of the choice of the host are not the guest's to write, nor to read.
+fn is_forbidden(name: &HeaderName) -> bool {
+    DEFAULT_FORBIDDEN_HEADERS.contains(name) || [TE, TRAILER].contains(name) || name.as_str().starts_with("proxy-")
+}
+
+/// The method and the URL of the request, without its query.
+fn asked(request: &Request<WasiBody>) -> String {
+    let method = request.method();
+    let uri = request.uri();
+    let scheme = uri.scheme_str().unwrap_or_default();
+    let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    format!("{method} {scheme}://{authority}{}", uri.path())
+}
+
+/// The operator learns what the grant does not cover, in the extension's own log and within its bounds.
+fn log_denial(log: &Log, asked: &str, error: &Error) {
+    let reason = match error {
+        Error::HttpRequestDenied => "no rule of its grant allows it",
+        Error::DestinationIpProhibited => "the address is private, and its grant's allow_private does not name it",
+        _ => return,
+    };
+    log.write(LogLevel::Warn, "http", &format!("{asked} was not sent: {reason}"));
+}
+
+/// The way from wasmtime's `wasi:http` to the sender.
+pub(super) struct Hooks {
+    profile: Arc<Profile>,
+    log: Log,
+}
+
+impl Hooks {
+    pub(super) fn new(profile: Arc<Profile>, log: Log) -> Self {
+        Self { profile, log }
+    }
+}
+
+type Sent = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
+
+impl WasiHttpHooks for Hooks {
+    fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
+        Arc::new(is_forbidden)
+    }
+
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Sent> + Send> {
+        let profile = Arc::clone(&self.profile);
+        let log = self.log.clone();
+        Box::new(async move {
+            // Without the grant nothing of `wasi:http` is linked.
+            let sender = profile.services.http.as_ref().ok_or(Error::HttpRequestDenied)?;
+            let asked = asked(&request);
+            let sent = sender.send(request, options, profile.limits.output).await;
+            let response = sent.inspect_err(|error| log_denial(&log, &asked, error))?;
+            let nothing_left: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });
+            Ok((response, nothing_left))
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! `wasi:keyvalue`: buckets of an extension's own, one that lasts, one of the turn's task and one of its conversation.
+
+use std::sync::Arc;
+
+use annex_keyvalue::{KEYS_PER_PAGE, KeyValueError, ScopeKind, Space};
+use wasmtime::component::Resource;
+
+use crate::confinement::profile::Profile;
+use crate::confinement::store::HostState;
+use crate::contract::{BucketError, KeyPage};
+
+/// Another name of the bucket that lasts.
+const DEFAULT: &str = "default";
+
+/// A bucket of the instance's extension. Its number says of which kind; the host knows the rest without being told.
+#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct Bucket;
+
+type Answer<T> = wasmtime::Result<Result<T, BucketError>>;
+
+fn kind_of(name: &str) -> Option<ScopeKind> {
+    let name = if name == DEFAULT { ScopeKind::Lasting.name() } else { name };
+    ScopeKind::ALL.into_iter().find(|kind| kind.name() == name)
+}
+
+impl HostState {
+    /// The space of the keys of a kind in this turn; `None` where there is no such bucket.
+    fn space_of(&self, kind: ScopeKind) -> Option<Space> {
+        if kind == ScopeKind::Lasting {
+            return Some(self.profile.space.clone());
+        }
+        let scope = self.turn.as_ref()?.key_scope(kind)?;
+        Some(Space { extension: self.profile.uri.clone(), scope })
+    }
+
+    /// Of a bucket that was opened, so that there is one.
+    fn space(&self, bucket: &Resource<Bucket>) -> wasmtime::Result<Space> {
+        let kind = ScopeKind::ALL.into_iter().find(|kind| *kind as u32 == bucket.rep());
+        kind.and_then(|kind| self.space_of(kind)).ok_or_else(|| wasmtime::format_err!("there is no such bucket"))
+    }
+}
+
+impl HostState {
+    /// Opens a bucket. While a component is loaded its URI is a claim that nobody has checked, so it has no keys then.
+    pub(crate) fn open_bucket(&self, name: &str) -> Result<Resource<Bucket>, BucketError> {
+        if self.turn.is_none() {
+            return Err(BucketError::AccessDenied);
+        }
+        let kind = kind_of(name).filter(|kind| self.space_of(*kind).is_some());
+        kind.map(|kind| Resource::new_own(kind as u32)).ok_or(BucketError::NoSuchStore)
+    }
+
+    /// The value under the key.
+    pub(crate) async fn value_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<Option<Vec<u8>>> {
+        let profile = Arc::clone(&self.profile);
+        let space = self.space(bucket)?;
+        Ok(told(&profile, profile.services.keyvalue.get(&space, key).await))
+    }
+
+    /// Puts a value under the key.
+    pub(crate) async fn set_in(&mut self, bucket: &Resource<Bucket>, key: &str, value: Vec<u8>) -> Answer<()> {
+        let profile = Arc::clone(&self.profile);
+        let space = self.space(bucket)?;
+        let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
+        Ok(told(&profile, profile.services.keyvalue.set(&space, key, value, quota).await))
+    }
+
+    /// Removes the key.
+    pub(crate) async fn delete_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<()> {
+        let profile = Arc::clone(&self.profile);
+        let space = self.space(bucket)?;
+        Ok(told(&profile, profile.services.keyvalue.delete(&space, key).await))
+    }
+
+    /// One page of the bucket's keys.
+    pub(crate) async fn keys_in(&mut self, bucket: &Resource<Bucket>, cursor: Option<u64>) -> Answer<KeyPage> {
+        let profile = Arc::clone(&self.profile);
+        let skip = cursor.unwrap_or(0);
+        let space = self.space(bucket)?;
+        let keys = profile.services.keyvalue.keys(&space, skip).await;
+        let page = |keys: Vec<String>| {
+            // A full page may be the last one. Then the page after it is empty.
+            let is_full = keys.len() == KEYS_PER_PAGE;
+            let cursor = is_full.then(|| skip.saturating_add(KEYS_PER_PAGE as u64));
+            KeyPage { keys, cursor }
+        };
+        Ok(told(&profile, keys.map(page)))
+    }
+
+    /// Adds to the number under the key.
+    pub(crate) async fn increment_in(&mut self, bucket: &Resource<Bucket>, key: &str, delta: u64) -> Answer<u64> {
+        let profile = Arc::clone(&self.profile);
+        let space = self.space(bucket)?;
+        let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
+        Ok(told(&profile, profile.services.keyvalue.increment(&space, key, delta, quota).await))
+    }
+}
+
+/// The outcome for the guest. A cause that is the operator's goes to the log.
+fn told<T>(profile: &Profile, outcome: Result<T, KeyValueError>) -> Result<T, BucketError> {
+    outcome.map_err(|error| {
+        if let KeyValueError::Unavailable(cause) = &error {
+            tracing::warn!(extension = %profile.uri, %cause, "the key-value store failed");
+        }
+        BucketError::Other(error.to_string())
+    })
+}

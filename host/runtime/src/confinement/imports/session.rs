@@ -1,0 +1,35 @@
+//! The session of the turn, as far as the grant `session-state` shows it.
+
+use annex_protocol::{Json, JsonObject};
+
+use crate::confinement::grants::StateScope;
+use crate::confinement::store::HostState;
+use crate::turn_view::TurnView;
+
+impl HostState {
+    /// The JSON text of a session-scope key that the grant shows.
+    pub(crate) fn session_value(&self, key: &str) -> Option<String> {
+        let turn = self.turn.as_ref().filter(|_| self.profile.grants.may_read(key));
+        turn.and_then(|turn| turn.session_value(key))
+    }
+
+    /// All session-scope keys that the grant shows, as one JSON object.
+    pub(crate) fn session_snapshot(&mut self) -> wasmtime::Result<String> {
+        let Some(turn) = &self.turn else { return Ok("{}".to_owned()) };
+        let narrowed = self.profile.grants.session_state.as_ref().and_then(|grant| grant.keys.as_deref());
+        let shown = match narrowed {
+            None => turn.session(),
+            Some(keys) => narrow(turn.as_ref(), keys),
+        };
+        let shown = shown.to_json()?;
+        let text = shown.get().to_owned();
+        self.shown = Some(shown);
+        Ok(text)
+    }
+}
+
+fn narrow(turn: &dyn TurnView, keys: &[String]) -> JsonObject {
+    let shown = keys.iter().filter(|key| StateScope::of(key) == StateScope::Session);
+    let values = shown.filter_map(|key| Some((key.clone(), Json::parse(turn.session_value(key)?).ok()?)));
+    values.collect()
+}

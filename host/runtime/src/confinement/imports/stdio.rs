@@ -1,0 +1,97 @@
+//! Standard output and error of a guest: lines of its log.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::pipe::MemoryOutputPipe;
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use crate::contract::LogLevel;
+use crate::observation::log::Log;
+
+/// The most bytes that are taken at once.
+const MAX_WRITE: usize = 64 << 10;
+
+/// One of the two streams. Clones are handles of the same one.
+#[derive(Clone)]
+pub(super) struct LogStream(Arc<Mutex<Lines>>);
+
+struct Lines {
+    log: Log,
+    level: LogLevel,
+    name: &'static str,
+    /// The line that has not ended yet, cut to what a log line may have.
+    line: Vec<u8>,
+}
+
+impl LogStream {
+    pub(super) fn new(log: Log, level: LogLevel, name: &'static str) -> Self {
+        Self(Arc::new(Mutex::new(Lines { log, level, name, line: Vec::new() })))
+    }
+}
+
+impl Lines {
+    fn take(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let text = piece.strip_suffix(b"\n");
+            let room = self.log.line_bytes().saturating_sub(self.line.len());
+            self.line.extend(text.unwrap_or(piece).iter().take(room));
+            if text.is_some() {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        self.log.write(self.level, self.name, &String::from_utf8_lossy(&self.line));
+        self.line.clear();
+    }
+}
+
+/// Text without a line break at its end becomes a line when the instance goes.
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+    }
+}
+
+impl OutputStream for LogStream {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(MAX_WRITE)
+    }
+}
+
+#[async_trait]
+impl Pollable for LogStream {
+    async fn ready(&mut self) {}
+}
+
+impl IsTerminal for LogStream {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for LogStream {
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+
+    /// For WASI 0.3, which this host does not offer.
+    fn async_stream(&self) -> Box<dyn tokio::io::AsyncWrite + Send + Sync> {
+        Box::new(MemoryOutputPipe::new(0))
+    }
+}

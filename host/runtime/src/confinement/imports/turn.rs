@@ -1,0 +1,51 @@
+//! The turn beside its session: its task, the caller's tasks, the agent's steps.
+
+use std::sync::Arc;
+
+use crate::chain::owned_metadata;
+use crate::confinement::store::HostState;
+use crate::turn_view::{NoTurn, TurnView};
+
+impl HostState {
+    /// The task that the turn works on, as JSON.
+    pub(crate) fn current_task(&self) -> Option<String> {
+        self.turn.as_ref().and_then(|turn| turn.task())
+    }
+
+    /// A ListTasksResponse as JSON; the text says why there is none.
+    pub(crate) async fn list_tasks(&mut self, request: &str) -> wasmtime::Result<Result<String, String>> {
+        let turn = self.turn_or_none();
+        // A guest that lists without end has to wait in each call, so that the limits on the clock hold for it.
+        tokio::task::yield_now().await;
+        let limit = self.profile.limits.input;
+        let mut listed = match turn.list_tasks(request).await {
+            Ok(listed) => listed,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        for task in &mut listed.tasks {
+            owned_metadata::retain_in_task(task, &self.profile.metadata_keys);
+        }
+        let answer = serde_json::to_string(&listed)?;
+        Ok(match answer.len() {
+            bytes if bytes > limit => Err(format!(
+                "the answer has {bytes} bytes, and at most {limit} are handed over; ask for a smaller page"
+            )),
+            _ => Ok(answer),
+        })
+    }
+
+    /// Notes that a task is to be taken up again; the text says why it cannot be.
+    pub(crate) fn resume_task(&self, task_id: &str) -> Result<(), String> {
+        self.turn_or_none().resume_task(task_id, &self.profile.uri)
+    }
+
+    /// The steps of the agent so far, as a JSON array.
+    pub(crate) fn recorded_steps(&self) -> String {
+        self.turn_or_none().agent_steps()
+    }
+
+    /// The turn; that where there is none while the extension is being loaded.
+    fn turn_or_none(&self) -> Arc<dyn TurnView> {
+        self.turn.clone().unwrap_or_else(|| Arc::new(NoTurn))
+    }
+}

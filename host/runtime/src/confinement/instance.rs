@@ -1,0 +1,141 @@
+//! One instance, which serves one extension for one turn and is dropped with it.
+//!
+//! Nothing of an instance is ever used again: not after a trap, not after a call that was broken off, not for another
+//! turn. Instantiating costs microseconds and keeps tenants apart.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use annex_protocol::Json;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout};
+use wasmtime::Store;
+use wasmtime::component::Instance as ComponentInstance;
+
+use crate::confinement::limits::{HostBusy, LimitReached};
+use crate::confinement::profile::Profile;
+use crate::confinement::store::{self, HostState};
+use crate::error::Fault;
+use crate::hook::Hook;
+use crate::load::program::Program;
+use crate::turn_view::TurnView;
+
+pub(crate) struct Instance {
+    store: Store<HostState>,
+    component: ComponentInstance,
+    profile: Arc<Profile>,
+    /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
+    wall_left: Duration,
+    // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Instance {
+    /// Instantiates the program with all limits armed. `hook` is the call that the instance is started for.
+    pub(crate) async fn start(
+        program: &Program,
+        profile: &Arc<Profile>,
+        turn: Option<Arc<dyn TurnView>>,
+        hook: Hook,
+    ) -> Result<Self, Fault> {
+        let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
+        let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
+        let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
+        // Instantiating may run guest code already: the start functions of core modules.
+        store::rearm(&mut store);
+        let wall_left = profile.limits.turn_wall;
+        let waits = store.data().waits();
+        let starting = program.component.instantiate_async(&mut store);
+        let component = bounded(profile, hook, wall_left, counted(&waits, pin!(starting))).await?;
+        Ok(Self { store, component, profile: Arc::clone(profile), wall_left, _slot: slot })
+    }
+
+    /// The last snapshot of the session that the guest asked for.
+    pub(crate) fn take_shown(&mut self) -> Option<Json> {
+        self.store.data_mut().shown.take()
+    }
+
+    /// The host's side of it, between two calls.
+    pub(crate) fn host(&mut self) -> &mut HostState {
+        self.store.data_mut()
+    }
+
+    /// Runs one call into the guest under the CPU and time limits, its own and what is left of the turn's. After an
+    /// error the instance must be dropped.
+    pub(crate) async fn call<T>(
+        &mut self,
+        hook: Hook,
+        body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
+    ) -> Result<T, Fault> {
+        // The clock of a call starts when it first waits. One that never waits would not notice that the turn is over.
+        if self.wall_left.is_zero() {
+            return Err(limit_reached(&self.profile, hook, LimitReached::TurnWall));
+        }
+        store::rearm(&mut self.store);
+        let started = Instant::now();
+        let waits = self.store.data().waits();
+        let running = body(&mut self.store, &self.component);
+        let ended = bounded(&self.profile, hook, self.wall_left, counted(&waits, pin!(running))).await;
+        self.wall_left = self.wall_left.saturating_sub(started.elapsed());
+        ended
+    }
+}
+
+/// Counts how often guest code has to wait, so that its store tells waiting from work on the host.
+async fn counted<T>(waits: &AtomicU32, mut running: Pin<&mut impl Future<Output = T>>) -> T {
+    poll_fn(|context| {
+        let polled = running.as_mut().poll(context);
+        if polled.is_pending() {
+            waits.fetch_add(1, Ordering::Relaxed);
+        }
+        polled
+    })
+    .await
+}
+
+/// Waits for guest code, but no longer than it may take, in this call or with what is left of the turn. The clock
+/// starts when it first has to wait; until then the CPU limit holds, and most calls never do.
+async fn bounded<T>(
+    profile: &Profile,
+    hook: Hook,
+    wall_left: Duration,
+    running: impl Future<Output = wasmtime::Result<T>>,
+) -> Result<T, Fault> {
+    let wall = profile.limits.wall;
+    let mut running = pin!(running);
+    let ended = match poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
+        Poll::Ready(ended) => ended,
+        Poll::Pending => match timeout(wall.min(wall_left), running).await {
+            Ok(ended) => ended,
+            Err(_) if wall_left < wall => return Err(limit_reached(profile, hook, LimitReached::TurnWall)),
+            Err(_) => return Err(limit_reached(profile, hook, LimitReached::Wall)),
+        },
+    };
+    ended.map_err(|error| fault(profile, hook, error))
+}
+
+fn fault(profile: &Profile, hook: Hook, error: wasmtime::Error) -> Fault {
+    let uri = profile.uri.clone();
+    // A component may have more tables than its share of the pool, so the pool can be full while there are slots.
+    if error.is::<wasmtime::PoolConcurrencyLimitError>() || error.is::<HostBusy>() {
+        return Fault::Overloaded { uri };
+    }
+    match error.downcast_ref::<LimitReached>() {
+        Some(limit) => Fault::LimitReached { uri, hook, limit: *limit },
+        None if is_of_output(&error) => Fault::LimitReached { uri, hook, limit: LimitReached::Output },
+        None => Fault::Trapped { uri, hook, source: error.into() },
+    }
+}
+
+/// The engine counts what a guest hands over and has no public type for the error when it is too much.
+fn is_of_output(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().contains("fuel allocated for hostcalls")
+}
+
+fn limit_reached(profile: &Profile, hook: Hook, limit: LimitReached) -> Fault {
+    Fault::LimitReached { uri: profile.uri.clone(), hook, limit }
+}

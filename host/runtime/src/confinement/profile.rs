@@ -1,0 +1,129 @@
+//! The data that all instances of one extension share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use annex_keyvalue::{KeyValueStore, Scope, Space};
+use annex_protocol::{ExtensionUri, Json, JsonObject};
+use annex_schema::{Schemas, ValidatorBudget, Workers};
+
+use crate::confinement::grants::Grants;
+use crate::confinement::http_sender::Sender;
+use crate::confinement::limits::Limits;
+use crate::load::installation::Installation;
+use crate::observation::log;
+use crate::observation::log_tail::LogTail;
+use crate::observation::metrics::{Meters, Registry};
+
+/// The data that every store of the extension shares. A guest can change nothing in it but the validators that it had
+/// compiled, its last log lines and its counters.
+pub(crate) struct Profile {
+    pub(crate) uri: ExtensionUri,
+    pub(crate) grants: Grants,
+    pub(crate) limits: Limits,
+    pub(crate) parameters: ParameterTexts,
+    /// The metadata keys that the extension owns; none before it has said so.
+    pub(crate) metadata_keys: Vec<String>,
+    pub(crate) schemas: Schemas,
+    /// The last lines that the component wrote.
+    pub(crate) log: LogTail,
+    /// Its counters, shared with the other versions of the URI.
+    pub(crate) meters: Arc<Meters>,
+    /// Its keys in the store of the host that outlive turns.
+    pub(crate) space: Space,
+    pub(crate) services: Services,
+}
+
+/// The services of the host for an extension outside of its store.
+#[derive(Clone)]
+pub(crate) struct Services {
+    pub(crate) keyvalue: Arc<dyn KeyValueStore>,
+    /// `None` without the grant.
+    pub(crate) http: Option<Arc<Sender>>,
+    pub(crate) metrics: Arc<Registry>,
+    pub(crate) validators: Validators,
+    /// The tenant whose keys it sees; empty where there are no tenants.
+    pub(crate) tenant: Arc<str>,
+}
+
+/// Bytes of validators that all extensions of a process may keep.
+const KEPT_BY_ALL: usize = 64 << 20;
+/// Bytes of the validators of methods that one tenant may have installed.
+const PINNED_BY_TENANT: usize = 32 << 20;
+/// Bytes of validators that the extensions of one tenant may keep.
+const KEPT_BY_TENANT: usize = 24 << 20;
+
+/// The host's work with JSON Schemas: its bounds, over the process and for one tenant.
+#[derive(Clone)]
+pub(crate) struct Validators {
+    all: Arc<ValidatorBudget>,
+    tenant: Arc<ValidatorBudget>,
+    /// Those of methods, which are the operator's choice and are not dropped for others.
+    pinned: Arc<ValidatorBudget>,
+    workers: Workers,
+}
+
+impl Default for Validators {
+    fn default() -> Self {
+        let all = ValidatorBudget::new(KEPT_BY_ALL);
+        let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
+        Self { tenant: all.part(KEPT_BY_TENANT), all, pinned, workers: Workers::default() }
+    }
+}
+
+impl Validators {
+    /// Those of another tenant.
+    pub(crate) fn of_tenant(&self) -> Self {
+        let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
+        let all = Arc::clone(&self.all);
+        let workers = self.workers.clone();
+        Self { tenant: self.all.part(KEPT_BY_TENANT), all, pinned, workers }
+    }
+
+    pub(crate) fn pinned(&self) -> &Arc<ValidatorBudget> {
+        &self.pinned
+    }
+
+    /// Those of one extension.
+    fn of_extension(&self) -> Schemas {
+        Schemas::new(&self.tenant, self.workers.clone())
+    }
+}
+
+/// The parameters in the forms that a guest can ask for.
+pub(crate) struct ParameterTexts {
+    /// All of them as one JSON object.
+    pub(crate) text: String,
+    /// Each by itself: a string as it is, anything else as JSON text.
+    pub(crate) plain: BTreeMap<String, String>,
+}
+
+impl ParameterTexts {
+    fn of(parameters: &JsonObject) -> Self {
+        let plain = |value: &Json| value.to::<String>().unwrap_or_else(|_| value.get().to_owned());
+        let plain = parameters.iter().map(|(key, value)| (key.to_owned(), plain(value))).collect();
+        Self { text: parameters.to_json_string(), plain }
+    }
+}
+
+impl Profile {
+    pub(crate) fn new(uri: ExtensionUri, installation: &Installation, services: Services) -> Self {
+        Self {
+            space: Space { extension: uri.clone(), scope: Scope::lasting(&services.tenant) },
+            meters: services.metrics.of(&uri),
+            schemas: services.validators.of_extension(),
+            services,
+            uri,
+            grants: installation.grants.clone(),
+            limits: installation.limits,
+            parameters: ParameterTexts::of(&installation.parameters),
+            metadata_keys: Vec::new(),
+            log: LogTail::default(),
+        }
+    }
+
+    /// A guest's words as the operator may see them: one line, without secrets.
+    pub(crate) fn words(&self, text: &str) -> String {
+        log::shown(self, text, self.limits.log_line)
+    }
+}

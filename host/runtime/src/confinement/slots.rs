@@ -1,0 +1,38 @@
+//! Room that is taken before work begins, and how long one waits for it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::observation::metrics::Meters;
+
+/// Room for live instances, as much as the engine's pool has, or for the turns of one extension.
+#[derive(Clone)]
+pub(crate) struct Slots {
+    free: Arc<Semaphore>,
+    timeout: Duration,
+}
+
+impl Slots {
+    pub(crate) fn new(count: u32, timeout: Duration) -> Self {
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(count)), timeout }
+    }
+
+    /// Room of an extension's own, with the same timeout.
+    pub(crate) fn of_extension(&self, turns: u32) -> Self {
+        Self::new(turns, self.timeout)
+    }
+
+    /// Takes a slot, waiting for one in the order of asking, but not for long: `None` means overload.
+    pub(crate) async fn take(&self, meters: &Meters) -> Option<OwnedSemaphorePermit> {
+        if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
+            return Some(slot);
+        }
+        let began = Instant::now();
+        let waited = tokio::time::timeout(self.timeout, Arc::clone(&self.free).acquire_owned()).await;
+        meters.add_wait(began.elapsed());
+        waited.ok().and_then(Result::ok)
+    }
+}

@@ -1,0 +1,200 @@
+//! The store of one instance: what the host keeps about it, and the limits that it cannot be made without.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use annex_protocol::Json;
+use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
+
+use crate::confinement::engine::{self, TICK};
+use crate::confinement::imports::wasi_context::Wasi;
+use crate::confinement::limits::LimitReached;
+use crate::confinement::profile::Profile;
+use crate::observation::log::Log;
+use crate::turn_view::TurnView;
+
+/// Core instances, tables and memories that one component may be made of.
+const MAX_PARTS: usize = 100;
+
+pub(crate) struct HostState {
+    pub(crate) profile: Arc<Profile>,
+    /// `None` when the extension is being loaded.
+    pub(crate) turn: Option<Arc<dyn TurnView>>,
+    pub(crate) log: Log,
+    host_calls_left: u32,
+    ticks_left: u64,
+    /// Over all calls of the turn. A call that is shorter than a tick meets one now and then, so that many short calls
+    /// are counted about right.
+    turn_ticks_left: u64,
+    /// Time that workers spent for the guest and that makes no whole tick yet.
+    worked: Duration,
+    /// The number of times that the call into the guest had to wait; whoever polls it counts.
+    waits: Arc<AtomicU32>,
+    /// The host's clock and the waits when the guest last called it.
+    called_at: (u64, u32),
+    memory: usize,
+    table_elements: usize,
+    /// The last snapshot of the session that the guest was shown.
+    pub(crate) shown: Option<Json>,
+    pub(crate) wasi: Option<Box<Wasi>>,
+}
+
+pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<Arc<dyn TurnView>>) -> Store<HostState> {
+    let limits = profile.limits;
+    let state = HostState {
+        log: Log::new(Arc::clone(&profile)),
+        profile,
+        turn,
+        host_calls_left: limits.host_calls,
+        ticks_left: 0,
+        turn_ticks_left: ticks(limits.turn_cpu),
+        worked: Duration::ZERO,
+        waits: Arc::default(),
+        called_at: (0, 0),
+        memory: 0,
+        table_elements: 0,
+        shown: None,
+        wasi: None,
+    };
+    let mut store = Store::new(engine, state);
+    store.limiter(|state| state);
+    store.set_hostcall_fuel(limits.output);
+    store.call_hook(|mut context, transition| match transition {
+        CallHook::CallingHost => context.data_mut().count_host_call(),
+        CallHook::ReturningFromHost => context.data_mut().count_time_of_host_call(),
+        CallHook::CallingWasm | CallHook::ReturningFromWasm => Ok(()),
+    });
+    store.epoch_deadline_callback(|mut context| {
+        let state = context.data_mut();
+        state.give_back_host_call();
+        state.count_tick()?;
+        // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for
+        // events of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+    });
+    store
+}
+
+/// Gives the next call its full share of CPU time.
+pub(crate) fn rearm(store: &mut Store<HostState>) {
+    let state = store.data_mut();
+    state.ticks_left = ticks(state.profile.limits.cpu);
+    store.set_epoch_deadline(1);
+}
+
+fn ticks(share: Duration) -> u64 {
+    // The first tick may come at once, so a share is a whole number of ticks and one more.
+    u64::try_from(share.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+impl HostState {
+    /// Counts each way out of the guest, so that no import can forget to.
+    fn count_host_call(&mut self) -> wasmtime::Result<()> {
+        self.host_calls_left = self.host_calls_left.checked_sub(1).ok_or(LimitReached::HostCalls)?;
+        self.called_at = (engine::ticks(), self.waits.load(Ordering::Relaxed));
+        Ok(())
+    }
+
+    /// No epoch reaches a guest that is in a host call, so what passed meanwhile is counted when it returns. Time that
+    /// the call waited is not the guest's work; the limits on the clock hold for it.
+    fn count_time_of_host_call(&mut self) -> wasmtime::Result<()> {
+        let (began, waits) = self.called_at;
+        // The first tick may have come at once, and the last one is counted by the epoch.
+        let passed = engine::ticks().saturating_sub(began).saturating_sub(2);
+        if passed > 0 && waits == self.waits.load(Ordering::Relaxed) {
+            self.take_ticks(passed)?;
+        }
+        Ok(())
+    }
+
+    /// The number of times that the call into the guest had to wait.
+    pub(crate) fn waits(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.waits)
+    }
+
+    /// The rest of the guest's share of CPU time.
+    pub(crate) fn cpu_left(&self) -> Duration {
+        let ticks = self.ticks_left.min(self.turn_ticks_left);
+        TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)).saturating_sub(self.worked)
+    }
+
+    /// Counts time that a worker spent for the guest.
+    pub(crate) fn charge(&mut self, spent: Duration) -> Result<(), LimitReached> {
+        let worked = self.worked.saturating_add(spent);
+        let ticks = worked.as_nanos() / TICK.as_nanos();
+        self.worked = worked.saturating_sub(TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)));
+        self.take_ticks(u64::try_from(ticks).unwrap_or(u64::MAX))
+    }
+
+    fn count_tick(&mut self) -> Result<(), LimitReached> {
+        self.take_ticks(1)
+    }
+
+    fn take_ticks(&mut self, ticks: u64) -> Result<(), LimitReached> {
+        self.ticks_left = self.ticks_left.saturating_sub(ticks);
+        self.turn_ticks_left = self.turn_ticks_left.saturating_sub(ticks);
+        match (self.ticks_left, self.turn_ticks_left) {
+            (0, _) => Err(LimitReached::Cpu),
+            (_, 0) => Err(LimitReached::TurnCpu),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ticks and the growth of memories and tables leave the guest too and are counted, but they are no calls of an
+    /// import and have limits of their own.
+    fn give_back_host_call(&mut self) {
+        self.host_calls_left = self.host_calls_left.saturating_add(1).min(self.profile.limits.host_calls);
+    }
+}
+
+/// Host calls are metered once for the whole instance, so that none of them costs more.
+impl Drop for HostState {
+    fn drop(&mut self) {
+        // The numbers of an extension are those of its turns, without the calls that load it.
+        if self.turn.is_some() {
+            let made = self.profile.limits.host_calls.saturating_sub(self.host_calls_left);
+            self.profile.meters.add_host_calls(made);
+        }
+    }
+}
+
+impl ResourceLimiter for HostState {
+    /// Counts all memories of the instance together.
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        self.give_back_host_call();
+        self.memory = self.memory.saturating_add(desired.saturating_sub(current));
+        // An error stops the guest and names the limit. With `false` it would go on, and fail somewhere else.
+        if self.memory > self.profile.limits.memory {
+            return Err(LimitReached::Memory.into());
+        }
+        if self.turn.is_some() {
+            self.profile.meters.has_memory(self.memory);
+        }
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        self.give_back_host_call();
+        self.table_elements = self.table_elements.saturating_add(desired.saturating_sub(current));
+        if self.table_elements > self.profile.limits.table_elements {
+            return Err(LimitReached::TableElements.into());
+        }
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        MAX_PARTS
+    }
+
+    fn tables(&self) -> usize {
+        MAX_PARTS
+    }
+
+    fn memories(&self) -> usize {
+        MAX_PARTS
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! A store stops its guest after a number of ticks that the tests count: nothing ticks here but the guest itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use annex_keyvalue::MemoryKeyValueStore;
+use annex_protocol::{ExtensionUri, JsonObject};
+use wasmtime::{Engine, Func, Instance, Module};
+
+use super::{new, rearm};
+use crate::confinement::engine::{self, TICK};
+use crate::confinement::grants::Grants;
+use crate::confinement::limits::{LimitReached, Limits};
+use crate::confinement::profile::{Profile, Services, Validators};
+use crate::load::installation::{Installation, OnFailure};
+
+/// Each makes the epoch advance once per round.
+const LOOPS: [&str; 3] = [
+    r#"(module (import "" "tick" (func $tick))
+        (func (export "run") (loop $ever (call $tick) (br $ever))))"#,
+    r#"(module (import "" "tick" (func $tick))
+        (func $run (export "run") (call $tick) (call $nothing) (return_call $run))
+        (func $nothing))"#,
+    r#"(module (import "" "tick" (func $tick)) (memory 16)
+        (func (export "run")
+            (loop $ever (call $tick) (memory.fill (i32.const 0) (i32.const 1) (i32.const 0x100000)) (br $ever))))"#,
+];
+
+fn profile(cpu: Duration) -> Arc<Profile> {
+    let limits = Limits { cpu, ..Limits::standard() };
+    let installation = Installation {
+        grants: Grants::default(),
+        limits,
+        parameters: JsonObject::new(),
+        required: false,
+        on_failure: OnFailure::Reject,
+    };
+    let keyvalue = Arc::new(MemoryKeyValueStore::default());
+    let validators = Validators::default();
+    let tenant = Arc::default();
+    let services = Services { keyvalue, http: None, metrics: Arc::default(), validators, tenant };
+    Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
+}
+
+/// Ticks from the start of the call to the moment when it is broken off.
+async fn ticks_to_stop(module: &str, cpu: Duration) -> u64 {
+    let engine = Engine::new(&engine::config(1)).expect("an engine");
+    let module = Module::new(&engine, wat::parse_str(module).expect("a module")).expect("a module");
+    let mut store = new(&engine, profile(cpu), None);
+    let ticks = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&ticks);
+    let tick = Func::wrap(&mut store, move || {
+        engine.increment_epoch();
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let instance = Instance::new_async(&mut store, &module, &[tick.into()]).await.expect("an instance");
+    let run = instance.get_typed_func::<(), ()>(&mut store, "run").expect("a function");
+    rearm(&mut store);
+    let error = run.call_async(&mut store, ()).await.expect_err("the loop is stopped");
+    assert_eq!(error.downcast_ref::<LimitReached>(), Some(&LimitReached::Cpu), "{error:?}");
+    ticks.load(Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn a_loop_is_stopped_at_its_limit_and_at_most_two_ticks_later() {
+    for cpu in [Duration::from_nanos(1), TICK, TICK * 2, TICK * 10, TICK * 3 + Duration::from_millis(1)] {
+        let limit = u64::try_from(cpu.as_nanos().div_ceil(TICK.as_nanos())).expect("few ticks");
+        for module in LOOPS {
+            let ticks = ticks_to_stop(module, cpu).await;
+            assert!(limit <= ticks && ticks <= limit + 2, "{ticks} ticks for a limit of {limit}: {module}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Compiles components, each in a process of its own with limits on its time and memory, and a few at a time.
+//!
+//! The host takes compiled code from the cache or from such a process, and never calls the compiler itself: a compiler
+//! cannot be stopped from inside, a process can be killed.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+use wasmtime::Engine;
+use wasmtime::component::Component;
+
+use crate::config::RuntimeConfig;
+use crate::digest::Digest;
+use crate::error::LoadError;
+use crate::load::cache::CompileCache;
+use crate::load::source::Source;
+
+mod child;
+mod confine;
+mod process;
+mod wire;
+
+pub use child::{COMPILE_ARGUMENT, compile_if_asked};
+pub use process::CompilerProcess;
+use process::Job;
+
+#[derive(Clone)]
+pub(crate) struct Compiler {
+    engine: Engine,
+    cache: Option<Arc<CompileCache>>,
+    process: CompilerProcess,
+    /// The longest that one component may take. Waiting for others does not count: nobody else's load may cost a load.
+    time: Duration,
+    /// Bytes of memory that one process may have.
+    memory: u64,
+    /// Each process holds one until it has ended.
+    places: Arc<Semaphore>,
+}
+
+impl Compiler {
+    pub(crate) fn new(engine: Engine, cache: Option<CompileCache>, config: &RuntimeConfig) -> Self {
+        let places = usize::try_from(config.compile_processes).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            engine,
+            cache: cache.map(Arc::new),
+            process: config.compiler.clone(),
+            time: config.compile_time,
+            memory: config.compile_memory,
+            places: Arc::new(Semaphore::new(places)),
+        }
+    }
+
+    /// The component, and whether it had to be compiled rather than taken from the cache.
+    pub(crate) async fn component(&self, bytes: Vec<u8>, digest: Digest) -> Result<(Component, bool), LoadError> {
+        match self.cached(digest).await {
+            Some(component) => Ok((component, false)),
+            None => Ok((self.compile(bytes, digest).await?, true)),
+        }
+    }
+
+    async fn cached(&self, digest: Digest) -> Option<Component> {
+        let engine = self.engine.clone();
+        let cache = Arc::clone(self.cache.as_ref()?);
+        // A damaged cache costs a compilation.
+        tokio::task::spawn_blocking(move || cache.read(&engine, &digest)).await.ok().flatten()
+    }
+
+    /// Compiles the component. Dropping the future, because a client went away for instance, ends the process.
+    async fn compile(&self, bytes: Vec<u8>, digest: Digest) -> Result<Component, LoadError> {
+        // This process was itself started to compile, and its main function has not looked at the arguments. A process
+        // that it started would not either, and so on without end.
+        if child::asked() {
+            return Err(LoadError::CompilerStart { reason: NOT_ENTERED.into() });
+        }
+        let cannot = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|closed| LoadError::CompilerStart { reason: closed.into() })?;
+        let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
+        let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
+        let engine = self.engine.clone();
+        let cache = self.cache.clone();
+        let process = self.process.clone();
+        let job = Job {
+            bytes,
+            digest,
+            engine: crate::confinement::engine::identity(&engine),
+            time: self.time,
+            memory: self.memory,
+        };
+        let (sender, compiled) = oneshot::channel();
+        let work = move || {
+            let component = process.compile(&job, &pipe, end_of_child).and_then(|code| {
+                let component = deserialize(&engine, &code, digest)?;
+                if let Some(cache) = cache {
+                    cache.write(&digest, &code);
+                }
+                Ok(component)
+            });
+            // The process has ended, so another one may start before the load is over.
+            drop(place);
+            // A load that gave up wants no component.
+            let _ = sender.send(component);
+        };
+        // The process is killed when the thread that started it ends, so that is no worker of a pool.
+        thread::Builder::new().name("annex-compile".to_owned()).spawn(work).map_err(cannot)?;
+        let compiled = timeout(self.time, compiled).await;
+        drop(hang_up);
+        match compiled {
+            Ok(Ok(component)) => component,
+            Ok(Err(panicked)) => Err(LoadError::CompilerStart { reason: panicked.into() }),
+            Err(_) => Err(LoadError::CompileTime { digest, limit: self.time }),
+        }
+    }
+}
+
+const NOT_ENTERED: &str = "this process was started to compile a component, and its main function has not called \
+                           annex_runtime::compile_if_asked() before all else";
+
+/// Ends the conversation with the process, and thereby the process.
+struct HangUp(UnixStream);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        // It fails when the other end is closed already.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+#[expect(unsafe_code, reason = "wasmtime trusts the bytes that it deserialises")]
+fn deserialize(engine: &Engine, code: &[u8], digest: Digest) -> Result<Component, LoadError> {
+    // SAFETY: the bytes come through a socket that only a process of this very program had, started by this one, whose
+    // engine has the same version and settings (`Job::engine`), and have the digest that it gave.
+    let component = unsafe { Component::deserialize(engine, code) };
+    component.map_err(|error| LoadError::Compile { digest, source: Source::from(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::confinement::engine;
+
+    crate::compile_in_tests!();
+
+    #[test]
+    fn the_engine_that_compiles_makes_code_for_the_one_that_runs_it() {
+        let runs = engine::start(4).expect("the engine starts");
+        let compiles = engine::for_compiling().expect("the engine starts");
+        assert_eq!(engine::identity(&compiles), engine::identity(&runs));
+    }
+}

@@ -1,0 +1,167 @@
+//! The other end: a process of the same program that compiles one component and ends.
+//!
+//! It gives up all that it does not need before it reads the first byte of the component.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{self, AssertUnwindSafe};
+
+use rustix::fs::FileType;
+use wasmtime::Engine;
+
+use super::confine::{self, Bounds};
+use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, VERSION};
+use crate::confinement::engine;
+use crate::digest::Digest;
+use crate::error::LoadError;
+use crate::load::inspect::MAX_COMPONENT_BYTES;
+use crate::load::structure;
+
+/// The one argument with which a program is started to compile a component.
+pub const COMPILE_ARGUMENT: &str = "annex_compile_component";
+
+/// The exit status of a process that was started as one that compiles, and by nobody who waits for an answer.
+const NOT_ASKED: i32 = 2;
+
+/// Compiles a component and ends the process, when this is a process that a [`Runtime`](crate::Runtime) started to do
+/// so; otherwise it does nothing.
+///
+/// A runtime compiles in processes of the program that it is part of. So the `main` of such a program calls this before
+/// anything else: before it looks at its arguments, starts threads or opens files. A program that does not call it loads
+/// only what is in its compile cache. Test binaries have [`compile_in_tests!`](crate::compile_in_tests) instead.
+pub fn compile_if_asked() {
+    if asked() {
+        std::process::exit(run());
+    }
+}
+
+/// True when the process was started to compile.
+pub(crate) fn asked() -> bool {
+    std::env::args_os().nth(1).is_some_and(|argument| argument == COMPILE_ARGUMENT)
+}
+
+fn run() -> i32 {
+    let stdin = io::stdin();
+    let pipe = stdin.as_fd();
+    let is_socket = rustix::fs::fstat(pipe).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_socket());
+    if !is_socket {
+        let refusal = format!("{COMPILE_ARGUMENT} is for programs: there is nobody at descriptor 0 to compile for\n");
+        // There is nobody left to tell when this fails.
+        let _ = io::stderr().write_all(refusal.as_bytes());
+        return NOT_ASKED;
+    }
+    // The host learns from the exit status that there is no answer.
+    serve(&mut Pipe(pipe)).map_or(1, |()| 0)
+}
+
+fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
+    confine::end_with_parent()?;
+    pipe.write_all(wire::GREETING)?;
+    let request: Request = wire::read_header(pipe)?;
+    let mut code = Vec::new();
+    let mut filtered = false;
+    let outcome = match ready(&request) {
+        Err(reason) => Outcome::Unfit { reason: annex_text::line_within(&reason, MAX_TEXT) },
+        Ok((engine, is_filtered)) => {
+            filtered = is_filtered;
+            let bytes = wire::read_bytes(pipe, request.length)?;
+            outcome(&engine, &bytes, &mut code)
+        }
+    };
+    let Request { component, engine, .. } = request;
+    wire::write_header(pipe, &Answer { version: VERSION, component, engine, filtered, outcome })?;
+    pipe.write_all(&code)
+}
+
+/// An engine that makes code for the host that asks, and whether system calls are filtered from here on.
+fn ready(request: &Request) -> Result<(Engine, bool), String> {
+    let too_long = usize::try_from(request.length).map_or(true, |length| length > MAX_COMPONENT_BYTES);
+    if request.version != VERSION || too_long {
+        return Err("the request is not one of this version".to_owned());
+    }
+    let engine = engine::for_compiling().map_err(|error| format!("its engine does not start: {error:#}"))?;
+    // The host must not run code that an engine with another version or other settings has made.
+    if engine::identity(&engine) != request.engine {
+        return Err("its engine has another version or other settings than the host's".to_owned());
+    }
+    let bounds = Bounds { memory: request.memory, cpu_seconds: request.cpu_seconds };
+    let filtered = confine::confine(&bounds).map_err(|error| format!("it cannot be confined: {error}"))?;
+    Ok((engine, filtered))
+}
+
+fn outcome(engine: &Engine, bytes: &[u8], code: &mut Vec<u8>) -> Outcome {
+    // The message of a panic would go to a descriptor that nobody reads, and making it would take files.
+    panic::set_hook(Box::new(|_| {}));
+    match panic::catch_unwind(AssertUnwindSafe(|| compile(engine, bytes))) {
+        Ok(Ok(compiled)) => {
+            let length = u64::try_from(compiled.len()).unwrap_or(u64::MAX);
+            let outcome = Outcome::Compiled { length, code: Digest::of(&compiled).hex() };
+            *code = compiled;
+            outcome
+        }
+        Ok(Err(refusal)) => refusal,
+        Err(_) => Outcome::Panicked,
+    }
+}
+
+fn compile(engine: &Engine, bytes: &[u8]) -> Result<Vec<u8>, Outcome> {
+    structure::check(bytes).map_err(|error| match error {
+        LoadError::TooComplex { what, found, limit } => Outcome::TooComplex { what: what.into_owned(), found, limit },
+        other => Outcome::NotAComponent { reason: annex_text::line_within(&other.to_string(), MAX_TEXT) },
+    })?;
+    engine.precompile_component(bytes).map_err(|error| {
+        if is_out_of_memory(&error) {
+            return Outcome::OutOfMemory;
+        }
+        Outcome::Refused { reason: annex_text::line_within(&format!("{error:#}"), MAX_TEXT) }
+    })
+}
+
+/// Most allocations that fail abort the process; those that the engine makes itself are errors.
+fn is_out_of_memory(error: &wasmtime::Error) -> bool {
+    error.chain().any(|cause| {
+        let by_kernel =
+            cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::OutOfMemory);
+        by_kernel || cause.downcast_ref() == Some(&rustix::io::Errno::NOMEM)
+    })
+}
+
+/// Descriptor 0, without the buffer of standard input and in both directions.
+struct Pipe<'fd>(BorrowedFd<'fd>);
+
+impl Read for Pipe<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(self.0, buffer)?)
+    }
+}
+
+impl Write for Pipe<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(self.0, bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Lets the tests of a crate load components: a test binary has no `main` that could call
+/// [`compile_if_asked`](crate::compile_if_asked), but it runs the tests that its argument names.
+///
+/// Once in each test binary that loads components. Run as a test, it shows that the process does nothing when it is not
+/// asked through a socket.
+#[macro_export]
+macro_rules! compile_in_tests {
+    () => {
+        #[test]
+        fn annex_compile_component() {
+            $crate::compile_if_asked();
+            let program = ::std::env::current_exe().expect("the test binary");
+            let mut unasked = ::std::process::Command::new(program);
+            let unasked = unasked.arg($crate::COMPILE_ARGUMENT).stdin(::std::process::Stdio::null());
+            let ended = unasked.output().expect("the test binary runs");
+            assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+            assert!(::std::string::String::from_utf8_lossy(&ended.stderr).contains("descriptor 0"), "{ended:?}");
+        }
+    };
+}

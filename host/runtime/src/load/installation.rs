@@ -1,0 +1,32 @@
+//! The operator's decisions about a component.
+
+use annex_protocol::JsonObject;
+
+use crate::confinement::grants::Grants;
+use crate::confinement::limits::Limits;
+
+/// The operator's decisions about a component when it is installed.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    /// Its grants.
+    pub grants: Grants,
+    /// Its limits.
+    pub limits: Limits,
+    /// Its parameters, checked against its own schema.
+    pub parameters: JsonObject,
+    /// True when requests that do not activate it are refused.
+    pub required: bool,
+    /// The effect of its failure on a request. Required extensions must not be skipped.
+    pub on_failure: OnFailure,
+}
+
+/// The fate of a request when an extension fails it: traps, overruns a limit, breaks the contract, is quarantined or
+/// overloaded. That an extension refuses a request is its verdict and no failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The request is refused, or its task fails.
+    #[default]
+    Reject,
+    /// The request goes on without the extension, which does not count as active.
+    Skip,
+}

@@ -1,0 +1,14 @@
+//! The linked component of one extension.
+
+use wasmtime::component::InstancePre;
+
+use crate::bindings::Hooks;
+use crate::confinement::slots::Slots;
+use crate::confinement::store::HostState;
+
+/// The linked component: instantiating it is all that is left to do for a turn.
+pub(crate) struct Program {
+    pub(crate) component: InstancePre<HostState>,
+    pub(crate) hooks: Hooks,
+    pub(crate) slots: Slots,
+}

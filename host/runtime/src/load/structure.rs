@@ -1,0 +1,205 @@
+//! Bounds on the structure of a component, checked before the compiler sees it.
+//!
+//! The compiler's time and memory grow with the component's parts, and faster than the size of one function. The limits
+//! leave room for whole interpreters compiled to WebAssembly.
+
+use wasmparser::{FunctionBody, MemoryType, Operator, Parser, Payload};
+
+use crate::confinement::engine::{MEMORY_CEILING, TABLE_CEILING};
+use crate::error::LoadError;
+
+mod arity;
+
+use arity::{Passing, Signatures};
+
+/// Components in components.
+const MAX_DEPTH: u64 = 10;
+const MAX_COMPONENTS: u64 = 200;
+const MAX_MODULES: u64 = 100;
+/// Instances of modules and components, in all.
+const MAX_INSTANCES: u64 = 2_000;
+const MAX_TYPES: u64 = 20_000;
+const MAX_FUNCTIONS: u64 = 100_000;
+/// Data and element segments.
+const MAX_SEGMENTS: u64 = 20_000;
+const MAX_GLOBALS: u64 = 20_000;
+/// Each may become an adapter with code of its own.
+const MAX_CANONICALS: u64 = 1_000;
+const MAX_ALIASES: u64 = 10_000;
+/// Bytes of one function.
+const MAX_FUNCTION_BYTES: u64 = 256 << 10;
+/// Parameters apart, in one function.
+const MAX_LOCALS: u64 = 5_000;
+/// Blocks within blocks, in one function.
+const MAX_NESTING: u64 = 5_000;
+/// Locals times blocks, in one function: the compiler keeps each local apart in each block where its value may differ.
+const MAX_MERGES: u64 = 2_000_000;
+/// The same over all functions.
+const MAX_ALL_MERGES: u64 = 50_000_000;
+/// Values that blocks, branches and calls pass on, in one function. Compilers of languages pass few on, and each of them
+/// is pushed by an instruction of its own.
+const MAX_PASSED: u64 = 100_000;
+/// The same over all functions.
+const MAX_ALL_PASSED: u64 = 10_000_000;
+/// Names that core modules and components import and export.
+const MAX_NAMES: u64 = 50_000;
+
+/// Parts of the whole component, those inside it included.
+#[derive(Default)]
+struct Parts {
+    components: u64,
+    modules: u64,
+    instances: u64,
+    types: u64,
+    functions: u64,
+    segments: u64,
+    globals: u64,
+    canonicals: u64,
+    aliases: u64,
+    names: u64,
+}
+
+/// The counts over all functions.
+#[derive(Default)]
+struct Work {
+    merges: u64,
+    passed: u64,
+}
+
+/// Checks a component file.
+///
+/// # Errors
+/// [`LoadError::TooComplex`] names the first limit that it goes beyond.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), LoadError> {
+    let mut parts = Parts::default();
+    let mut work = Work::default();
+    let mut depth = 0_u64;
+    // Modules do not lie in modules, so one is open at most.
+    let mut signatures = Signatures::default();
+    for payload in Parser::new(0).parse_all(bytes) {
+        let payload = payload?;
+        match &payload {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
+                depth += 1;
+                signatures = Signatures::default();
+            }
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at_most("levels of components in components", depth, MAX_DEPTH)?;
+        parts.count(&payload)?;
+        check_sizes(&payload)?;
+        signatures.add(&payload)?;
+        if let Payload::CodeSectionEntry(function) = &payload {
+            work.add(&check_function(function, signatures.next_body())?)?;
+        }
+    }
+    Ok(())
+}
+
+impl Work {
+    fn add(&mut self, function: &Self) -> Result<(), LoadError> {
+        self.merges = self.merges.saturating_add(function.merges);
+        self.passed = self.passed.saturating_add(function.passed);
+        at_most("locals times blocks over all functions", self.merges, MAX_ALL_MERGES)?;
+        at_most("values passed by blocks, branches and calls over all functions", self.passed, MAX_ALL_PASSED)
+    }
+}
+
+impl Parts {
+    fn count(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
+        let (part, added, what, limit) = match payload {
+            Payload::ComponentSection { .. } => (&mut self.components, 1, "components inside it", MAX_COMPONENTS),
+            Payload::ModuleSection { .. } => (&mut self.modules, 1, "core modules", MAX_MODULES),
+            Payload::InstanceSection(section) => (&mut self.instances, section.count(), "instances", MAX_INSTANCES),
+            Payload::ComponentInstanceSection(section) => {
+                (&mut self.instances, section.count(), "instances", MAX_INSTANCES)
+            }
+            Payload::TypeSection(section) => (&mut self.types, section.count(), "types", MAX_TYPES),
+            Payload::CoreTypeSection(section) => (&mut self.types, section.count(), "types", MAX_TYPES),
+            Payload::ComponentTypeSection(section) => (&mut self.types, section.count(), "types", MAX_TYPES),
+            Payload::FunctionSection(section) => (&mut self.functions, section.count(), "functions", MAX_FUNCTIONS),
+            Payload::DataSection(section) => (&mut self.segments, section.count(), "segments", MAX_SEGMENTS),
+            Payload::ElementSection(section) => (&mut self.segments, section.count(), "segments", MAX_SEGMENTS),
+            Payload::ComponentCanonicalSection(section) => {
+                (&mut self.canonicals, section.count(), "canonical functions", MAX_CANONICALS)
+            }
+            Payload::ComponentAliasSection(section) => (&mut self.aliases, section.count(), "aliases", MAX_ALIASES),
+            Payload::ImportSection(section) => (&mut self.names, section.count(), "imports and exports", MAX_NAMES),
+            Payload::ExportSection(section) => (&mut self.names, section.count(), "imports and exports", MAX_NAMES),
+            Payload::ComponentImportSection(section) => {
+                (&mut self.names, section.count(), "imports and exports", MAX_NAMES)
+            }
+            Payload::ComponentExportSection(section) => {
+                (&mut self.names, section.count(), "imports and exports", MAX_NAMES)
+            }
+            Payload::GlobalSection(section) => (&mut self.globals, section.count(), "globals", MAX_GLOBALS),
+            _ => return Ok(()),
+        };
+        *part += u64::from(added);
+        at_most(what, *part, limit)
+    }
+}
+
+fn check_sizes(payload: &Payload<'_>) -> Result<(), LoadError> {
+    match payload {
+        Payload::MemorySection(section) => section.clone().into_iter().try_for_each(|memory| {
+            let what = "bytes of memory to begin with";
+            let limit = wide(MEMORY_CEILING);
+            at_most(what, initial_bytes(&memory?), limit)
+        }),
+        Payload::TableSection(section) => section.clone().into_iter().try_for_each(|table| {
+            let what = "elements of a table to begin with";
+            let limit = wide(TABLE_CEILING);
+            at_most(what, table?.ty.initial, limit)
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn initial_bytes(memory: &MemoryType) -> u64 {
+    memory.initial.saturating_mul(1 << memory.page_size_log2.unwrap_or(16).min(16))
+}
+
+fn check_function(function: &FunctionBody<'_>, mut passing: Passing<'_>) -> Result<Work, LoadError> {
+    let range = function.range();
+    at_most("bytes in one function", wide(range.end.saturating_sub(range.start)), MAX_FUNCTION_BYTES)?;
+    let mut locals = 0_u64;
+    for group in function.get_locals_reader()? {
+        locals = locals.saturating_add(group?.0.into());
+    }
+    at_most("locals in one function", locals, MAX_LOCALS)?;
+    let mut nesting = 0_u64;
+    let mut blocks = 0_u64;
+    for operator in function.get_operators_reader()? {
+        let operator = operator?;
+        passing.add(&operator)?;
+        match operator {
+            Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
+                nesting += 1;
+                blocks += 1;
+            }
+            Operator::End => nesting = nesting.saturating_sub(1),
+            // Parameters are not declared here, but they are used here.
+            Operator::LocalGet { local_index }
+            | Operator::LocalSet { local_index }
+            | Operator::LocalTee { local_index } => locals = locals.max(u64::from(local_index) + 1),
+            _ => {}
+        }
+        // Checked at each operator, so that a function is given up as soon as it goes beyond.
+        at_most("blocks within blocks", nesting, MAX_NESTING)?;
+        at_most("values passed by blocks, branches and calls in one function", passing.passed, MAX_PASSED)?;
+    }
+    let merges = locals.saturating_mul(blocks);
+    at_most("locals times blocks in one function", merges, MAX_MERGES)?;
+    Ok(Work { merges, passed: passing.passed })
+}
+
+/// Refuses a component that has more of something than `limit`.
+pub(crate) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), LoadError> {
+    if found > limit { Err(LoadError::TooComplex { what: what.into(), found, limit }) } else { Ok(()) }
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

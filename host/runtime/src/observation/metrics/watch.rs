@@ -1,0 +1,113 @@
+//! Measures one call of a hook and traces it.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tracing::Span;
+use tracing::field::Empty;
+
+use super::{CallOutcome, LastFailure};
+use crate::confinement::profile::Profile;
+use crate::error::{Fault, HookError};
+use crate::extension::Extension;
+use crate::hook::Hook;
+
+/// The verdict on a call, once the host has looked at what it returned.
+pub(crate) enum CallVerdict<'a> {
+    Passed,
+    Refused,
+    Failed(&'a Fault),
+}
+
+impl<'a> From<&'a Fault> for CallVerdict<'a> {
+    fn from(fault: &'a Fault) -> Self {
+        Self::Failed(fault)
+    }
+}
+
+impl<'a> From<&'a HookError> for CallVerdict<'a> {
+    fn from(error: &'a HookError) -> Self {
+        match error {
+            HookError::Refused(_) => Self::Refused,
+            HookError::Fault(fault) => Self::Failed(fault),
+        }
+    }
+}
+
+/// One call of a hook. It is counted when this is dropped; without a verdict it was abandoned.
+pub(crate) struct Watch {
+    profile: Arc<Profile>,
+    hook: Hook,
+    span: Span,
+    outcome: CallOutcome,
+    /// From the first poll to the end of the last one; `None` before the first.
+    polled: Option<(Instant, Instant)>,
+    busy: Duration,
+}
+
+impl Watch {
+    pub(crate) fn new(extension: &Extension, hook: Hook) -> Self {
+        let span = tracing::debug_span!(
+            "hook",
+            extension = %extension.uri(),
+            digest = %extension.digest,
+            %hook,
+            verdict = Empty,
+            micros = Empty
+        );
+        let profile = Arc::clone(&extension.profile);
+        Self { profile, hook, span, outcome: CallOutcome::Abandoned, polled: None, busy: Duration::ZERO }
+    }
+
+    /// Runs the call in its span. The clock is read twice per poll, and most calls are polled once.
+    pub(crate) async fn run<T>(&mut self, mut call: Pin<&mut impl Future<Output = T>>) -> T {
+        poll_fn(|context| {
+            let began = Instant::now();
+            let _entered = self.span.enter();
+            let polled = call.as_mut().poll(context);
+            let ended = Instant::now();
+            self.busy += ended - began;
+            let first = self.polled.map_or(began, |(first, _)| first);
+            self.polled = Some((first, ended));
+            polled
+        })
+        .await
+    }
+
+    pub(crate) fn end(mut self, verdict: &CallVerdict<'_>) {
+        self.outcome = match verdict {
+            CallVerdict::Passed => CallOutcome::Ok,
+            CallVerdict::Refused => CallOutcome::Refused,
+            CallVerdict::Failed(fault) => {
+                let at = SystemTime::now();
+                let hook = self.hook;
+                let outcome = CallOutcome::from(*fault);
+                self.profile.meters.failed(LastFailure { at, hook, outcome, reason: fault.text() });
+                outcome
+            }
+        };
+    }
+
+    fn took(&self) -> Duration {
+        match self.polled {
+            // A call that was given up has waited since its last poll.
+            Some((first, _)) if self.outcome == CallOutcome::Abandoned => first.elapsed(),
+            Some((first, last)) => last - first,
+            None => Duration::ZERO,
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let took = self.took();
+        self.profile.meters.call_ended(self.hook, self.outcome, took, self.busy);
+        if !self.span.is_disabled() {
+            self.span.record("verdict", self.outcome.name());
+            self.span.record("micros", u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+            tracing::debug!(parent: &self.span, "the hook has ended");
+        }
+    }
+}
