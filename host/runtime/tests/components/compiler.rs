@@ -237,5 +237,5 @@ fn only_the_process_that_compiles_calls_the_compiler() {
     let mut found = Vec::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     check(&source, &mut found);
-    assert_eq!(found, [source.join("compile/child.rs")]);
+    assert_eq!(found, [source.join("load/compile/child.rs")]);
 }

@@ -171,7 +171,7 @@ mod tests {
     /// The end of a confined process that tries this.
     fn attempt(what: &str) -> ExitStatus {
         let mut process = Command::new(std::env::current_exe().expect("the test binary"));
-        let name = "compile::confine::tests::a_confined_process_makes_its_attempt";
+        let name = "load::compile::confine::tests::a_confined_process_makes_its_attempt";
         process.args([name, "--exact", "--nocapture"]).env_clear().env(ATTEMPT, what);
         process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         process.status().expect("the test binary runs")
