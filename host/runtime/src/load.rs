@@ -183,6 +183,11 @@ async fn describe(
     let unnamed = Arc::new(Profile::new(unnamed, installation, services.clone()));
     let mut instance = start(program, &unnamed, Hook::Descriptor).await?;
     let hooks = &program.hooks;
+    let checked = instance
+        .call(Hook::Descriptor, async |store, component| Ok(hooks.check_types(store, component)))
+        .await
+        .map_err(LoadError::SelfTest)?;
+    checked.map_err(|(hook, error)| LoadError::ExportType { hook, source: error.into() })?;
     let described = instance
         .call(Hook::Descriptor, async |store, component| hooks.describe(store, component).await)
         .await
