@@ -196,6 +196,8 @@ pub enum LoadError {
         pointer: String,
         /// The fault there.
         reason: String,
+        /// The schema, as JSON.
+        schema: String,
     },
     /// Its entry on the card is too large.
     #[error("the entry of {uri} on the card has {size} bytes; at most {limit} are allowed, params and description")]

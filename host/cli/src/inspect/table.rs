@@ -29,6 +29,10 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
         };
         writeln!(text, "\n{outcome}:\n  {}", line(problem))?;
     }
+    if let Some(schema) = &report.parameter_schema {
+        text.push('\n');
+        row(&mut text, "parameters", &pretty(schema))?;
+    }
     if let Some(config) = &report.config {
         writeln!(text, "\nFor the config:\n\n{}", config.trim_end())?;
     }
