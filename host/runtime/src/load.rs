@@ -271,11 +271,9 @@ async fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(),
     let violations =
         violations.map_err(|error| LoadError::Description { reason: format!("its parameter schema: {error}") })?;
     match violations.into_iter().next() {
-        Some(first) => Err(LoadError::Parameters {
-            pointer: first.pointer,
-            reason: first.message,
-            schema: schema.to_owned(),
-        }),
+        Some(first) => {
+            Err(LoadError::Parameters { pointer: first.pointer, reason: first.message, schema: schema.to_owned() })
+        }
         None => Ok(()),
     }
 }
