@@ -29,6 +29,7 @@ static CHOSEN: OnceLock<Json> = OnceLock::new();
 
 impl Extension for AgentGatewayProtocol {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         if let Some(name) = &parameters.announce_secret
@@ -40,7 +41,6 @@ impl Extension for AgentGatewayProtocol {
         }
         Ok(Descriptor {
             name: "agent-gateway-protocol".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             metadata_keys: vec![parameters.key.clone()],
             events: EventKinds::all(),
             ..Descriptor::new(parameters.uri.clone(), "Routes intents to the squad that announced the capability.")

@@ -14,11 +14,11 @@ pub struct ComplianceBadge;
 
 impl Extension for ComplianceBadge {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "compliance-badge".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             ..Descriptor::new(parameters.uri.clone(), "Shows which standards the agent meets, and who vouches for it.")
         })
     }

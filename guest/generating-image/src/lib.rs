@@ -14,11 +14,11 @@ pub struct GeneratingImage;
 
 impl Extension for GeneratingImage {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "generating-image".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             metadata_keys: vec![parameters.key.clone()],
             ..Descriptor::new(parameters.uri.clone(), "Marks the status of a working task that generates an image.")
         })

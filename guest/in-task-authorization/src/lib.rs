@@ -23,12 +23,12 @@ pub struct InTaskAuthorization;
 
 impl Extension for InTaskAuthorization {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         parameters.check(&Imports)?;
         Ok(Descriptor {
             name: "in-task-authorization".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             metadata_keys: vec![parameters.uri.clone()],
             ..Descriptor::new(parameters.uri.clone(), "Lets tasks wait for an authorization by OID4VP.")
         })

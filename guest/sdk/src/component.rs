@@ -27,7 +27,15 @@ pub struct Component<E>(PhantomData<E>);
 
 impl<E: Exported> descriptor::exports::annex::extension::descriptor::Guest for Component<E> {
     fn describe() -> Result<Descriptor, String> {
-        let mut descriptor = E::descriptor(enter::<E>()?)?;
+        let mut descriptor = match enter::<E>() {
+            Ok(parameters) => E::descriptor(parameters)?,
+            // The host holds the parameters against the schema, and names the place of the one that is wrong.
+            Err(reason) if E::PARAMETER_SCHEMA.is_some() => Descriptor::new("", reason),
+            Err(reason) => return Err(reason),
+        };
+        if descriptor.parameter_schema.is_none() {
+            descriptor.parameter_schema = E::PARAMETER_SCHEMA.map(str::to_owned);
+        }
         if descriptor.name.is_empty() {
             E::NAME.clone_into(&mut descriptor.name);
         }

@@ -11,6 +11,10 @@ pub trait Extension: Sized + 'static {
     /// it, so that a misspelt parameter stops the load. [`NoParameters`](crate::NoParameters) when there are none.
     type Parameters: FromConfig + Send + Sync + 'static;
 
+    /// The JSON Schema of the parameters. Tools show it before there are any, and what it does not admit stops the load
+    /// with the place of the parameter. A schema in the descriptor itself takes its place.
+    const PARAMETER_SCHEMA: Option<&'static str> = None;
+
     /// Called once per load. An empty `name` or `version` is filled in from the crate's `Cargo.toml`. The text of an
     /// error stops the load and is shown to the operator: check the parameters here.
     fn descriptor(parameters: &Self::Parameters) -> Result<Descriptor, String>;

@@ -22,12 +22,12 @@ pub struct SecurePassport;
 
 impl Extension for SecurePassport {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         parameters.check_keys(&Imports)?;
         Ok(Descriptor {
             name: "secure-passport".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             metadata_keys: vec![parameters.uri.clone()],
             ..Descriptor::new(
                 parameters.uri.clone(),

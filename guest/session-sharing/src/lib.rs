@@ -39,11 +39,11 @@ pub struct SessionSharing;
 
 impl Extension for SessionSharing {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "session-sharing".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             metadata_keys: vec![parameters.shared_key(), parameters.received_key()],
             grants: vec!["rewrite-message".to_owned()],
             events: EventKinds::MESSAGE | EventKinds::STATUS,

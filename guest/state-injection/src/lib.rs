@@ -20,11 +20,11 @@ pub struct StateInjection;
 
 impl Extension for StateInjection {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "state-injection".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             metadata_keys: parameters.metadata_keys(),
             events: EventKinds::ARTIFACT | EventKinds::MESSAGE,
             ..Descriptor::new(parameters.uri.clone(), parameters.description.clone())

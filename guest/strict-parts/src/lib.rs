@@ -17,11 +17,11 @@ pub struct StrictParts;
 
 impl Extension for StrictParts {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "strict-parts".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             ..Descriptor::new(parameters.uri.clone(), "Takes messages whose data parts match a JSON Schema.")
         })
     }

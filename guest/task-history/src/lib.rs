@@ -39,11 +39,11 @@ pub struct TaskHistory;
 
 impl Extension for TaskHistory {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "task-history".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             ..Descriptor::new(parameters.uri.clone(), "Searches the caller's tasks by text, state and time.")
         })
     }

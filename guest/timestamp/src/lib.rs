@@ -17,11 +17,11 @@ pub struct Timestamp;
 
 impl Extension for Timestamp {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "timestamp".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             metadata_keys: vec![parameters.key.clone()],
             events: EventKinds::all(),
             ..Descriptor::new(parameters.uri.clone(), "Adds the time to the metadata of messages and artifacts.")

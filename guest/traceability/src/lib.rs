@@ -19,11 +19,11 @@ static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 impl Extension for Traceability {
     type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "traceability".to_owned(),
-            parameter_schema: Some(PARAMETER_SCHEMA.to_owned()),
             metadata_keys: vec![parameters.key.clone()],
             events: EventKinds::all(),
             ..Descriptor::new(parameters.uri.clone(), "Adds what the agent did to the metadata of its answer.")

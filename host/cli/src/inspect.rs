@@ -8,7 +8,7 @@ use annex_server::Locations;
 use anyhow::Context;
 use clap::Args;
 
-use crate::{output, serve};
+use crate::{output, serve, settings};
 
 mod report;
 mod table;
@@ -19,12 +19,17 @@ use report::Report;
 /// Show what a component is, what it needs and how to install it.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  annex inspect state-injection\n  annex inspect ./my-extension.wasm\n\nThe component \
-                        is loaded as `annex serve` loads it, without parameters and with the grants that it needs."
+    after_help = "Examples:\n  annex inspect state-injection\n  annex inspect ./my-extension.wasm --settings settings.toml\n\nThe component \
+                        is loaded as `annex serve` loads it, with the settings in a file or without parameters, and \
+                        with the grants that it needs."
 )]
 pub(crate) struct Inspect {
     /// A path, or the bare name of a component that ships with Annex
     component: String,
+    /// Load it with the parameters, limits and grants in this file: the keys of an extension in a config but for
+    /// `component`
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -39,7 +44,7 @@ impl Inspect {
             format!("cannot read the component {} ({rule})", path.display())
         })?;
         let inspection = Inspection::of(&bytes).with_context(|| format!("{} is refused", path.display()))?;
-        let trial = trial::load(&bytes).await?;
+        let trial = trial::load(&bytes, settings::read(self.settings.as_deref())?).await?;
         let report = Report::new(&path, &self.in_config(&path, &locations), &inspection, &trial);
         if self.json {
             output::json(&serde_json::to_string(&report)?)?;

@@ -19,6 +19,7 @@ mod pretty;
 mod send;
 mod serve;
 mod session;
+mod settings;
 mod shell;
 mod state;
 mod template;

@@ -1,7 +1,9 @@
 //! `annex send`
 
+use std::mem;
+
 use annex_client::Agent;
-use annex_protocol::{AgentCard, ContextId, ExtensionUri, JsonObject, Message, StreamResponse, TaskId};
+use annex_protocol::{AgentCard, ContextId, ExtensionUri, Json, JsonObject, Message, StreamResponse, TaskId};
 use anyhow::ensure;
 use clap::Args;
 
@@ -33,8 +35,11 @@ pub(crate) struct Send {
     /// Session state to inject: a JSON object, or @FILE to read it from a file
     #[arg(long, value_name = "JSON|@FILE")]
     state: Option<String>,
+    /// Put a value into the message's metadata: a key and any JSON; may be repeated
+    #[arg(long, value_name = "KEY=JSON", value_parser = metadata)]
+    metadata: Vec<(String, Json)>,
     /// Send nothing; print a skeleton of the state that the agent takes, to be filled in
-    #[arg(long, conflicts_with_all = ["text", "state", "stream", "context", "task", "json"])]
+    #[arg(long, conflicts_with_all = ["text", "state", "metadata", "stream", "context", "task", "json"])]
     template: bool,
     /// Print the answer as it comes
     #[arg(long)]
@@ -64,11 +69,12 @@ impl Send {
         if let Some(state) = &state {
             self.inject(state, &with, agent.card(), &mut message)?;
         }
+        message.metadata.extend(mem::take(&mut self.metadata));
         let sent = self.exchange(&agent, message, &with).await;
         sent.map_err(|error| turn::explain(error, agent.card(), &self.calling.extensions))
     }
 
-    /// Adds the state to the message, unless a component does.
+    /// Adds the state to the message, unless a component does so for the extension that takes it.
     fn inject(
         &mut self,
         state: &JsonObject,
@@ -86,7 +92,7 @@ impl Send {
         if self.context.is_none() && self.task.is_none() {
             injection.check(card)?;
         }
-        if with.is_empty() {
+        if !with.takes(injection.uri()) {
             injection.put(message, &mut self.calling.extensions);
         }
         Ok(())
@@ -128,4 +134,14 @@ impl Send {
             ));
         }
     }
+}
+
+/// The key may have `=` in its URL, so the value is what follows the first `=` behind which JSON stands.
+fn metadata(text: &str) -> Result<(String, Json), &'static str> {
+    let mut places = text.match_indices('=').map(|(place, _)| text.split_at(place));
+    let found = places.find_map(|(key, value)| {
+        let value = Json::parse(value.get(1..)?.to_owned()).ok()?;
+        (!key.is_empty()).then(|| (key.to_owned(), value))
+    });
+    found.ok_or("not of the form KEY=JSON, such as 'my/budget=5' or 'my/name=\"Ada\"'")
 }

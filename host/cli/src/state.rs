@@ -52,6 +52,11 @@ impl Injection {
         )
     }
 
+    /// The extension that takes it.
+    pub(crate) fn uri(&self) -> &ExtensionUri {
+        &self.uri
+    }
+
     /// Adds the state to a message, and the extension that takes it to those asked for.
     pub(crate) fn put(&self, message: &mut Message, requested: &mut Vec<ExtensionUri>) {
         message.metadata.insert(key(&self.uri), self.state.clone());
@@ -89,18 +94,16 @@ pub(crate) fn key(uri: &ExtensionUri) -> String {
     format!("{path}/state")
 }
 
-/// The extension that takes the state. Among those asked for, the one whose declaration has a state schema, else the
-/// first; when none was asked for, the one on the card that has a state schema.
+/// The extension that takes the state: one whose declaration on the card has a state schema, those asked for before the
+/// others. Where the card has none, the first that was asked for.
 ///
 /// # Errors
 /// When none was asked for and the card has none.
 pub(crate) fn extension(requested: &[ExtensionUri], card: &AgentCard) -> anyhow::Result<ExtensionUri> {
-    let declared = || card.capabilities.extensions.iter().filter(|extension| takes_state(extension));
-    let mut uris = declared().map(|extension| &extension.uri);
-    let uri = match requested {
-        [] => uris.next(),
-        [first, ..] => Some(uris.find(|uri| requested.contains(uri)).unwrap_or(first)),
-    };
+    let declared = card.capabilities.extensions.iter().filter(|extension| takes_state(extension));
+    let mut uris = declared.map(|extension| &extension.uri);
+    let asked_for = uris.clone().find(|uri| requested.contains(uri));
+    let uri = asked_for.or_else(|| uris.next()).or(requested.first());
     let missing = "no extension on the agent's card declares a state_schema; name the one that takes the state with \
                    --extension URI";
     uri.cloned().context(missing)

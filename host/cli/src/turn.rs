@@ -1,9 +1,13 @@
 //! One message and its answer: sends it, prints what comes, and knows how it ended.
 
 use annex_client::{Agent, ClientError, ServiceParameters};
-use annex_protocol::{A2aError, AgentCard, AgentExtension, ExtensionUri, Message, SendMessageRequest, StreamResponse};
+use annex_protocol::{
+    A2aError, AgentCard, AgentExtension, ExtensionUri, Json, Message, SendMessageRequest, StreamResponse,
+};
 use futures::TryStreamExt;
+use serde::Deserialize;
 
+use crate::pretty::pretty;
 use crate::state::takes_state;
 use crate::{output, shell};
 
@@ -50,12 +54,15 @@ pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri])
     }
 }
 
-/// Says in this command's terms what to do about missing extensions.
+/// Says in this command's terms what to do about missing extensions, and adds what an agent's error carries beside its
+/// message.
 pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Error {
     let code = A2aError::ExtensionSupportRequired { missing: Vec::new() }.code();
     let answered = error.downcast_ref::<ClientError>().and_then(ClientError::agent);
-    if answered.is_none_or(|answered| answered.code != Some(i64::from(code))) {
-        return error;
+    let Some(answered) = answered else { return error };
+    if answered.code != Some(i64::from(code)) {
+        let details: String = answered.details.iter().filter(|detail| !is_told(detail)).map(shown).collect();
+        return if details.is_empty() { error } else { anyhow::anyhow!("{error:#}{details}") };
     }
     let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);
     let missing = declared.filter(|extension| !requested.contains(&extension.uri));
@@ -69,4 +76,19 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
     };
     let options: String = missing.map(option).collect();
     if options.is_empty() { error } else { anyhow::anyhow!("{error:#}\nadd to this command:{options}") }
+}
+
+/// True for the details that the error's text spells out.
+fn is_told(detail: &Json) -> bool {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "@type")]
+        name: String,
+    }
+    let told = ["google.rpc.ErrorInfo", "google.rpc.BadRequest"];
+    detail.to::<Typed>().is_ok_and(|detail| told.iter().any(|name| detail.name.ends_with(name)))
+}
+
+fn shown(detail: &Json) -> String {
+    format!("\n{}", pretty(detail))
 }

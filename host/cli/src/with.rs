@@ -7,15 +7,12 @@ use annex_client::{ComponentInterceptor, Interceptor};
 use annex_files::Purpose;
 use annex_protocol::{ExtensionUri, Json, JsonObject};
 use annex_runtime::{Installation, MAX_COMPONENT_BYTES, Runtime, RuntimeConfig};
-use annex_server::{ExtensionConfig, Locations};
-use anyhow::{Context, anyhow, ensure};
+use annex_server::Locations;
+use anyhow::{Context, ensure};
 use clap::Args;
 
 use crate::pretty::pretty;
-use crate::{output, serve, state};
-
-/// The most bytes of a file with settings.
-const MAX_SETTINGS_BYTES: usize = 1 << 20;
+use crate::{output, serve, settings, state};
 
 /// Which components.
 #[derive(Args)]
@@ -35,6 +32,8 @@ pub(crate) struct With {
 pub(crate) struct Companions {
     /// Ends those that loop.
     _runtime: Option<Runtime>,
+    /// The extensions whose client's side they are.
+    uris: Vec<ExtensionUri>,
     interceptors: Vec<Arc<dyn Interceptor>>,
     notes: Notes,
 }
@@ -56,13 +55,16 @@ impl With {
         let config = RuntimeConfig { instances, cache: serve::cache(), ..RuntimeConfig::default() };
         let runtime = Runtime::new(&config).context("the runtime of components does not start")?;
         let notes = Notes::default();
-        let mut interceptors = Vec::new();
+        let mut uris = Vec::new();
+        let mut interceptors: Vec<Arc<dyn Interceptor>> = Vec::new();
         for (index, argument) in self.components.iter().enumerate() {
             let settings = self.settings.get(index).map(PathBuf::as_path);
-            let interceptor = load(&runtime, argument, settings, state, &notes).await;
-            interceptors.push(interceptor.with_context(|| format!("--with {argument}"))?);
+            let loaded = load(&runtime, argument, settings, state, &notes).await;
+            let (uri, interceptor) = loaded.with_context(|| format!("--with {argument}"))?;
+            uris.push(uri);
+            interceptors.push(Arc::new(interceptor));
         }
-        Ok(Companions { _runtime: Some(runtime), interceptors, notes })
+        Ok(Companions { _runtime: Some(runtime), uris, interceptors, notes })
     }
 }
 
@@ -73,6 +75,11 @@ impl Companions {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.interceptors.is_empty()
+    }
+
+    /// True if one of them takes the client's side of this extension.
+    pub(crate) fn takes(&self, uri: &ExtensionUri) -> bool {
+        self.uris.contains(uri)
     }
 
     /// Remarks for people: what the components made of the answer.
@@ -89,7 +96,7 @@ async fn load(
     settings: Option<&Path>,
     state: Option<&JsonObject>,
     notes: &Notes,
-) -> anyhow::Result<Arc<dyn Interceptor>> {
+) -> anyhow::Result<(ExtensionUri, ComponentInterceptor)> {
     let (component, input) = argument.split_once('=').map_or((argument, None), |(name, input)| (name, Some(input)));
     let input = input.map(state::read_object).transpose()?;
     let input = input.as_ref().or(state).map(JsonObject::to_json).transpose()?;
@@ -102,21 +109,12 @@ async fn load(
     let tell = move |uri: &ExtensionUri, told| {
         notes.lock().unwrap_or_else(PoisonError::into_inner).push((uri.clone(), told));
     };
-    Ok(Arc::new(ComponentInterceptor::new(Arc::new(extension), input, tell)?))
+    let uri = extension.uri().clone();
+    Ok((uri, ComponentInterceptor::new(Arc::new(extension), input, tell)?))
 }
 
-fn installation(settings: Option<&Path>) -> anyhow::Result<Installation> {
-    let (text, folder) = match settings {
-        None => (String::new(), Path::new("")),
-        Some(file) => {
-            let text = annex_files::read_text(file, Purpose::Named, MAX_SETTINGS_BYTES);
-            let text = text.with_context(|| format!("cannot read {}", file.display()))?;
-            (text, file.parent().unwrap_or(Path::new("")))
-        }
-    };
-    let shown = settings.map_or_else(|| "no settings".to_owned(), |file| file.display().to_string());
-    let installation = ExtensionConfig::read_installation(&text, folder);
-    let mut installation = installation.map_err(|reason| anyhow!("{shown}: {reason}"))?;
+fn installation(file: Option<&Path>) -> anyhow::Result<Installation> {
+    let mut installation = settings::read(file)?;
     // There is no session and no task on this side: who may read them reads nothing. The half that a server runs imports
     // them, and it is the same component.
     installation.grants.session_state.get_or_insert_default();

@@ -75,9 +75,23 @@ pub(crate) enum Hooks {
 }
 
 impl Hooks {
-    /// Looks the hooks up and checks their types against the contract.
+    /// Looks the hooks up.
     pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
         v0_1::exports::Exports::of(component, exported).map(Self::V0_1)
+    }
+
+    /// Compares the types of all exported functions with the contract's.
+    ///
+    /// # Errors
+    /// The hook whose type is another one, and the place in the type.
+    pub(crate) fn check_types(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> Result<(), (Hook, wasmtime::Error)> {
+        match self {
+            Self::V0_1(exports) => exports.check_types(store, instance),
+        }
     }
 
     /// True when the component has the hook. One that it does not have must not be called.

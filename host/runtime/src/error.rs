@@ -171,6 +171,15 @@ pub enum LoadError {
     /// Its imports or exports have other types than the contract says.
     #[error("the component does not fit the contract")]
     Link(#[source] Source),
+    /// An exported function has another type than the contract says.
+    #[error("the functions that it exports in annex:extension/{} do not have the types of the contract", hook.name())]
+    ExportType {
+        /// The interface of the hook.
+        hook: Hook,
+        /// The place in the type, with the type that was expected there and the one that was found.
+        #[source]
+        source: Source,
+    },
     /// A hook failed in the self-test.
     #[error("the self-test failed")]
     SelfTest(#[source] Fault),
@@ -187,6 +196,8 @@ pub enum LoadError {
         pointer: String,
         /// The fault there.
         reason: String,
+        /// The schema, as JSON.
+        schema: String,
     },
     /// Its entry on the card is too large.
     #[error("the entry of {uri} on the card has {size} bytes; at most {limit} are allowed, params and description")]

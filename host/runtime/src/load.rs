@@ -183,6 +183,11 @@ async fn describe(
     let unnamed = Arc::new(Profile::new(unnamed, installation, services.clone()));
     let mut instance = start(program, &unnamed, Hook::Descriptor).await?;
     let hooks = &program.hooks;
+    let checked = instance
+        .call(Hook::Descriptor, async |store, component| Ok(hooks.check_types(store, component)))
+        .await
+        .map_err(LoadError::SelfTest)?;
+    checked.map_err(|(hook, error)| LoadError::ExportType { hook, source: error.into() })?;
     let described = instance
         .call(Hook::Descriptor, async |store, component| hooks.describe(store, component).await)
         .await
@@ -192,6 +197,10 @@ async fn describe(
     let mut profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation, services);
     // A wrong parameter may be why the rest is wrong, so it is named first.
     check_parameters(&profile, described.parameter_schema.as_deref()).await?;
+    if described.uri.is_empty() && described.parameter_schema.is_some() {
+        // The extension could not read its parameters, and its schema admits them all the same.
+        return Err(LoadError::Description { reason: unnamed.words(&described.description) });
+    }
     let descriptor = check_descriptor(described, installation)?;
     profile.metadata_keys.clone_from(&descriptor.metadata_keys);
     Ok((Arc::new(profile), descriptor))
@@ -262,7 +271,9 @@ async fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(),
     let violations =
         violations.map_err(|error| LoadError::Description { reason: format!("its parameter schema: {error}") })?;
     match violations.into_iter().next() {
-        Some(first) => Err(LoadError::Parameters { pointer: first.pointer, reason: first.message }),
+        Some(first) => {
+            Err(LoadError::Parameters { pointer: first.pointer, reason: first.message, schema: schema.to_owned() })
+        }
         None => Ok(()),
     }
 }

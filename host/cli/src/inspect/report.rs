@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annex_protocol::{ExtensionUri, Json};
-use annex_runtime::{Access, Descriptor, Events, Extension, Hook, Import, Inspection, Method};
+use annex_runtime::{Access, Descriptor, Events, Extension, Hook, Import, Inspection, LoadError, Method};
 use serde::Serialize;
 
 use super::trial::{self, Trial};
@@ -21,6 +21,8 @@ pub(super) struct Report {
     pub(super) descriptor: Option<DescriptorReport>,
     /// The reason for which the component was refused.
     pub(super) problem: Option<String>,
+    /// The schema of the parameters, when it was refused for them.
+    pub(super) parameter_schema: Option<Json>,
     /// The table for a config; `None` when there is none with which the component would load.
     pub(super) config: Option<String>,
 }
@@ -78,6 +80,10 @@ impl Report {
             hooks: inspection.hooks.iter().copied().map(Hook::name).collect(),
             imports: inspection.imports.iter().map(ImportReport::new).collect(),
             problem: trial.loaded.as_ref().err().map(|error| error_chain(error)),
+            parameter_schema: match &trial.loaded {
+                Err(LoadError::Parameters { schema, .. }) => Json::parse(schema.clone()).ok(),
+                _ => None,
+            },
             config: trial.fits_a_config().then(|| config(in_config, descriptor.as_ref(), trial)),
             descriptor,
         }

@@ -21,11 +21,17 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
         describe(&mut text, descriptor)?;
     }
     if let Some(problem) = &report.problem {
-        writeln!(
-            text,
-            "\nIt was refused when loaded without parameters, so it could not say what it is:\n  {}",
-            line(problem)
-        )?;
+        // A table for the config is there when the parameters were what was wrong.
+        let outcome = if report.config.is_some() {
+            "It was refused with these parameters (--settings FILE gives others), so it could not say what it is"
+        } else {
+            "This host refuses it"
+        };
+        writeln!(text, "\n{outcome}:\n  {}", line(problem))?;
+    }
+    if let Some(schema) = &report.parameter_schema {
+        text.push('\n');
+        row(&mut text, "parameters", &pretty(schema))?;
     }
     if let Some(config) = &report.config {
         writeln!(text, "\nFor the config:\n\n{}", config.trim_end())?;

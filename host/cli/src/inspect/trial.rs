@@ -1,9 +1,8 @@
 //! Loads a component on trial, to hear from itself what it is.
 
-use annex_protocol::JsonObject;
 use annex_runtime::{
-    Extension, GrantNeeded, Grants, HttpGrant, Installation, Limits, LoadError, OnFailure, Quota, Runtime,
-    RuntimeConfig, RuntimeError, StateScope,
+    Extension, GrantNeeded, Grants, HttpGrant, Installation, LoadError, Quota, Runtime, RuntimeConfig, RuntimeError,
+    StateScope,
 };
 
 /// The outcome of a trial.
@@ -20,22 +19,16 @@ impl Trial {
     }
 }
 
-/// Loads with no grants, and again with each one whose absence was the reason for a refusal.
+/// Loads with the grants of the settings, and again with each one whose absence was the reason for a refusal.
 ///
 /// # Errors
 /// When the runtime does not start. That the component is refused is a result.
-pub(super) async fn load(component: &[u8]) -> Result<Trial, RuntimeError> {
+pub(super) async fn load(component: &[u8], settings: Installation) -> Result<Trial, RuntimeError> {
     let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() })?;
     let mut granted = Vec::new();
     loop {
-        let grants = grants(&granted);
-        let installation = Installation {
-            grants: grants.clone(),
-            limits: Limits::standard(),
-            parameters: JsonObject::new(),
-            required: false,
-            on_failure: OnFailure::Reject,
-        };
+        let grants = grants(settings.grants.clone(), &granted);
+        let installation = Installation { grants: grants.clone(), ..settings.clone() };
         match runtime.load(component.to_vec(), installation).await {
             // A grant that was given and does not help ends the trial.
             Err(LoadError::NotGranted { grant, .. }) if !granted.contains(&grant) => granted.push(grant),
@@ -44,8 +37,7 @@ pub(super) async fn load(component: &[u8]) -> Result<Trial, RuntimeError> {
     }
 }
 
-fn grants(granted: &[GrantNeeded]) -> Grants {
-    let mut grants = Grants::default();
+fn grants(mut grants: Grants, granted: &[GrantNeeded]) -> Grants {
     for grant in granted {
         match grant {
             GrantNeeded::Clock => grants.clock = true,
@@ -102,12 +94,12 @@ pub(super) fn in_config(grants: &Grants) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use annex_runtime::{GrantNeeded, StateScope};
+    use annex_runtime::{GrantNeeded, Grants, StateScope};
 
     use super::{grants, in_config};
 
     fn check(granted: &[GrantNeeded], expected: &[&str]) {
-        assert_eq!(in_config(&grants(granted)), expected);
+        assert_eq!(in_config(&grants(Grants::default(), granted)), expected);
     }
 
     #[test]

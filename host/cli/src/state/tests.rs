@@ -23,7 +23,14 @@ fn the_extension_with_a_state_schema_takes_the_state() {
     };
     check(&[], "https://a.example/state");
     check(&["https://a.example/time", "https://a.example/state"], "https://a.example/state");
-    check(&["https://b.example/own"], "https://b.example/own");
+    check(&["https://a.example/time"], "https://a.example/state");
+    check(&["https://b.example/own"], "https://a.example/state");
+}
+
+#[test]
+fn where_no_extension_declares_a_state_schema_the_first_that_was_asked_for_takes_the_state() {
+    let requested = ["https://b.example/own".into(), "https://b.example/other".into()];
+    assert_eq!(extension(&requested, &AgentCard::default()).unwrap().as_str(), "https://b.example/own");
 }
 
 #[test]

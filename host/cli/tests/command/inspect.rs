@@ -90,3 +90,27 @@ fn what_is_no_component_is_an_error_that_names_the_file() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn parameters_that_are_missing_are_named_by_the_schema_which_is_shown() -> Result<()> {
+    let bare = run(["inspect", "compliance-badge"])?;
+    assert_eq!(bare.code, Some(0), "{}", bare.err);
+    for expected in ["It was refused with these parameters", "\"badges\" is a required property", "\nparameters     {"]
+    {
+        assert!(bare.out.contains(expected), "{expected}: {}", bare.out);
+    }
+    let report: Value = serde_json::from_str(&run(["inspect", "compliance-badge", "--json"])?.out)?;
+    assert_eq!(report["parameter_schema"]["required"][0], "badges");
+
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("settings.toml");
+    fs::write(&file, "[parameters]\nbadges = 5\n")?;
+    let settings = ["inspect".as_ref(), "compliance-badge".as_ref(), "--settings".as_ref(), file.as_os_str()];
+    let wrong = run(settings)?;
+    assert!(wrong.out.contains("extension.parameters/badges: 5 is not of type"), "{}", wrong.out);
+    fs::write(&file, "[parametrs]\n")?;
+    let misspelt = run(settings)?;
+    assert_eq!(misspelt.code, Some(1));
+    assert!(misspelt.err.contains("parametrs") && misspelt.err.contains("settings.toml"), "{}", misspelt.err);
+    Ok(())
+}

@@ -81,6 +81,10 @@ fn settings() -> Config {
     config
 }
 
+/// Linear memories of one component. Adapters for WASI bring a second one, and the stubs that a toolchain puts in their
+/// place a third.
+const MEMORIES: u32 = 4;
+
 /// Slots are reset by scanning for touched pages where the kernel can (Linux 6.7); copying a megabyte each time
 /// otherwise would cost more than it saves.
 fn pool(instances: u32) -> PoolingAllocationConfig {
@@ -88,10 +92,10 @@ fn pool(instances: u32) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances.saturating_mul(16))
-        .total_memories(instances.saturating_mul(2))
+        .total_memories(instances.saturating_mul(MEMORIES))
         .total_tables(instances.saturating_mul(4))
-        // One component cannot take the slots of many. Adapters for WASI bring a second memory.
-        .max_memories_per_component(2)
+        // One component cannot take the slots of many.
+        .max_memories_per_component(MEMORIES)
         .max_tables_per_component(8)
         .max_core_instances_per_component(16)
         .total_stacks(instances)

@@ -20,14 +20,15 @@ const MAX_MODULES: u64 = 100;
 const MAX_INSTANCES: u64 = 2_000;
 const MAX_TYPES: u64 = 20_000;
 const MAX_FUNCTIONS: u64 = 100_000;
-/// Data and element segments.
-const MAX_SEGMENTS: u64 = 20_000;
+/// Go's compiler makes one for each piece of its data: 43,000 in a small program.
+const MAX_DATA_SEGMENTS: u64 = 100_000;
+const MAX_ELEMENT_SEGMENTS: u64 = 20_000;
 const MAX_GLOBALS: u64 = 20_000;
 /// Each may become an adapter with code of its own.
 const MAX_CANONICALS: u64 = 1_000;
 const MAX_ALIASES: u64 = 10_000;
-/// Bytes of one function.
-const MAX_FUNCTION_BYTES: u64 = 256 << 10;
+/// Bytes of one function. The interpreter of Python has one of 427 kilobytes.
+const MAX_FUNCTION_BYTES: u64 = 512 << 10;
 /// Parameters apart, in one function.
 const MAX_LOCALS: u64 = 5_000;
 /// Blocks within blocks, in one function.
@@ -52,7 +53,8 @@ struct Parts {
     instances: u64,
     types: u64,
     functions: u64,
-    segments: u64,
+    data_segments: u64,
+    element_segments: u64,
     globals: u64,
     canonicals: u64,
     aliases: u64,
@@ -119,8 +121,12 @@ impl Parts {
             Payload::CoreTypeSection(section) => (&mut self.types, section.count(), "types", MAX_TYPES),
             Payload::ComponentTypeSection(section) => (&mut self.types, section.count(), "types", MAX_TYPES),
             Payload::FunctionSection(section) => (&mut self.functions, section.count(), "functions", MAX_FUNCTIONS),
-            Payload::DataSection(section) => (&mut self.segments, section.count(), "segments", MAX_SEGMENTS),
-            Payload::ElementSection(section) => (&mut self.segments, section.count(), "segments", MAX_SEGMENTS),
+            Payload::DataSection(section) => {
+                (&mut self.data_segments, section.count(), "data segments", MAX_DATA_SEGMENTS)
+            }
+            Payload::ElementSection(section) => {
+                (&mut self.element_segments, section.count(), "element segments", MAX_ELEMENT_SEGMENTS)
+            }
             Payload::ComponentCanonicalSection(section) => {
                 (&mut self.canonicals, section.count(), "canonical functions", MAX_CANONICALS)
             }

@@ -47,7 +47,8 @@ async fn a_component_of_too_many_parts_is_not_compiled() {
     check("types", 20_000, &times(20_001, "(type (list u8))")).await;
     check_module("types", 20_000, &times(20_001, "(type (func))")).await;
     check_module("functions", 100_000, &times(100_001, "(func)")).await;
-    check_module("segments", 20_000, &times(20_001, "(data \"\")")).await;
+    check_module("data segments", 100_000, &times(100_001, "(data \"\")")).await;
+    check_module("element segments", 20_000, &times(20_001, "(elem func)")).await;
     check_module("globals", 20_000, &times(20_001, "(global i32 (i32.const 0))")).await;
 }
 
@@ -59,8 +60,8 @@ async fn parts_are_counted_over_all_that_is_nested() {
 
 #[tokio::test]
 async fn a_function_that_is_too_large_is_not_compiled() {
-    let statements = times(60_000, "i32.const 1000000 drop");
-    check_module("bytes in one function", 256 << 10, &format!("(func {statements})")).await;
+    let statements = times(120_000, "i32.const 1000000 drop");
+    check_module("bytes in one function", 512 << 10, &format!("(func {statements})")).await;
     check_module("locals in one function", 5_000, &format!("(func (local {}))", times(5_001, "i64"))).await;
     let blocks = format!("(func {} {})", times(5_001, "block"), times(5_001, "end"));
     check_module("blocks within blocks", 5_000, &blocks).await;

@@ -12,7 +12,7 @@ use annex_runtime::{
 use crate::support::{Turn, installation, refused, runtime, test_extension};
 
 /// `hand_made.wat`, changed wherever these texts are.
-fn hand_made(changes: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn hand_made(changes: &[(&str, &str)]) -> Vec<u8> {
     let mut text = include_str!("hand_made.wat").to_owned();
     for (from, to) in changes {
         assert!(text.contains(from), "hand_made.wat has no {from}");

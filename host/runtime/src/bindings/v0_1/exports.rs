@@ -29,7 +29,7 @@ pub(crate) struct Exports {
 }
 
 impl Exports {
-    /// Looks the hooks up and checks their types against the contract.
+    /// Looks the hooks up.
     pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
         let has = |hook| exported.contains(&hook);
         Ok(Self {
@@ -43,6 +43,36 @@ impl Exports {
             method: has(Hook::Method).then(|| hooks::method::GuestIndices::new(component)).transpose()?,
             client: has(Hook::Client).then(|| hooks::client::GuestIndices::new(component)).transpose()?,
         })
+    }
+
+    /// Compares the types of all exported functions with the contract's. The indices alone know only that they are there.
+    ///
+    /// # Errors
+    /// The hook whose type is another one, and the place in the type.
+    pub(crate) fn check_types(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> Result<(), (Hook, wasmtime::Error)> {
+        macro_rules! check {
+            ($($hook:ident: $exported:expr),* $(,)?) => {$(
+                if let Some(indices) = $exported {
+                    indices.load(&mut *store, instance).map_err(|error| (Hook::$hook, error))?;
+                }
+            )*};
+        }
+        check!(
+            Descriptor: Some(&self.descriptor),
+            Card: &self.card,
+            Activation: &self.activation,
+            Message: &self.message,
+            State: &self.state,
+            Transition: &self.transition,
+            Response: &self.response,
+            Method: &self.method,
+            Client: &self.client,
+        );
+        Ok(())
     }
 
     pub(crate) fn has(&self, hook: Hook) -> bool {

@@ -1,0 +1,29 @@
+//! Files with the settings of one extension: the keys of an extension in a config but for `component`.
+
+use std::path::Path;
+
+use annex_files::Purpose;
+use annex_runtime::Installation;
+use annex_server::ExtensionConfig;
+use anyhow::{Context, anyhow};
+
+/// The most bytes of a file with settings.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Reads a file with settings; without one, the standard settings.
+///
+/// # Errors
+/// When the file cannot be read, or names what no extension has.
+pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Installation> {
+    let (text, folder) = match file {
+        None => (String::new(), Path::new("")),
+        Some(file) => {
+            let text = annex_files::read_text(file, Purpose::Named, MAX_BYTES);
+            let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+            (text, file.parent().unwrap_or(Path::new("")))
+        }
+    };
+    let shown = file.map_or_else(|| "no settings".to_owned(), |file| file.display().to_string());
+    let installation = ExtensionConfig::read_installation(&text, folder);
+    installation.map_err(|reason| anyhow!("{shown}: {reason}"))
+}
