@@ -424,7 +424,9 @@ pub mod exports {
                 }
                 pub trait Guest {
                     /// Called once when the component is loaded, after its parameters can be read from `wasi:config/store`, and again
-                    /// on each change of the config. The text of an error stops the load and is shown to the operator.
+                    /// on each change of the config. The text of an error stops the load and is shown to the operator. An extension that
+                    /// cannot read its parameters may answer with an empty `uri`, its `parameter-schema` and the reason as `description`:
+                    /// then the host names what the schema does not admit, and tools show the schema.
                     #[allow(async_fn_in_trait)]
                     fn describe() -> ::core::result::Result<
                         ExtensionDescriptor,
