@@ -14,6 +14,15 @@ pub struct Migrations {
 }
 
 impl Migrations {
+    /// The number of the last one; 0 without any.
+    #[must_use]
+    pub const fn latest(&self) -> i64 {
+        match self.files {
+            [.., (number, ..)] => *number,
+            [] => 0,
+        }
+    }
+
     pub(crate) fn migrator(&self) -> Migrator {
         let migrations = self.files.iter().map(|&(version, name, sql)| {
             Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)

@@ -21,7 +21,7 @@ const MIGRATIONS: Migrations = Migrations {
     ],
 };
 /// The number of the last migration.
-const VERSION: i64 = MIGRATIONS.files[MIGRATIONS.files.len() - 1].0;
+const VERSION: i64 = MIGRATIONS.latest();
 
 /// The reason for which a file cannot be used.
 #[derive(Debug, thiserror::Error)]
