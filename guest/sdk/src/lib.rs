@@ -1,19 +1,4 @@
-//! Write an A2A extension as a WebAssembly component.
-//!
-//! An extension is a type that implements [`Extension`] and one trait per hook that it wants: [`Card`],
-//! [`Activation`], [`Message`], [`State`], [`Transition`], [`Response`], [`Method`], [`Client`]. [`export!`] makes the
-//! component. It exports the hooks that are named there and imports only what the code really calls, so that the import
-//! list shows what the extension can do.
-//!
-//! ```
-#![doc = include_str!("../../../examples/hello-extension/src/lib.rs")]
-//! ```
-//!
-//! JSON crosses the boundary as text. Hand on what you were given instead of parsing and printing it, and numbers and
-//! key order survive. Everything that calls the host ([`clock::now`], `http`, [`keyvalue`], [`log`], [`schema`],
-//! [`secrets`], [`session`], [`steps`], [`task`], [`tasks`]) works only inside a component: keep the logic in functions
-//! that take values, and test those natively.
-
+#![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
 pub mod clock;

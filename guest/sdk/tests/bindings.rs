@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use wit_bindgen_core::wit_parser::{PackageId, Resolve};
 use wit_bindgen_core::{Files, WorldGenerator as _};
 use wit_bindgen_rust::{Opts, WithOption};
@@ -99,4 +99,15 @@ fn options(world: &str) -> Opts {
 
 fn crate_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+#[test]
+fn the_example_on_the_page_of_the_crate_is_the_one_of_the_repository() -> Result<()> {
+    let page = fs::read_to_string(crate_folder().join("README.md"))?;
+    let example = fs::read_to_string(crate_folder().join("../../examples/hello-extension/src/lib.rs"))?;
+    ensure!(
+        page.contains(&format!("```rust\n{example}```\n")),
+        "copy examples/hello-extension/src/lib.rs into README.md"
+    );
+    Ok(())
 }

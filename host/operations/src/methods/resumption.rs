@@ -116,7 +116,8 @@ impl RequestHandler {
         let (chain, request) =
             self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;
         let remote = self.upstream_context(&call, &extensions, (&session, &task), &request).await?;
-        let resources = TurnResources { chain, user_event: None, session, permit, call: call.clone(), remote };
+        let counted = self.running.token();
+        let resources = TurnResources { chain, user_event: None, session, permit, call: call.clone(), remote, counted };
         self.start(request, target, resources).await.map(drop)
     }
 

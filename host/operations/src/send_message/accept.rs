@@ -11,6 +11,7 @@ use annex_session::{Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, MessageKey, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::field::{Empty, display};
 use tracing::{Instrument, Span};
 
@@ -56,6 +57,8 @@ pub(crate) struct TurnResources {
     pub(crate) call: ServiceParameters,
     /// The context for an agent that lives elsewhere; `None` for all others.
     pub(crate) remote: Option<UpstreamContext>,
+    /// Keeps a server that drains waiting until the turn itself does.
+    pub(crate) counted: TaskTrackerToken,
 }
 
 impl RequestHandler {
@@ -114,7 +117,7 @@ impl RequestHandler {
         let permit = self.turn_limiter.take(&call.owner).await?;
         let session = self.begin_turn(&call.owner, &target).await?;
         // Counts as a turn from here on. A server that begins to drain now waits for it.
-        let _counted = self.running.token();
+        let counted = self.running.token();
         // A waiting request may find that the server is shutting down.
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
@@ -135,7 +138,7 @@ impl RequestHandler {
         target.check_size(&request.message, self.tasks.limits())?;
         let event = Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta);
         let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
-        let resources = TurnResources { chain, user_event, session, permit, call: call.clone(), remote };
+        let resources = TurnResources { chain, user_event, session, permit, call: call.clone(), remote, counted };
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 
@@ -236,7 +239,7 @@ impl RequestHandler {
         target: Target,
         resources: TurnResources,
     ) -> Result<Outcome, A2aError> {
-        let TurnResources { chain, user_event, session, permit, call, remote } = resources;
+        let TurnResources { chain, user_event, session, permit, call, remote, counted } = resources;
         let context = TurnContext {
             task_id: target.task_id,
             context_id: target.context_id,
@@ -268,6 +271,8 @@ impl RequestHandler {
             counters: Arc::clone(&self.counters),
         };
         let running = turn.begin_running();
+        // The turn counts by itself now.
+        drop(counted);
         let mut outcome = outcome.await.map_err(|gone| fault::internal(&gone))??;
         if let Outcome::Task(task) = &mut outcome {
             task.running = Some(running);

@@ -1,6 +1,9 @@
 //! Ready, draining, gone.
 
+use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TestServer};
+
 use crate::agent;
+use crate::installation::{Installation, TOKEN, extension};
 
 #[tokio::test]
 async fn a_loaded_server_is_live_and_ready() {
@@ -38,4 +41,28 @@ async fn a_turn_that_outlives_the_drain_ends_as_failed_with_the_reason() {
     assert_eq!(status["state"], "TASK_STATE_FAILED");
     assert!(status["message"]["parts"][0]["text"].as_str().expect("a text").contains("shutting down"));
     server.ended().await.expect("a clean end");
+}
+
+#[tokio::test]
+async fn a_message_whose_hooks_run_when_the_drain_begins_is_answered_before_the_stores_are_closed() {
+    let installation = Installation::new();
+    installation.component("test.wasm", "first");
+    let limits = "limits = { cpu_ms = 20000, turn_cpu_ms = 20000, wall_ms = 60000, turn_wall_ms = 60000 }";
+    let stored = "[admin]\ntoken_file = \"token\"\n[tasks]\ndata_dir = \"data\"";
+    installation.config(&format!("{stored}\n{}", extension("test.wasm", limits, "none")));
+    let mut server = installation.serve().await;
+    let request = server.say("hi").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, "\"loop 1000000000\"");
+    let sending = tokio::spawn(request.send());
+    while !metrics(&server).await.contains("annex_turns_running 1\n") {
+        tokio::task::yield_now().await;
+    }
+    server.begin_shutdown();
+    let reply = sending.await.expect("no panic").expect("a reply");
+    assert_eq!(reply.task()["status"]["state"], "TASK_STATE_COMPLETED", "{}", reply.text);
+    server.ended().await.expect("a clean end");
+}
+
+async fn metrics(server: &TestServer) -> String {
+    let request = server.client().get(format!("{}/metrics", server.admin_url())).bearer_auth(TOKEN);
+    request.send().await.expect("a reply").text().await.expect("text")
 }
