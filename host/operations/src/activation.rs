@@ -22,33 +22,26 @@ pub(crate) fn negotiate(
     let asked = |uri: &ExtensionUri| requested.contains(uri);
     let mut active: Vec<Arc<Extension>> = Vec::new();
     let mut missing = Vec::new();
+    // What the client has to ask for before an extension can be active; `None` for one that is.
+    let mut lacking: Vec<(&ExtensionUri, Option<&ExtensionUri>)> = Vec::new();
+    // Dependencies stand before what depends on them, so that one pass is enough.
     for extension in installed.iter() {
-        match first_missing(extension, installed, &asked) {
+        let lack_of = |uri| lacking.iter().find(|(other, _)| *other == uri).map_or(Some(uri), |(_, lack)| *lack);
+        let lack = if asked(extension.uri()) {
+            extension.descriptor().depends_on.iter().find_map(lack_of)
+        } else {
+            Some(extension.uri())
+        };
+        match lack {
             None => active.push(Arc::clone(extension)),
-            Some(uri) if extension.is_required() => missing.push(uri),
+            Some(uri) if extension.is_required() && !missing.contains(&uri) => missing.push(uri),
             Some(_) => {}
         }
+        lacking.push((extension.uri(), lack));
     }
     missing.extend(passed_on.iter().filter(|other| other.required && !asked(&other.uri)).map(|other| &other.uri));
     if missing.is_empty() {
         return Ok(active);
     }
     Err(A2aError::ExtensionSupportRequired { missing: missing.into_iter().cloned().collect() })
-}
-
-/// The URI that the client has to ask for before the extension can be active: its own, or one that it depends on, however
-/// far away.
-fn first_missing<'a>(
-    extension: &'a Extension,
-    installed: &'a Installed,
-    asked: &impl Fn(&ExtensionUri) -> bool,
-) -> Option<&'a ExtensionUri> {
-    if !asked(extension.uri()) {
-        return Some(extension.uri());
-    }
-    // This ends: nothing depends on itself, because dependencies stand before what depends on them.
-    extension.descriptor().depends_on.iter().find_map(|uri| match installed.iter().find(|other| other.uri() == uri) {
-        Some(other) => first_missing(other, installed, asked),
-        None => Some(uri),
-    })
 }

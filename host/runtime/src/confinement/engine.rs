@@ -92,7 +92,8 @@ fn pool(instances: u32) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances.saturating_mul(16))
-        .total_memories(instances.saturating_mul(MEMORIES))
+        // Most components have one or two. Room for four each would reserve 17 TiB of addresses for 1,000 instances.
+        .total_memories(instances.saturating_mul(2).max(MEMORIES))
         .total_tables(instances.saturating_mul(4))
         // One component cannot take the slots of many.
         .max_memories_per_component(MEMORIES)
