@@ -11,6 +11,9 @@ use crate::pretty::pretty;
 use crate::state::takes_state;
 use crate::{output, shell};
 
+/// Bytes of what an agent's error carries beside its message, as they are shown.
+const MAX_DETAILS: usize = 16 << 10;
+
 mod outcome;
 mod transcript;
 
@@ -62,6 +65,7 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
     let Some(answered) = answered else { return error };
     if answered.code != Some(i64::from(code)) {
         let details: String = answered.details.iter().filter(|detail| !is_told(detail)).map(shown).collect();
+        let details = annex_text::cut(details, MAX_DETAILS);
         return if details.is_empty() { error } else { anyhow::anyhow!("{error:#}{details}") };
     }
     let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);

@@ -235,6 +235,11 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
     if described.metadata_keys.iter().any(String::is_empty) {
         return wrong("a metadata key is empty".to_owned());
     }
+    for (index, uri) in described.depends_on.iter().enumerate() {
+        if *uri == described.uri || described.depends_on.iter().take(index).any(|other| other == uri) {
+            return wrong(format!("it depends on {uri} twice, or is that itself"));
+        }
+    }
     for name in &described.grants {
         let Some(grant) = GrantNeeded::from_name(name) else {
             return wrong(format!("{name:?} is not a grant that this host knows"));

@@ -1,6 +1,7 @@
 //! The upstream's answer, event by event: checked, noted, taken into the session, and sent on.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem;
 
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext, readable};
 use annex_protocol::{
@@ -62,6 +63,10 @@ impl Relayed {
     fn add(&mut self, parts: &[Part]) {
         self.parts += parts.len();
         for part in parts {
+            // A text and a URL of the same letters are not the same part.
+            mem::discriminant(&part.content).hash(&mut self.digest);
+            part.media_type.hash(&mut self.digest);
+            part.filename.hash(&mut self.digest);
             match &part.content {
                 PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => {
                     text.hash(&mut self.digest)
@@ -71,13 +76,14 @@ impl Relayed {
         }
     }
 
-    fn is(&self, artifact: &Artifact) -> bool {
-        if self.id != artifact.artifact_id || self.parts != artifact.parts.len() {
-            return false;
-        }
-        let mut other = Self::new(self.id.clone());
-        other.add(&artifact.parts);
-        other.digest.finish() == self.digest.finish()
+    fn of(artifact: &Artifact) -> Self {
+        let mut relayed = Self::new(artifact.artifact_id.clone());
+        relayed.add(&artifact.parts);
+        relayed
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id && self.parts == other.parts && self.digest.finish() == other.digest.finish()
     }
 }
 
@@ -171,16 +177,19 @@ impl<'a> Relay<'a> {
     /// Takes the task as it is before the message that continues it has had any effect: its artifacts so far count as
     /// sent on.
     pub(crate) async fn take_first(&mut self, event: StreamResponse) -> Result<(), AgentError> {
+        let bytes = size(&event);
         match event {
             StreamResponse::Task(task) if self.task.is_some() => {
                 self.taken += 1;
                 self.enter(&task.context_id, Some(&task.id)).await?;
-                let known = task.artifacts.iter().map(|artifact| {
-                    let mut known = Relayed::new(artifact.artifact_id.clone());
-                    known.add(&artifact.parts);
-                    known
-                });
-                self.artifacts.extend(known);
+                self.bytes = self.bytes.saturating_add(bytes);
+                if task.artifacts.len() > MAX_ARTIFACTS {
+                    return Err(Deviation::Endless { bytes: self.bytes, artifacts: task.artifacts.len() }.into());
+                }
+                for artifact in &task.artifacts {
+                    self.artifacts.retain(|known| known.id != artifact.artifact_id);
+                    self.artifacts.push(Relayed::of(artifact));
+                }
                 let state = task.status.state;
                 let update = as_update(task);
                 if !state.is_interrupted() {
@@ -235,7 +244,9 @@ impl<'a> Relay<'a> {
     /// The whole task: the parts of it that are new become events.
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
         for artifact in std::mem::take(&mut task.artifacts) {
-            if !self.artifacts.iter().any(|known| known.is(&artifact)) {
+            // The digest is made once, however many are known.
+            let shown = Relayed::of(&artifact);
+            if !self.artifacts.iter().any(|known| known.is_same(&shown)) {
                 let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..Default::default() };
                 self.artifact(update).await?;
             }

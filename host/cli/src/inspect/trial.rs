@@ -1,5 +1,6 @@
 //! Loads a component on trial, to hear from itself what it is.
 
+use annex_protocol::Secret;
 use annex_runtime::{
     Extension, GrantNeeded, Grants, HttpGrant, Installation, LoadError, Quota, Runtime, RuntimeConfig, RuntimeError,
     StateScope,
@@ -24,6 +25,7 @@ impl Trial {
 /// # Errors
 /// When the runtime does not start. That the component is refused is a result.
 pub(super) async fn load(component: &[u8], settings: Installation) -> Result<Trial, RuntimeError> {
+    let settings = without_trust(settings);
     let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() })?;
     let mut granted = Vec::new();
     loop {
@@ -54,6 +56,17 @@ fn grants(mut grants: Grants, granted: &[GrantNeeded]) -> Grants {
         }
     }
     grants
+}
+
+/// The settings without what a component is trusted with: people inspect before they trust one.
+fn without_trust(mut settings: Installation) -> Installation {
+    if let Some(http) = &mut settings.grants.http {
+        http.allow.clear();
+    }
+    for secret in settings.grants.secrets.values_mut() {
+        *secret = Secret::new("a stand-in, because a component on trial gets no secrets");
+    }
+    settings
 }
 
 /// Lets the component link. A trial sends nothing for it.

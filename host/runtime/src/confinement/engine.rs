@@ -95,7 +95,7 @@ fn pool(instances: u32) -> PoolingAllocationConfig {
         // Most components have one or two. Room for four each would reserve 17 TiB of addresses for 1,000 instances.
         .total_memories(instances.saturating_mul(2).max(MEMORIES))
         .total_tables(instances.saturating_mul(4))
-        // One component cannot take the slots of many.
+        // One component takes the slots of two instances at most. A turn that finds none is told that the host is overloaded.
         .max_memories_per_component(MEMORIES)
         .max_tables_per_component(8)
         .max_core_instances_per_component(16)

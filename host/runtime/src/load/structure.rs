@@ -3,7 +3,7 @@
 //! The compiler's time and memory grow with the component's parts, and faster than the size of one function. The limits
 //! leave room for whole interpreters compiled to WebAssembly.
 
-use wasmparser::{FunctionBody, MemoryType, Operator, Parser, Payload};
+use wasmparser::{Data, DataKind, FunctionBody, MemoryType, Operator, Parser, Payload};
 
 use crate::confinement::engine::{MEMORY_CEILING, TABLE_CEILING};
 use crate::error::LoadError;
@@ -22,6 +22,8 @@ const MAX_TYPES: u64 = 20_000;
 const MAX_FUNCTIONS: u64 = 100_000;
 /// Go's compiler makes one for each piece of its data: 43,000 in a small program.
 const MAX_DATA_SEGMENTS: u64 = 100_000;
+/// Those whose place is computed, for which no check of functions holds.
+const MAX_COMPUTED_SEGMENTS: u64 = 20_000;
 const MAX_ELEMENT_SEGMENTS: u64 = 20_000;
 const MAX_GLOBALS: u64 = 20_000;
 /// Each may become an adapter with code of its own.
@@ -54,6 +56,7 @@ struct Parts {
     types: u64,
     functions: u64,
     data_segments: u64,
+    computed_segments: u64,
     element_segments: u64,
     globals: u64,
     canonicals: u64,
@@ -90,6 +93,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), LoadError> {
         }
         at_most("levels of components in components", depth, MAX_DEPTH)?;
         parts.count(&payload)?;
+        parts.count_computed(&payload)?;
         check_sizes(&payload)?;
         signatures.add(&payload)?;
         if let Payload::CodeSectionEntry(function) = &payload {
@@ -145,6 +149,22 @@ impl Parts {
         *part += u64::from(added);
         at_most(what, *part, limit)
     }
+
+    fn count_computed(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
+        let Payload::DataSection(section) = payload else { return Ok(()) };
+        for segment in section.clone() {
+            self.computed_segments += u64::from(!lies_at_a_constant(&segment?));
+            at_most("data segments at computed places", self.computed_segments, MAX_COMPUTED_SEGMENTS)?;
+        }
+        Ok(())
+    }
+}
+
+/// True for a segment that the compiler puts into the image of a memory; others become code that runs at each start.
+fn lies_at_a_constant(segment: &Data<'_>) -> bool {
+    let DataKind::Active { offset_expr, .. } = &segment.kind else { return true };
+    let mut operators = offset_expr.get_operators_reader();
+    matches!(operators.read(), Ok(Operator::I32Const { .. })) && matches!(operators.read(), Ok(Operator::End))
 }
 
 fn check_sizes(payload: &Payload<'_>) -> Result<(), LoadError> {

@@ -48,6 +48,13 @@ async fn a_component_of_too_many_parts_is_not_compiled() {
     check_module("types", 20_000, &times(20_001, "(type (func))")).await;
     check_module("functions", 100_000, &times(100_001, "(func)")).await;
     check_module("data segments", 100_000, &times(100_001, "(data \"\")")).await;
+    let computed = times(20_001, "(data (global.get $g) \"\")");
+    check_module(
+        "data segments at computed places",
+        20_000,
+        &format!("(memory 1) (import \"\" \"\" (global $g i32)) {computed}"),
+    )
+    .await;
     check_module("element segments", 20_000, &times(20_001, "(elem func)")).await;
     check_module("globals", 20_000, &times(20_001, "(global i32 (i32.const 0))")).await;
 }

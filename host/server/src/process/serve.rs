@@ -21,6 +21,8 @@ use crate::process::routes;
 use crate::stores::session_store;
 use crate::stores::task_store;
 
+/// The longest time that turns may take to end once they are told to.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest that the shutdown waits for push notifications to be delivered.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest that the shutdown waits for databases to be closed.
@@ -179,7 +181,10 @@ async fn drain(app: &App, drain_timeout: Duration) {
     if timeout(drain_timeout, handler.running.wait()).await.is_err() {
         tracing::warn!(turns = handler.running.len(), "turns still run after the drain time; they end as failed");
         handler.stop.cancel();
-        handler.running.wait().await;
+        // Hooks end with their own limits, which an operator may have raised; a store may hang.
+        if timeout(STOP_TIMEOUT, handler.running.wait()).await.is_err() {
+            tracing::warn!(turns = handler.running.len(), "turns still run, and the server ends without them");
+        }
     }
     // Agents end when no turn uses them any more.
     app.tenants().close_agents().await;

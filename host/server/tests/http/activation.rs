@@ -130,3 +130,20 @@ async fn the_extension_that_the_client_still_has_to_ask_for_is_named() {
     let reply = server.say("hi").extensions("urn:a,urn:b,urn:c").send().await.expect("a reply");
     assert_eq!(reply.code(), 0, "{}", reply.text);
 }
+
+/// Each depends on all before it: the ways from the last one to the first double with each.
+#[tokio::test]
+async fn dependencies_that_many_share_are_looked_at_once() {
+    let component = annex_test_support::component("test-extension");
+    let uris: Vec<String> = (0..30).map(|number| format!("urn:{number}")).collect();
+    let extensions = uris.iter().enumerate().map(|(index, uri)| {
+        let needs = &uris[..index];
+        format!("[[extension]]\ncomponent = {component:?}\nrequired = true\n[extension.parameters]\nuri = {uri:?}\ndepends_on = {needs:?}\n")
+    });
+    let server = agent("prompt", &extensions.collect::<String>()).await;
+    let all_but_the_first = server.say("hi").extensions(&uris[1..].join(","));
+    let reply = all_but_the_first.send().await.expect("a reply");
+    assert_eq!(reply.body["error"]["data"][0]["metadata"]["extensions"], "urn:0", "{}", reply.text);
+    let reply = server.say("hi").extensions(&uris.join(",")).send().await.expect("a reply");
+    assert_eq!(reply.code(), 0, "{}", reply.text);
+}
