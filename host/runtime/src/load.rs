@@ -236,8 +236,8 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
         return wrong("a metadata key is empty".to_owned());
     }
     for (index, uri) in described.depends_on.iter().enumerate() {
-        if *uri == described.uri || described.depends_on.iter().take(index).any(|other| other == uri) {
-            return wrong(format!("it depends on {uri} twice, or is that itself"));
+        if described.depends_on.iter().take(index).any(|other| other == uri) {
+            return wrong(format!("it names its dependency {uri} twice"));
         }
     }
     for name in &described.grants {

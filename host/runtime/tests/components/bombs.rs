@@ -52,7 +52,7 @@ async fn a_component_of_too_many_parts_is_not_compiled() {
     check_module(
         "data segments at computed places",
         20_000,
-        &format!("(memory 1) (import \"\" \"\" (global $g i32)) {computed}"),
+        &format!("(import \"\" \"\" (global $g i32)) (memory 1) {computed}"),
     )
     .await;
     check_module("element segments", 20_000, &times(20_001, "(elem func)")).await;
