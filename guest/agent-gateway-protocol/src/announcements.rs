@@ -124,7 +124,7 @@ fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json
     let Route { capability, path, .. } = route;
     let own = key(capability, path);
     let keys = store.keys()?;
-    let others: Vec<String> = keys.iter().filter(|key| is_of(capability, key) && **key != own).cloned().collect();
+    let others: Vec<&String> = keys.iter().filter(|key| is_of(capability, key) && **key != own).collect();
     // Routes that have expired long ago make room.
     if others.len() >= MAX_ROUTES && forget_old(&others, now, store)? == 0 {
         return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));
@@ -135,10 +135,11 @@ fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json
 }
 
 /// Looks at some of the keys, at others each time. Returns how many are gone.
-fn forget_old(keys: &[String], now: u64, store: &impl Store) -> Result<usize, String> {
+fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<usize, String> {
     let mut forgotten = 0;
     let start = usize::try_from(now).unwrap_or_default().checked_rem(keys.len()).unwrap_or_default();
     for key in keys.iter().cycle().skip(start).take(keys.len().min(LOOKED_AT)) {
+        let key = key.as_ref();
         let kept = read(key, store)?;
         if kept.is_none_or(|kept| kept.expires.saturating_add(FORGOTTEN_AFTER_MILLIS) < now) {
             store.delete(key)?;

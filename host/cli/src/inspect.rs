@@ -18,11 +18,10 @@ use report::Report;
 
 /// Show what a component is, what it needs and how to install it.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  annex inspect state-injection\n  annex inspect ./my-extension.wasm --settings settings.toml\n\nThe component \
+#[command(after_help = "Examples:\n  annex inspect state-injection\n  annex inspect ./my-extension.wasm \
+                  --settings settings.toml\n\nThe component \
                         is loaded as `annex serve` loads it, with the settings in a file or without parameters, and \
-                        with the grants that it needs."
-)]
+                        with the grants that it needs.")]
 pub(crate) struct Inspect {
     /// A path, or the bare name of a component that ships with Annex
     component: String,

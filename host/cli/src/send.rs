@@ -1,7 +1,5 @@
 //! `annex send`
 
-use std::mem;
-
 use annex_client::Agent;
 use annex_protocol::{AgentCard, ContextId, ExtensionUri, Json, JsonObject, Message, StreamResponse, TaskId};
 use anyhow::ensure;
@@ -69,7 +67,7 @@ impl Send {
         if let Some(state) = &state {
             self.inject(state, &with, agent.card(), &mut message)?;
         }
-        message.metadata.extend(mem::take(&mut self.metadata));
+        message.metadata.extend(self.metadata.drain(..));
         let sent = self.exchange(&agent, message, &with).await;
         sent.map_err(|error| turn::explain(error, agent.card(), &self.calling.extensions))
     }

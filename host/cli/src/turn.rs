@@ -11,14 +11,14 @@ use crate::pretty::pretty;
 use crate::state::takes_state;
 use crate::{output, shell};
 
-/// Bytes of what an agent's error carries beside its message, as they are shown.
-const MAX_DETAILS: usize = 16 << 10;
-
 mod outcome;
 mod transcript;
 
 pub(crate) use outcome::Outcome;
 pub(crate) use transcript::Transcript;
+
+/// Bytes that are shown of the details of an agent's error.
+const MAX_DETAILS: usize = 16 << 10;
 
 /// Sends a message and hands on what comes, event by event or as one answer. Gives the extensions that the agent says
 /// were active.

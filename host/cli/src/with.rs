@@ -32,9 +32,8 @@ pub(crate) struct With {
 pub(crate) struct Companions {
     /// Ends those that loop.
     _runtime: Option<Runtime>,
-    /// The extensions whose client's side they are.
-    uris: Vec<ExtensionUri>,
-    interceptors: Vec<Arc<dyn Interceptor>>,
+    /// Each with the extension whose client's side it is.
+    interceptors: Vec<(ExtensionUri, Arc<dyn Interceptor>)>,
     notes: Notes,
 }
 
@@ -55,22 +54,19 @@ impl With {
         let config = RuntimeConfig { instances, cache: serve::cache(), ..RuntimeConfig::default() };
         let runtime = Runtime::new(&config).context("the runtime of components does not start")?;
         let notes = Notes::default();
-        let mut uris = Vec::new();
-        let mut interceptors: Vec<Arc<dyn Interceptor>> = Vec::new();
+        let mut interceptors = Vec::new();
         for (index, argument) in self.components.iter().enumerate() {
             let settings = self.settings.get(index).map(PathBuf::as_path);
             let loaded = load(&runtime, argument, settings, state, &notes).await;
-            let (uri, interceptor) = loaded.with_context(|| format!("--with {argument}"))?;
-            uris.push(uri);
-            interceptors.push(Arc::new(interceptor));
+            interceptors.push(loaded.with_context(|| format!("--with {argument}"))?);
         }
-        Ok(Companions { _runtime: Some(runtime), uris, interceptors, notes })
+        Ok(Companions { _runtime: Some(runtime), interceptors, notes })
     }
 }
 
 impl Companions {
     pub(crate) fn interceptors(&self) -> Vec<Arc<dyn Interceptor>> {
-        self.interceptors.clone()
+        self.interceptors.iter().map(|(_, interceptor)| Arc::clone(interceptor)).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -79,7 +75,7 @@ impl Companions {
 
     /// True if one of them takes the client's side of this extension.
     pub(crate) fn takes(&self, uri: &ExtensionUri) -> bool {
-        self.uris.contains(uri)
+        self.interceptors.iter().any(|(other, _)| other == uri)
     }
 
     /// Remarks for people: what the components made of the answer.
@@ -96,7 +92,7 @@ async fn load(
     settings: Option<&Path>,
     state: Option<&JsonObject>,
     notes: &Notes,
-) -> anyhow::Result<(ExtensionUri, ComponentInterceptor)> {
+) -> anyhow::Result<(ExtensionUri, Arc<dyn Interceptor>)> {
     let (component, input) = argument.split_once('=').map_or((argument, None), |(name, input)| (name, Some(input)));
     let input = input.map(state::read_object).transpose()?;
     let input = input.as_ref().or(state).map(JsonObject::to_json).transpose()?;
@@ -110,7 +106,7 @@ async fn load(
         notes.lock().unwrap_or_else(PoisonError::into_inner).push((uri.clone(), told));
     };
     let uri = extension.uri().clone();
-    Ok((uri, ComponentInterceptor::new(Arc::new(extension), input, tell)?))
+    Ok((uri, Arc::new(ComponentInterceptor::new(Arc::new(extension), input, tell)?)))
 }
 
 fn installation(file: Option<&Path>) -> anyhow::Result<Installation> {

@@ -22,7 +22,7 @@ pub(crate) fn negotiate(
     let asked = |uri: &ExtensionUri| requested.contains(uri);
     let mut active: Vec<Arc<Extension>> = Vec::new();
     let mut missing = Vec::new();
-    // What the client has to ask for before an extension can be active; `None` for one that is.
+    // Each extension with the URI that the client has to ask for before it can be active; `None` for one that is.
     let mut lacking: Vec<(&ExtensionUri, Option<&ExtensionUri>)> = Vec::new();
     // Dependencies stand before what depends on them, so that one pass is enough.
     for extension in installed.iter() {

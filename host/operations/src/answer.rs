@@ -114,7 +114,7 @@ pub(crate) fn events(
         async move {
             let mut reader = reader?;
             let logged = tokio::select! {
-                // What is logged already is shown before the server closes the stream.
+                // The events that are logged already are shown before the server closes the stream.
                 biased;
                 logged = reader.next() => logged?,
                 () = closing.cancelled() => return None,

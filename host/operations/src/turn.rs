@@ -174,7 +174,7 @@ impl Turn {
             };
             locked.store().await.map_err(|error| fault::of_session(&error))?;
         }
-        // What the agent sent in its first poll is stored before the agent goes on.
+        // The events that the agent sent in its first poll are stored before the agent goes on.
         let mut sent = events.try_recv().ok();
         loop {
             let event = match sent.take() {

@@ -57,7 +57,7 @@ pub fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         text.truncate(text.floor_char_boundary(limit));
         text.push('…');
-        // What is kept must not hold the memory of what was cut off.
+        // The rest must not hold the memory of the part that was cut off.
         text.shrink_to_fit();
     }
     text

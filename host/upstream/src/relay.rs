@@ -49,19 +49,21 @@ pub(crate) struct Relay<'a> {
 /// The parts of one artifact that were sent on.
 struct Relayed {
     id: ArtifactId,
-    parts: usize,
-    /// The digest of their contents: an upstream may replace an artifact by one with as many parts.
+    /// The digest of their contents, by which a snapshot tells a replaced artifact from one that was sent on.
     digest: DefaultHasher,
     text: String,
 }
 
 impl Relayed {
-    fn new(id: ArtifactId) -> Self {
-        Self { id, parts: 0, digest: DefaultHasher::new(), text: String::new() }
+    /// The artifact without its text, which is not the conversation's yet.
+    fn of(artifact: &Artifact) -> Self {
+        let id = artifact.artifact_id.clone();
+        let mut relayed = Self { id, digest: DefaultHasher::new(), text: String::new() };
+        relayed.add(&artifact.parts);
+        relayed
     }
 
     fn add(&mut self, parts: &[Part]) {
-        self.parts += parts.len();
         for part in parts {
             // A text and a URL of the same letters are not the same part.
             mem::discriminant(&part.content).hash(&mut self.digest);
@@ -76,14 +78,8 @@ impl Relayed {
         }
     }
 
-    fn of(artifact: &Artifact) -> Self {
-        let mut relayed = Self::new(artifact.artifact_id.clone());
-        relayed.add(&artifact.parts);
-        relayed
-    }
-
     fn is_same(&self, other: &Self) -> bool {
-        self.id == other.id && self.parts == other.parts && self.digest.finish() == other.digest.finish()
+        self.id == other.id && self.digest.finish() == other.digest.finish()
     }
 }
 
@@ -243,7 +239,7 @@ impl<'a> Relay<'a> {
 
     /// The whole task: the parts of it that are new become events.
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
-        for artifact in std::mem::take(&mut task.artifacts) {
+        for artifact in mem::take(&mut task.artifacts) {
             // The digest is made once, however many are known.
             let shown = Relayed::of(&artifact);
             if !self.artifacts.iter().any(|known| known.is_same(&shown)) {
@@ -320,13 +316,12 @@ impl<'a> Relay<'a> {
         let kept: usize = self.artifacts.iter().map(|known| known.text.len()).sum();
         let text = readable(&artifact.parts);
         let text = if kept + text.len() > self.config.max_answer_bytes { String::new() } else { text };
-        let place = self.artifacts.iter().position(|known| known.id == *id).unwrap_or_else(|| {
-            self.artifacts.push(Relayed::new(id.clone()));
-            self.artifacts.len() - 1
-        });
-        if let Some(known) = self.artifacts.get_mut(place) {
-            known.add(&artifact.parts);
-            known.text.push_str(&text);
+        match self.artifacts.iter_mut().find(|known| known.id == *id) {
+            Some(known) => {
+                known.add(&artifact.parts);
+                known.text.push_str(&text);
+            }
+            None => self.artifacts.push(Relayed { text, ..Relayed::of(artifact) }),
         }
     }
 

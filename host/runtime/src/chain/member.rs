@@ -110,7 +110,7 @@ impl Member {
     /// Its instance is dropped with its store, and it takes no further part in the turn.
     fn fail(&mut self, fault: &Fault) {
         self.instance = Slot::Out;
-        // What is not the guest's fault must neither begin nor prolong a quarantine.
+        // A failure that is not the guest's fault must neither begin nor prolong a quarantine.
         if fault.is_of_guest() {
             self.extension.breaker.failed(self.admission, fault);
         }

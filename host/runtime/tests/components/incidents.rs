@@ -9,7 +9,7 @@ use annex_runtime::{
     Extension, Fault, Grants, Hook, HookError, Installation, LoadError, SessionStateGrant, StateScope,
 };
 
-use crate::support::{Turn, installation, refused, runtime, test_extension};
+use crate::support::{Turn, chain_of, installation, refused, runtime, test_extension};
 
 /// `hand_made.wat`, changed wherever these texts are.
 pub(crate) fn hand_made(changes: &[(&str, &str)]) -> Vec<u8> {
@@ -194,8 +194,7 @@ async fn components_that_are_asynchronous_are_refused() {
     for (part, component) in components {
         let error = refused(component, installation()).await;
         let LoadError::Compile { .. } = &error else { unreachable!("{part}: {error:?}") };
-        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
-        let reason = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        let reason = chain_of(&error);
         assert!(reason.contains("requires the component model"), "{part}: {reason}");
     }
 }

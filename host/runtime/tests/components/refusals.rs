@@ -3,7 +3,7 @@
 use annex_runtime::{LoadError, MAX_COMPONENT_BYTES};
 
 use crate::incidents::hand_made;
-use crate::support::{component, installation, refused};
+use crate::support::{chain_of, component, installation, refused};
 
 /// A component with nothing in it: magic number, version and layer.
 const EMPTY_COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
@@ -120,9 +120,4 @@ async fn an_export_of_another_type_is_refused_at_load_with_the_place_in_the_type
             assert!(text.contains(part), "{text} lacks {part}");
         }
     }
-}
-
-fn chain_of(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -64,7 +64,13 @@ pub(crate) async fn refused(component: Vec<u8>, installation: Installation) -> L
     runtime().load(component, installation).await.expect_err("the component is refused")
 }
 
-/// The data that a turn begins with: a message with its metadata, and the services of the host.
+/// An error and all that caused it, in one line.
+pub(crate) fn chain_of(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// The data that a turn begins with: a message with its metadata, and the view of the turn.
 pub(crate) struct Turn {
     message: Message,
     view: Arc<dyn TurnView>,

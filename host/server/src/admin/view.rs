@@ -94,7 +94,7 @@ impl Source {
         let (kind, is_temporary) = match &version.origin {
             Origin::Config { .. } => ("config", installer.overrules(version)),
             Origin::Folder { .. } => ("folder", installer.overrules(version)),
-            // What was added is in no file that the next start would read.
+            // An extension that was added is in no file that the next start would read.
             Origin::Added { .. } => ("added", true),
         };
         let until = is_temporary.then(|| "restart".to_owned());

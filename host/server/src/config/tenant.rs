@@ -56,7 +56,7 @@ impl TenantConfig {
         (config.card, config.agent, config.extensions) = (card, Some(agent), extensions);
         config.file = Some(ConfigFile::of_tenant(&path, &text));
         config.tenants.clear();
-        // What lies in the managed folder is installed for the config itself only.
+        // The components in the managed folder are installed for the config itself only.
         config.runtime.extensions_dir = None;
         // A request of 0.3 has no place for a tenant.
         config.server.a2a_0_3 = false;

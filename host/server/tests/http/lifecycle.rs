@@ -1,9 +1,10 @@
 //! Ready, draining, gone.
 
-use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TestServer};
+use annex_test_support::{COMMAND_KEY, TEST_EXTENSION};
 
 use crate::agent;
-use crate::installation::{Installation, TOKEN, extension};
+use crate::installation::{Installation, extension};
+use crate::metrics::scrape;
 
 #[tokio::test]
 async fn a_loaded_server_is_live_and_ready() {
@@ -53,16 +54,11 @@ async fn a_message_whose_hooks_run_when_the_drain_begins_is_answered_before_the_
     let mut server = installation.serve().await;
     let request = server.say("hi").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, "\"loop 1000000000\"");
     let sending = tokio::spawn(request.send());
-    while !metrics(&server).await.contains("annex_turns_running 1\n") {
+    while scrape(&server).await.value("annex_turns_running", &[]) != 1.0 {
         tokio::task::yield_now().await;
     }
     server.begin_shutdown();
     let reply = sending.await.expect("no panic").expect("a reply");
     assert_eq!(reply.task()["status"]["state"], "TASK_STATE_COMPLETED", "{}", reply.text);
     server.ended().await.expect("a clean end");
-}
-
-async fn metrics(server: &TestServer) -> String {
-    let request = server.client().get(format!("{}/metrics", server.admin_url())).bearer_auth(TOKEN);
-    request.send().await.expect("a reply").text().await.expect("text")
 }

@@ -22,7 +22,7 @@ async fn serve_with(extensions: &str) -> (Installation, TestServer) {
     (installation, server)
 }
 
-async fn scrape(server: &TestServer) -> Scrape {
+pub(crate) async fn scrape(server: &TestServer) -> Scrape {
     let response = server.client().get(format!("{}/metrics", server.admin_url())).bearer_auth(TOKEN).send().await;
     let response = response.expect("a reply");
     assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");

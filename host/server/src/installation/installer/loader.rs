@@ -108,7 +108,7 @@ impl Loader {
         if occasion == Occasion::Rescan {
             candidates.extend(self.vanished(present, &candidates, &mut failures));
         }
-        // What was added has no source that could be read again, so it stays.
+        // A component that was added has no source that could be read again, so it stays.
         let added = present.versions.iter().filter(|version| matches!(version.origin, Origin::Added { .. }));
         let added: Vec<Version> = added.cloned().collect();
         let Arranged { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
