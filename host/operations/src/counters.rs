@@ -111,6 +111,7 @@ impl Counters {
 
 fn add(counts: &[AtomicU64], place: usize) {
     if let Some(count) = counts.get(place) {
+        // Relaxed is enough: operators read the counts, and nothing is ordered by them.
         count.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -15,6 +15,7 @@ pub(crate) struct KeyedLocks {
 
 impl KeyedLocks {
     pub(crate) fn new() -> Self {
+        // Clients choose some of the names. The hash has a random key, so nobody can choose names that share one lock.
         Self { locks: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
     }
 

@@ -49,6 +49,7 @@ impl RequestHandler {
             let method = extension.map_or_else(|| name.to_owned(), |extension| format!("{extension}/{name}"));
             return Err(A2aError::MethodNotFound { method });
         };
+        // Before a permit and an instance: whoever has not activated the extension takes no room from others.
         check_asked_for(&extension, call)?;
         check_object(params)?;
         // A server that begins to drain now waits for the call.
@@ -74,6 +75,7 @@ impl RequestHandler {
             resumed: false,
         };
         let answered = MethodCall::start(&extension, &request, params).await.map_err(fault::of_hook)?;
+        // A method that fails has returned above, and takes up no task.
         self.take_up(resumptions.close());
         let value = match answered {
             MethodAnswer::Value(value) => MethodResult::Value(value),

@@ -106,6 +106,7 @@ impl Drop for Caller {
         let mut by_caller = self.limiter.by_caller();
         let Some(own) = by_caller.get_mut(&self.owner) else { return };
         *own -= 1;
+        // The map is as large as the callers that have a turn, and not as all that ever had one.
         if *own == 0 {
             by_caller.remove(&self.owner);
         }

@@ -46,6 +46,7 @@ impl ExtensionViews {
             return Ok(Arc::new(NoTurn));
         }
         let mut keys = None;
+        // A new conversation costs a look at the store of keys, which turns without the grant are spared.
         if active.iter().any(|extension| extension.grants().keyvalue.is_some()) {
             let of_turn = self.keys.of_turn(owner, turn.session, turn.task.id()).await;
             keys = Some(of_turn.map_err(|error| fault::internal(&error))?);

@@ -27,6 +27,7 @@ pub(crate) const SUPPORTED: &[&str] = &["0.1.0"];
 /// True when a component built against `version` links here: the same major and minor below 1.0, no newer patch.
 pub(crate) fn is_supported(version: &str) -> bool {
     let Some(wanted) = parts(version) else { return false };
+    // A patch of the contract only adds, so a component may use less than this host has, and never more.
     SUPPORTED
         .iter()
         .filter_map(|ours| parts(ours))

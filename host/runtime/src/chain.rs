@@ -101,6 +101,7 @@ impl Chain {
                     outcome.chain.members.push(member);
                 }
                 Ok(None) => {}
+                // Its delta and its parts went with it, so one that is skipped leaves no trace in the request.
                 Err(HookError::Fault(fault)) if extension.may_be_skipped() => log_skipped(extension, &fault),
                 Err(error) => return Err(error),
             }
@@ -120,6 +121,7 @@ impl Chain {
         waits_in: Option<TaskState>,
         resumed: bool,
     ) -> Result<BeginOutcome, Fault> {
+        // Taken, because a turn begins once: the agent runs without a copy of the request beside it.
         let Some(seen) = self.seen.take() else { return Ok(BeginOutcome::Proceed) };
         if !self.watches_transitions() {
             return Ok(BeginOutcome::Proceed);
@@ -138,6 +140,7 @@ impl Chain {
         for member in &mut self.members {
             match Self::or_skipped(member.begin(seen, beginning).await, member)? {
                 TransitionVerdict::Agrees => {}
+                // The extensions after it are not asked about a beginning that does not come about.
                 TransitionVerdict::Interrupts(interruption) => {
                     outcome = BeginOutcome::Interrupted(interruption);
                     break;
@@ -148,6 +151,7 @@ impl Chain {
                 }
             }
         }
+        // One that was skipped above may leave others without their dependency.
         self.leave_out_dependents()?;
         Ok(outcome)
     }
@@ -186,6 +190,7 @@ impl Chain {
                 }
                 TransitionVerdict::Vetoes(reason) => {
                     outcome = ChangeOutcome::Vetoed;
+                    // FAILED is final, so those that come after can annotate the change and not hold it up.
                     update.status.state = TaskState::Failed;
                     let parts = vec![Part::text(reason)];
                     let context = update.context_id.clone();
@@ -247,6 +252,7 @@ impl Chain {
 
     async fn ask_to_respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         let mut skips = false;
+        // In reverse, so that the first to see the request has the last word on what goes out.
         for member in self.members.iter_mut().rev() {
             match member.respond(event).await {
                 Err(fault) if member.extension.may_be_skipped() => {
@@ -262,6 +268,7 @@ impl Chain {
     /// Leaves out the extensions that depend on a skipped one, and those that depend on them in turn.
     fn leave_out_dependents(&mut self) -> Result<(), Fault> {
         loop {
+            // Copied, because one of the members is changed below.
             let active: Vec<ExtensionUri> = self.active().cloned().collect();
             let lacks =
                 |member: &&mut Member| member.extension.descriptor.depends_on.iter().any(|uri| !active.contains(uri));

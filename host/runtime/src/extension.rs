@@ -66,6 +66,7 @@ impl Extension {
     }
 
     pub(crate) fn may_be_skipped(&self) -> bool {
+        // The card says that no request goes without a required extension, whatever happens to it.
         self.on_failure == OnFailure::Skip && !self.is_required()
     }
 

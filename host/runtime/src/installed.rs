@@ -25,6 +25,7 @@ impl Installed {
     /// the card are too large together.
     pub fn new(extensions: impl IntoIterator<Item = impl Into<Arc<Extension>>>) -> Result<Self, LoadError> {
         let extensions: Vec<Arc<Extension>> = extensions.into_iter().map(Into::into).collect();
+        // Looked for first: one by one, the members of a ring would look like extensions in the wrong order.
         if let Some(uris) = Self::cycle(&extensions) {
             return Err(LoadError::Cycle { uris });
         }
@@ -146,6 +147,7 @@ impl Installed {
         let others = self.extensions.iter().map(Arc::as_ref);
         let entries: Vec<_> = others.chain([extension]).map(|each| (each.card_bytes, each.uri())).collect();
         let size = entries.iter().map(|(bytes, _)| bytes).sum();
+        // A quarter of the mebibyte that clients read of a card: the rest of it is skills, interfaces and signatures.
         if size <= MAX_CARD_ENTRIES {
             return Ok(());
         }

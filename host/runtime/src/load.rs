@@ -160,6 +160,7 @@ impl Runtime {
 /// requests for too long.
 async fn inspected(bytes: Vec<u8>) -> Result<(Vec<u8>, Inspection), LoadError> {
     let inspected = tokio::task::spawn_blocking(move || Inspection::of(&bytes).map(|inspection| (bytes, inspection)));
+    // A panic of the parser refuses these bytes and does not end the host.
     inspected.await.unwrap_or_else(|_| Err(LoadError::NotAComponent { reason: "it cannot be read".to_owned() }))
 }
 
@@ -184,6 +185,7 @@ async fn describe(
     let mut instance = start(program, &unnamed, Hook::Descriptor).await?;
     let hooks = &program.hooks;
     let checked = instance
+        // A function of another type would otherwise be found out in the middle of a turn.
         .call(Hook::Descriptor, async |store, component| Ok(hooks.check_types(store, component)))
         .await
         .map_err(LoadError::SelfTest)?;
@@ -235,6 +237,7 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
     if described.metadata_keys.iter().any(String::is_empty) {
         return wrong("a metadata key is empty".to_owned());
     }
+    // A request looks at each name in the list, so none is in it twice.
     for (index, uri) in described.depends_on.iter().enumerate() {
         if described.depends_on.iter().take(index).any(|other| other == uri) {
             return wrong(format!("it names its dependency {uri} twice"));
@@ -250,6 +253,7 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
     }
     Ok(Descriptor {
         uri: ExtensionUri::from(described.uri),
+        // Operators and clients are shown these three, so they are lines without control characters.
         name: annex_text::line_within(&described.name, MAX_WORDS),
         version: annex_text::line_within(&described.version, MAX_WORDS),
         description: annex_text::line_within(&described.description, MAX_WORDS),
@@ -300,6 +304,7 @@ async fn declare(
     if !hooks.has(Hook::Card) {
         return checked_entry(card);
     }
+    // Each step of loading has an instance of its own, as each turn has, so none relies on what another left in memory.
     let mut instance = start(program, profile, Hook::Card).await?;
     let declared = instance
         .call(Hook::Card, async |store, component| hooks.declare(store, component).await)

@@ -147,6 +147,7 @@ impl Pins {
             versions.contains(&version)
         };
         let mut state = self.lock();
+        // In one step with the pins, so that a turn which ends now cannot pin what was just removed.
         state.installed.insert(tenant.to_owned(), installed.clone());
         let mut empty = Vec::new();
         // The task that was busy last comes first.

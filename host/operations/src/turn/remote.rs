@@ -30,6 +30,7 @@ impl Turn {
 
     /// Tells an agent that lives elsewhere of an end that is not its own.
     pub(super) async fn tell_of(&mut self, ending: &Ending) {
+        // A vetoed turn never reached the agent, and one that returned knows of its end.
         let is_its_own = matches!(ending, Ending::Returned(..) | Ending::Vetoed(_));
         let Some(remote) = self.context.remote.as_ref().filter(|_| !is_its_own) else { return };
         let told = self.agent.give_up(&self.context.task_id, remote);

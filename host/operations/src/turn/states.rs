@@ -33,6 +33,7 @@ impl Turn {
         match self.chain.run_transition_hooks(current, &mut update).await.map_err(|fault| fault::internal(&fault))? {
             ChangeOutcome::Passed => {}
             ChangeOutcome::Interrupted(other) => by = Some(other),
+            // A vetoed task does not wait, so there is nobody who may take it up again.
             ChangeOutcome::Vetoed => by = None,
         }
         let state = update.status.state;

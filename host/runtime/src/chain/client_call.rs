@@ -91,6 +91,7 @@ impl ClientCall {
             input: call.input.map(|input| input.get().to_owned()),
             message,
         };
+        // All of it goes into one call, so it shares one limit.
         let sizes = [&seen.declaration, &seen.input, &seen.message].map(|text| text.as_ref().map_or(0, String::len));
         let size = sizes.iter().sum::<usize>();
         let limit = extension.profile.limits.input;
@@ -126,6 +127,7 @@ impl ClientCall {
         // Not every agent echoes the header `A2A-Extensions`, but each names an extension on the messages and artifacts
         // that it had a part in.
         let active = active || self.is_asked_for && owned_metadata::has_a_part(event, extension.uri());
+        // The program keeps the event as it came; only the copy for the guest is narrowed.
         let mut event = event.clone();
         owned_metadata::retain(&mut event, &extension.descriptor.metadata_keys);
         let shown = serde_json::to_string(&event).unwrap_or_default();

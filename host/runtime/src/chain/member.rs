@@ -56,6 +56,7 @@ impl Member {
     pub(crate) async fn admit(extension: &Arc<Extension>, view: Arc<dyn TurnView>) -> Result<Self, Fault> {
         let uri = || extension.uri().clone();
         let profile = &extension.profile;
+        // Before the wait for a place, so that an extension in quarantine costs its requests no time.
         let admission = extension.breaker.admit().map_err(|next_trial| {
             profile.meters.add_quarantined_turn();
             Fault::Quarantined { uri: uri(), next_trial }
@@ -138,6 +139,7 @@ impl Member {
         // The member is out while the hook runs, so a call whose future is dropped leaves no instance to enter again.
         let mut instance = match mem::replace(&mut self.instance, Slot::Out) {
             Slot::Running(instance) => instance,
+            // No caller asks a member that is out, so this is its first hook.
             Slot::Idle | Slot::Out => {
                 let view = Some(Arc::clone(&self.view));
                 Instance::start(&self.extension.program, &self.extension.profile, view, hook).await?
@@ -152,6 +154,7 @@ impl Member {
     pub(crate) fn refusal(&self, hook: Hook, rejection: Rejection) -> Result<A2aError, Fault> {
         match rejection {
             Rejection::Error(error) => self.own_error(hook, error),
+            // The client could not tell what to mend.
             Rejection::Violations(violations) if violations.is_empty() => {
                 Err(self.broke(hook, "it refused the request without naming a violation"))
             }
@@ -165,6 +168,7 @@ impl Member {
     /// An extension may answer with an error of its own, never with one that the protocol owns.
     fn own_error(&self, hook: Hook, error: ExtensionError) -> Result<A2aError, Fault> {
         // The codes of JSON-RPC and of A2A. An error with one of them would pass for one of the server's own.
+        // The codes between the two ranges stay open, because published extensions use them: AGP has -32200 to -32202.
         let core = (-32_768..=-32_600).contains(&error.code) || (-32_099..=-32_000).contains(&error.code);
         if core {
             return Err(self.broke(hook, &format!("it forged the core error code {}", error.code)));

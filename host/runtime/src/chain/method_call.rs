@@ -137,6 +137,7 @@ impl MethodCall {
         let value = Json::parse(value).map_err(|error| self.broke(&format!("its result is not JSON: {error}")))?;
         let extension = Arc::clone(&self.member.extension);
         let Some(method) = extension.methods.get(self.place) else { return Ok(value) };
+        // A result that takes long by the extension's own schema is its own work, so its CPU time bounds the check.
         let allowed = self.member.host().map_or(Duration::ZERO, |host| host.cpu_left());
         let mut spent = Duration::ZERO;
         let violations = violations(&extension, method.result.as_ref(), value.get(), allowed, &mut spent).await;
@@ -159,6 +160,7 @@ impl MethodCall {
         let hook = Hook::Method;
         let charged = self.member.host().map_or(Ok(()), |host| host.charge(spent));
         match (violations, charged) {
+            // The load on the host must not count against the extension, whatever was charged.
             (Err(SchemaError::Busy), _) => Err(Fault::Overloaded { uri }.into()),
             (Err(SchemaError::OutOfTime), _) => Err(Fault::LimitReached { uri, hook, limit: LimitReached::Cpu }.into()),
             (_, Err(limit)) => Err(Fault::LimitReached { uri, hook, limit }.into()),

@@ -42,6 +42,7 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
             present: present(),
             payload: payload(),
         }),
+        // The contract shows no whole task: each of its events has been shown by itself.
         StreamResponse::Task(_)
         | StreamResponse::Message(_)
         | StreamResponse::StatusUpdate(_)
@@ -101,6 +102,7 @@ fn add(
     entries: Vec<(String, String)>,
     shown: Option<Json>,
 ) -> Result<(), String> {
+    // All entries are checked before the first is added, so that an error leaves the event as it was.
     metadata.extend(checked_entries(place, descriptor, entries, shown)?);
     // A bare status event has no field that names extensions.
     if let Some(extensions) = extensions

@@ -35,12 +35,14 @@ pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -
     }
     let kept = |(part, replaced): (&Part, Option<Vec<Part>>)| replaced.unwrap_or_else(|| vec![part.clone()]);
     let rewritten: Vec<Part> = parts.iter().zip(replaced).flat_map(kept).collect();
+    // A message has at least one part (A2A 1.0 section 4.1.4).
     if rewritten.is_empty() { Err("it leaves no part in the message".to_owned()) } else { Ok(rewritten) }
 }
 
 /// Checks the metadata of replacements. An entry under a key of another owner may stay as it was, but not be made.
 fn check_metadata(replaced: Option<&Part>, replacement: &[Part], keys: &[String]) -> Result<(), String> {
     for (key, value) in replacement.iter().flat_map(|part| part.metadata.iter()) {
+        // Compared as text: 1 and 1.0 are equal numbers, but the second would be a change of somebody else's data.
         let was_there = replaced.is_some_and(|part| part.metadata.get(key).is_some_and(|old| old.get() == value.get()));
         if !was_there && !keys.iter().any(|own| own == key) {
             return Err(format!("it writes metadata[{key:?}] of a part, which it does not own"));

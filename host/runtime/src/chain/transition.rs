@@ -29,6 +29,7 @@ pub struct Interruption {
 impl Interruption {
     /// Makes the task wait where it was about to change.
     pub fn place(self, update: &mut TaskStatusUpdateEvent) {
+        // A task that waits for an authorization has to say why in a status message (A2A 1.0 section 7.6).
         let parts = vec![Part::text(self.text)];
         let message = Message::agent(update.context_id.clone(), Some(update.task_id.clone()), parts);
         update.status.state = self.state;

@@ -79,6 +79,8 @@ impl Breaker {
 
     /// Asks for leave to run the extension. The time to the next trial when there is none.
     pub(crate) fn admit(&self) -> Result<Admission, Duration> {
+        // Relaxed is enough: the flag guards no data, and whoever sees it set reads the record under its lock. A turn
+        // that reads the value of a moment ago is admitted as if it had come then.
         if !self.troubled.load(Ordering::Relaxed) {
             return Ok(Admission::default());
         }
@@ -88,6 +90,7 @@ impl Breaker {
         if now < quarantine.until {
             return Err(quarantine.until - now);
         }
+        // Counted when a trial begins and not when it ends, so that no crowd comes in while the first one still runs.
         quarantine.trials_left = quarantine.trials_left.saturating_sub(1);
         if quarantine.trials_left == 0 {
             // These trials may take long, or be broken off and tell nothing, so others may begin after the same time.
@@ -111,6 +114,7 @@ impl Breaker {
                 record.quarantines = record.quarantines.saturating_add(1);
                 FIRST
             }
+            // One failed trial prolongs nothing: a client that makes the extension fail has to come before all others.
             Some(quarantine) if admission.trial == Some(quarantine.round) => {
                 quarantine.failed_trials = quarantine.failed_trials.saturating_add(1);
                 if quarantine.failed_trials < TRIALS {
@@ -164,6 +168,7 @@ impl Breaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Record> {
+        // The record is plain numbers, so one that a panic left behind can still be used.
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

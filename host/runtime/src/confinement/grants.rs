@@ -65,6 +65,7 @@ impl Grants {
     /// True when the extension may have effects that outlive its turn, whatever becomes of the turn.
     #[must_use]
     pub fn reach_out(&self) -> bool {
+        // Where one of these is active, the user's message is not held back until its answer is stored.
         self.http.is_some() || self.keyvalue.is_some() || self.task_resumption
     }
 

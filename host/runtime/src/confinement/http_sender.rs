@@ -50,6 +50,7 @@ impl Sender {
         options: Option<RequestOptions>,
         max_body: usize,
     ) -> Result<Response<WasiBody>, Error> {
+        // A guest can be more patient than its grant here, and gains nothing: the client's own timeout holds as well.
         let first_byte = options.and_then(|options| options.first_byte_timeout).unwrap_or(self.grant.timeout);
         let (head, body) = request.into_parts();
         // The rules of the grant are compared with the URL as it will be requested: parsing resolves `..` in its path.
@@ -57,6 +58,8 @@ impl Sender {
         if !self.grant.covers(&head.method, &url) {
             return Err(Error::HttpRequestDenied);
         }
+        // After the rules, so that a request which is not sent takes no memory, and to its end, so that no second
+        // sender is needed for bodies that stream.
         let body =
             timeout(self.grant.timeout, read(body, max_body)).await.map_err(|_| Error::HttpResponseTimeout)??;
         let request = self.client.request(head.method, url).headers(own_fields(head.headers)).body(body);

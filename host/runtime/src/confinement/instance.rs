@@ -43,6 +43,7 @@ impl Instance {
         hook: Hook,
     ) -> Result<Self, Fault> {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
+        // A turn waits here for a while. The pool of the engine would refuse it at once.
         let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
         // Instantiating may run guest code already: the start functions of core modules.
@@ -80,6 +81,7 @@ impl Instance {
         let waits = self.store.data().waits();
         let running = body(&mut self.store, &self.component);
         let ended = bounded(&self.profile, hook, self.wall_left, counted(&waits, pin!(running))).await;
+        // Only the call itself counts: between two calls it is the agent that works.
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
         ended
     }
@@ -90,6 +92,7 @@ async fn counted<T>(waits: &AtomicU32, mut running: Pin<&mut impl Future<Output 
     poll_fn(|context| {
         let polled = running.as_mut().poll(context);
         if polled.is_pending() {
+            // One task polls the call and runs its host functions, so Relaxed reads what was written last.
             waits.fetch_add(1, Ordering::Relaxed);
         }
         polled
@@ -111,6 +114,7 @@ async fn bounded<T>(
         Poll::Ready(ended) => ended,
         Poll::Pending => match timeout(wall.min(wall_left), running).await {
             Ok(ended) => ended,
+            // The limit that is named is the one that the operator would have to raise.
             Err(_) if wall_left < wall => return Err(limit_reached(profile, hook, LimitReached::TurnWall)),
             Err(_) => return Err(limit_reached(profile, hook, LimitReached::Wall)),
         },
@@ -133,6 +137,7 @@ fn fault(profile: &Profile, hook: Hook, error: wasmtime::Error) -> Fault {
 
 /// The engine counts what a guest hands over and has no public type for the error when it is too much.
 fn is_of_output(error: &wasmtime::Error) -> bool {
+    // If a release of wasmtime changes these words, `a_result_beyond_the_output_limit_is_not_taken` fails.
     error.root_cause().to_string().contains("fuel allocated for hostcalls")
 }
 

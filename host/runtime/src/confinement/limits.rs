@@ -46,6 +46,7 @@ impl Limits {
         Self {
             memory: 16 << 20,
             table_elements: 10_000,
+            // Ten ticks. Four hooks on 16 KiB of JSON, with their instance, were measured at 115 µs.
             cpu: Duration::from_millis(50),
             turn_cpu: Duration::from_secs(1),
             wall: Duration::from_secs(1),

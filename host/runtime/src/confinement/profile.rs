@@ -66,6 +66,7 @@ pub(crate) struct Validators {
 impl Default for Validators {
     fn default() -> Self {
         let all = ValidatorBudget::new(KEPT_BY_ALL);
+        // Not a part of `all`: what other extensions keep must not take the room of a method that is installed.
         let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         Self { tenant: all.part(KEPT_BY_TENANT), all, pinned, workers: Workers::default() }
     }
@@ -76,6 +77,7 @@ impl Validators {
     pub(crate) fn of_tenant(&self) -> Self {
         let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         let all = Arc::clone(&self.all);
+        // The process has one set of workers, by the number of its cores; tenants add none.
         let workers = self.workers.clone();
         Self { tenant: self.all.part(KEPT_BY_TENANT), all, pinned, workers }
     }

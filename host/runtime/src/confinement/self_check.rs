@@ -33,6 +33,7 @@ pub(crate) fn a_loop_is_stopped(engine: &Engine, timeout: Duration) -> Result<()
         // It fails when the check has given up waiting.
         let _ = sender.send(run(&looping, &module));
     };
+    // On a thread of its own: a loop that nothing stops would otherwise hold the start of the server for ever.
     thread::Builder::new().name("annex-self-check".to_owned()).spawn(run).map_err(RuntimeError::Ticker)?;
     match ended.recv_timeout(timeout) {
         Ok(Some(Trap::Interrupt)) => Ok(()),

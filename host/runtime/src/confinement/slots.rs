@@ -16,6 +16,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     pub(crate) fn new(count: u32, timeout: Duration) -> Self {
+        // A semaphore with more permits than its maximum panics.
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Self { free: Arc::new(Semaphore::new(count)), timeout }
     }
@@ -27,12 +28,14 @@ impl Slots {
 
     /// Takes a slot, waiting for one in the order of asking, but not for long: `None` means overload.
     pub(crate) async fn take(&self, meters: &Meters) -> Option<OwnedSemaphorePermit> {
+        // As long as there is room, no clock is read and no timer is made.
         if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(slot);
         }
         let began = Instant::now();
         let waited = tokio::time::timeout(self.timeout, Arc::clone(&self.free).acquire_owned()).await;
         meters.add_wait(began.elapsed());
+        // Nobody closes the semaphore, so only the timeout ends the wait without a slot.
         waited.ok().and_then(Result::ok)
     }
 }

@@ -59,6 +59,8 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<Arc<dyn T
     };
     let mut store = Store::new(engine, state);
     store.limiter(|state| state);
+    // The engine counts what is lifted out of a guest, before any function of the host sees it. Its own default lets
+    // 128 MiB pass in one call.
     store.set_hostcall_fuel(limits.output);
     store.call_hook(|mut context, transition| match transition {
         CallHook::CallingHost => context.data_mut().count_host_call(),
@@ -80,6 +82,7 @@ pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<Arc<dyn T
 pub(crate) fn rearm(store: &mut Store<HostState>) {
     let state = store.data_mut();
     state.ticks_left = ticks(state.profile.limits.cpu);
+    // The callback of the epoch counts ticks and yields, so it has to run at each of them.
     store.set_epoch_deadline(1);
 }
 
@@ -91,6 +94,7 @@ fn ticks(share: Duration) -> u64 {
 impl HostState {
     /// Counts each way out of the guest, so that no import can forget to.
     fn count_host_call(&mut self) -> wasmtime::Result<()> {
+        // CPU time does not bound calls: 100,000 log lines fit into 10 ms.
         self.host_calls_left = self.host_calls_left.checked_sub(1).ok_or(LimitReached::HostCalls)?;
         self.called_at = (engine::ticks(), self.waits.load(Ordering::Relaxed));
         Ok(())

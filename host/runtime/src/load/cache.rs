@@ -50,6 +50,7 @@ impl CompileCache {
         annex_files::check_folder(folder, Purpose::Private).map_err(refuse)?;
         let key = key::of(folder).map_err(refuse)?;
         let folder = Folder { path: folder.to_owned(), most };
+        // The limit may be lower than at the last start, and broken attempts may have left files.
         folder.prune(None);
         Ok(Self { folder, engine: engine::identity(engine), key })
     }
@@ -92,6 +93,7 @@ impl CompileCache {
     }
 
     fn try_write(&self, digest: &Digest, compiled: &[u8]) -> io::Result<()> {
+        // All others would have to go for it, and the folder would be too large all the same.
         if compiled.len() as u64 > self.folder.most {
             let reason = format!("it has {} bytes, more than runtime.cache_bytes lets all have", compiled.len());
             return Err(io::Error::new(ErrorKind::FileTooLarge, reason));

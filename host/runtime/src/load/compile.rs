@@ -81,6 +81,7 @@ impl Compiler {
         let cannot = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(|closed| LoadError::CompilerStart { reason: closed.into() })?;
+        // One socket for both directions: shutting it down ends the conversation from either side.
         let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
         let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
         let engine = self.engine.clone();
@@ -109,6 +110,7 @@ impl Compiler {
         };
         // The process is killed when the thread that started it ends, so that is no worker of a pool.
         thread::Builder::new().name("annex-compile".to_owned()).spawn(work).map_err(cannot)?;
+        // The limit on CPU time does not count what a process sleeps, so the clock bounds it as well.
         let compiled = timeout(self.time, compiled).await;
         drop(hang_up);
         match compiled {

@@ -91,6 +91,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), LoadError> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             _ => {}
         }
+        // Each count is checked as it grows, so that a file is not read on beyond the first limit that it breaks.
         at_most("levels of components in components", depth, MAX_DEPTH)?;
         parts.count(&payload)?;
         parts.count_computed(&payload)?;
@@ -152,6 +153,7 @@ impl Parts {
 
     fn count_computed(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
         let Payload::DataSection(section) = payload else { return Ok(()) };
+        // The clone is a second reader of the same bytes, which are not copied.
         for segment in section.clone() {
             self.computed_segments += u64::from(!lies_at_a_constant(&segment?));
             at_most("data segments at computed places", self.computed_segments, MAX_COMPUTED_SEGMENTS)?;
@@ -184,6 +186,7 @@ fn check_sizes(payload: &Payload<'_>) -> Result<(), LoadError> {
 }
 
 fn initial_bytes(memory: &MemoryType) -> u64 {
+    // Nothing has validated the size of a page yet, so the shift is bounded here.
     memory.initial.saturating_mul(1 << memory.page_size_log2.unwrap_or(16).min(16))
 }
 

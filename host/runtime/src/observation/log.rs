@@ -32,6 +32,7 @@ impl Left {
         if bytes == 0 {
             return None;
         }
+        // An instance writes one line at a time. The counts are atomic because clones share them, and order nothing.
         let take = |left: u32| left.checked_sub(1);
         self.lines.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| bytes)
     }
@@ -63,6 +64,7 @@ impl Log {
         let extension = &self.profile.uri;
         let room = left.min(self.line_bytes());
         let context = shown(&self.profile, context, room);
+        // `shown` returns at most `room` bytes, so the difference is never below zero.
         let message = shown(&self.profile, message, room - context.len());
         self.profile.log.push(level_name(level), context.clone(), message.clone());
         match level {
@@ -72,6 +74,7 @@ impl Log {
             LogLevel::Warn => tracing::warn!(%extension, context, "{message}"),
             LogLevel::Error => tracing::error!(%extension, context, "{message}"),
         }
+        // Said once, by the line that takes the last of them. A warning per dropped line would be a flood as well.
         if self.left.spend(context.len() + message.len()) {
             tracing::warn!(%extension, "further log lines of this turn are dropped");
         }

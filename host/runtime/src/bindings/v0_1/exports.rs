@@ -33,6 +33,7 @@ impl Exports {
     pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
         let has = |hook| exported.contains(&hook);
         Ok(Self {
+            // `Inspection` has refused a component without a descriptor.
             descriptor: hooks::descriptor::GuestIndices::new(component)?,
             card: has(Hook::Card).then(|| hooks::card::GuestIndices::new(component)).transpose()?,
             activation: has(Hook::Activation).then(|| hooks::activation::GuestIndices::new(component)).transpose()?,

@@ -76,6 +76,7 @@ impl session_state::Host for HostState {
     }
 
     fn writable(&mut self) -> wasmtime::Result<session_state::Scopes> {
+        // Session scope takes no grant (`Grants::may_write`).
         let mut scopes = session_state::Scopes::SESSION;
         let granted = [
             (StateScope::User, session_state::Scopes::USER),
@@ -134,6 +135,7 @@ impl config::Host for HostState {
 
 impl wall_clock::Host for HostState {
     fn now(&mut self) -> wasmtime::Result<wall_clock::Datetime> {
+        // A machine whose clock stands before 1970 is no reason to stop a guest.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(wall_clock::Datetime { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() })
     }
@@ -176,6 +178,7 @@ impl keyvalue::HostBucket for HostState {
     }
 
     fn drop(&mut self, _bucket: Resource<Bucket>) -> wasmtime::Result<()> {
+        // A bucket holds nothing: its handle is a number that says of which kind it is.
         Ok(())
     }
 }

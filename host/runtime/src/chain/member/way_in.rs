@@ -50,6 +50,7 @@ impl Member {
         if request.resumed {
             return Ok(Some(RequestChanges::default()));
         }
+        // The contract promises `message` before `state`, both in the instance that decided to take part.
         let checked = self.check(request, seen, parts).await;
         let parts = self.counted(Hook::Message, checked)?;
         let validated = self.validate(request, seen).await;
@@ -73,6 +74,7 @@ impl Member {
             self.call(Hook::Activation, async |store, component| hooks.activate(store, component, seen).await).await?;
         match decided {
             Ok(Decision::Active) => Ok(true),
+            // A required extension that stays out would let a request pass that the card says is not possible.
             Ok(Decision::Inactive) if extension.is_required() => {
                 Err(self.broke(Hook::Activation, "it stays inactive although it is required").into())
             }
@@ -106,6 +108,7 @@ impl Member {
             .await?;
         match checked {
             Ok(rewrites) if rewrites.is_empty() => Ok(None),
+            // No import stands for this grant, so it is checked where it is used.
             Ok(_) if !extension.profile.grants.rewrite_message => {
                 Err(self.broke(Hook::Message, "it rewrites the message without the grant rewrite-message").into())
             }
@@ -154,6 +157,7 @@ impl Member {
     }
 
     fn too_large(&self, place: &str, key: &str) -> A2aError {
+        // A JSON pointer (RFC 6901) escapes these two characters of a key.
         let field = format!("{place}{}", key.replace('~', "~0").replace('/', "~1"));
         let uri = self.extension.uri();
         let limit = self.extension.profile.limits.input;
@@ -164,6 +168,7 @@ impl Member {
     fn check_delta(&self, delta: &str) -> Result<JsonObject, Fault> {
         let delta = JsonObject::parse(delta)
             .map_err(|error| self.broke(Hook::State, &format!("the delta is not a JSON object: {error}")))?;
+        // One such key refuses the whole delta. A part of it would be a state that the extension never meant.
         let forbidden = delta.keys().find(|key| !self.extension.profile.grants.may_write_key(key));
         match forbidden {
             Some(key) => Err(self.broke(Hook::State, &format!("the delta writes `{key}` without a grant for it"))),

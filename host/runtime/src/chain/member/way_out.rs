@@ -42,6 +42,7 @@ impl Member {
         match entry.map_err(|message| self.failed(Hook::Transition, &message))? {
             BeginRuling::Proceed => Ok(TransitionVerdict::Agrees),
             BeginRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
+            // The reason is shown to the client, so it is made one line without secrets.
             BeginRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),
         }
     }

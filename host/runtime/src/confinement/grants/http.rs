@@ -82,6 +82,7 @@ impl HttpRule {
     fn covers(&self, method: &Method, url: &Url) -> bool {
         self.methods.contains(method)
             && url.scheme() == self.scheme.name()
+            // `Url` leaves out the port of its scheme, so `https://a:443/` and `https://a/` are covered alike.
             && url.port_or_known_default() == Some(self.port)
             && url.host().is_some_and(|host| self.host.covers(&host))
             && self.covers_path(url.path())
@@ -148,6 +149,7 @@ pub enum HostPattern {
 impl HostPattern {
     fn covers(&self, host: &Host<&str>) -> bool {
         match (self, host) {
+            // `host.` and `host` are one name to DNS, and `Url` keeps the dot.
             (Self::Exactly(Host::Domain(name)), Host::Domain(host)) => without_final_dot(host) == name,
             (Self::Exactly(address), host) => address == host,
             // The dot keeps `evil-example.com` from being below `example.com`.
@@ -181,6 +183,7 @@ impl FromStr for HostPattern {
             None => (text, false),
         };
         match Host::parse(without_final_dot(name)).map_err(|_| invalid())? {
+            // The URL standard lets a name have a `*`. Here it would look like a pattern and match nothing.
             Host::Domain(name) if name.contains('*') => Err(invalid()),
             Host::Domain(name) if below => Ok(Self::Below(name)),
             _ if below => Err(invalid()),

@@ -17,6 +17,7 @@ impl StateScope {
     /// The scope that `key` belongs to.
     #[must_use]
     pub fn of(key: &str) -> Self {
+        // Only the first prefix counts, and in lower case: `User:name` and `foo:bar` are keys of the session.
         match key.split_once(':') {
             Some(("user", _)) => Self::User,
             Some(("app", _)) => Self::App,

@@ -19,6 +19,7 @@ impl HostState {
             return Some(parameters.text.clone());
         }
         let secret = || self.profile.grants.secrets.get(name).map(|secret| secret.expose().to_owned());
+        // The order decides nothing: a secret with the name of a parameter is refused at load (`check_secrets`).
         parameters.plain.get(name).cloned().or_else(secret)
     }
 
@@ -50,6 +51,7 @@ impl HostState {
     /// A worker's time is the guest's, and a guest that has no more of it is stopped. That no worker has time for it is not
     /// its fault.
     fn answer<T>(&mut self, done: Result<T, SchemaError>, spent: Duration) -> wasmtime::Result<Result<T, String>> {
+        // Charged whatever came of it: a schema that turns out to be unusable has taken its time all the same.
         self.charge(spent)?;
         match done {
             Ok(done) => Ok(Ok(done)),

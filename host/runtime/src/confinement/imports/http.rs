@@ -69,6 +69,7 @@ impl WasiHttpHooks for Hooks {
             let asked = asked(&request);
             let sent = sender.send(request, options, profile.limits.output).await;
             let response = sent.inspect_err(|error| log_denial(&log, &asked, error))?;
+            // The sender has read the whole body of the request already, so nothing of it can fail later.
             let nothing_left: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });
             Ok((response, nothing_left))
         })

@@ -61,6 +61,7 @@ impl HostState {
     pub(crate) async fn set_in(&mut self, bucket: &Resource<Bucket>, key: &str, value: Vec<u8>) -> Answer<()> {
         let profile = Arc::clone(&self.profile);
         let space = self.space(bucket)?;
+        // The interface is linked only with the grant, so there is a quota. That is not relied on.
         let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
         Ok(told(&profile, profile.services.keyvalue.set(&space, key, value, quota).await))
     }

@@ -15,6 +15,7 @@ impl HostState {
 
     /// All session-scope keys that the grant shows, as one JSON object.
     pub(crate) fn session_snapshot(&mut self) -> wasmtime::Result<String> {
+        // There is no session at load. The contract has an object here, and no way to say that there is none.
         let Some(turn) = &self.turn else { return Ok("{}".to_owned()) };
         let narrowed = self.profile.grants.session_state.as_ref().and_then(|grant| grant.keys.as_deref());
         let shown = match narrowed {
@@ -23,12 +24,14 @@ impl HostState {
         };
         let shown = shown.to_json()?;
         let text = shown.get().to_owned();
+        // A `response` hook may hand this text back unchanged. `outgoing::checked_entries` does not parse it then.
         self.shown = Some(shown);
         Ok(text)
     }
 }
 
 fn narrow(turn: &dyn TurnView, keys: &[String]) -> JsonObject {
+    // A list of keys narrows the session scope. It opens none of `user:`, `app:` and `temp:`, whatever it names.
     let shown = keys.iter().filter(|key| StateScope::of(key) == StateScope::Session);
     let values = shown.filter_map(|key| Some((key.clone(), Json::parse(turn.session_value(key)?).ok()?)));
     values.collect()

@@ -36,6 +36,7 @@ impl Lines {
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n");
+            // What is beyond a log line is dropped here, so that a line without an end takes no memory of the host.
             let room = self.log.line_bytes().saturating_sub(self.line.len());
             self.line.extend(text.unwrap_or(piece).iter().take(room));
             if text.is_some() {
@@ -70,6 +71,7 @@ impl OutputStream for LogStream {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
+        // There is always room: the log drops and counts what is beyond its limits, and never makes a guest wait.
         Ok(MAX_WRITE)
     }
 }

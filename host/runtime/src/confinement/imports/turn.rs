@@ -17,11 +17,13 @@ impl HostState {
         let turn = self.turn_or_none();
         // A guest that lists without end has to wait in each call, so that the limits on the clock hold for it.
         tokio::task::yield_now().await;
+        // Hooks are handed no more than this at once, and imports are no way around it.
         let limit = self.profile.limits.input;
         let mut listed = match turn.list_tasks(request).await {
             Ok(listed) => listed,
             Err(reason) => return Ok(Err(reason)),
         };
+        // These are tasks of the caller, on which other extensions may have written metadata.
         for task in &mut listed.tasks {
             owned_metadata::retain_in_task(task, &self.profile.metadata_keys);
         }

@@ -62,6 +62,8 @@ pub(super) const OFFERS: &[Offer] = &[
     free("wasi:sockets/udp-create-socket", |linker| {
         sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, HostState::sockets)
     }),
+    // `wasi:clocks/wall-clock` is not here: Annex has one of its own (`bindings/v0_1/imports.rs`), so that a guest
+    // which only asks for the time makes no context of WASI.
     granted(GrantNeeded::Clock, "wasi:clocks/monotonic-clock", |linker| {
         clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, HostState::clocks)
     }),
@@ -90,6 +92,7 @@ impl HasData for HasIo {
 
 impl HostState {
     fn wasi(&mut self) -> &mut Wasi {
+        // Made at the first call of WASI, because most instances never make one.
         self.wasi.get_or_insert_with(|| Box::new(Wasi::new(&self.log, &self.profile)))
     }
 

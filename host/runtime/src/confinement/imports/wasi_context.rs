@@ -29,12 +29,15 @@ pub(crate) struct Wasi {
 impl Wasi {
     pub(super) fn new(log: &Log, profile: &Arc<Profile>) -> Self {
         let mut resources = ResourceTable::new();
+        // Handles, random bytes and header fields take memory of the host, which no limit of linear memory counts
+        // (wasmtime GHSA-852m-cvvp-9p4w).
         resources.set_max_capacity(MAX_RESOURCES);
         let stream = |level, name| LogStream::new(log.clone(), level, name);
         let context = WasiCtx::builder()
             .stdout(stream(LogLevel::Info, "stdout"))
             .stderr(stream(LogLevel::Warn, "stderr"))
             .max_random_size(MAX_RANDOM_BYTES)
+            // Every component may import sockets, as standard libraries do. None can be opened.
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false)

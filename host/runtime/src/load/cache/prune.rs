@@ -36,8 +36,10 @@ impl Folder {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some((name, metadata)) = name.to_str().zip(entry.metadata().ok()) else { continue };
+            // A file that does not say when it was used counts as the oldest.
             let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             if is_aside(name) && is_left_over(&metadata, used) {
+                // Another process may be faster. What stays for another reason is tried again after the next write.
                 let _ = fs::remove_file(entry.path());
             } else if is_compiled(name) {
                 total = total.saturating_add(metadata.len());
@@ -50,6 +52,7 @@ impl Folder {
             if total <= self.most {
                 return;
             }
+            // One that cannot be removed goes on counting, and a younger one goes in its place.
             if fs::remove_file(path).is_ok() {
                 total = total.saturating_sub(bytes);
             }
@@ -58,6 +61,7 @@ impl Folder {
 }
 
 fn is_left_over(metadata: &Metadata, written: SystemTime) -> bool {
+    // A time in the future comes of a clock that was set back. Such a file may still be written.
     metadata.is_file() && written.elapsed().is_ok_and(|age| age > LEFT_OVER)
 }
 

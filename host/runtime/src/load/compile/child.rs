@@ -55,6 +55,7 @@ fn run() -> i32 {
 }
 
 fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
+    // First of all, so that a host which dies at any later moment leaves no compiler behind.
     confine::end_with_parent()?;
     pipe.write_all(wire::GREETING)?;
     let request: Request = wire::read_header(pipe)?;
@@ -75,6 +76,7 @@ fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
 
 /// An engine that makes code for the host that asks, and whether system calls are filtered from here on.
 fn ready(request: &Request) -> Result<(Engine, bool), String> {
+    // The length decides how much is allocated before the first byte is read.
     let too_long = usize::try_from(request.length).map_or(true, |length| length > MAX_COMPONENT_BYTES);
     if request.version != VERSION || too_long {
         return Err("the request is not one of this version".to_owned());
@@ -92,6 +94,7 @@ fn ready(request: &Request) -> Result<(Engine, bool), String> {
 fn outcome(engine: &Engine, bytes: &[u8], code: &mut Vec<u8>) -> Outcome {
     // The message of a panic would go to a descriptor that nobody reads, and making it would take files.
     panic::set_hook(Box::new(|_| {}));
+    // A panic becomes an answer, so that the host takes an abort for what it is: no memory was left.
     match panic::catch_unwind(AssertUnwindSafe(|| compile(engine, bytes))) {
         Ok(Ok(compiled)) => {
             let length = u64::try_from(compiled.len()).unwrap_or(u64::MAX);
@@ -105,6 +108,7 @@ fn outcome(engine: &Engine, bytes: &[u8], code: &mut Vec<u8>) -> Outcome {
 }
 
 fn compile(engine: &Engine, bytes: &[u8]) -> Result<Vec<u8>, Outcome> {
+    // It proves nothing. It saves the time until a limit ends what is sure to cost too much.
     structure::check(bytes).map_err(|error| match error {
         LoadError::TooComplex { what, found, limit } => Outcome::TooComplex { what: what.into_owned(), found, limit },
         other => Outcome::NotAComponent { reason: annex_text::line_within(&other.to_string(), MAX_TEXT) },

@@ -52,6 +52,7 @@ pub(super) fn confine(bounds: &Bounds) -> io::Result<bool> {
 }
 
 fn set_limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+    // Without privileges a hard limit can only be lowered, and the operator's own may be the lower one.
     let before = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let limit = Rlimit { current: Some(current.min(before)), maximum: Some(maximum.min(before)) };
     Ok(setrlimit(resource, limit)?)

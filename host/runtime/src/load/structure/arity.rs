@@ -107,6 +107,7 @@ impl Passing<'_> {
         let values = match operator {
             Operator::Loop { blockty } => {
                 let arity = self.signatures.of_block(*blockty);
+                // A branch to a loop leads to its beginning, so it takes the parameters along and not the results.
                 self.labels.push(arity.parameters);
                 arity.both()
             }
@@ -115,6 +116,7 @@ impl Passing<'_> {
                 self.labels.push(arity.results);
                 arity.both()
             }
+            // `else` ends the first arm, which passes the results of the block on.
             Operator::Else => self.label(0),
             Operator::End => self.labels.pop().unwrap_or(0),
             Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => self.label(*relative_depth),

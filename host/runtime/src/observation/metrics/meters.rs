@@ -45,6 +45,7 @@ impl Meters {
         add_time(&meters.nanos, took);
         add_time(&meters.busy_nanos, busy);
         let took = nanos(took);
+        // Read first: a new maximum is rare, and a write takes the cache line from the other cores.
         if meters.longest_nanos.load(Ordering::Relaxed) < took {
             meters.longest_nanos.fetch_max(took, Ordering::Relaxed);
         }
@@ -91,6 +92,7 @@ impl Meters {
 
     /// The numbers as they are now, of the hooks of turns among `exported`.
     pub(crate) fn read(&self, exported: &[Hook]) -> ExtensionMetrics {
+        // These two are called at load alone, where nothing is counted.
         let of_turns = exported.iter().filter(|hook| !matches!(hook, Hook::Descriptor | Hook::Card));
         let read = |hook: &Hook| self.hooks.get(*hook as usize).map(|meters| meters.read(*hook));
         ExtensionMetrics {

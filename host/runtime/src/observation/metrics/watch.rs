@@ -65,6 +65,7 @@ impl Watch {
     pub(crate) async fn run<T>(&mut self, mut call: Pin<&mut impl Future<Output = T>>) -> T {
         poll_fn(|context| {
             let began = Instant::now();
+            // Entered for each poll: a span held across a wait would also cover what other tasks do on the thread.
             let _entered = self.span.enter();
             let polled = call.as_mut().poll(context);
             let ended = Instant::now();
