@@ -51,6 +51,7 @@ impl Admin {
         let base = Url::parse(&self.admin).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let base = base.context("--admin is not a URL; write it as http://127.0.0.1:9998")?;
         let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
+        // Most editors end a file with a line break, which is no part of the token.
         Ok(Client { http, base, token: token.trim().to_owned(), tenant: self.tenant.clone() })
     }
 
@@ -94,6 +95,8 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> anyhow::Result<String> {
         let mut url = self.base.clone();
+        // A URL of http or https always has a path. `push` encodes a segment: an extension is named by its URI, which
+        // has slashes.
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().push("v1").extend(path);
         }
@@ -107,6 +110,7 @@ impl Client {
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(serde_json::to_string(body)?);
         }
+        // The error below names the API by its base URL, so that the URL need not stand there twice.
         let response = request.send().await.map_err(reqwest::Error::without_url);
         let unreachable =
             || format!("cannot reach the admin API at {}; does the server's config have [admin]?", self.base);

@@ -40,6 +40,7 @@ impl Card {
 }
 
 fn describe(card: &AgentCard, text: &mut String) -> fmt::Result {
+    // The card is a stranger's. `line` keeps each field in its line, so that none can forge another.
     writeln!(text, "{} {}\n{}", line(&card.name), line(&card.version), line(&card.description))?;
     if let Some(provider) = &card.provider {
         writeln!(text, "by {} ({})", line(&provider.organization), line(&provider.url))?;

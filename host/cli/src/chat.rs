@@ -131,6 +131,8 @@ impl Talk {
     async fn say(&mut self, text: &str) -> anyhow::Result<()> {
         let mut message = Message::user_text(text);
         self.conversation.session.place(&mut message);
+        // The file of a conversation does not tell whether the agent has this state, so the first message of each run
+        // brings it.
         if let Some(state) = self.state.as_ref().filter(|_| !self.conversation.has_state) {
             state.put(&mut message, &mut self.calling.extensions);
         }
@@ -175,21 +177,26 @@ impl Talk {
         let streams = turn::offers_stream(self.agent.card());
         let session = &mut self.conversation.session;
         let take = |event: StreamResponse| {
+            // The session looks first: an answer that belongs to another conversation is an error and is not shown.
             session.follow(&event)?;
             outcome.follow(&event);
             transcript.show(event)
         };
         let exchange = turn::exchange(&self.agent, self.calling.parameters()?, message, streams, take);
+        // Giving up the request does not end the task, whose life does not depend on streams. So it is cancelled by its
+        // id below.
         let ended = tokio::select! {
             ended = exchange => Some(ended),
             _ = self.interrupts.recv() => None,
         };
         let Some(active) = ended.transpose()? else {
+            // Before the first event only a task that is continued has an id.
             return self.cancel(outcome.task().cloned().or(continued)).await;
         };
         // Set only now: after a failed request the next message brings the state again.
         self.conversation.has_state = true;
         turn::note_inactive(&self.calling.extensions, &active);
+        // One answer may leave the task running. A stream must not end before the task does, or waits.
         if streams { outcome.check_settled() } else { Ok(()) }
     }
 

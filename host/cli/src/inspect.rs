@@ -42,6 +42,7 @@ impl Inspect {
             let rule = "a name without `/` and `.` is one that ships with Annex";
             format!("cannot read the component {} ({rule})", path.display())
         })?;
+        // The file is looked at before the trial, which runs it: what is no extension is refused here.
         let inspection = Inspection::of(&bytes).with_context(|| format!("{} is refused", path.display()))?;
         let trial = trial::load(&bytes, settings::read(self.settings.as_deref())?).await?;
         let report = Report::new(&path, &self.in_config(&path, &locations), &inspection, &trial);
@@ -62,6 +63,7 @@ impl Inspect {
         if path.starts_with(&locations.components) {
             return self.component.clone();
         }
+        // The path is absolute, because nobody knows yet where the config will lie.
         path.canonicalize().unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
     }
 }

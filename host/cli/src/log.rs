@@ -77,6 +77,7 @@ impl<W: Write> Write for JsonWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         self.0.write_all(annex_text::json(&text).as_bytes())?;
+        // All bytes that came were written, although their escaped form may be longer.
         Ok(bytes.len())
     }
 

@@ -67,6 +67,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("the asynchronous runtime does not start")?;
     let result = runtime.block_on(async {
         match command {
+            // Boxed, as the session command below: both futures are large, and the largest would set the size of all.
             Command::Serve(serve) => Box::pin(serve.run()).await,
             Command::Send(send) => send.run().await,
             Command::Chat(chat) => chat.run().await,

@@ -15,6 +15,7 @@ pub(crate) struct Closed;
 /// Writes `text` as it is.
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
+    // Each piece is flushed, so that an answer is seen as it streams.
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Closed.into()),
         written => written.context("cannot write to standard output"),
@@ -35,6 +36,7 @@ pub(crate) fn json(text: &str) -> anyhow::Result<()> {
 /// A remark on standard error, dim on a terminal; its further lines are indented. Losing it is no reason to stop.
 pub(crate) fn note(text: &str) {
     let text = annex_text::indented(text, INDENT);
+    // The lock keeps the log from writing between the lines of a remark.
     let mut lines = io::stderr().lock();
     let _ = if lines.is_terminal() { writeln!(lines, "\x1b[2m{text}\x1b[0m") } else { writeln!(lines, "{text}") };
 }

@@ -19,6 +19,7 @@ pub(crate) fn pretty_text(json: &str) -> String {
     let mut is_empty = false;
     for character in json.chars() {
         if in_string {
+            // Strings are copied as they are, because brackets and commas in them are text.
             in_string = escaped || character != '"';
             escaped = !escaped && character == '\\';
             text.push(character);
@@ -28,6 +29,7 @@ pub(crate) fn pretty_text(json: &str) -> String {
             continue;
         }
         let closes = matches!(character, '}' | ']');
+        // The text is valid JSON, so each closing bracket has had an opening one.
         depth -= usize::from(closes);
         // The line after an opening bracket waits for its first value, so that an empty one stays `{}`.
         if is_empty != closes {

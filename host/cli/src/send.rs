@@ -67,6 +67,7 @@ impl Send {
         if let Some(state) = &state {
             self.inject(state, &with, agent.card(), &mut message)?;
         }
+        // This comes after the state, so that a value that is given by its key replaces it.
         message.metadata.extend(self.metadata.drain(..));
         let sent = self.exchange(&agent, message, &with).await;
         sent.map_err(|error| turn::explain(error, agent.card(), &self.calling.extensions))

@@ -63,6 +63,7 @@ pub(crate) fn components() -> PathBuf {
 /// `annex/components` in the user's cache folder (XDG base directory specification).
 pub(crate) fn cache() -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    // The specification wants relative paths to be ignored.
     let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
     Some(base.join("annex").join("components"))
 }
@@ -106,6 +107,7 @@ fn line(extension: &Extension) -> String {
 fn suggestion(app: &App, question: &str) -> String {
     let executable = env::args().next().unwrap_or_else(|| "annex".to_owned());
     let mut command = format!("{executable} send {} '{}'", app.base_url(), question.replace('\'', "'\\''"));
+    // The server refuses a message that does not activate what is required, so the suggestion does.
     for extension in app.installed().iter().filter(|extension| extension.is_required()) {
         command.push_str(&format!(" \\\n    --extension {}", shell::word(extension.uri().as_str())));
         if takes_state(extension.card()) {
@@ -137,6 +139,7 @@ async fn shutdown() {
     signals.next().await;
     tokio::spawn(async move {
         signals.next().await;
+        // This is what shells report for a process that SIGINT ended: 128 and the number of the signal.
         std::process::exit(130);
     });
 }

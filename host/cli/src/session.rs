@@ -73,6 +73,7 @@ struct Named {
 
 impl Session {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
+        // Both ways give the JSON of the admin API, so the same code shows either.
         let answer = match &self.config {
             Some(config) => self.read(config).await?,
             None => self.ask().await?,
@@ -191,5 +192,6 @@ fn deleted(deleted: &Deleted<Line>) -> String {
 
 /// JSON, which may have lines between its tokens.
 fn one_line(json: &str) -> String {
+    // In JSON a raw line break stands between tokens only, so a space can take its place.
     annex_text::line(&annex_text::json(json).replace(['\n', '\r'], " ")).into_owned()
 }

@@ -20,6 +20,7 @@ pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Installation> {
         Some(file) => {
             let text = annex_files::read_text(file, Purpose::Named, MAX_BYTES);
             let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+            // Paths in a file start at its folder, as they do in a config.
             (text, file.parent().unwrap_or(Path::new("")))
         }
     };

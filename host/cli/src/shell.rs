@@ -8,6 +8,7 @@ pub(crate) fn word(text: &str) -> Cow<'_, str> {
     if !text.is_empty() && text.bytes().all(is_plain) {
         return Cow::Borrowed(text);
     }
+    // Within single quotes a POSIX shell reads all as it is but the quote, which is closed, escaped and opened again.
     Cow::Owned(format!("'{}'", text.replace('\'', "'\\''")))
 }
 

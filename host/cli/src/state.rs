@@ -60,6 +60,7 @@ impl Injection {
     /// Adds the state to a message, and the extension that takes it to those asked for.
     pub(crate) fn put(&self, message: &mut Message, requested: &mut Vec<ExtensionUri>) {
         message.metadata.insert(key(&self.uri), self.state.clone());
+        // Metadata alone does not activate an extension, so its URI is asked for too.
         if !requested.contains(&self.uri) {
             requested.push(self.uri.clone());
         }
@@ -90,6 +91,8 @@ pub(crate) fn read_object(argument: &str) -> anyhow::Result<JsonObject> {
 /// The metadata key under which an extension takes and returns state: its URI without the scheme, and `/state`.
 pub(crate) fn key(uri: &ExtensionUri) -> String {
     let uri = uri.as_str();
+    // The server of the seed article looks for the key without the scheme, and does not see a state under the whole
+    // URI.
     let (_, path) = uri.split_once("://").unwrap_or(("", uri));
     format!("{path}/state")
 }

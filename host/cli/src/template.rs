@@ -121,6 +121,7 @@ impl Walk<'_> {
         let reference: String = reference.to().ok()?;
         let mut target = self.root.clone();
         for segment in reference.strip_prefix('#')?.split('/').skip(1) {
+            // In this order (RFC 6901 section 4): `~01` stands for `~1` and not for a slash.
             let name = segment.replace("~1", "/").replace("~0", "~");
             let inside = JsonObject::parse(target.get()).ok().and_then(|members| members.get(&name).cloned());
             let item = || target.to::<Vec<Json>>().ok()?.get(name.parse::<usize>().ok()?).cloned();

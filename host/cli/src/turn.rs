@@ -89,6 +89,7 @@ fn is_told(detail: &Json) -> bool {
         #[serde(rename = "@type")]
         name: String,
     }
+    // The name of a type stands behind an authority, as in `type.googleapis.com/google.rpc.ErrorInfo`.
     let told = ["google.rpc.ErrorInfo", "google.rpc.BadRequest"];
     detail.to::<Typed>().is_ok_and(|detail| told.iter().any(|name| detail.name.ends_with(name)))
 }

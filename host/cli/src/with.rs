@@ -93,6 +93,7 @@ async fn load(
     state: Option<&JsonObject>,
     notes: &Notes,
 ) -> anyhow::Result<(ExtensionUri, Arc<dyn Interceptor>)> {
+    // The input is JSON or a file and may have a `=` itself, so the first one ends the name.
     let (component, input) = argument.split_once('=').map_or((argument, None), |(name, input)| (name, Some(input)));
     let input = input.map(state::read_object).transpose()?;
     let input = input.as_ref().or(state).map(JsonObject::to_json).transpose()?;

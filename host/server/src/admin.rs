@@ -127,6 +127,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
 
 /// Refuses a request that reached the API by a foreign name, or has no token.
 async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    // A foreign name is refused even with the token: DNS rebinding can lead the operator's browser here.
     if let Err(foreign) = admin.hosts.check(&request) {
         let message = format!("{foreign:?} is another host; use a loopback name, or add the name to admin.hosts");
         return AdminError::new(StatusCode::FORBIDDEN, "wrong_host", message).into_response();
@@ -220,6 +221,7 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
 async fn whole<T: Send + 'static>(
     change: impl Future<Output = Result<T, InstallError>> + Send + 'static,
 ) -> Result<T, AdminError> {
+    // A client that hangs up drops this future. A change that ended with it could leave the folder and the set apart.
     match tokio::spawn(change).await {
         Ok(done) => Ok(done?),
         Err(panicked) => Err(AdminError::internal(&panicked)),

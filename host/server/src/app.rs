@@ -131,6 +131,7 @@ impl App {
         let shared = Shared::open(config, locations, base_url, apps.clone()).await?;
         let mut others = HashMap::new();
         let mut installers = BTreeMap::new();
+        // `served` has the order of the config, so each tenant meets its own table.
         for (served, named) in served.into_iter().zip(&config.tenants) {
             let name = served.name.clone();
             // On the heap, because the future of a load is large and would be a part of this one.
@@ -164,8 +165,10 @@ impl App {
     /// # Errors
     /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while nobody can tell.
     pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Owner, A2aError> {
+        // Without [auth] ids are all that keeps clients apart (`docs/decisions/server-list-tasks-context.md`).
         let Some(authenticator) = &self.authenticator else { return Ok(Owner::default()) };
         match authenticator.authenticate(headers).await {
+            // The tenant is filled in by `Tenants::serving`, once the request has named one.
             Ok(principal) => Ok(Owner { tenant: String::new(), principal: principal.id }),
             // Nobody knows whether the credentials are good, so the client is told to try again.
             Err(AuthError::Unavailable) => {
@@ -219,6 +222,7 @@ async fn served(config: &Config, locations: &Locations) -> Result<Vec<Served>, A
         let of_tenant = tenant.read(config, &locations.config)?;
         let folder = locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&locations.config).to_owned();
+        // Paths in a tenant's file start at its folder. Components that ship and the cache are the process's.
         let locations = Locations { config: folder, ..locations.clone() };
         let agent = agent(of_tenant.agent()?, &locations).await?;
         served.push(Served { name: tenant.name.clone(), config: of_tenant, locations, agent });
@@ -289,16 +293,20 @@ impl<'a> Shared<'a> {
         let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
         let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
         let folder = folder.map(open).transpose()?;
+        // Engine, instances and compiler are shared. Keys of extensions and numbers of their calls are the tenant's
+        // own.
         let runtime = self.runtime.of_tenant(&name);
         let pins = Arc::clone(&self.pins);
         let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();
         if let Some(card) = remote_card {
+            // The reference is weak: following the card of another agent must not keep the installer alive.
             tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
         }
         let shows_all_anonymous = config.tasks.list_all_anonymous;
         let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
+        // The handler knows itself, because a turn goes on when the request that began it is answered.
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
             extensions: Arc::clone(installer.publisher().sets()),
@@ -308,10 +316,12 @@ impl<'a> Shared<'a> {
             push: self.push.clone(),
             input_modes: InputModes::new(&input_modes(&config)),
             sessions: Arc::clone(&self.sessions),
+            // The turn queues are shared by all tenants. Their keys begin with the name of the tenant.
             turns: self.turns.clone(),
             deduplication: Arc::clone(&self.deduplication),
             tasks: Arc::clone(&self.tasks),
             views: ExtensionViews { keys: Arc::clone(&self.keys), lister },
+            // The permits are the tenant's own: one that has all its turns running takes none from others.
             turn_limiter: TurnLimiter::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
             max_turn: Duration::from_secs(config.server.max_turn_seconds),
             running: self.running.clone(),

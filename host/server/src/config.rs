@@ -171,6 +171,8 @@ impl Config {
     /// # Errors
     /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        // The rule for files does not judge the config: who starts the server names it, and in containers it often
+        // belongs to another user.
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let file = Some(ConfigFile::new(path, &text));
         Ok(Self { file, ..Self::parse(path, &text)? })
@@ -186,6 +188,8 @@ impl Config {
         // Kept and not returned: a program that brings an agent of its own reads a config without one.
         config.no_agent = NoAgent::find(path, text);
         config.check(path)?;
+        // These two are not in `check`, which also judges the config of each tenant: stores and tenants are the
+        // process's.
         config.check_homes(path)?;
         config.check_tenants(path)?;
         Ok(config)
@@ -257,6 +261,7 @@ impl Config {
         if let Err(reason) = self.card.check_bindings() {
             return wrong("card.bindings", reason);
         }
+        // Authentication is mandatory for this card (A2A 1.0 section 3.1.11).
         if self.card.extended.is_some() && self.auth.is_none() {
             return wrong("card.extended", "is for authenticated callers, and there is no [auth]");
         }

@@ -53,6 +53,7 @@ impl Tenants {
         mut call: ServiceParameters,
         tenant: Option<&str>,
     ) -> Result<(&RequestHandler, ServiceParameters), A2aError> {
+        // In protobuf an absent string is an empty one, so an empty name is none.
         let Some(name) = tenant.filter(|name| !name.is_empty()) else { return Ok((&self.own, call)) };
         let found = self.others.get(name).filter(|tenant| tenant.admits(&call.owner.principal));
         let tenant = found.ok_or_else(|| {

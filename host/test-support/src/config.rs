@@ -117,6 +117,7 @@ fn merge(table: &mut Table, more: Table) {
         match (table.get_mut(&key), value) {
             (Some(Value::Table(there)), Value::Table(value)) => merge(there, value),
             (Some(Value::Array(there)), Value::Array(value)) => there.extend(value),
+            // A later value replaces an earlier one, so that a test can change one key of a whole config.
             (_, value) => drop(table.insert(key, value)),
         }
     }

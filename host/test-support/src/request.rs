@@ -140,6 +140,8 @@ impl Request {
         let params = match &self.message {
             None => self.params.clone(),
             Some(message) => {
+                // The metadata is joined as text, because a `Value` would not keep the digits of numbers as the test
+                // wrote them.
                 let entries = self.state.iter().map(|(key, value)| format!("{}:{value}", Value::from(key.as_str())));
                 let metadata = entries.collect::<Vec<_>>().join(",");
                 let message = message.to_string();
@@ -178,6 +180,7 @@ impl Request {
 
     async fn start(self) -> anyhow::Result<reqwest::Response> {
         let mut http = self.client.post(&self.url).header("content-type", "application/json");
+        // Each value gets a line of its own, because clients may send the header several times.
         for line in &self.header_lines {
             http = http.header("A2A-Extensions", line);
         }
@@ -249,6 +252,7 @@ impl Events {
                 if data.is_some() {
                     return Ok(data);
                 }
+                // A comment keeps the connection open and has no data.
                 continue;
             }
             match self.response.chunk().await? {

@@ -66,6 +66,7 @@ impl TestServer {
         agent: Option<Arc<dyn AgentExecutor>>,
         loaded: impl FnOnce() + Send + 'static,
     ) -> anyhow::Result<Self> {
+        // Each server gets a free port, so that tests run side by side.
         config.server.listen.set_port(0);
         if let Some(admin) = &mut config.admin {
             admin.listen.set_port(0);
@@ -77,6 +78,7 @@ impl TestServer {
         let (ready, became_ready) = oneshot::channel();
         let running = tokio::spawn(async move {
             let announce = |app: &App| {
+                // A test that gave up no longer waits for this.
                 let _ = ready.send(Arc::clone(app.installer()));
             };
             let load = async |config: &Config, url: &str| {
@@ -91,10 +93,12 @@ impl TestServer {
             let stop = async { drop(shut_down.await) };
             server.run(load, announce, stop).await.map_err(anyhow::Error::from)
         });
+        // A load that fails drops the sender, and the task has the reason.
         let Ok(installer) = became_ready.await else {
             running.await??;
             anyhow::bail!("the server stopped before it was ready");
         };
+        // This fails only where a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self { url, admin, installer, client: reqwest::Client::new(), shutdown: Some(shutdown), running })
     }
@@ -145,6 +149,7 @@ impl TestServer {
 
     /// Starts to drain, as SIGTERM does.
     pub fn begin_shutdown(&mut self) {
+        // The server waits for this channel to be closed, as it is when the test drops it.
         drop(self.shutdown.take());
     }
 

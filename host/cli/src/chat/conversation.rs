@@ -52,6 +52,7 @@ impl Conversation {
         let mut new = file.clone().into_os_string();
         new.push(".new");
         let text = format!("{}\n", serde_json::to_string(&self.session)?);
+        // Renaming leaves the conversation as it was before, if the process ends while it writes.
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
         written.with_context(|| format!("cannot keep the conversation in {}", file.display()))
     }

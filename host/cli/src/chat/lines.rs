@@ -13,6 +13,7 @@ pub(super) struct Lines(mpsc::Receiver<io::Result<String>>);
 
 impl Lines {
     pub(super) fn start() -> Self {
+        // A long input from a pipe waits in the pipe and not in memory.
         let (sender, receiver) = mpsc::channel(1);
         thread::spawn(move || {
             for line in io::stdin().lock().lines() {

@@ -95,6 +95,7 @@ pub(super) fn details(details: &Details) -> String {
 pub(super) fn changed(details: &Details, what: &str) -> String {
     let Summary { uri, version, digest, source, .. } = &details.summary;
     let until = match &source.until {
+        // The server keeps an extension of this kind in no file. Naming a folder in its config would mend that.
         Some(until) if &*source.kind == "added" => {
             format!("It is gone after a {until}; set runtime.extensions_dir to keep what is added.\n")
         }

@@ -138,6 +138,7 @@ fn config(component: &str, descriptor: Option<&DescriptorReport>, trial: &Trial)
     if !grants.is_empty() {
         text.push_str(&format!("\n[extension.grants]\n{}\n", grants.join("\n")));
     }
+    // A component that was refused for its parameters has no descriptor, and needs the table most.
     if descriptor.is_none_or(|descriptor| descriptor.parameter_schema.is_some()) {
         text.push_str("\n[extension.parameters]\n");
     }
@@ -146,6 +147,7 @@ fn config(component: &str, descriptor: Option<&DescriptorReport>, trial: &Trial)
 
 fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
+    // An error does not repeat its cause, so the chain as a whole tells the reason.
     let mut cause = error.source();
     while let Some(error) = cause {
         text.push_str(&format!(": {error}"));

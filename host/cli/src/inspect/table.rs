@@ -57,6 +57,7 @@ fn imports(text: &mut String, report: &Report) -> fmt::Result {
             AccessReport::Unknown => "not offered by this host".to_owned(),
         };
         let name = if index == 0 { "imports" } else { "" };
+        // The author of a component chooses the names of its imports, so they may be made to steer a terminal.
         row(text, name, &format!("{:width$}  {access}", line(&import.name)))?;
     }
     Ok(())

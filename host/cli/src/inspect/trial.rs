@@ -26,6 +26,7 @@ impl Trial {
 /// When the runtime does not start. That the component is refused is a result.
 pub(super) async fn load(component: &[u8], settings: Installation) -> Result<Trial, RuntimeError> {
     let settings = without_trust(settings);
+    // The default has no compile cache, so a component on trial leaves nothing on the disk.
     let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() })?;
     let mut granted = Vec::new();
     loop {
@@ -61,6 +62,7 @@ fn grants(mut grants: Grants, granted: &[GrantNeeded]) -> Grants {
 /// The settings without what a component is trusted with: people inspect before they trust one.
 fn without_trust(mut settings: Installation) -> Installation {
     if let Some(http) = &mut settings.grants.http {
+        // The import is still linked, and no rule lets a request through.
         http.allow.clear();
     }
     for secret in settings.grants.secrets.values_mut() {

@@ -59,6 +59,7 @@ impl Outcome {
     }
 
     fn identify(&mut self, task: Option<&TaskId>, context: Option<&ContextId>) {
+        // An event that names no id says nothing about it, so the one before stays.
         self.task = task.filter(|id| !id.is_empty()).cloned().or(self.task.take());
         self.context = context.filter(|id| !id.is_empty()).cloned().or(self.context.take());
     }
@@ -117,6 +118,7 @@ impl Outcome {
     /// When a stream has ended before the agent was done.
     pub(crate) fn check_settled(&self) -> anyhow::Result<()> {
         let state = self.status.state;
+        // A stream may end with a message, a final state, or one that waits for the client (A2A 1.0 section 11.7).
         let is_settled = self.answered || state.is_terminal() || state.is_interrupted();
         ensure!(is_settled, "the stream ended too early: the last state of the task was {state}");
         Ok(())

@@ -56,5 +56,7 @@ impl Metric<'_> {
 }
 
 fn escaped(text: &str) -> String {
+    // The format escapes these three in values of labels. The backslash comes first, or it would escape the other
+    // escapes.
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

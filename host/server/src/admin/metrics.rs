@@ -101,6 +101,7 @@ fn of_tenant(tenant: &str) -> Vec<(&str, &str)> {
 /// The metrics as they are now.
 pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: usize) -> String {
     let mut page = Exposition::default();
+    // The format wants all samples of a metric in one group, so the tenants are in the inner loop.
     for (name, help, value) in PER_TENANT {
         let mut metric = page.metric(name, Kind::Gauge, help);
         for (tenant, installer) in installers.all() {
@@ -116,6 +117,7 @@ pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: 
     let shown = |tenant: &str, version: Version| Shown {
         tenant: tenant.to_owned(),
         uri: version.uri().to_string(),
+        // The numbers are read once per page, so that the samples of an extension fit together.
         metrics: version.extension.metrics(),
         version,
     };

@@ -68,6 +68,7 @@ impl Token {
         // With two fields it is open which one counts.
         let (Some(line), None) = (lines.next(), lines.next()) else { return false };
         let Some((scheme, token)) = line.to_str().ok().and_then(|line| line.split_once(' ')) else { return false };
+        // A longer token is not hashed, because a stranger decides how long the field is.
         if !scheme.eq_ignore_ascii_case("bearer") || token.len() > MAX_BYTES {
             return false;
         }

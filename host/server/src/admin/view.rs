@@ -113,6 +113,7 @@ impl Details {
             component_version: descriptor.version.clone(),
             metadata_keys: descriptor.metadata_keys.clone(),
             depends_on: descriptor.depends_on.iter().map(ToString::to_string).collect(),
+            // Secrets stand here as names of variables and files. Their values are in the loaded extension alone.
             grants: version.settings.grants.clone(),
             limits: Limits::from(extension.limits()),
             load_ms: extension.load_time().as_secs_f64() * 1e3,

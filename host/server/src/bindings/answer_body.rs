@@ -76,6 +76,7 @@ impl AnswerBody {
     fn chunk(&mut self) -> Result<Option<Bytes>, A2aError> {
         let Some(rest) = &mut self.rest else { return Ok(None) };
         let chunk = rest.take(CHUNK)?;
+        // The part is dropped with its last bytes, so that it counts no longer than it is here.
         if rest.left() == 0 {
             self.rest = None;
         }
@@ -113,6 +114,7 @@ impl HttpBody for AnswerBody {
     }
 
     fn size_hint(&self) -> SizeHint {
+        // hyper derives `content-length` from an exact hint, so bytes that were taken from the body behind count too.
         let next = self.next.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len);
         let here = next.saturating_add(self.rest.as_ref().map_or(0, Holding::left)) as u64;
         let behind = self.body.size_hint();

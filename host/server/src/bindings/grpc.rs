@@ -79,6 +79,8 @@ impl GrpcOperations {
     ) -> Result<(&RequestHandler, ServiceParameters), A2aError> {
         let caller = caller(&parameters)?.owner.clone();
         let headers = parameters.context.get::<Arc<HeaderMap>>().cloned();
+        // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
+        // here.
         let call = ServiceParameters::new(caller, parameters.version.unwrap_or_default(), parameters.extensions)?;
         self.0.app()?.tenants().serving(call.with_headers(headers), tenant)
     }
@@ -93,6 +95,7 @@ fn caller(parameters: &CallParameters) -> Result<&Caller, A2aError> {
 }
 
 fn reply<T>(value: T) -> Reply<T> {
+    // Operations that carry no message activate nothing and echo nothing (`docs/decisions/server-read-operations.md`).
     Reply { value, active: Vec::new() }
 }
 
@@ -213,7 +216,10 @@ impl Operations for GrpcOperations {
         method: String,
         params: Json,
     ) -> Result<Reply<MethodReply>, A2aError> {
+        // The caller is cloned, because `serving` consumes the parameters before it is known whether a stream is
+        // opened.
         let caller = caller(&parameters)?.clone();
+        // A method of an extension has no request type with a field for the tenant, so its parameters name it.
         let (tenant, params) = self.0.app()?.tenants().tenant_in(&params)?;
         let (handler, call) = self.serving(parameters, tenant.as_deref())?;
         let called = handler.call_method(&call, (None, &method), &params).await?;

@@ -28,6 +28,7 @@ use crate::tenants::Tenants;
 /// # Errors
 /// What is wrong with it, and its id as far as it could be read.
 pub(crate) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Request, Box<Rejection>> {
+    // This comes before the parser, so that a body which is not meant as JSON gets -32005 instead of a parse error.
     let checked = check_content_type(headers, &["application/json"]);
     checked.map_err(|error| Box::new(Rejection { id: RequestId::Null, error }))?;
     jsonrpc::decode(body)
@@ -41,6 +42,7 @@ pub(crate) async fn answer(
     uri: &Uri,
     request: &Request,
 ) -> Response {
+    // The version is checked before the method, because another version may mean something else by the same name.
     let call = match ServiceParameters::of(caller.owner.clone(), headers, uri) {
         Ok(call) => call.with_headers(tenants.headers_of(headers)),
         Err(error) => return failure(&request.id, &error),
@@ -96,6 +98,8 @@ async fn dispatch(
         }
         "GetExtendedAgentCard" => {
             let request: GetExtendedAgentCardRequest = jsonrpc::params(params)?;
+            // The caller makes no difference: everybody who gets here with [auth] is authenticated, and without it
+            // there is no such card.
             let (handler, _) = tenants.serving(call, request.tenant.as_deref())?;
             success(&encode(&*handler.get_extended_agent_card()?)?)
         }
@@ -105,6 +109,7 @@ async fn dispatch(
         | "DeleteTaskPushNotificationConfig" => success(&push_config(tenants, call, request).await?),
         // A name that is none of A2A's may be a method of an extension.
         method => {
+            // Its parameters also name the tenant, because a method of an extension has no request type of A2A.
             let (tenant, params) = tenants.tenant_in(params)?;
             let (handler, call) = tenants.serving(call, tenant.as_deref())?;
             let answered = handler.call_method(&call, (None, method), &params).await?;
@@ -132,10 +137,12 @@ async fn push_config(tenants: &Tenants, call: ServiceParameters, request: &Reque
             let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
             encode(&handler.list_push_configs(&call, &request).await?)
         }
+        // `dispatch` sends four methods here, and this is the one that is left.
         _ => {
             let request: DeleteTaskPushNotificationConfigRequest = jsonrpc::params(params)?;
             let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
             handler.delete_push_config(&call, &request).await?;
+            // JSON-RPC demands a result, also of an operation that returns nothing.
             Ok("null".to_owned())
         }
     }
@@ -164,6 +171,8 @@ pub(crate) fn method_result(
 }
 
 fn stream(caller: &Caller, place: StreamPlace, id: RequestId, events: EventStream) -> Response {
+    // Each event is a whole JSON-RPC response. The official JS client refuses one whose id is another or of another
+    // type.
     let answer = sse::respond(events, move |event| jsonrpc::success_raw(&id, event.json()));
     answer_body::stream(caller, place, answer)
 }
@@ -176,6 +185,7 @@ pub(crate) fn success(caller: &Caller, id: &RequestId, result: &str) -> Result<R
 
 /// An error as an ordinary answer.
 pub(crate) fn failure(id: &RequestId, error: &A2aError) -> Response {
+    // The status stays 200: the official Python client loses the kind of an error that comes with a status of 4xx.
     json(Body::from(jsonrpc::failure(id, error)))
 }
 

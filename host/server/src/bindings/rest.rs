@@ -175,6 +175,7 @@ async fn dispatch(
             json(caller, encode(&handler.cancel_task(&call, &cancel).await?)?)
         }
         Operation::SubscribeToTask(id) => {
+            // The path has all that this operation needs, so the body of a POST is not looked at.
             let subscribe: SubscribeToTaskRequest = from_query(request, tenant, &[("id", id)])?;
             let place = caller.open_stream()?;
             let (handler, call) = tenants.serving(call, subscribe.tenant.as_deref())?;
@@ -183,6 +184,7 @@ async fn dispatch(
         Operation::PushConfig(operation) => push_config(tenants, call, request, tenant, operation).await,
         Operation::Method(extension, method) => {
             let params = read_body(request)?;
+            // The path names the tenant, so all parameters in the body are the extension's.
             let (handler, call) = tenants.serving(call, tenant)?;
             let (response, active) = call_method(handler, &call, (extension, &method), (caller, &params)).await?;
             Ok(echo(response, &active))
@@ -227,6 +229,7 @@ async fn push_config(
                 from_query(request, tenant, &[("taskId", task), ("id", id)])?;
             let (handler, call) = tenants.serving(call, delete.tenant.as_deref())?;
             handler.delete_push_config(&call, &delete).await?;
+            // The operation returns `google.protobuf.Empty`, which ProtoJSON writes as an empty object.
             json(caller, "{}".to_owned())
         }
     }
@@ -241,6 +244,7 @@ fn found(caller: &Caller, task: &ShownTask) -> Result<Response, A2aError> {
 
 fn extended_card(handler: &RequestHandler, caller: &Caller) -> Result<Response, A2aError> {
     let mut response = json(caller, encode(&*handler.get_extended_agent_card()?)?)?;
+    // This card may say more than the public one, so no shared cache may keep it (A2A 1.0 section 8.6).
     response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
     Ok(response)
 }
@@ -333,6 +337,7 @@ fn failure(error: &A2aError) -> Response {
 }
 
 fn method_not_allowed(allowed: &'static str, path: &str) -> Response {
+    // RFC 9110 section 15.5.6 demands `Allow` with this status.
     let allow = [(header::ALLOW, HeaderValue::from_static(allowed))];
     (StatusCode::METHOD_NOT_ALLOWED, allow, format!("/{path} takes {allowed}\n")).into_response()
 }
@@ -348,6 +353,7 @@ fn media_type(headers: &HeaderMap) -> HeaderValue {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let sent = text(header::CONTENT_TYPE);
     let accepted = text(header::ACCEPT);
+    // A2A 1.0.0 has this media type and 1.0.1 has `application/a2a+json`. A client gets the one that it knows.
     let plain = "application/json";
     let is_plain = if sent.is_empty() {
         accepted.contains(plain) && !accepted.contains(http_json::MEDIA_TYPE)

@@ -22,6 +22,7 @@ pub(crate) fn echo_as(header: &'static str, mut response: Response, active: &[Ex
 
 /// Checks that the media type is one of these, with or without parameters.
 pub(crate) fn check_content_type(headers: &HeaderMap, understood: &[&str]) -> Result<(), A2aError> {
+    // A field that is not UTF-8 is read all the same, so that the error can quote it.
     let content_type = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let content_type = content_type.unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();

@@ -202,8 +202,10 @@ fn upstream(table: AgentTable) -> Result<Box<UpstreamConfig>, AgentTableError> {
         name: table.name,
         card: table.card.ok_or(AgentTableError::Missing { key: "card", kind: KIND })?,
         binding: table.binding.map(Binding::from),
+        // A field may be a credential for this server, so none is forwarded unless it is named.
         headers_forward: table.headers_forward.unwrap_or_default(),
         credentials: table.credentials,
+        // Interfaces get credentials, so they are used only at the card's origin and at these hosts.
         allow_hosts: table.allow_hosts.unwrap_or_default(),
         connect: seconds(table.connect_seconds, 5),
         idle: seconds(table.idle_seconds, 120),

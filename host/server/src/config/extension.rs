@@ -71,6 +71,7 @@ impl ExtensionConfig {
     /// What is wrong with the settings.
     pub fn read_installation(settings: &str, folder: &Path) -> Result<Installation, String> {
         let config = Self::from_settings("component", settings)?;
+        // Without a server there is no `[runtime.ceiling]`, and only the engine's own holds.
         config.installation(folder, &LimitsConfig::default()).map_err(|(key, reason)| format!("{key} {reason}"))
     }
 

@@ -66,7 +66,9 @@ impl Default for ServerConfig {
             head_seconds: 60,
             write_seconds: 60,
             max_connections: 16_384,
+            // A quarter of all, so that one address leaves room for others.
             max_connections_per_address: 4_096,
+            // Each may leave 16 KiB of an answer unread that no budget counts: 2 GiB from one address (SECURITY.md).
             max_requests_per_connection: 32,
             max_reading_bytes: 64 << 20,
             max_answer_bytes: 256 << 20,

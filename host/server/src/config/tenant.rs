@@ -73,6 +73,7 @@ impl TenantConfig {
 /// # Errors
 /// When it cannot be read, or others can write it.
 pub(super) fn text(path: &Path) -> Result<String, ConfigError> {
+    // This file is judged, unlike the config itself: the config names it, and not the person who starts the server.
     let text = annex_files::read_text(path, Purpose::Named, MAX_FILE_BYTES);
     text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })
 }

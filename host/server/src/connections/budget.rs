@@ -85,6 +85,8 @@ impl Budget {
     /// # Errors
     /// [`A2aError::Overloaded`] if not.
     pub(crate) fn check(&self, caller: &CallerKey, bytes: usize) -> Result<(), A2aError> {
+        // The lock is given back after this look, so another part may take the room. `Holding::grow` then refuses this
+        // one.
         let state = self.lock();
         let own = state.callers.get(caller);
         let largest = own.into_iter().flat_map(|own| own.parts.values()).map(|part| part.bytes).max().unwrap_or(0);
@@ -105,11 +107,13 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in one request must not end the counting for all others.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives parts up until what is left fits. Returns whether `newest` is still there.
     fn make_room(&self, state: &mut State, caller: &CallerKey, newest: u64) -> bool {
+        // Each round removes a part or returns, so this ends.
         loop {
             let own = state.callers.get(caller);
             // A lone part may exceed the share, because one answer can be longer than a quarter of the budget.
@@ -153,6 +157,7 @@ impl State {
         let part = held.parts.remove(&number)?;
         held.bytes -= part.bytes;
         self.held -= part.bytes;
+        // Callers that hold nothing are forgotten. Otherwise the addresses of all who ever called would fill the map.
         if held.parts.is_empty() {
             self.callers.remove(caller);
         }
@@ -195,6 +200,7 @@ impl Holding {
         let held = state.callers.entry(self.caller.clone()).or_default();
         let content = &self.content;
         let part = held.parts.entry(number).or_insert_with(|| Part { bytes: 0, content: Arc::clone(content) });
+        // The bytes count before room is made, so that this part is among those that may give way.
         part.bytes += bytes;
         held.bytes += bytes;
         state.held += bytes;
@@ -219,6 +225,8 @@ impl Holding {
     /// # Errors
     /// [`A2aError::Overloaded`] when it was given up.
     pub(crate) fn take(&self, bytes: usize) -> Result<Option<Bytes>, A2aError> {
+        // The data are locked before the look at the flag. Data that were taken in between would look like an answer
+        // that is over.
         let mut data = self.content.data();
         if self.is_given_up() {
             return Err(self.budget.full());
@@ -246,6 +254,7 @@ impl Holding {
     }
 
     fn is_given_up(&self) -> bool {
+        // This pairs with the `Release` of `Content::give_up`.
         self.content.given_up.load(Ordering::Acquire)
     }
 }
@@ -253,6 +262,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if let Some(number) = self.number {
+            // A part that was given up is gone already, and its number is never used again.
             drop(self.budget.lock().remove(&self.caller, number));
         }
     }

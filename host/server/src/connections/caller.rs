@@ -54,6 +54,8 @@ impl Caller {
 
     pub(crate) fn key(&self) -> CallerKey {
         match self.owner.principal.as_str() {
+            // Only the address tells anonymous clients apart. Those behind one proxy share what it may hold
+            // (SECURITY.md).
             "" => CallerKey::Network(self.network),
             principal => CallerKey::Principal(principal.to_owned()),
         }

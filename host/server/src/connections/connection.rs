@@ -51,6 +51,7 @@ impl Connections {
         http2
             .http2()
             .timer(TokioTimer::new())
+            // Each request may leave as much unread as its buffer below takes, and no budget counts that.
             .max_concurrent_streams(limits.streams)
             .max_send_buf_size(SEND_BUFFER)
             // PINGs find a peer that is gone without a word.
@@ -65,6 +66,7 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let read = tokio::select! {
             read = timeout(self.limits.head, Beginning::read(&mut stream)) => read,
+            // No request has begun on this connection, so nothing is broken off.
             () = closed.cancelled() => return,
         };
         // The client has sent nothing in time, or has hung up before its version was clear.
@@ -88,6 +90,7 @@ impl Connections {
         let mut connection = pin!(self.http1.serve_connection(stream, TowerToHyperService::new(router)));
         tokio::select! {
             ended = connection.as_mut() => return ended,
+            // hyper finishes the request that is under way and takes no further one.
             () = closed.cancelled() => connection.as_mut().graceful_shutdown(),
         }
         connection.await
@@ -108,6 +111,7 @@ impl Connections {
         // A client that answers PINGs keeps a connection without requests open, and one that shuts its windows blocks
         // no write on the socket. Neither is seen by a time limit of hyper or of the socket, so the activity is looked
         // at.
+        // An idle connection costs one look per period, and a limit is exceeded by one period at most.
         let mut looks = interval(head.min(write));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut leaves = false;
@@ -124,6 +128,7 @@ impl Connections {
                         // This drops the connection, and with it the answers that it holds.
                         return Err(unread(write).into());
                     }
+                    // The end is graceful, because a request may be on its way already.
                     if !leaves && activity.is_idle_for(head) {
                         connection.as_mut().graceful_shutdown();
                         leaves = true;
@@ -141,6 +146,7 @@ fn unread(time: Duration) -> io::Error {
 
 fn with_sender(request: Request<Incoming>, network: Network) -> Request<Body> {
     let mut request = request.map(Body::new);
+    // The address of the socket counts. A client could write any address into a header field such as `X-Forwarded-For`.
     request.extensions_mut().insert(network);
     request
 }

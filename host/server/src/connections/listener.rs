@@ -45,6 +45,7 @@ pub(crate) async fn serve(
     limits: ConnectionLimits,
     closed: CancellationToken,
 ) -> io::Result<()> {
+    // tokio panics above its own maximum, and the config takes any number.
     let slots = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
     let connections = Arc::new(Connections::new(limits, router));
     let addresses = Arc::new(Addresses { most: limits.per_address, open: Mutex::default() });
@@ -73,6 +74,7 @@ pub(crate) async fn serve(
                 continue;
             }
         };
+        // Dropping the stream closes the connection, and its slot is free for another address.
         let Some(address) = addresses.enter(peer) else {
             if let Some(times) = refusals.due() {
                 let most = limits.per_address;
@@ -114,6 +116,7 @@ impl Addresses {
         let network = Network::of(peer);
         let mut open = self.lock();
         let own = open.entry(network).or_default();
+        // The bound is at least 1 (`config/bounds.rs`), so a refusal leaves no empty entry in the map.
         if *own >= self.most {
             return None;
         }

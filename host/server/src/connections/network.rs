@@ -8,6 +8,7 @@ pub(crate) struct Network(IpAddr);
 
 impl Network {
     pub(crate) fn of(address: IpAddr) -> Self {
+        // On a listener of IPv6, clients of IPv4 have mapped addresses (`::ffff:192.0.2.1`), which all lie in one /64.
         match address.to_canonical() {
             IpAddr::V6(address) => {
                 let prefix = address.to_bits() & (u128::MAX << 64);

@@ -31,6 +31,7 @@ pub(crate) enum BodyError {
 impl BodyError {
     /// The error for the client, and the HTTP status for proxies on the way.
     pub(crate) fn told(self) -> (StatusCode, A2aError) {
+        // Proxies on the way read the status. Clients of A2A read the error in the body.
         let status = match self {
             Self::Late(_) => StatusCode::REQUEST_TIMEOUT,
             Self::NoRoom(error) => return (StatusCode::SERVICE_UNAVAILABLE, error),
@@ -75,7 +76,9 @@ impl RequestBody {
         // Pieces are copied together as they come, because thousands of small ones take more than their bytes.
         let mut rest = BytesMut::new();
         while let Some(frame) = self.frame().await {
+            // Trailers say nothing to a binding that reads whole bodies.
             let Ok(data) = frame?.into_data() else { continue };
+            // A body need not declare its length, so the bytes that come are counted too.
             if self.read > max {
                 return Err(BodyError::TooLarge(max));
             }
@@ -100,6 +103,7 @@ impl RequestBody {
     fn wait(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         let caller = &self.caller;
         let timeout = self.timeout;
+        // The deadline runs from the first wait. A client that sends a byte now and then does not put it off.
         let wait = self.wait.get_or_insert_with(|| {
             let deadline = Box::pin(sleep(timeout));
             Box::new(Wait { deadline, holding: caller.begin_reading(), counted: 0 })

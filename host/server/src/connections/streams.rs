@@ -42,6 +42,7 @@ impl Streams {
             return Err(overloaded(format!("{} streams are open already", self.in_all)));
         }
         let own = open.by_caller.entry(caller.clone()).or_default();
+        // The bound is at least 1 (`config/bounds.rs`), so a refusal leaves no empty entry in the map.
         if *own >= self.per_caller {
             return Err(overloaded(format!("{} streams of yours are open already", self.per_caller)));
         }

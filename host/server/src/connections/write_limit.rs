@@ -76,6 +76,8 @@ impl AsyncWrite for WriteLimited {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Flushing a TCP socket does nothing, so it never waits and needs no limit. The same holds for the shutdown
+        // below.
         Pin::new(&mut self.stream).poll_flush(context)
     }
 

@@ -31,6 +31,7 @@ pub(crate) fn assemble(
         BindingConfig::Grpc => grpc_interface(base_url),
     });
     let tenant = (!tenant.is_empty()).then(|| tenant.to_owned());
+    // Clients copy the tenant of the interface that they choose into every request (A2A 1.0 section 8.3.2).
     let current = current.map(|interface| AgentInterface { tenant: tenant.clone(), ..interface });
     let older = current.clone().filter(|interface| speaks_v0_3 && interface.protocol_binding != GRPC);
     let older = older.map(|interface| AgentInterface { protocol_version: v0_3::VERSION.to_owned(), ..interface });

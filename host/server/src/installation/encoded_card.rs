@@ -28,6 +28,7 @@ impl EncodedCard {
     /// says is that card.
     pub(crate) fn new(card: &AgentCard, previous: Option<&Arc<Self>>) -> Result<Arc<Self>, serde_json::Error> {
         let body = serde_json::to_vec(&v0_3::MergedAgentCard::from(card))?;
+        // Equal bytes keep their date too, so that a change which does not show on the card costs no client a download.
         if let Some(same) = previous.filter(|previous| previous.body == body) {
             return Ok(Arc::clone(same));
         }
@@ -68,6 +69,7 @@ impl EncodedCard {
             return since.is_some() && since == self.last_modified.as_ref();
         };
         let (Ok(tags), Ok(etag)) = (tags.to_str(), self.etag.to_str()) else { return false };
+        // `If-None-Match` compares weakly (RFC 9110 section 13.1.2), so a `W/` makes no difference.
         tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
     }
 }

@@ -108,6 +108,7 @@ impl Installer {
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;
+        // Tasks can pin only what the pins know to be installed, so they hear of it before any turn runs.
         pins.thin_out(&tenant, &installed);
         let published = issuer.issue(installed, None).map_err(|error| InstallError::Cards(error.into()))?;
         let mut history = History::new(config.runtime.keep_versions);
@@ -138,6 +139,7 @@ impl Installer {
     /// # Errors
     /// When the config cannot be used or one of its extensions does not load. Nothing has changed then.
     pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
+        // This is a mutex of tokio, because a change waits for disks and compilers while it holds it.
         let _door = self.door.lock().await;
         let reloaded = self.try_reload().await;
         reloaded.inspect_err(|error| self.note(error))
@@ -179,6 +181,7 @@ impl Installer {
     }
 
     async fn refresh(&self, config: Vec<ExtensionConfig>, occasion: Occasion) -> Result<bool, InstallError> {
+        // The versions are copied out, because the lock on the state must not be held while components are loaded.
         let (versions, mut overruled) = {
             let state = self.lock();
             (state.versions.clone(), state.overruled.clone())
@@ -278,6 +281,7 @@ impl Installer {
             }
             // The config still names it, so that the removal has to be remembered against the config.
             (Origin::Config { .. }, _) => self.overrule(&removed, None),
+            // An added component is named by no source, so nothing would bring it back.
             _ => {}
         }
         self.forgive(&removed.origin);
@@ -329,6 +333,8 @@ impl Installer {
         let State { versions, history, .. } = &mut *state;
         history.record(published.extensions.number, action, old, versions);
         drop(state);
+        // Requests take their extensions from the publisher alone, so it does not matter that the state is ahead for a
+        // moment.
         let installed = published.extensions.installed.clone();
         self.publisher.replace(published);
         // A pin stands only while its URI is installed: removing an extension ends it for tasks that wait, too.

@@ -87,6 +87,7 @@ impl Issuer {
         public.capabilities.extensions = own.chain(passed_on.iter().cloned()).collect();
         // It begins as the public card, so it is made when the extensions are on that.
         let mut extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
+        // Signing comes last, because whatever is added to a signed card breaks its signatures (A2A 1.0 section 8.4).
         if let Some(signer) = &self.signer {
             if let Some(extended) = &mut extended {
                 signing::sign(extended, signer)?;
@@ -99,6 +100,7 @@ impl Issuer {
         }
         let card_v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose()?;
         let card = EncodedCard::new(&public, previous.map(|previous| &previous.card))?;
+        // The sizes count with signatures, as clients read them.
         check_size("public", card.bytes(), &public)?;
         check_size("0.3", card_v0_3.as_ref().map_or(0, String::len), &public)?;
         if let Some(extended) = &extended {

@@ -138,6 +138,7 @@ impl Watching {
         let shared = Arc::clone(&followed);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if lock(&shared).take(event) {
+                // `Notify` keeps one permit, so a change that comes during a look leads to another look.
                 touched.notify_one();
             }
         })?;

@@ -16,9 +16,11 @@ pub(crate) fn provide(config: &Config) {
     if raised != limit.current {
         match setrlimit(Resource::Nofile, Rlimit { current: raised, ..limit }) {
             Ok(()) => tracing::debug!(from = ?limit.current, to = ?raised, "raised the limit on open files"),
+            // The warning below tells the operator, if the limit is too low as it is.
             Err(error) => tracing::debug!(%error, "the limit on open files could not be raised"),
         }
     }
+    // The limit is read again, because raising it may have failed.
     if let Some(warning) = shortage(getrlimit(Resource::Nofile).current, wanted) {
         tracing::warn!("{warning}");
     }

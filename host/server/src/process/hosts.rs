@@ -47,6 +47,7 @@ impl Hosts {
     /// Checks that the request names no host but those that are taken. An error is the name that is not. A browser
     /// always names one.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), String> {
+        // A field that is no text becomes a name that this machine does not have, and is refused.
         let lines = request.headers().get_all(HOST).iter().map(|line| line.to_str().unwrap_or("unreadable"));
         // HTTP/2 has the name in the URI.
         let mut named = lines.chain(request.uri().authority().map(Authority::as_str));
@@ -75,6 +76,7 @@ impl Hosts {
 
     /// True if the authority names this server. The port does not matter.
     fn takes(&self, authority: &str) -> bool {
+        // The authority is parsed, so that `localhost@evil.example` counts as the host behind the `@`.
         let Ok(authority) = authority.parse::<Authority>() else { return false };
         let host = authority.host();
         is_loopback(host) || self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
@@ -94,6 +96,7 @@ pub(crate) async fn check(State(hosts): State<Arc<Hosts>>, request: Request, nex
 }
 
 fn is_loopback(host: &str) -> bool {
+    // `localhost.` is the same name, written with its final dot.
     let name = host.trim_end_matches('.').to_ascii_lowercase();
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
     // Names below localhost never leave the machine (RFC 6761 section 6.3).

@@ -113,6 +113,8 @@ impl ReadinessGate {
     }
 
     pub(crate) fn drain(&self) {
+        // No other data hangs on the flag. A message that slips past it is refused when its turn is to begin
+        // (`serve.rs`, `drain`).
         self.draining.store(true, Ordering::Relaxed);
     }
 
@@ -129,6 +131,7 @@ impl ReadinessGate {
 
     /// The app and who calls, for every binding, before anything of a body is read.
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Owner), A2aError> {
+        // The phase comes first, because the authenticator is a part of the app.
         let app = self.app()?;
         Ok((app, app.identify(headers).await?))
     }
@@ -154,6 +157,7 @@ impl ReadinessGate {
 
     /// The card of the tenant; without a name that of the agent of the config itself.
     pub(crate) fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
+        // The card is public and asks for no phase: it can also be read while the server drains.
         let app = self.app.get().ok_or(NoCard::Starting)?;
         let installer = app.installers().of(tenant).ok_or(NoCard::NoTenant)?;
         Ok(Arc::clone(&installer.publisher().current().card))

@@ -36,6 +36,7 @@ pub(crate) fn router(gate: Arc<ReadinessGate>) -> Router {
         .route(JSONRPC_PATH, post(json_rpc))
         // Clients that keep a base URL and post to `/` end up here.
         .route(&format!("{JSONRPC_PATH}/"), post(json_rpc))
+        // All methods arrive, because the binding itself knows which ones a path takes.
         .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
         .route(CARD_PATH, get(agent_card))
         .route(&format!("/{{tenant}}{CARD_PATH}"), get(card_of_tenant))
@@ -181,6 +182,7 @@ async fn ready(State(gate): State<Arc<ReadinessGate>>) -> Response {
 
 async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
     if annex_grpc::is_grpc(&headers) {
+        // gRPC has a status of its own for this, UNIMPLEMENTED, and sends it with HTTP 200.
         return annex_grpc::unknown_service().await;
     }
     let text = format!("nothing at {}; the agent card is at {CARD_PATH}\n", uri.path());

@@ -65,6 +65,7 @@ impl Server {
     /// [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         descriptors::provide(&config);
+        // Both addresses are taken before anything is loaded, so that one that is in use is told at once.
         let (listener, address) = listen(config.server.listen, "server.listen")?;
         let admin = match &config.admin {
             Some(admin) => Some(listen(admin.listen, "admin.listen")?),
@@ -118,6 +119,7 @@ impl Server {
         }
         let sessions = SessionSweep::new(&handler.sessions, session_store::retention(&self.config.sessions));
         tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stop).await });
+        // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin));
             tokio::spawn(listener::serve(listener, router, admin::CONNECTIONS, closed.clone()));
@@ -174,6 +176,7 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 async fn drain(app: &App, drain_timeout: Duration) {
+    // The handlers of all tenants share what is closed here, so one of them stands for all.
     let handler = app.tenants().own();
     // This also refuses messages that have passed the gate and have not begun a turn yet.
     handler.running.close();

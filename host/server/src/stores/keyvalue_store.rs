@@ -35,6 +35,7 @@ pub enum KeyValueStoreError {
 
 /// Opens the store; relative paths start in `folder`.
 pub(crate) async fn open(config: &Config, folder: &Path) -> Result<Arc<dyn KeyValueStore>, KeyValueStoreError> {
+    // There is no key-value store on PostgreSQL. Where tasks are kept there and no folder is named, keys are in memory.
     let Some(data) = config.keyvalue.data_dir.as_ref().or(config.tasks.data_dir.as_ref()) else {
         return Ok(Arc::new(MemoryKeyValueStore::default()));
     };

@@ -60,6 +60,7 @@ impl Place {
     fn of(config: &Config, folder: &Path) -> Self {
         let sessions = &config.sessions;
         let tasks = &config.tasks;
+        // A table has a folder or a database and never both, which `Config::check_homes` has checked.
         match (&sessions.data_dir, &sessions.postgres_env, &tasks.data_dir, &tasks.postgres_env) {
             (Some(data), ..) => Self::Folder("sessions.data_dir", folder.join(data)),
             (None, Some(name), ..) => Self::Postgres("sessions.postgres_env", name.clone()),

@@ -182,6 +182,7 @@ impl Sessions {
         let context = ContextId::from(name.context.as_str());
         let anonymous = session_key(app, &Owner { tenant, principal: String::new() }, &context);
         Ok(match &name.user {
+            // The user is named as a list shows it, so it has its prefix already.
             Some(user) => SessionKey::new(anonymous.tenant.clone(), anonymous.app.clone(), user.as_str(), context),
             None => anonymous,
         })
@@ -197,6 +198,7 @@ impl Sessions {
 
     fn shown(&self, event: &Event) -> shown::Event {
         let part = |part: &Part| {
+            // Redaction goes by the names of keys. Plain text has none and is shown as it is.
             let mut part = part.clone();
             if let PartContent::Data(data) = &part.content {
                 part.content = PartContent::Data(self.redaction.json(data));

@@ -67,6 +67,7 @@ async fn open_store(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskS
         let max_bytes = config.max_bytes;
         let waiting = waiting(config);
         let bounds = MemoryBounds { max_tasks, max_bytes, waiting };
+        // Nothing in memory outlived the last process, so there is nothing to recover.
         return Ok(Arc::new(MemoryTaskStore::new(bounds)));
     };
     // Another process may be at work on tasks of a shared database; a file has one.

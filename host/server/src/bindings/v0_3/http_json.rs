@@ -134,6 +134,7 @@ fn rest_events(caller: &Caller, place: StreamPlace, events: EventStream) -> Resp
 fn query_history_length(uri: &Uri) -> Result<Option<i32>, A2aError> {
     let Query(pairs): Query<Vec<(String, String)>> =
         Query::try_from_uri(uri).map_err(|error| A2aError::invalid_params(error.to_string()))?;
+    // ProtoJSON takes both spellings of a field.
     let sent = pairs.iter().rev().find(|(name, _)| name == "historyLength" || name == "history_length");
     let parse =
         |text: &String| text.parse().map_err(|_| A2aError::invalid_field("historyLength", "is no whole number"));

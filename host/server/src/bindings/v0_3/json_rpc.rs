@@ -29,6 +29,7 @@ pub(crate) async fn answer(
     }
     // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
     let is_known = jsonrpc::METHODS.contains(&request.method.as_str());
+    // A request that names another version is left to the binding of 1.0, which serves it or says what it serves.
     let call = if is_known { None } else { read_call(handler, caller.owner.clone(), headers).ok() };
     Some(extension_method(handler, caller, &call?, request).await)
 }

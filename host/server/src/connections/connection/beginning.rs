@@ -23,6 +23,7 @@ impl Beginning {
     /// When the connection ends or breaks before.
     pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let mut beginning = Self::default();
+        // An empty text is a beginning of the preface too, so at least one byte is read.
         while HTTP2_PREFACE.starts_with(beginning.unreplayed()) && !beginning.is_http2() {
             // No more than a preface is read, so that all of it has room to be replayed from.
             let room = beginning.bytes.get_mut(beginning.read..).unwrap_or_default();

@@ -40,10 +40,12 @@ pub(super) fn arrange(
     added: &[Version],
 ) -> Result<Arranged, InstallError> {
     let first = Installed::new(config.iter().map(|version| version.extension.clone())).map_err(InstallError::Set)?;
+    // By name, so that the order does not depend on the file system.
     folder.sort_by(|a, b| a.version.origin.name().cmp(b.version.origin.name()));
     let mut refused = Vec::new();
     // Each round takes one new component out, and what comes in its place is not new, so this ends.
     loop {
+        // Each round begins with the config's list alone, because a refusal leaves a set half filled.
         let (origin, error) = match place(first.clone(), config, &folder, added) {
             Ok((versions, installed)) => return Ok(Arranged { versions, installed, refused }),
             Err(refusal) => refusal,

@@ -97,6 +97,7 @@ impl History {
         // After a rollback the version `after` is in force, and no longer one to go back to.
         kept.retain(|kept| kept.number != after && kept.number != version.number);
         kept.push_front(version);
+        // Each kept version keeps its compiled code in memory, so their number is bounded.
         kept.truncate(self.keep);
     }
 

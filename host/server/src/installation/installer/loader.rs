@@ -178,6 +178,8 @@ impl Loader {
         let file = component.clone();
         let purpose = purpose(origin);
         let read = move || {
+            // The digest is taken from the bytes that are loaded, because the file may change meanwhile. Reading and
+            // digesting up to 32 MiB is done off the threads that serve requests.
             let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
             Ok((Digest::of(&bytes), bytes))
         };
@@ -225,6 +227,7 @@ impl Loader {
             InstallError::Load { origin: origin.clone(), source }
         };
         let extension = Arc::new(self.runtime.load(component, installation).await.map_err(refuse)?);
+        // Changes come one at a time (`Installer::door`), so a relaxed counter is enough.
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
     }
@@ -302,6 +305,8 @@ fn hint(origin: &Origin, error: io::Error) -> io::Error {
 /// Logs a failure and keeps it for whoever asks later.
 pub(super) fn failed(error: &InstallError) -> Failure {
     let source = error.source_name();
+    // The reason leaves out the lines of files that errors of TOML quote. They may have secrets, and the admin API
+    // shows the reason.
     let reason = error.public_text();
     tracing::error!(source, "not installed, what was there stays: {reason}");
     Failure { source, reason, at: Timestamp::now() }
