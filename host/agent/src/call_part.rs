@@ -46,6 +46,7 @@ pub(crate) fn call(call: &ToolCall, is_long_running: bool) -> Part {
     let ToolCall { id, name, arguments, signatures } = call.clone();
     let mut part = data_part(CALL, &CallData { id, name, args: arguments }, is_long_running);
     if !signatures.is_empty() {
+        // Kept with the call, because the conversation for the model is read from events and nothing else.
         part.metadata.insert(SIGNATURES.to_owned(), json(&signatures));
     }
     part
@@ -64,6 +65,7 @@ pub(crate) fn error(message: &str) -> Json {
 /// The call or the result that the part has, if it is in the right form.
 pub(crate) fn read(part: &Part) -> Option<CallPart> {
     let PartContent::Data(data) = &part.content else { return None };
+    // A part in another form is no error but content: clients may send data with any metadata.
     let metadata = |key| part.metadata.get(key);
     match metadata(TYPE)?.to::<String>().ok()?.as_str() {
         CALL => {

@@ -119,6 +119,7 @@ impl Conversation {
     fn answered(&mut self, invocation: &str, part: &Part) -> bool {
         let Some(CallPart::Response { result, .. }) = call_part::read(part) else { return false };
         let Some((index, outcome)) = self.find(invocation, &result.id) else { return false };
+        // The result of a call that the agent made itself is settled: a client may not put another in its place.
         if !outcome.is_pending {
             return false;
         }
@@ -132,6 +133,7 @@ impl Conversation {
     /// The latest call of this id, and where it stands.
     fn find(&mut self, invocation: &str, id: &str) -> Option<(usize, &mut Outcome)> {
         self.items.iter_mut().enumerate().rev().find_map(|(index, item)| match item {
+            // Only calls of this task: one task of a conversation cannot answer what another one waits for.
             Item::Calls(exchange) if *exchange.invocation == *invocation => {
                 let outcome = exchange.calls.iter_mut().find(|outcome| outcome.call.id == id)?;
                 Some((index, outcome))
@@ -160,6 +162,7 @@ pub fn readable<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
     let text_of = |part: &'a Part| match &part.content {
         PartContent::Text(text) => Some(text.as_str()),
         PartContent::Data(json) => Some(json.get()),
+        // A URL is not fetched here: it is the client's choice where it leads.
         PartContent::Raw(_) | PartContent::Url(_) => None,
     };
     parts.into_iter().filter_map(text_of).collect::<Vec<_>>().join("\n")

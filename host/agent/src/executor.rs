@@ -190,6 +190,7 @@ impl AgentError {
             | SessionError::InvalidKey { .. }
             | SessionError::UnseenCharacters { .. }
             | SessionError::ArtifactTooLarge { .. } => {
+                // Logged too: it may be the operator's limit that is too low.
                 tracing::warn!(%error, "a conversation cannot keep what an agent came to");
                 return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };
             }
@@ -198,6 +199,7 @@ impl AgentError {
                  message to go on."
             }
             SessionError::NotFound { .. } => "The conversation was deleted meanwhile, so the answer is not part of it.",
+            // The user can do nothing about these, so the cause goes to the log only.
             SessionError::AlreadyExists { .. }
             | SessionError::TooManyTurns { .. }
             | SessionError::InvalidContextId { .. }

@@ -116,6 +116,8 @@ impl GenerativeModel {
         let key = variable.map(|variable| api_key(variable, &model)).transpose()?;
         let client = client(adapter.kind(), endpoint, key)
             .map_err(|source| GenerativeError::Client { model: model.clone(), source })?;
+        // Both limits are on silence and none is on the whole answer, because a long answer is not a fault. Usage is
+        // asked for, because streams tell token counts only then.
         let options = ChatOptions::default()
             .with_stream_header_timeout(SILENCE_TIMEOUT)
             .with_stream_read_timeout(SILENCE_TIMEOUT)
@@ -150,6 +152,7 @@ fn known(event: ChatStreamEvent) -> Vec<ModelEvent> {
         ChatStreamEvent::Chunk(chunk) => vec![ModelEvent::Text(chunk.content)],
         ChatStreamEvent::ReasoningChunk(chunk) => vec![ModelEvent::Thought(chunk.content)],
         ChatStreamEvent::End(end) => ended(end),
+        // Calls come whole with the end of the answer, so their pieces are not needed.
         ChatStreamEvent::Start
         | ChatStreamEvent::ThoughtSignatureChunk(_)
         | ChatStreamEvent::ToolCallChunk(_)
@@ -184,6 +187,7 @@ fn empty_object() -> Json {
 }
 
 fn tokens(usage: &Usage) -> Tokens {
+    // A negative count is a fault of the provider and counts as none.
     let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok());
     Tokens { input: count(usage.prompt_tokens), output: count(usage.completion_tokens) }
 }
@@ -233,6 +237,7 @@ fn chat_tool(tool: &ToolDeclaration) -> chat::Tool {
 fn api_key(variable: String, model: &str) -> Result<String, GenerativeError> {
     env::var(&variable)
         .ok()
+        // A variable that is set to nothing is found here, at the start, and not by the first user.
         .filter(|key| !key.is_empty())
         .ok_or_else(|| GenerativeError::KeyMissing { variable, model: model.to_owned() })
 }

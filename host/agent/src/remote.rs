@@ -59,6 +59,7 @@ impl UpstreamContext {
 
     /// Takes note of the extensions that the agent says were active. Only those that it was asked for count.
     pub fn set_active(&self, active: &[ExtensionUri]) {
+        // An agent elsewhere could otherwise name extensions in our answer that nobody activated.
         let asked = active.iter().filter(|uri| self.extensions.contains(uri)).cloned();
         *self.active.lock().unwrap_or_else(PoisonError::into_inner) = asked.collect();
     }

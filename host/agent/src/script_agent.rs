@@ -45,6 +45,7 @@ impl AgentExecutor for ScriptAgent {
         };
         match turn.cancel.run_until_cancelled(play(steps, &turn, &events)).await {
             Some(result) => result,
+            // The script is dropped where it waits, so that a cancelled task ends at once.
             None => events.send(AgentEvent::Status { state: TaskState::Canceled, message: None }).await,
         }
     }

@@ -172,6 +172,7 @@ impl Model for ScriptedModel {
 
 /// Numbers the calls, after those that the prompt has.
 fn tool_calls(calls: Vec<(String, String)>, prompt: &Prompt) -> Result<Vec<ToolCall>, ModelError> {
+    // Counted and not random, so that the same conversation has the same ids each time.
     let before = prompt.turns.iter().map(|turn| match turn {
         Turn::Agent { calls, .. } => calls.len(),
         Turn::User(_) | Turn::Tools(_) => 0,

@@ -30,6 +30,7 @@ impl StateAccess {
     /// All keys that can be read, with their values.
     pub fn all(&self) -> State {
         let mut state = self.session.state();
+        // The changes come last, so that a holder reads what it has set, although it is not stored yet.
         state.extend(State::from(self.changes.clone()));
         state
     }

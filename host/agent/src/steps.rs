@@ -89,6 +89,7 @@ impl Steps {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Step>> {
+        // A panic leaves at worst a step without an end, and the record is not worth failing a turn for.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -74,6 +74,8 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
             (Some((before, inside)), Some(value)) => {
                 let opening = head.len() - before.len() - inside.len();
                 output.push_str(before);
+                // The value is not searched for placeholders: a client may have set it, and could read other keys by
+                // it.
                 output.push_str(&value);
                 output.extend(std::iter::repeat_n('}', closing.saturating_sub(opening)));
             }
@@ -87,6 +89,7 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
 
 /// Tells whether a template may ask for keys that sessions share.
 pub fn names_shared_state(template: &str) -> bool {
+    // The prefix may stand there as plain text. That costs one read and nothing else.
     [Scope::User, Scope::App].iter().any(|scope| template.contains(scope.prefix()))
 }
 

@@ -51,6 +51,7 @@ impl Toolbox<'_> {
         for called in join_all(calls.into_iter().map(|call| self.call_one(call))).await {
             let Called { outcome, changes, artifacts } = called?;
             outcomes.results.push(outcome);
+            // In the order of the calls and not of their ends, so that the outcome does not depend on who was faster.
             outcomes.changes.merge(changes);
             outcomes.artifacts.extend(artifacts);
         }
@@ -67,6 +68,7 @@ impl Toolbox<'_> {
             task_id: self.turn.task_id.clone(),
             context_id: self.turn.context_id.clone(),
             call_id: call.id.clone(),
+            // A copy, so that what a tool sets before it fails can be dropped.
             state: context.state.clone(),
             artifacts: Vec::new(),
         };
@@ -106,6 +108,7 @@ impl Toolbox<'_> {
         let Some(tool) = self.tools.get(&call.name) else {
             return refused(format!("there is no tool `{}`", call.name));
         };
+        // Models do not always keep to the declaration. They are told and may try again.
         if !is_object(&call.arguments) {
             return refused("the arguments are not a JSON object".to_owned());
         }

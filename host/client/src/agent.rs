@@ -101,6 +101,7 @@ impl Agent {
             StreamResponse::Task(task) => SendMessageResponse::Task(task),
             StreamResponse::Message(message) => SendMessageResponse::Message(message),
             StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => {
+                // SendMessage has one answer; updates are for streams (section 3.1.1).
                 return Err(ClientError::protocol(&self.url, answer.value.get(), "neither a task nor a message"));
             }
         };
@@ -132,6 +133,7 @@ impl Agent {
         parameters: ServiceParameters,
         request: GetTaskRequest,
     ) -> Result<Answer<Task>, ClientError> {
+        // Interceptors cannot change this request, so a wrong one is refused before they run.
         valid(request.validate())?;
         let mut exchange = Exchange::new(&self.around, Operation::GetTask, parameters);
         exchange.begin(None, None).await?;
@@ -296,15 +298,19 @@ impl Agent {
     async fn read_task<R: Serialize>(&self, mut exchange: Exchange, request: &R) -> Result<Answer<Task>, ClientError> {
         let answer = self.transport.call(self.wire(&mut exchange, request)?).await?;
         let task: Task = self.decode(&answer.value)?;
+        // A copy, because interceptors see every answer in the form of an event.
         exchange.end(&answer.active, Some(&StreamResponse::Task(task.clone()))).await?;
         Ok(Answer { value: task, active: answer.active })
     }
 
     fn wire<R: Serialize>(&self, exchange: &mut Exchange, request: &R) -> Result<WireCall, ClientError> {
+        // Through text and not through serde_json's values, so that numbers keep their digits.
         let carried = serde_json::to_string(request).and_then(|text| JsonObject::parse(&text));
         let mut params = carried
             .map_err(|error| ClientError::NotCarried { binding: self.binding.name(), problem: error.to_string() })?;
         match &self.tenant {
+            // Section 8.3.2: the interface's tenant is copied into each request, and without one there is none,
+            // whatever the caller has set.
             Some(tenant) => drop(params.insert("tenant".to_owned(), Json::string(tenant))),
             // Without a tenant on the card, a `tenant` among an extension's parameters is the extension's own.
             None if matches!(exchange.operation, Operation::Method(_)) => {}

@@ -77,11 +77,13 @@ impl AgentError {
         let own_code = info.metadata.and_then(|metadata| metadata.to::<InfoMetadata>().ok());
         let own_code = own_code.and_then(|metadata| metadata.code.parse().ok());
         let known_code = info.reason.as_deref().and_then(A2aError::code_of_reason).map(i64::from);
+        // The table goes first: metadata cannot give a known reason another code.
         (error.code, error.reason) = (known_code.or(own_code), info.reason.or(status));
         error
     }
 
     fn read_details(&self) -> impl Iterator<Item = Detail> {
+        // A detail of another shape is passed over, because it must not hide the error itself.
         self.details.iter().filter_map(|detail| detail.to::<Detail>().ok())
     }
 }
@@ -93,6 +95,7 @@ fn list(details: Option<Json>) -> Vec<Json> {
 impl From<RpcError> for AgentError {
     fn from(error: RpcError) -> Self {
         let mut read = Self::without_code(None, error.message, list(error.data));
+        // This binding carries the code itself, which counts whatever the reason is.
         read.code = Some(error.code);
         read
     }

@@ -88,6 +88,7 @@ pub(crate) fn choose<'a>(
         [] => of(version).next(),
         _ => preferred.iter().find_map(|wanted| of(version).find(|spoken| spoken.binding == *wanted)),
     };
+    // 1.0 goes before the caller's order of bindings, because 0.3 has fewer operations.
     let found = first(Version::Current).or_else(|| first(Version::V0_3));
     found.copied().ok_or_else(|| no_interface(card, preferred))
 }
@@ -99,6 +100,7 @@ fn spoken(interface: &AgentInterface) -> Option<Spoken<'_>> {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let binding = Binding::ALL.into_iter().find(|binding| binding.name() == interface.protocol_binding)?;
+    // Agents that set no version are in use, and official clients speak 1.0 to them.
     if is(VERSION) || interface.protocol_version.is_empty() {
         return Some(Spoken { binding, version: Version::Current, interface });
     }

@@ -59,6 +59,8 @@ impl Cards {
         address: &str,
     ) -> Result<Arc<AgentCardDocument>, ClientError> {
         let url = card_url(address)?;
+        // The lock is not held while the agent is asked, so that a slow agent delays nobody else. Two callers may then
+        // both ask.
         let kept = self.kept(&url);
         if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.fresh_until) {
             return Ok(Arc::clone(&kept.document));
@@ -67,10 +69,12 @@ impl Cards {
         let response = ask(http, config, &url, etag).await?;
         let headers = response.headers().clone();
         let document = match (response.status(), kept) {
+            // A 304 for a card that is not kept confirms nothing, and ends below as an error.
             (StatusCode::NOT_MODIFIED, Some(kept)) => kept.document,
             (status, _) if status.is_success() => Arc::new(read(http, config, url, response).await?),
             (status, _) => return Err(ClientError::NoCard { url: url.into(), status }),
         };
+        // A card whose signature does not hold has failed above, so that no forged one is ever kept.
         self.keep(&headers, &document);
         Ok(document)
     }
@@ -82,6 +86,7 @@ impl Cards {
     fn keep(&self, headers: &HeaderMap, document: &Arc<AgentCardDocument>) {
         let mut cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(age) = max_age(headers) else {
+            // `no-store` holds for an older copy as well.
             cards.pop(&document.url);
             return;
         };
@@ -99,6 +104,7 @@ async fn ask(
     url: &Url,
     etag: Option<&HeaderValue>,
 ) -> Result<Response, ClientError> {
+    // Official clients send the version with the request for the card too.
     let request = http.client.get(url.clone()).header(ACCEPT, "application/json").header(A2A_VERSION, VERSION);
     let request = etag.into_iter().fold(request, |request, etag| request.header(IF_NONE_MATCH, etag));
     transport::send(url.as_str(), request.timeout(config.card_timeout)).await

@@ -79,6 +79,7 @@ impl ComponentInterceptor {
 
     fn merge(&self, added: Metadata, metadata: &mut Metadata) -> Result<(), KeyTaken> {
         for (key, value) in added {
+            // The loser would not notice that its value was replaced, so the call fails before it is sent.
             if metadata.contains_key(&key) {
                 return Err(KeyTaken { uri: self.extension.uri().clone(), key });
             }
@@ -101,6 +102,7 @@ impl Interceptor for ComponentInterceptor {
         let (started, addition) = ClientCall::start(&self.extension, &outgoing).await?;
         let UnderWay(under_way) = call.context.get_or_insert_default::<UnderWay>();
         // The context holds only what can be cloned, so the call is behind an Arc.
+        // It is dropped with the call, so the instance goes also when no answer ever comes.
         under_way.push((Arc::clone(&self.extension), Arc::new(Mutex::new(started))));
         self.add(addition, call)
     }
@@ -108,6 +110,7 @@ impl Interceptor for ComponentInterceptor {
     async fn after(&self, incoming: &mut Incoming<'_>) -> Result<(), InterceptorError> {
         let Some(event) = incoming.event else { return Ok(()) };
         let UnderWay(under_way) = incoming.context.get_or_insert_default::<UnderWay>();
+        // By identity, because a call belongs to this very component and not to its URI.
         let own = under_way.iter().find(|(extension, _)| Arc::ptr_eq(extension, &self.extension));
         let Some((_, call)) = own else { return Ok(()) };
         let active = incoming.active.contains(self.extension.uri());

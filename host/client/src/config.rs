@@ -59,6 +59,7 @@ impl Default for ClientConfig {
             card_timeout: Duration::from_secs(10),
             silence: Duration::from_secs(300),
             max_bytes: 16 << 20,
+            // 64, written so because a literal would need an unwrap.
             max_cards: NonZeroUsize::MIN.saturating_add(63),
             allowed_hosts: None,
             follow_redirects: true,

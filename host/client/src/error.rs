@@ -163,6 +163,7 @@ impl ClientError {
 
     /// Tells whether this side refused the request, before anything of it was sent.
     pub(crate) fn is_own_refusal(&self) -> bool {
+        // `AnswerRefused` is not among them: the agent has got that request.
         matches!(self, Self::InvalidRequest(_) | Self::NotCarried { .. } | Self::Parameter(_) | Self::Refused(_))
     }
 

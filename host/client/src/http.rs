@@ -27,6 +27,7 @@ impl Http {
         let builder = || {
             let redirects = if config.follow_redirects { Policy::custom(same_origin) } else { Policy::none() };
             let builder = reqwest::Client::builder().redirect(redirects);
+            // The limit is on silence and not on the whole answer, because a stream lasts as long as its task.
             builder.connect_timeout(config.connect_timeout).read_timeout(config.silence)
         };
         Ok(Self {
@@ -47,6 +48,7 @@ impl Http {
         let url = response.url().to_string();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failed(&url, error))? {
+            // Checked before the chunk is kept, so that an answer without an end takes no memory beyond the limit.
             if body.len() + chunk.len() > max_bytes {
                 return Err(ClientError::TooLarge { url, max_bytes });
             }
@@ -61,6 +63,7 @@ impl Http {
 
 /// Redirects are followed within one place, so that header fields reach nobody else.
 fn same_origin(attempt: Attempt<'_>) -> Action {
+    // Compared with the first address, to which the header fields were meant to go.
     let is_same = attempt.previous().first().is_none_or(|first| first.origin() == attempt.url().origin());
     match (is_same, attempt.previous().len() < MAX_REDIRECTS) {
         (true, true) => attempt.follow(),
@@ -77,6 +80,7 @@ pub(crate) async fn send(url: &str, request: RequestBuilder) -> Result<Response,
 
 pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     let url = url.to_owned();
+    // `ClientError` names the URL that was asked for, and reqwest's error would name one once more.
     let source = error.without_url();
     // A timeout while connecting is both. It counts as unreachable, because nothing was sent.
     if source.is_connect() {

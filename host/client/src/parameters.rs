@@ -58,6 +58,7 @@ impl ServiceParameters {
     /// When `uri` is no absolute URI of printable ASCII, or has a comma in it.
     pub fn activate(&mut self, uri: ExtensionUri) -> Result<(), ParameterError> {
         let text = uri.as_str();
+        // The URIs share one header field with commas between them, so a comma inside of one would make two of it.
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
         if !is_plain || !text.contains(':') {
             return Err(ParameterError::ExtensionUri { uri });
@@ -78,6 +79,7 @@ impl ServiceParameters {
             return Err(ParameterError::Reserved { name });
         }
         if self.fields.contains_key(&name) {
+            // Whoever loses would not notice, and the field may be a credential.
             return Err(ParameterError::SetTwice { name });
         }
         self.fields.insert(name, value);

@@ -148,6 +148,7 @@ impl ClientSession {
     pub fn note_failure(&mut self, error: &ClientError) {
         let awaited_input = self.awaits_input();
         if let Some((_, state)) = self.task.as_mut().filter(|_| awaited_input && !error.is_own_refusal()) {
+            // The id stays, so that the next message can refer to the task.
             *state = TaskState::Unspecified;
         }
     }
@@ -159,6 +160,7 @@ impl ClientSession {
             Some(expected) if expected != returned => {
                 let returned = returned.clone();
                 let expected = expected.clone();
+                // Nothing has changed so far, and the session stays in its own context.
                 return Err(SessionError::OtherContext { returned, expected });
             }
             Some(_) => {}

@@ -27,6 +27,7 @@ impl Decoder {
             let (line, rest) = bytes.split_at(end);
             self.line.extend_from_slice(line);
             events.extend(self.end_line());
+            // Only a CR at the very end of a chunk leaves open whether an LF belongs to it.
             self.after_cr = rest == b"\r";
             bytes = rest.strip_prefix(b"\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
         }

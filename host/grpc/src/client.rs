@@ -82,6 +82,7 @@ where
     /// # Errors
     /// When `params` is no message of that rpc, there is no such rpc, or the call fails.
     pub async fn call(&self, rpc: &str, params: &JsonObject, headers: HeaderMap) -> Result<Reply<Json>, CallError> {
+        // tonic's clients want `&mut self`. Clones are cheap and share the connection, so that calls run side by side.
         let mut service = self.service.clone();
         match rpc {
             "SendMessage" => {
@@ -186,6 +187,7 @@ fn no_rpc(name: &str) -> CallError {
 /// Ends with the first error. Events after it are not the agent's.
 fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
     let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
+        // The error itself is still given out, and nothing behind it.
         let shown = (!std::mem::replace(is_over, event.is_err())).then_some(event);
         std::future::ready(shown)
     };
@@ -213,6 +215,7 @@ where
 {
     let request: T =
         serde_json::from_str(&params.to_json_string()).map_err(|error| CallError::Request(error.to_string()))?;
+    // An integer that no double is equal to fails here, before anything is sent.
     let proto = request.into_proto().map_err(|error| CallError::Request(error.to_string()))?;
     Ok(with_metadata(proto, headers))
 }
@@ -241,6 +244,7 @@ fn failed(status: Status) -> CallError {
     if status.code() == Code::OutOfRange && is_too_large {
         return CallError::TooLarge;
     }
+    // A status that the agent sent has no source; one that tonic made of a broken connection has.
     if status.source().is_some() {
         return CallError::Transport(status);
     }

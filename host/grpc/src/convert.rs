@@ -42,6 +42,7 @@ impl FieldError {
 
     /// The same error as seen from the message around it.
     fn within(mut self, field: impl fmt::Display) -> Self {
+        // A path is built from the inside out, so that no field has to know the messages around it.
         let separator = if self.field.is_empty() || self.field.starts_with('[') { "" } else { "." };
         self.field = format!("{field}{separator}{}", self.field);
         self
@@ -92,6 +93,8 @@ fn read_map<P, T: FromProto<P>>(field: &str, protos: BTreeMap<String, P>) -> Res
         Ok(value) => Ok((key, value)),
         Err(error) => Err(error.within(format_args!("{field}.{key}"))),
     };
+    // A map of protobuf has no order. The `BTreeMap` gives its keys sorted, so that a message is always read the same
+    // way.
     protos.into_iter().map(read).collect()
 }
 
@@ -121,6 +124,7 @@ fn at(field: &str, index: usize) -> String {
 }
 
 fn non_empty<T: From<String>>(text: String) -> Option<T> {
+    // proto3 gives the empty string for a string that was not sent.
     (!text.is_empty()).then(|| T::from(text))
 }
 
@@ -134,6 +138,7 @@ fn text<T: Into<String>>(value: Option<T>) -> String {
 
 /// The value of an enum, of which `all` are in the order of their numbers.
 fn enumeration<T: Copy + fmt::Display>(field: &str, type_name: &str, number: i32, all: &[T]) -> Result<T, FieldError> {
+    // proto3 enums are open: a later version of A2A may send a number that this one does not know.
     let found = usize::try_from(number).ok().and_then(|number| all.get(number)).copied();
     found.ok_or_else(|| {
         let names = all.iter().map(T::to_string).collect::<Vec<_>>().join("`, `");

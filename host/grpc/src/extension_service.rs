@@ -25,6 +25,7 @@ impl<O: Operations> ExtensionService for ExtensionAdapter<O> {
         let Reply { value, active } = self.answer(request).await?;
         match value {
             MethodReply::Value(value) => Ok(with_active(written(&value), &active)),
+            // The stream is dropped unread: one answer cannot hold its results.
             MethodReply::Results(_) => {
                 let reason = "the method streams its results; use CallStreaming".to_owned();
                 Err(status::of(&A2aError::UnsupportedOperation { reason }))
@@ -34,6 +35,7 @@ impl<O: Operations> ExtensionService for ExtensionAdapter<O> {
 
     async fn call_streaming(&self, request: Request<CallRequest>) -> Result<Response<ResponseStream>, Status> {
         let Reply { value, active } = self.answer(request).await?;
+        // A method with one result may be called as a stream too, so a client need not know which kind it is.
         let results = match value {
             MethodReply::Value(value) => stream::iter([Ok(written(&value))]).boxed(),
             MethodReply::Results(results) => {

@@ -15,8 +15,10 @@ pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters
     let is_binary = |name: &&HeaderName| name.as_str().ends_with(BINARY_SUFFIX);
     let binary: Vec<HeaderName> = headers.keys().filter(is_binary).cloned().collect();
     for name in binary {
+        // Their values are base64 of bytes that no header of A2A has, and nobody behind the binding reads them.
         headers.remove(name);
     }
+    // A value that is not text is made text, so that the version check refuses it. Left out, it would count as missing.
     let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
     let extensions = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|value| value.to_str().ok());
     CallParameters {
@@ -33,6 +35,7 @@ pub(crate) fn write(active: &[ExtensionUri], metadata: &mut MetadataMap) {
         return;
     }
     if let Ok(value) = format_extensions(active).parse() {
+        // One entry for all, as in the header of the other bindings.
         metadata.insert(A2A_EXTENSIONS, value);
     }
 }

@@ -47,6 +47,7 @@ pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
     if let Ok(v1) = reflection().build_v1() {
         router = with_service(router, v1.max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES));
     }
+    // Tools may still ask by the older name of the service.
     if let Ok(v1alpha) = reflection().build_v1alpha() {
         router = with_service(router, v1alpha.max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES));
     }
@@ -92,5 +93,6 @@ where
     S::Response: IntoResponse,
     S::Future: Send + 'static,
 {
+    // A path for each service and no fallback, because the HTTP server merges these routes with its own.
     router.route_service(&format!("/{}/{{*method}}", S::NAME), service)
 }

@@ -114,9 +114,11 @@ fn read<P, T: FromProto<P>>(
     validate: fn(&T) -> Result<(), A2aError>,
 ) -> Result<(CallParameters, T), Status> {
     let (metadata, context, message) = request.into_parts();
+    // The faults of a request go to the client under the JSON names of its fields, as on the other bindings.
     let invalid = |error: FieldError| A2aError::invalid_field(error.field, error.description);
     let checked = T::from_proto(message).map_err(invalid).and_then(|value| validate(&value).map(|()| value));
     let value = checked.map_err(|error| status::of(&error))?;
+    // Version and extensions are not looked at here: all bindings leave that to the operations.
     Ok((parameters::read(metadata, context), value))
 }
 
@@ -130,6 +132,7 @@ fn write<P, T: IntoProto<P>>(result: Result<Reply<T>, A2aError>) -> Result<Respo
 
 fn write_events(result: Result<Reply<EventStream>, A2aError>) -> Result<Response<ResponseStream>, Status> {
     let Reply { value, active } = result.map_err(|error| status::of(&error))?;
+    // An event that cannot be written ends the stream: a client that missed it would not know.
     let event = |event: Result<StreamResponse, A2aError>| event.and_then(written).map_err(|error| status::of(&error));
     let mut response = Response::new(value.map(event).boxed());
     parameters::write(&active, response.metadata_mut());
@@ -139,6 +142,7 @@ fn write_events(result: Result<Reply<EventStream>, A2aError>) -> Result<Response
 /// Writes a value of the agent. It may be none that A2A has, or one that JSON has and protobuf does not.
 fn written<P, T: IntoProto<P>>(value: T) -> Result<P, A2aError> {
     value.into_proto().map_err(|error| match error.to_string() {
+        // The value is without fault, and the text says which bindings carry it. Others are a fault of the agent.
         reason if error.is_not_carried => A2aError::UnsupportedOperation { reason },
         reason => A2aError::InvalidAgentResponse { reason },
     })

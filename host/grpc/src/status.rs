@@ -59,6 +59,8 @@ const TYPE_URLS: &str = "type.googleapis.com/";
 
 pub(crate) fn of(error: &A2aError) -> Status {
     let code = error.grpc_status().number();
+    // The message travels twice: escaped in `grpc-message` (3 KiB at most), and in the encoded status. With 2 KiB of
+    // details, in base64, that makes about 7 KiB of the 8 KiB that clients take.
     let message = annex_text::cut(error.to_string(), MAX_MESSAGE_BYTES);
     let mut status = pb::Status { code, message: message.clone(), details: Vec::new() };
     let mut room = MAX_DETAILS_BYTES;
@@ -78,6 +80,7 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
         Ok(Detail::BadRequest { field_violations }) => bad_request(field_violations, room),
         Err(_) => value(detail)?,
     };
+    // A detail that is still too large is left out as a whole: cut in the middle it could not be decoded.
     (any.value.len() <= room).then_some(any)
 }
 
@@ -86,6 +89,7 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
 fn value(detail: &Json) -> Option<Any> {
     let wrapped = detail.to::<Wrapped>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
     let value = wrapped.map_or_else(|| detail.clone(), |wrapped| wrapped.value);
+    // The error goes out without this detail where protobuf cannot carry it.
     Some(any_of(VALUE, &value.into_proto().ok()?))
 }
 
@@ -120,6 +124,7 @@ fn any_of(name: &str, message: &impl Message) -> Any {
 
 /// The details of a status that came from an agent, as ProtoJSON. Those of types that are not known here are left out.
 pub(crate) fn details(status: &Status) -> Vec<Json> {
+    // Details are an addition: an agent whose status has none, or unreadable ones, has still answered with an error.
     let details = pb::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
     details.iter().filter_map(unpacked).collect()
 }

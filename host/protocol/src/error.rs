@@ -211,6 +211,7 @@ impl A2aError {
             "METHOD_NOT_FOUND" => -32601,
             "INVALID_PARAMS" => -32602,
             "INTERNAL" => -32603,
+            // Errors of extensions have no code here: theirs are in the metadata of the ErrorInfo.
             "OVERLOADED" | "UNAUTHENTICATED" => -32000,
             _ => return None,
         })
@@ -220,6 +221,8 @@ impl A2aError {
         use GrpcStatus::{FailedPrecondition, Internal, InvalidArgument, NotFound, Unauthenticated, Unavailable};
 
         match self {
+            // Codes and statuses are those of 1.0.1 (section 5.4). 1.0.0 had others for some, such as HTTP 409 for a
+            // task that cannot be canceled, or UNIMPLEMENTED for a version that is not supported.
             Self::TaskNotFound { .. } => row(-32001, 404, NotFound, "TASK_NOT_FOUND"),
             Self::TaskNotCancelable { .. } => row(-32002, 400, FailedPrecondition, "TASK_NOT_CANCELABLE"),
             Self::PushNotificationNotSupported => {
@@ -241,12 +244,14 @@ impl A2aError {
             // JSON-RPC leaves -32000 to -32099 to servers, and the codes of A2A begin at -32001.
             Self::Overloaded { .. } => row(-32000, 503, Unavailable, "OVERLOADED"),
             Self::Unauthenticated { .. } => row(-32000, 401, Unauthenticated, "UNAUTHENTICATED"),
+            // A2A reserves nothing for the errors of extensions, so all of them get one pair of statuses.
             Self::Extension { code, .. } => row(*code, 400, FailedPrecondition, "EXTENSION_ERROR"),
         }
     }
 }
 
 pub(crate) fn comma_separated(uris: &[ExtensionUri]) -> String {
+    // `service::format_extensions` writes the header with it, so a message shows the list as it is to be sent.
     uris.iter().map(ExtensionUri::as_str).collect::<Vec<_>>().join(",")
 }
 

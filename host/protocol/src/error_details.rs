@@ -28,6 +28,8 @@ impl A2aError {
     /// Each entry is an object with `@type`: always an `ErrorInfo`, then what the error adds to it. This is `data` of a
     /// JSON-RPC error and `details` of the other bindings.
     pub fn details(&self) -> Vec<Json> {
+        // The ErrorInfo is the first entry: gRPC drops details from the end when a status does not fit into its
+        // headers.
         let info = Detail::ErrorInfo { reason: self.reason(), domain: DOMAIN, metadata: self.info_metadata() };
         let own = match self {
             Self::InvalidParams { violations } => {
@@ -36,10 +38,13 @@ impl A2aError {
             Self::Extension { data: Some(data), .. } => typed(data),
             _ => None,
         };
+        // An entry that cannot be encoded is left out, because the error itself matters more. Data of an extension that
+        // nests as deep as is allowed is one: the wrapper is a level more.
         Json::from_serialize(&info).ok().into_iter().chain(own).collect()
     }
 
     fn info_metadata(&self) -> IndexMap<&'static str, String> {
+        // `google.rpc` declares the metadata as a map of strings, so lists are joined and numbers are written as text.
         let entry = |key, value: &dyn ToString| IndexMap::from([(key, value.to_string())]);
         match self {
             Self::TaskNotFound { task_id } => entry("taskId", task_id),

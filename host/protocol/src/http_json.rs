@@ -12,6 +12,7 @@ pub const MEDIA_TYPE: &str = "application/a2a+json";
 pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
     let parse_error = |reason: String| A2aError::Parse { reason };
     let text = std::str::from_utf8(bytes).map_err(|error| parse_error(error.to_string()))?;
+    // CancelTask and SubscribeToTask have all that they need in their path, so clients may send no body.
     let text = if text.trim().is_empty() { "{}" } else { text };
     Json::parse(text.to_owned()).map_err(|error| parse_error(error.to_string()))
 }
@@ -19,6 +20,7 @@ pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
 /// The object that query parameters stand for (section 11.5): `true` and `false` are booleans, anything else a string,
 /// which ProtoJSON takes for numbers, enums and timestamps too. Of a name that comes twice the last value counts.
 pub fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> JsonObject {
+    // A query has no types, and the field that a name belongs to is not known here.
     let value = |text: &str| match text {
         "true" | "false" => Json::from_serialize(&(text == "true")).unwrap_or_else(|_| Json::string(text)),
         _ => Json::string(text),
@@ -41,5 +43,6 @@ pub fn failure(error: &A2aError) -> String {
     let details = error.details();
     let details = details.iter().map(Json::get).collect::<Vec<_>>().join(",");
     let message = message.get();
+    // The details are JSON text already and go in as they are, so that the data of extensions survives byte for byte.
     format!(r#"{{"error":{{"code":{code},"status":"{status}","message":{message},"details":[{details}]}}}}"#)
 }

@@ -76,6 +76,8 @@ macro_rules! string_ids {
             }
         }
 
+        // Maps by id are searched with a `&str`: the derived `Hash` and `Ord` are those of the text, as `Borrow`
+        // demands.
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
@@ -113,6 +115,7 @@ impl Visitor<'_> for TextVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Arc<str>, E> {
+        // One copy: serde's own way to an `Arc<str>` makes a `String` first.
         Ok(text.into())
     }
 }
@@ -130,6 +133,7 @@ macro_rules! generated_ids {
 }
 
 fn generated() -> Arc<str> {
+    // A clock before 1970 counts as 1970. The random bits alone tell ids apart then.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     // Without a counter, which would take the place of random bits.
     let time = uuid::Timestamp::from_unix(uuid::NoContext, now.as_secs(), now.subsec_nanos());
@@ -150,4 +154,5 @@ string_ids! {
     ExtensionUri;
 }
 
+// Nobody makes up an `ExtensionUri` here: the author of the extension chooses it.
 generated_ids!(TaskId, ContextId, MessageId, ArtifactId);

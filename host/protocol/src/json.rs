@@ -95,6 +95,7 @@ impl Json {
         if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
             return Ok(Self(raw.into()));
         }
+        // The whitespace has gone from between tokens only, so this is valid JSON still, and is checked all the same.
         let raw = RawValue::from_string(without_insignificant_whitespace(text))?;
         Ok(Self(raw.into()))
     }
@@ -106,12 +107,15 @@ fn nests_deeper_than(json: &str, limit: usize) -> bool {
     if memchr::memchr2_iter(b'[', b'{', json.as_bytes()).nth(limit).is_none() {
         return false;
     }
+    // Bytes are enough: all signs of JSON are ASCII, which is part of no longer UTF-8 sequence. Brackets in strings do
+    // not nest.
     let mut depth = 0_usize;
     let mut in_string = false;
     let mut escaped = false;
     json.bytes().any(|byte| {
         if in_string {
             in_string = escaped || byte != b'"';
+            // A quote behind a backslash does not end the string, unless the backslash is itself escaped.
             escaped = !escaped && byte == b'\\';
             return false;
         }

@@ -103,6 +103,8 @@ fn invalid_request(reason: &str) -> A2aError {
     A2aError::InvalidRequest { reason: reason.to_owned() }
 }
 
+// Members are taken as raw text: one of a wrong type is then an error under the id of its request, where a typed member
+// would fail the whole envelope before the id is known.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -131,6 +133,7 @@ fn read_envelope(bytes: &[u8]) -> Result<Envelope<'_>, A2aError> {
             Category::Io | Category::Syntax | Category::Eof => parse_error(error.to_string()),
         }),
         other => {
+            // Text that is not JSON at all is a parse error, also when it begins like a batch.
             serde_json::from_str::<&RawValue>(text).map_err(|error| parse_error(error.to_string()))?;
             let is_batch = other == Some('[');
             let reason = if is_batch { "batches are not supported, send one request" } else { "not a JSON object" };
@@ -141,6 +144,7 @@ fn read_envelope(bytes: &[u8]) -> Result<Envelope<'_>, A2aError> {
 
 impl Envelope<'_> {
     fn request_id(&self) -> Result<RequestId, A2aError> {
+        // Each operation of A2A has an answer, and a notification (JSON-RPC 2.0, section 4.1) gets none.
         let id = self.id.ok_or_else(|| invalid_request("`id` is missing; notifications are not supported"))?.get();
         if id.len() > MAX_ID_BYTES {
             return Err(invalid_request(&format!("`id` is longer than {MAX_ID_BYTES} bytes")));
@@ -149,6 +153,8 @@ impl Envelope<'_> {
         // The text is valid JSON, so its first byte tells its type.
         match id.as_bytes().first() {
             Some(b'n') => Ok(RequestId::Null),
+            // The digits are echoed as they came: official clients refuse an answer whose id differs, and a large
+            // integer is another one as a double.
             Some(b'-' | b'0'..=b'9') => Ok(RequestId::Number(id.to_owned())),
             Some(b'"') => serde_json::from_str(id).map(RequestId::String).map_err(|_| wrong_type()),
             _ => Err(wrong_type()),
@@ -164,7 +170,9 @@ impl Envelope<'_> {
     }
 
     fn into_params(self) -> Result<Json, A2aError> {
+        // Parameters that are missing or `null` are `{}`: GetExtendedAgentCard comes without any.
         let params = self.params.map_or("{}", RawValue::get);
+        // The text is valid JSON already. It is refused only for nesting too deep.
         Json::parse(params.to_owned()).map_err(|error| invalid_request(&format!("params: {error}")))
     }
 }
@@ -206,6 +214,7 @@ pub fn failure(id: &RequestId, error: &A2aError) -> String {
     let code = error.code();
     let message = Json::string(&error.to_string());
     let details = error.details();
+    // `data` is the list of details itself (section 9.5), where 0.3 has an object around it.
     let data = details.iter().map(Json::get).collect::<Vec<_>>().join(",");
     let message = message.get();
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message},"data":[{data}]}}}}"#)

@@ -109,8 +109,10 @@ impl<'de> Visitor<'de> for PartVisitor {
                 Some("raw") => map.next_value::<Option<String>>()?.map(PartContent::Raw),
                 Some("url") => map.next_value::<Option<String>>()?.map(PartContent::Url),
                 Some("data") => {
+                    // Not an `Option`, which would lose `null`: it is a value of `data` (`google.protobuf.Value`).
                     let json = map.next_value::<Json>()?;
                     if json.is_null() {
+                        // Other content may still follow, so it is decided at the end which of the two this `null` is.
                         null_data = Some(PartContent::Data(json));
                         continue;
                     }

@@ -96,9 +96,11 @@ where
     A: MapAccess<'de>,
     T: FieldValue + Default,
 {
+    // With two values, this server and the next reader of the message could go by different ones.
     if slot.is_some() {
         return Err(A::Error::duplicate_field(name));
     }
+    // `null` fills the slot as well, so that a second value behind it is refused too.
     let Nullable(value) = map.next_value()?;
     *slot = Some(value);
     Ok(())
@@ -106,6 +108,8 @@ where
 
 /// Skips the value of a field that the model does not know, however deeply it nests.
 pub(crate) fn skip_field<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
+    // Section 5.7 wants unknown fields ignored. serde_json skips a value without recursion, so depth cannot exhaust the
+    // stack.
     map.next_value::<IgnoredAny>().map(drop)
 }
 
@@ -179,6 +183,7 @@ impl Visitor<'_> for FieldName {
 
     fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
         let Self(names) = self;
+        // Nearly all clients write camelCase, so the other spelling is tried only for a key that has an underscore.
         let exact = names.iter().find(|name| **name == key);
         let found = exact.or_else(|| {
             let may_be_snake_case = key.contains('_');
@@ -215,6 +220,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeys<T> {
         let mut entries = IndexMap::new();
         while let Some(key) = map.next_key::<String>()? {
             match entries.entry(key) {
+                // serde would keep the last value. An extension and the agent could then be shown one and the next
+                // server the other.
                 Entry::Occupied(entry) => {
                     return Err(A::Error::custom(format_args!("duplicate key `{}`", entry.key())));
                 }

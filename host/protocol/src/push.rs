@@ -26,6 +26,7 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A fixed text, which tells not even the length of the credential.
         formatter.write_str("Secret(hidden)")
     }
 }

@@ -23,7 +23,9 @@ pub const A2A_EXTENSIONS: &str = "a2a-extensions";
 /// assert_eq!(extensions, ["urn:b".into(), "urn:a".into()]);
 /// ```
 pub fn parse_extensions<'a>(values: impl Iterator<Item = &'a str>) -> Vec<ExtensionUri> {
+    // Clients send one field with commas or several fields, with and without spaces; an empty entry names nothing.
     let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
+    // URIs are compared exactly: one that differs in the case of its host names another extension.
     let unique: IndexSet<&str> = uris.collect();
     unique.into_iter().map(ExtensionUri::from).collect()
 }

@@ -90,6 +90,7 @@ message! {
 impl Task {
     /// Applies a message with which the client goes on: what the agent said before it moves into the history first.
     pub fn apply_message(&mut self, message: Message) {
+        // The agent's question moves before the client's answer in the history, and is no longer in the status.
         self.history.extend(self.status.message.take());
         self.history.push(message);
     }
@@ -97,6 +98,7 @@ impl Task {
     /// Applies a status update: the message of the previous status moves into the history, and the metadata of the event
     /// is added to the task.
     pub fn apply_status(&mut self, event: &TaskStatusUpdateEvent) {
+        // The message of a status joins the history only when the next status comes, so that no reader finds it twice.
         let previous = std::mem::replace(&mut self.status, event.status.clone());
         self.history.extend(previous.message);
         self.metadata.extend(event.metadata.clone());
@@ -109,6 +111,7 @@ impl Task {
         let present = self.artifacts.iter_mut().find(|artifact| artifact.artifact_id == update.artifact_id);
         match present {
             Some(artifact) if event.append => artifact.append(update),
+            // Agents replace an artifact this way: the text before a tool call makes way for the answer.
             Some(artifact) => *artifact = update,
             None => self.artifacts.push(update),
         }
@@ -123,6 +126,7 @@ impl Artifact {
         self.parts.extend(chunk.parts);
         self.metadata.extend(chunk.metadata);
         for uri in chunk.extensions {
+            // Each chunk names its extensions anew.
             if !self.extensions.contains(&uri) {
                 self.extensions.push(uri);
             }

@@ -60,6 +60,8 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Milliseconds and UTC are what the specification recommends, and the official Python client refuses a time
+        // without a zone.
         write!(formatter, "{:.3}", self.0)
     }
 }
@@ -83,6 +85,7 @@ impl FieldValue for Timestamp {
     }
 
     fn is_default(&self) -> bool {
+        // 1970-01-01 is a time as any other, not an absent one.
         false
     }
 }

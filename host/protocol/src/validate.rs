@@ -56,10 +56,13 @@ impl SendMessageRequest {
 
 fn check_message(message: &Message, violations: &mut Violations) {
     violations.require(message.message_id.as_str(), "message.messageId");
+    // A client that could send ROLE_AGENT would write the agent's part of the history.
     violations.unless(message.role == Role::User, "message.role", "must be ROLE_USER");
     violations.unless(!message.parts.is_empty(), "message.parts", "must have at least one part");
     for (index, part) in message.parts.iter().enumerate() {
         if let PartContent::Raw(raw) = &part.content {
+            // Only the form is checked. The bytes are not needed here, and decoding them would nearly double the
+            // memory of a large file.
             violations.unless(is_base64(raw), format!("message.parts[{index}].raw"), "is not base64");
         }
     }
@@ -109,6 +112,7 @@ impl ListTasksRequest {
     /// [`A2aError::InvalidParams`] with a violation per field.
     pub fn validate(&self) -> Result<(), A2aError> {
         let mut violations = Violations::default();
+        // Section 3.1.4 allows 1 to 100. Here the field is optional, so that 0 is a wrong number and not an absent one.
         let page_size_fits = self.page_size.is_none_or(|size| (1..=100).contains(&size));
         violations.unless(page_size_fits, "pageSize", "must be between 1 and 100");
         violations.check_history_length(self.history_length, "historyLength");
@@ -147,6 +151,7 @@ impl TaskPushNotificationConfig {
     /// [`A2aError::InvalidParams`] with a violation per field.
     pub fn validate(&self) -> Result<(), A2aError> {
         let mut violations = Violations::default();
+        // Inside SendMessage the config has no task yet, so only this operation asks for one.
         violations.unless(self.task_id.is_some(), "taskId", "is required");
         check_push_config(self, "", &mut violations);
         violations.finish()
@@ -174,6 +179,7 @@ impl ListTaskPushNotificationConfigsRequest {
     pub fn validate(&self) -> Result<(), A2aError> {
         let mut violations = Violations::default();
         violations.require(self.task_id.as_str(), "taskId");
+        // This field is not optional in the proto file, so that 0 is the same as absent.
         violations.unless(self.page_size >= 0, "pageSize", "must not be negative");
         violations.finish()
     }

@@ -33,6 +33,7 @@ impl Artifacts {
     /// Writes a new version, for which the oldest make room.
     pub(crate) fn put(&mut self, name: String, parts: Vec<Part>, limits: &Limits) {
         let previous = self.entries.iter().position(|entry| entry.name == name).map(|index| self.take(index));
+        // A name that had made room begins at version 1 again: nothing of it is kept.
         let version = previous.map_or(1, |previous| previous.artifact.version + 1);
         let bytes = parts_size(&parts);
         self.entries.push(Entry { name, artifact: StoredArtifact { version, parts }, bytes });

@@ -108,6 +108,7 @@ impl Event {
 
 /// The changes of several events together. Later ones win.
 pub(crate) fn combined<'a>(mut deltas: impl Iterator<Item = &'a StateDelta>) -> Cow<'a, StateDelta> {
+    // Most appends have one delta, which is borrowed and not copied.
     let mut all = deltas.next().map_or_else(|| Cow::Owned(StateDelta::new()), Cow::Borrowed);
     for delta in deltas {
         match all.is_empty() {

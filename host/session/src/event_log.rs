@@ -66,6 +66,7 @@ impl EventLog {
             && let Some(oldest) = self.events.pop_front()
         {
             self.bytes -= oldest.size();
+            // No number below `dropped` stays in the map, so that `by_id` can subtract.
             self.numbers.remove(&oldest.id);
             self.dropped += 1;
         }
@@ -91,6 +92,7 @@ impl EventLog {
             *bytes <= room
         };
         let latest = self.events.iter().rev().take(recent);
+        // The scan ends at the first event that does not fit, so that the history has no gap.
         let fitting = latest.scan(0, |bytes, event| fits(bytes, event).then_some(event)).count();
         let skipped = self.events.len().saturating_sub(fitting);
         let in_time = |event: &&Arc<Event>| filter.after_timestamp.is_none_or(|after| event.timestamp >= after);

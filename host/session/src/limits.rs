@@ -68,6 +68,7 @@ impl Limits {
     /// Checks what can be told of a delta without knowing the state.
     pub(crate) fn check_delta(&self, delta: &StateDelta) -> Result<(), SessionError> {
         for scope in STORED {
+            // A delta with more keys than a scope may have is refused before anything is read from a store.
             self.check_scope(scope, 0, delta.within(scope).count())?;
         }
         for (key, value) in delta.iter() {

@@ -81,6 +81,7 @@ impl SessionService for InMemorySessionService {
     }
 
     async fn exists(&self, key: &SessionKey) -> Result<bool, SessionError> {
+        // Without `touch`: a session that is only asked about is not kept from eviction.
         Ok(self.table().revision(key) != 0)
     }
 

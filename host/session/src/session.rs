@@ -85,6 +85,7 @@ impl Ord for SessionKey {
 
 impl Hash for SessionKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        // Equal names have equal hashes, so this agrees with `eq`.
         state.write_u64(self.0.hash);
     }
 }

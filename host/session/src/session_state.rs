@@ -40,6 +40,7 @@ impl SessionState {
         for (key, value) in State::from(delta) {
             let (scope, name) = Scope::of(&key);
             if let Some(state) = self.of_mut(scope) {
+                // The first change copies the map if others share it, such as the table in memory or another turn.
                 Arc::make_mut(state).insert(name.to_owned(), value);
             }
         }

@@ -45,6 +45,7 @@ impl<D: Database> SessionService for SqlSessionService<D> {
     async fn create(&self, key: &SessionKey, mut initial: StateDelta) -> Result<Session, SessionError> {
         initial.take_temp();
         key.check()?;
+        // Checked before the writer gets it: what is refused here costs nobody a place in a transaction.
         self.limits.check_delta(&initial)?;
         self.writer.store(Write::create(key.clone(), initial, self.limits)).await?;
         self.read(key, EventFilter::NONE).await
@@ -66,6 +67,7 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             Some(_) => statements::SELECT_SESSION_WITHIN,
             None => statements::SELECT_SESSION,
         };
+        // One statement, so that keys and events are those of one moment.
         let rows = self.database.read(select, &values).await?;
         session(key, &rows)
     }
@@ -109,6 +111,8 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             return Ok(false);
         }
         let mut transaction = self.database.begin().await?;
+        // Events, artifacts and the session's own keys go with the row (`ON DELETE CASCADE`). `user:` keys belong to no
+        // session.
         let deleted = D::execute(&mut transaction, statements::DELETE_SESSION, &named(key)).await?;
         if deleted > 0 {
             retention::forget_anonymous::<D>(&mut transaction, key).await?;

@@ -129,6 +129,7 @@ impl StateDelta {
 
     /// Takes the `temp:` keys out; they come back with their full keys.
     pub(crate) fn take_temp(&mut self) -> Self {
+        // Nearly no delta has `temp:` keys, and without them nothing is rebuilt.
         if !self.touches(Scope::Temp) {
             return Self::default();
         }

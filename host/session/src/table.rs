@@ -147,6 +147,7 @@ impl Slot {
     /// Sets keys. The revision counts such steps, also those that set nothing.
     fn change<'a>(&mut self, changes: impl Iterator<Item = (&'a str, &'a Json)>, timestamp: Timestamp) {
         for (name, value) in changes {
+            // Added before the old value is subtracted, so that the sum never falls below zero.
             self.state_bytes += name.len() + value.get().len();
             if let Some(previous) = Arc::make_mut(&mut self.state).insert(name.to_owned(), value.clone()) {
                 self.state_bytes -= name.len() + previous.get().len();
@@ -324,6 +325,7 @@ impl Table {
     }
 
     fn promote(&mut self, keys: &SlotKeys<'_>) {
+        // The session first: the maps that it shares must be younger, because slots go from the oldest on.
         for scope in STORED {
             if self.has(scope)
                 && let Some(slot) = keys.of(scope)
@@ -365,6 +367,7 @@ impl Table {
         {
             let bytes = slot.bytes();
             if let SlotName::Session(key) = &oldest.name {
+                // A turn has read this session and is going to append to it, so it stays, even beyond the bounds.
                 if self.turns.contains_key(oldest) {
                     let key = key.clone();
                     self.touch(&key);
@@ -435,6 +438,7 @@ impl Table {
             self.slots.put(SlotKey::clone(&key), slot);
         }
         if let Some(slot) = self.slots.peek_mut(key.as_ref()) {
+            // The old size goes and the new one comes, so that `change` need not count anything.
             self.bytes -= slot.bytes();
             change(slot);
             self.bytes += slot.bytes();

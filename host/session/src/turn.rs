@@ -44,6 +44,8 @@ impl Turns {
     /// # Errors
     /// [`SessionError::TooManyTurns`] at once, if the queue is full.
     pub async fn begin(&self, key: &SessionKey) -> Result<TurnGuard, SessionError> {
+        // The place is taken before the wait, so that the queue is bounded. A future that is dropped while it waits
+        // gives it back.
         let (lock, place) = Queues::join(&self.queues, key)?;
         Ok(TurnGuard { _running: lock.lock_owned().await, _place: place })
     }
@@ -104,6 +106,7 @@ impl Queues {
         if let Entry::Occupied(mut queue) = self.lock().entry(key.clone()) {
             queue.get_mut().members -= 1;
             if queue.get().members == 0 {
+                // A queue without members goes, or the map would grow with every context that a client names.
                 queue.remove();
             }
         }

@@ -87,6 +87,7 @@ impl TurnSession {
     ) -> Result<Self, SessionError> {
         // Before it is read: from here on the session is not evicted.
         let hold = Hold::new(Arc::clone(service), key);
+        // One event is enough to see that the last turn left the user without an answer.
         let session = hold.service.read(&hold.key, EventFilter::recent(1)).await?;
         let view = Mutex::new(View::of(session));
         let appending = tokio::sync::Mutex::default();
@@ -182,6 +183,8 @@ impl TurnSession {
             return Ok(());
         }
         let Hold { service, key } = &self.inner.hold;
+        // Held until the answer is in the view: the next append of this turn has to expect the revision that this one
+        // leads to.
         let _appending = self.inner.appending.lock().await;
         let temp = event.state_delta.take_temp();
         let delta = event.state_delta.clone();
@@ -237,6 +240,7 @@ impl TurnSession {
         let Hold { service, key } = &self.inner.hold;
         let temp = event.state_delta.take_temp();
         key.check()?;
+        // Limits are checked now, although the event is stored later: then the agent would have run in vain.
         service.limits().check_first(&event)?;
         let delta = event.state_delta.clone();
         let is_from_user = event.is_from_user();
@@ -294,6 +298,8 @@ impl Inner {
     async fn store_first(&self) -> Result<(), SessionError> {
         let Some(event) = self.view().unstored() else { return Ok(()) };
         let Hold { service, key } = &self.hold;
+        // Revision 0 says that there is no session: where one has appeared meanwhile, nothing is stored and the turn is
+        // stale.
         let appended = service.append(key, 0, vec![Event::clone(&event)]).await?;
         if appended.repeated {
             // With what came behind it, perhaps, although the database failed to say so.

@@ -97,6 +97,7 @@ impl TryFrom<McpTable> for McpConfig {
             return Err(McpTableError::LeftOut { name, tool: tool.clone() });
         }
         let timeout = Duration::from_secs(timeout_seconds.unwrap_or(TIMEOUT_SECONDS));
+        // Every call would fail at once.
         if timeout.is_zero() {
             return Err(McpTableError::NoTime { name });
         }
@@ -107,6 +108,7 @@ impl TryFrom<McpTable> for McpConfig {
 fn place(table: &McpTable) -> Result<Place, McpTableError> {
     let foreign = |key, place| Err(McpTableError::Foreign { name: table.name.clone(), key, place });
     match (&table.command, &table.url) {
+        // A key that has no effect is refused: a token that is never sent looks like a server that refuses it.
         (Some(_), None) if table.token_env.is_some() => foreign("token_env", "command"),
         (None, Some(_)) if !table.args.is_empty() => foreign("args", "url"),
         (None, Some(_)) if !table.env.is_empty() => foreign("env", "url"),

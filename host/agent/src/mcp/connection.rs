@@ -122,6 +122,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        // The keeper then ends the server by itself. Waiting for that is for `close`.
         self.stop.cancel();
     }
 }
@@ -148,8 +149,10 @@ async fn keep(
             }
             _ = &mut ended => {}
         }
+        // From here on calls are refused at once instead of waiting for a server that is gone.
         peers.send_replace(None);
         tracing::warn!(server, "an MCP server has ended; it is started again");
+        // A server that ends right after each start keeps the longer pause, so that it is not started in a loop.
         if started.elapsed() > STEADY {
             pause = FIRST_PAUSE;
         }
@@ -167,6 +170,7 @@ impl Starter {
             sleep(*pause).await;
             *pause = (*pause * 2).min(LONGEST_PAUSE);
             match self.start().await {
+                // The tools are those of the first start: the agent and its model know them by that list.
                 Ok((service, _)) => return service,
                 Err(error) => {
                     let cause = error.source().map(ToString::to_string);
@@ -179,6 +183,7 @@ impl Starter {
     async fn start(&self) -> Result<(Service, Vec<Tool>), McpError> {
         let server = || self.config.name.clone();
         let failed = |source| McpError::Start { server: server(), source };
+        // Boxed, because the future of both kinds of connection is large.
         let started = timeout(START_PATIENCE, Box::pin(self.connect()));
         started.await.map_err(|_| failed(format!("it was not ready after {} s", START_PATIENCE.as_secs()).into()))?
     }
@@ -190,6 +195,7 @@ impl Starter {
                 let command = self.command(command, args, env)?;
                 let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();
                 let (process, stderr) = process.map_err(|error| failed(error.into()))?;
+                // Read all the time: a program whose pipe is full stands still.
                 let words = stderr.map(|stderr| tokio::spawn(log_lines(self.config.name.clone(), stderr)));
                 match serve_client(client(), process).await {
                     Ok(service) => service,
@@ -213,8 +219,10 @@ impl Starter {
     /// In a process group of its own, so that a key which stops this program does not stop the servers too: it stops
     /// them itself, in order.
     fn command(&self, program: &str, args: &[String], env: &[String]) -> Result<CommandWrap, McpError> {
+        // A bare name is looked up in `PATH`; a path starts at the folder of the config.
         let program = if program.contains('/') { self.folder.join(program) } else { PathBuf::from(program) };
         let mut command = Command::new(program);
+        // The keys of the agent's models are in the environment, and a package runner starts programs of others.
         command.args(args).env_clear();
         if !self.folder.as_os_str().is_empty() {
             command.current_dir(&self.folder);

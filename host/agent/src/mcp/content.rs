@@ -71,6 +71,7 @@ impl Content {
         let mut allowed = JsonObject::new();
         for (key, value) in changes {
             let scope = Scope::of(key).0;
+            // One key that is not granted refuses all: half of a delta would be a state that the server never meant.
             if !scopes.contains(&scope) {
                 return Err(format!("`{key}` is in the {scope} scope, which `state` of the server does not name"));
             }
@@ -105,6 +106,7 @@ impl Content {
                 let media_type = link.mime_type.unwrap_or_default();
                 self.keep(link.name, PartContent::Url(link.uri), media_type);
             }
+            // The model is told that something is missing, so that it does not take the rest for everything.
             _ => self.say("[content of an unknown kind]"),
         }
     }

@@ -51,6 +51,7 @@ impl OfferedTool {
     }
 
     async fn ask(&self, arguments: &Json) -> Result<CallToolResult, ToolError> {
+        // Cloned, because a borrowed watch keeps the keeper from replacing the peer for as long as the call takes.
         let Some(peer) = self.peer.borrow().clone() else {
             return Err(refused(format!("the tool is not available: {} is being started again", self.origin)));
         };
@@ -62,6 +63,7 @@ impl OfferedTool {
         let handle = sent.await.map_err(|error| self.failed(error))?;
         let mut call = OpenCall { peer: handle.peer.clone(), id: Some(handle.id.clone()) };
         let answered = handle.await_response().await;
+        // The server has answered, or has heard of the timeout from rmcp, so the drop tells it nothing.
         call.id = None;
         match answered.map_err(|error| self.failed(error))? {
             ServerResult::CallToolResult(result) => Ok(result),
@@ -73,6 +75,7 @@ impl OfferedTool {
     /// The server's words about a call are for the model. A fault on the way there is for the log.
     fn failed(&self, error: ServiceError) -> ToolError {
         match error {
+            // Cut, because it is stored in the session and told the model again in each later turn.
             ServiceError::McpError(error) => refused(error.message.chars().take(MAX_ERROR).collect()),
             ServiceError::Timeout { .. } => refused(format!("the tool gave no result within {:?}", self.timeout)),
             other => {
@@ -129,6 +132,7 @@ impl Tool for OfferedTool {
             Ok(changes) => changes.into_iter().for_each(|(key, value)| context.state.set(key, value)),
             Err(reason) => {
                 let tool = &self.declaration.name;
+                // The result itself is good and is kept. The operator sees which scope the server asked for.
                 tracing::warn!(tool, origin = self.origin, reason, "the state in a tool's result is not written");
             }
         }

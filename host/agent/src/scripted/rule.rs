@@ -95,6 +95,7 @@ impl Rule {
             Some(answer) => Some(fill(answer, |name| pieces.get(name).map(|&piece| piece.to_owned()))?),
             None => None,
         };
+        // Pieces are what users and tools wrote: a quote in one must not end the string that it stands in.
         let escaped = |name: &str| pieces.get(name).map(|piece| inside_string(piece));
         let call = |(tool, arguments): &(String, Vec<Segment>)| Some((tool.clone(), fill(arguments, escaped)?));
         let calls = self.calls.iter().map(call).collect::<Option<_>>()?;

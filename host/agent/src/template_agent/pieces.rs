@@ -33,6 +33,7 @@ impl<'a> Pieces<'a> {
     pub(super) fn start_again(&mut self) {
         self.text.clear();
         self.held = None;
+        // A piece without `append` replaces the artifact of its id, also in what the client has received.
         self.append = false;
     }
 
@@ -52,6 +53,7 @@ impl<'a> Pieces<'a> {
 
     /// Sends the last piece.
     pub(super) async fn finish(self) -> Result<(), AgentError> {
+        // Without words it is an empty piece, so that the client hears that the artifact is complete.
         let last = self.held.clone().unwrap_or_default();
         self.send(last, true).await
     }

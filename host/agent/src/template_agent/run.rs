@@ -48,6 +48,7 @@ impl<'a> Run<'a> {
     pub(super) async fn run(mut self) -> Result<(), AgentError> {
         let conversation = self.conversation().await?;
         let waiting = conversation.waiting(self.turn.task_id.as_str());
+        // The task still waits for its tools: the model is not asked before their results are there.
         if !waiting.is_empty() {
             return self.remind(&waiting).await;
         }
@@ -58,6 +59,7 @@ impl<'a> Run<'a> {
             self.events.send(status(TaskState::Working, None)).await?;
             return self.finish(answered).await;
         }
+        // Rendered first: an instruction that lacks a variable fails the turn before the agent says that it works.
         let mut prompt = self.prompt(conversation).await?;
         self.events.send(status(TaskState::Working, None)).await?;
         let mut round = 0;
@@ -66,6 +68,7 @@ impl<'a> Run<'a> {
             if answered.answer.calls.is_empty() {
                 return self.finish(answered).await;
             }
+            // Checked before the tools are called, so that no call is made whose result nobody reads.
             if round == self.agent.max_tool_rounds {
                 return Err(failed(&format!(
                     "The agent asked for tools again after {round} rounds of calls, which is the most in one turn. Ask \
@@ -78,6 +81,7 @@ impl<'a> Run<'a> {
             if !pending.is_empty() {
                 return self.wait(text, &pending).await;
             }
+            // The words before the calls were for the time until now. The next piece takes their place.
             self.pieces.start_again();
             // The session has the calls and their results by now, so the conversation is read again.
             let conversation = self.conversation().await?;
@@ -160,12 +164,14 @@ impl<'a> Run<'a> {
         while let Some(event) = stream.next().await {
             match event.map_err(gave_up)? {
                 ModelEvent::Text(piece) => {
+                    // An empty piece counts: an empty answer is an answer, and thoughts alone are none.
                     has_said = true;
                     if !piece.is_empty() {
                         answer.text.push_str(&piece);
                         self.pieces.push(piece).await?;
                     }
                 }
+                // Thoughts are neither shown nor stored.
                 ModelEvent::Thought(_) => has_thought = true,
                 ModelEvent::Call(call) => answer.calls.push(call),
                 ModelEvent::Tokens(tokens) => step.count(tokens),

@@ -58,6 +58,7 @@ impl Exchange {
             context: &mut self.context,
         };
         for interceptor in &self.around.interceptors {
+            // The first refusal ends the call: nothing is sent, and those that follow do not see it.
             interceptor.before(&mut call).await.map_err(ClientError::Refused)?;
         }
         Ok(())
@@ -65,6 +66,8 @@ impl Exchange {
 
     /// The header fields of the request, after the interceptors have added theirs.
     pub(super) fn headers(&mut self) -> Result<HeaderMap, ClientError> {
+        // A card can name any interface, and a field may be a credential. The URIs of extensions are no secret and go
+        // along.
         if !self.parameters.fields().is_empty() && !self.around.takes_fields {
             let card = self.around.document.url.origin();
             let interface = self.around.interface.origin();
@@ -83,6 +86,7 @@ impl Exchange {
     ) -> Result<(), ClientError> {
         let card = &self.around.document.card;
         let mut incoming = Incoming { operation: &self.operation, card, active, event, context: &mut self.context };
+        // In reverse order, so that the one which saw the call last as it was sent sees the answer first.
         for interceptor in self.around.interceptors.iter().rev() {
             interceptor.after(&mut incoming).await.map_err(ClientError::AnswerRefused)?;
         }
@@ -92,6 +96,7 @@ impl Exchange {
     /// The events of a stream, each shown to the interceptors before it is given out.
     pub(super) fn follow(self, url: String, answer: Answer<JsonStream>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
+        // The header comes before the first event, so what it names as active holds for all of them.
         let followed = Followed { exchange: self, url, active: active.clone(), events };
         Answer { value: stream::try_unfold(followed, Followed::step).boxed(), active }
     }
@@ -100,6 +105,7 @@ impl Exchange {
 impl Followed {
     async fn step(mut self) -> Result<Option<(StreamResponse, Self)>, ClientError> {
         let Some(json) = self.events.try_next().await? else { return Ok(None) };
+        // An error drops `self` and the connection with it, so nothing comes behind it.
         let event = decode(&self.url, &json)?;
         self.exchange.end(&self.active, Some(&event)).await?;
         Ok(Some((event, self)))

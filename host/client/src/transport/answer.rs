@@ -66,6 +66,7 @@ impl Events {
             let complete = self.decoder.push(&chunk);
             let longest = complete.iter().map(String::len).max().unwrap_or_default();
             self.complete.extend(complete);
+            // Pending bytes count too: the blank line that ends an event may never come.
             if longest.max(self.decoder.pending()) > self.max_bytes {
                 return Err(ClientError::TooLarge { url: self.url.clone(), max_bytes: self.max_bytes });
             }

@@ -81,6 +81,7 @@ fn not_sent(url: String, status: Status) -> ClientError {
     if let Some(error) = status.source().and_then(|source| source.downcast_ref::<NotSent>()).and_then(NotSent::take) {
         return error;
     }
+    // Errors after the head of the answer come from the body, which is reqwest's own.
     let cause = status.source().and_then(|source| source.downcast_ref::<reqwest::Error>());
     if cause.is_some_and(reqwest::Error::is_timeout) {
         return ClientError::TimedOut { url };
@@ -119,6 +120,7 @@ impl Service<Request<Body>> for Sender {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, NotSent>> + Send>>;
 
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), NotSent>> {
+        // reqwest has connections opened and shared by itself, so a request never waits here.
         Poll::Ready(Ok(()))
     }
 

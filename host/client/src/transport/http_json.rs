@@ -39,6 +39,7 @@ impl HttpJson {
         let (method, template) = route(&operation);
         let mut url = below(&self.url, &template, &mut params)?;
         let sends_body = method == Method::POST;
+        // Without parameters no `?` is to stand at the end of the URL.
         if !sends_body && !params.is_empty() {
             url.query_pairs_mut().extend_pairs(params.iter().map(|(name, value)| (name, query_text(value))));
         }
@@ -67,6 +68,7 @@ impl Transport for HttpJson {
         if transport::is_event_stream(&response) {
             return Ok(Answer { value: answer::events(&self.http, response, failure), active });
         }
+        // An agent that does not stream may answer at once, and one that refuses answers with its error.
         let only = answer::single(&self.http, response, failure).await?;
         Ok(Answer { value: stream::iter([Ok(only)]).boxed(), active })
     }

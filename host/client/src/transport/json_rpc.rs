@@ -85,6 +85,7 @@ impl Transport for JsonRpc {
 pub(super) fn result(text: &str) -> Result<Json, Unreadable> {
     let response: RpcResponse = serde_json::from_str(text).map_err(|error| Unreadable::Foreign(error.into()))?;
     match response {
+        // JSON-RPC 2.0 forbids both members. Where both come, the answer is no success.
         RpcResponse { error: Some(error), .. } => Err(Unreadable::Agent(error.into())),
         RpcResponse { result: Some(result), .. } => Ok(result),
         RpcResponse { .. } => Err(Unreadable::Foreign("it has neither `result` nor `error`".into())),

@@ -42,6 +42,7 @@ impl JsonRpc {
 #[async_trait]
 impl Transport for JsonRpc {
     async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError> {
+        // These two have a task as their result and nothing else, so its `kind` is not asked for.
         let reads_task = matches!(call.operation, Operation::GetTask | Operation::CancelTask);
         let response = self.post(call, JSON).await?;
         let active = active(response.headers());
@@ -106,6 +107,7 @@ fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
 
 /// The extensions that an answer names as active, under either name of the field.
 fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
+    // Servers of both versions may answer under the newer name.
     let fields = [v0_3::X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
     parse_extensions(fields.filter_map(|value| value.to_str().ok()))
 }

@@ -65,6 +65,7 @@ impl IntoProto<pb::AgentExtension> for AgentExtension {
             uri: self.uri.into(),
             description: self.description,
             required: self.required,
+            // A card with an integer that no double is equal to fails here. JSON-RPC and HTTP+JSON still serve it.
             params: write_optional("params", self.params)?,
         })
     }
@@ -104,6 +105,7 @@ impl FromProto<pb::AgentCard> for AgentCard {
             provider: read_optional("provider", proto.provider)?,
             version: proto.version,
             documentation_url: proto.documentation_url,
+            // A required message that is missing is read as an empty one, as the JSON bindings read it.
             capabilities: read_optional("capabilities", proto.capabilities)?.unwrap_or_default(),
             security_schemes: read_map("securitySchemes", proto.security_schemes)?,
             security_requirements: read_all("securityRequirements", proto.security_requirements)?,

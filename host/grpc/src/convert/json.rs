@@ -45,6 +45,7 @@ fn json(value: Value) -> Result<serde_json::Value, FieldError> {
         Some(Kind::ListValue(list)) => {
             list.values.into_iter().map(json).collect::<Result<_, _>>().map(serde_json::Value::Array)
         }
+        // JSON has no value that this could be: not even `null`, which is a kind of its own.
         None => Err(FieldError::new("", "a google.protobuf.Value without a value in it")),
     }
 }
@@ -58,11 +59,13 @@ fn number(double: f64) -> Result<Number, FieldError> {
     if is_integer && !is_negative_zero {
         return Ok(Number::from(double as i64));
     }
+    // NaN and the infinities are doubles, and JSON has neither.
     Number::from_f64(double).ok_or_else(|| FieldError::new("", format!("{double} is not a number in JSON")))
 }
 
 impl IntoProto<Value> for Json {
     fn into_proto(self) -> Result<Value, FieldError> {
+        // Not through serde_json's own values: they turn an integer beyond 64 bits into a double without a word.
         Reader::new(self.get()).value()
     }
 }

@@ -49,6 +49,8 @@ impl FromProto<pb::Part> for Part {
     fn from_proto(proto: pb::Part) -> Result<Self, FieldError> {
         let content = match proto.content {
             Some(pb::part::Content::Text(text)) => PartContent::Text(text),
+            // The protocol types hold base64, the form of the other two bindings, so that a task reads the same on
+            // each.
             Some(pb::part::Content::Raw(bytes)) => PartContent::Raw(STANDARD.encode(bytes)),
             Some(pb::part::Content::Url(url)) => PartContent::Url(url),
             Some(pb::part::Content::Data(value)) => PartContent::Data(read("data", value)?),
@@ -83,5 +85,6 @@ impl IntoProto<pb::Part> for Part {
 /// Both alphabets, with or without padding: all that the JSON bindings let in.
 fn bytes_of(base64: &str) -> Result<Vec<u8>, FieldError> {
     let standard = base64.trim_end_matches('=').replace('-', "+").replace('_', "/");
+    // ProtoJSON wants both alphabets read, with padding or without, and the decoder knows one form.
     UNPADDED.decode(standard).map_err(|_| FieldError::new("raw", "is not base64"))
 }

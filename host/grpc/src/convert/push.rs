@@ -57,6 +57,7 @@ fn secret(credential: String) -> Option<Secret> {
 }
 
 fn exposed(secret: Option<Secret>) -> String {
+    // Here the credential leaves `Secret`, which hides it. `pb.rs` keeps it out of `Debug` on this side.
     secret.map(|secret| secret.expose().to_owned()).unwrap_or_default()
 }
 

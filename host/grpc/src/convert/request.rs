@@ -36,6 +36,7 @@ impl FromProto<pb::SendMessageConfiguration> for SendMessageConfiguration {
 
 impl FromProto<pb::GetTaskRequest> for GetTaskRequest {
     fn from_proto(proto: pb::GetTaskRequest) -> Result<Self, FieldError> {
+        // `history_length` is optional in the proto file, so that 0 (no history) and absent (no limit) stay apart.
         Ok(Self { tenant: non_empty(proto.tenant), id: proto.id.into(), history_length: proto.history_length })
     }
 }
@@ -45,6 +46,7 @@ impl FromProto<pb::ListTasksRequest> for ListTasksRequest {
         Ok(Self {
             tenant: non_empty(proto.tenant),
             context_id: non_empty(proto.context_id),
+            // The number 0 is TASK_STATE_UNSPECIFIED, which as a filter means any state.
             status: enumeration("status", "TaskState", proto.status, TaskState::ALL)?,
             page_size: proto.page_size,
             page_token: non_empty(proto.page_token),

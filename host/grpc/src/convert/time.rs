@@ -21,6 +21,7 @@ impl FromProto<prost_types::Timestamp> for Timestamp {
 
 impl IntoProto<prost_types::Timestamp> for Timestamp {
     fn into_proto(self) -> Result<prost_types::Timestamp, FieldError> {
+        // Rounded down and not to zero, because protobuf wants nanoseconds from 0 on, also before 1970.
         let millis = self.as_millis();
         // The remainder is below 1000, so that its nanoseconds fit.
         let nanos = millis.rem_euclid(MILLIS_PER_SECOND) as i32 * NANOS_PER_MILLI;

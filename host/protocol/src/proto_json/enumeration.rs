@@ -23,6 +23,7 @@ struct EnumerationVisitor<T>(PhantomData<T>);
 impl<T: Enumeration> EnumerationVisitor<T> {
     fn at_position<E: Error>(position: Option<usize>, input: impl fmt::Display) -> Result<T, E> {
         let value = position.and_then(|position| T::VALUES.get(position)).copied();
+        // An unknown value is not read as unspecified: a filter by it would then list everything.
         value.ok_or_else(|| {
             let names = T::NAMES.join("`, `");
             E::custom(format_args!("unknown {} `{input}`, expected one of `{names}`", T::TYPE_NAME))
@@ -46,6 +47,7 @@ impl<T: Enumeration> Visitor<'_> for EnumerationVisitor<T> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        // A query parameter is always a string, so numbers may come in quotes.
         let named = T::NAMES.iter().position(|name| *name == text);
         Self::at_position(named.or_else(|| text.parse().ok()), text)
     }
@@ -78,6 +80,7 @@ macro_rules! proto_enum {
 
             /// The number of the value in the proto file.
             pub fn number(self) -> i32 {
+                // `proto_enum!` declares the values in the order of their numbers, without gaps from 0.
                 self as i32
             }
         }

@@ -39,6 +39,7 @@ impl Visitor<'_> for IntegerVisitor {
         if !is_integer {
             return Err(E::invalid_value(Unexpected::Float(number), &self));
         }
+        // The cast is exact: the value is an integer within the range.
         Ok(number as i32)
     }
 

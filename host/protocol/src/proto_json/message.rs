@@ -22,6 +22,7 @@ macro_rules! message {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 use serde::ser::SerializeMap;
 
+                // The number of entries is not known before each field was asked, because defaults are left out.
                 let mut map = serializer.serialize_map(None)?;
                 $(
                     if $crate::proto_json::message!(@required $($required)?)
@@ -76,6 +77,7 @@ macro_rules! readable {
                     }
                 }
 
+                // Asked for a struct, serde_json would take an array too. Asked for a map, it takes objects only.
                 deserializer.deserialize_map(MessageVisitor)
             }
         }

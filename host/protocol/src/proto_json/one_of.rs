@@ -40,6 +40,7 @@ macro_rules! one_of {
                         let mut content = None;
                         while let Some(field_name) = map.next_key_seed(FieldName(NAMES))? {
                             let value = match field_name {
+                                // `null` leaves an alternative unset, as ProtoJSON has it.
                                 $(Some($wire_name) => map.next_value::<Option<$type>>()?.map($name::$variant),)+
                                 _ => skip_field(&mut map).map(|()| None)?,
                             };
@@ -59,6 +60,7 @@ macro_rules! one_of {
             }
 
             fn is_default(&self) -> bool {
+                // An alternative that is set says which one it is, even with nothing in it.
                 false
             }
         }

@@ -73,6 +73,8 @@ readable! {
 /// # Errors
 /// When it is nothing that 0.3 has.
 pub fn event(json: &Json) -> Result<StreamResponse, serde_json::Error> {
+    // The text is read twice, because `kind` may stand behind the fields that it decides about. serde's tagged enums
+    // would buffer those, and free-form JSON would lose its text.
     let Kind { kind } = json.to()?;
     Ok(match kind.as_str() {
         "task" => StreamResponse::Task(task(json)?),
@@ -147,6 +149,7 @@ struct WireState(TaskState);
 impl FieldValue for WireState {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
+        // A state that 0.3 does not have is an error: were it read as unspecified, a task could end unnoticed.
         let named = TaskState::ALL.iter().find(|state| state_name(**state) == name);
         named.copied().map(Self).ok_or_else(|| D::Error::custom(format_args!("unknown state `{name}`")))
     }

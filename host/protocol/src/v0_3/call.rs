@@ -32,6 +32,8 @@ impl<'a> From<&'a SendMessageRequest> for MessageSendParams<'a> {
             message: (&request.message).into(),
             configuration: MessageSendConfiguration {
                 accepted_output_modes: &configuration.accepted_output_modes,
+                // Always written: the text of 0.3 makes waiting opt-in, while its official servers wait unless told
+                // otherwise.
                 blocking: !configuration.return_immediately,
                 history_length: configuration.history_length,
             },

@@ -15,6 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCard<'a> {
+    // `flatten` is safe in a type that is only written: it loses the text of free-form JSON only when it reads.
     #[serde(flatten)]
     common: Common<'a>,
     #[serde(flatten)]
@@ -64,6 +65,8 @@ pub struct MergedAgentCard<'a> {
 
 impl<'a> From<&'a crate::AgentCard> for MergedAgentCard<'a> {
     fn from(card: &'a crate::AgentCard) -> Self {
+        // A card without an interface of 0.3 is the one of 1.0 alone, so nothing of 0.3 is added to schemes and skills
+        // either.
         let own = Own::of(card);
         let merge = own.is_some();
         let scheme =
@@ -146,6 +149,7 @@ struct Interface<'a> {
 
 impl<'a> Own<'a> {
     fn of(card: &'a crate::AgentCard) -> Option<Self> {
+        // Clients of 0.3 would call an interface of 1.0 in vain, so only those of 0.3 are listed.
         let mut interfaces = card.supported_interfaces.iter().filter(|interface| speaks_0_3(interface));
         let main = interfaces.next()?;
         let version = main.protocol_version.as_str();
@@ -165,6 +169,7 @@ impl<'a> Own<'a> {
 /// `0.3` or a patch release of it.
 fn speaks_0_3(interface: &AgentInterface) -> bool {
     let patch = interface.protocol_version.strip_prefix(VERSION);
+    // `0.3.1` is a patch release of 0.3, and `0.30` is not.
     patch.is_some_and(|patch| patch.is_empty() || patch.starts_with('.'))
 }
 

@@ -37,6 +37,7 @@ struct Interface {
 /// When it is neither.
 pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     let mut object = JsonObject::parse(text)?;
+    // A merged card has the fields of both versions, and those of 1.0 say more.
     let is_current = ["supportedInterfaces", "supported_interfaces"].iter().any(|name| object.contains_key(name));
     if is_current || !object.contains_key("url") {
         return serde_json::from_str(text);
@@ -46,6 +47,7 @@ pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     }
     let mut card: AgentCard = serde_json::from_str(&object.to_json_string())?;
     let Interfaces { url, preferred_transport, additional_interfaces } = serde_json::from_str(text)?;
+    // JSON-RPC is the default of `preferredTransport` in 0.3.
     let transport = preferred_transport.unwrap_or_else(|| "JSONRPC".to_owned());
     for Interface { transport, url } in [Interface { transport, url }].into_iter().chain(additional_interfaces) {
         let interface =

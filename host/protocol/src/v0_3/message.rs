@@ -89,6 +89,7 @@ struct MessageKind;
 impl FieldValue for MessageKind {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match String::deserialize(deserializer)?.as_str() {
+            // Another kind is refused, because the object would be read as an empty message.
             "message" | "" => Ok(Self),
             _ => Err(D::Error::custom("must be `message`")),
         }

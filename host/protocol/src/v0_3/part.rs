@@ -74,6 +74,7 @@ impl Serialize for DataObject<'_> {
 pub(super) fn serialize_metadata<M: SerializeMap>(part: &crate::Part, map: &mut M) -> Result<(), M::Error> {
     match &part.content {
         PartContent::Data(data) if !is_object(data) => {
+            // A copy, because the part itself must not carry the mark: it is shown to clients of 1.0 too.
             let mut metadata = part.metadata.clone();
             metadata.insert(WRAPPED.to_owned(), Json::from_serialize(&true).map_err(serde::ser::Error::custom)?);
             map.serialize_entry("metadata", &metadata)
@@ -192,6 +193,7 @@ impl<'de, F: PartForm> Visitor<'de> for PartVisitor<F> {
                 Some("metadata") => read_field(&mut map, "metadata", &mut metadata).map(|()| None)?,
                 _ => skip_field(&mut map).map(|()| None)?,
             };
+            // A part with two contents is refused: readers could differ on which one it is.
             choose(&mut content, value, CONTENT)?;
         }
         let (found, mut part) = chosen(content, CONTENT)?;
@@ -213,6 +215,7 @@ fn check_kind<E: Error>(kind: &str, found: &'static str) -> Result<(), E> {
 }
 
 fn unwrap_data(part: &mut crate::Part) {
+    // Without the mark, `{"value": …}` is the object that the client meant.
     let marked = part.metadata.get(WRAPPED).is_some_and(|mark| mark.get() == "true");
     if let (true, PartContent::Data(data)) = (marked, &mut part.content)
         && let Some(value) = data.to::<JsonObject>().ok().and_then(|mut object| object.remove("value"))

@@ -92,6 +92,7 @@ impl WireAuthentication {
     /// 0.3 lets the receiver name several schemes; the sender takes the first one.
     fn into_info(self) -> Option<AuthenticationInfo> {
         let scheme = self.schemes.into_iter().next().unwrap_or_default();
+        // Credentials without a scheme stay, with an empty scheme, so that the check names the field that is missing.
         let nothing_said = scheme.is_empty() && self.credentials.is_none();
         (!nothing_said).then_some(AuthenticationInfo { scheme, credentials: self.credentials })
     }

@@ -71,10 +71,12 @@ pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
         accepted_output_modes: sent.configuration.accepted_output_modes,
         task_push_notification_config: sent.configuration.push_notification_config.map(|config| config.of(None)),
         history_length: history_length(sent.configuration.history_length),
+        // Only an explicit `false` counts. In HTTP+JSON of 0.3 it is the other way round.
         return_immediately: sent.configuration.blocking == Some(false),
     };
     let request =
         SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
+    // The rules are those of 1.0, and so would be the names in the errors. The client knows only those of 0.3.
     let validate = |request: &SendMessageRequest| request.validate().map_err(with_role_of_0_3);
     checked(request, validate, |field| {
         let field = field.replace("taskPushNotificationConfig", "pushNotificationConfig");
@@ -117,6 +119,7 @@ pub fn subscribe_to_task(json: &Json) -> Result<SubscribeToTaskRequest, A2aError
 /// [`A2aError::InvalidParams`]
 pub fn create_push_config(json: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
     let sent: SetPushConfigParams = params(json)?;
+    // An empty id becomes no id, which is what the check of 1.0 calls missing.
     let request = sent.push_notification_config.of(Some(sent.task_id).filter(|id| !id.is_empty()));
     checked(request, TaskPushNotificationConfig::validate, |field| match field {
         "taskId" => field.to_owned(),
@@ -146,6 +149,7 @@ pub fn get_push_config(json: &Json) -> Result<GetTaskPushNotificationConfigReque
 /// [`A2aError::InvalidParams`]
 pub fn list_push_configs(json: &Json) -> Result<ListTaskPushNotificationConfigsRequest, A2aError> {
     let sent: TaskIdParams = params(json)?;
+    // 0.3 has no pages. Page size 0 leaves it to the server how many configs it returns.
     let request = ListTaskPushNotificationConfigsRequest { task_id: sent.id, ..Default::default() };
     checked(request, ListTaskPushNotificationConfigsRequest::validate, push_config_field)
 }

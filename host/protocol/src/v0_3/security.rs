@@ -125,6 +125,7 @@ fn flow(flows: &OAuthFlows) -> Option<(&'static str, OAuthFlow<'_>)> {
         OAuthFlows::Implicit(flow) => (
             "implicit",
             OAuthFlow {
+                // 0.3 requires the URL and 1.0 does not: a client of 0.3 would refuse a card without the field.
                 authorization_url: Some(flow.authorization_url.as_deref().unwrap_or_default()),
                 token_url: None,
                 refresh_url: flow.refresh_url.as_deref(),
@@ -140,6 +141,7 @@ fn flow(flows: &OAuthFlows) -> Option<(&'static str, OAuthFlow<'_>)> {
                 scopes: &flow.scopes,
             },
         ),
+        // 0.3 has no such flow. The scheme stays on the card, because requirements refer to it by name.
         OAuthFlows::DeviceCode(_) => return None,
     };
     Some((name, flow))

@@ -66,6 +66,8 @@ impl EncodedEvent {
         let invocation_id = Cow::Borrowed(&*invocation_id);
         let stored =
             StoredEvent { id, author, invocation_id, timestamp: timestamp.as_millis(), parts, state_delta, error };
+        // A retry is recognised by this text: an event that is sent again must encode to the same bytes. A field that
+        // is added to the form has to be left out where it is empty.
         let json = serde_json::to_string(&stored)?;
         Ok(Self { id: stored.id, timestamp, json, state_delta: stored.state_delta, artifacts })
     }

@@ -16,6 +16,7 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
     let before = retention.changed_before(Timestamp::now());
     let mut swept = 0;
     loop {
+        // Each batch is a transaction of its own, so that turns get their writes in between.
         let batch = delete_batch(database, retention, before).await?;
         swept += batch;
         if batch == 0 {

@@ -49,6 +49,8 @@ impl<'a> ScopeChange<'a> {
             Scope::Session | Scope::Temp => statements::SELECT_KEYS_OF_SESSION,
         };
         let mut kept = HashMap::new();
+        // Others may be adding to a shared scope in transactions that are open. What they add is not seen, so that
+        // turns at the same moment can exceed the limit by it.
         for row in D::query(transaction, select, &owner(scope, key, id)).await? {
             let size = usize::try_from(row.int(1)?).unwrap_or_default();
             kept.insert(row.text(0)?, Kept { size, place: row.int(2)? });
@@ -68,6 +70,7 @@ impl<'a> ScopeChange<'a> {
             kept.insert(name.clone(), Kept { size, place });
             rows.push(KeyRow { name, value, size, place });
         }
+        // Two transactions that lock the same rows in one order cannot end up waiting for each other.
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         Self { scope, rows }
     }

@@ -76,6 +76,8 @@ impl Change for Write {
         let mut steps = match beginning {
             Some(beginning) => self.first_steps(beginning, events, now),
             // Beyond the limit an event more makes an old one go, which these steps do not do.
+            // Where another writer was first, the revision is no longer `expected` and the update changes no row. The
+            // writer of the database then rolls back and calls `apply`, which says why.
             None if *expected > 0
                 && events.len() == 1
                 && last.sets_nothing()
@@ -121,6 +123,7 @@ impl Change for Write {
     }
 
     fn is_refusal(error: &SessionError) -> bool {
+        // Refusals come before the first write, so that what else is in the transaction is stored all the same.
         !matches!(error, SessionError::Database(_))
     }
 }
@@ -171,6 +174,8 @@ impl Write {
 
     /// Keeps others off the session until the end of the transaction.
     async fn lock<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Option<Locked>, SessionError> {
+        // The row stays locked until the commit: of two processes with the same revision the second one waits here, and
+        // then finds it stale.
         let rows = D::query(transaction, statements::LOCK_SESSION, &named(&self.key)).await?;
         let locked = |row: &D::Row| Ok(Locked { id: row.int(0)?, revision: from_sql(row.int(1)?) });
         rows.first().map(locked).transpose()
@@ -190,6 +195,7 @@ impl Write {
             let stored = D::query(transaction, statements::SELECT_EVENT, &values).await?;
             match stored.first().map(|row| row.text(0)).transpose()? {
                 None => new.push(event),
+                // The same bytes: the answer to the first attempt was lost, and this is a retry.
                 Some(json) if json == event.json => {}
                 Some(_) => return Err(SessionError::EventConflict { id: event.id.clone() }),
             }
@@ -225,6 +231,7 @@ impl Write {
         for artifact in events.iter().flat_map(|event| &event.artifacts) {
             self.put_artifact::<D>(transaction, id, artifact).await?;
         }
+        // Numbers of events are revisions, so the oldest one to stay is known without counting rows.
         let kept = self.limits.events as u64;
         if revision > kept {
             let values = [Value::Int(id), Value::count(revision - kept)];
@@ -271,6 +278,7 @@ impl Write {
         id: i64,
         artifact: &EncodedArtifact,
     ) -> Result<(), SessionError> {
+        // Names and sizes only: the contents may be megabytes.
         let others = D::query(transaction, statements::SELECT_ARTIFACTS, &[Value::Int(id)]).await?;
         // The one that was written last comes first, so that those which do not fit are the oldest.
         let mut count = 1;

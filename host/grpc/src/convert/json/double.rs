@@ -14,6 +14,7 @@ pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
     if double.is_infinite() {
         return Err(FieldError::not_carried(format_args!("{} is beyond the range of doubles", shortened(number))));
     }
+    // Below 2^53 each integer has its own double, so nothing needs to be compared.
     if double.abs() < FIRST_GAP || stands_for(double, number) {
         return Ok(double);
     }
@@ -24,10 +25,13 @@ pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
 /// With an exponent or a point, the author had a double as likely as not, and wrote as few digits as tell it from
 /// others.
 fn stands_for(double: f64, number: &str) -> bool {
+    // Compared as decimal digits, because a comparison of doubles would have rounded already.
     let value = Decimal::of(number);
     let is_written_as_integer = !number.contains(['.', 'e', 'E']);
+    // A fraction becomes the nearest double, as every reader of JSON makes it.
     value.exponent < 0
         || value == Decimal::of(&format!("{double:.0}"))
+        // `{:e}` writes the fewest digits that tell the double from others, as its author's library did.
         || (!is_written_as_integer && value == Decimal::of(&format!("{double:e}")))
 }
 

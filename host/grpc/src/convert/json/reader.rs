@@ -31,6 +31,7 @@ impl<'a> Reader<'a> {
         let kind = match self.rest.as_bytes() {
             [b'{', ..] => Kind::StructValue(Struct { fields: self.entries()? }),
             [b'[', ..] => Kind::ListValue(ListValue { values: self.items()? }),
+            // serde_json reads scalars, so that escapes and surrogates are checked in one place.
             [b'"', ..] => Kind::StringValue(self.scalar()?),
             [b't' | b'f', ..] => Kind::BoolValue(self.scalar()?),
             [b'n', ..] => self.scalar().map(|()| Kind::NullValue(0))?,
@@ -45,6 +46,7 @@ impl<'a> Reader<'a> {
             let key: String = self.scalar()?;
             self.step(); // over the colon
             let value = self.value().map_err(|error| error.within(&key))?;
+            // Objects inside of a value may have a key twice. The last one counts, as for most readers of JSON.
             entries.insert(key, value);
         }
         Ok(entries)
@@ -61,6 +63,7 @@ impl<'a> Reader<'a> {
     /// Steps over what stands before an entry or an item, or behind the last one.
     fn has_next(&mut self) -> bool {
         match self.step() {
+            // In an empty object or list the closing bracket follows at once, and there is no entry to read.
             Some('{' | '[') if self.rest.trim_ascii_start().starts_with(['}', ']']) => {
                 self.step();
                 false

@@ -23,6 +23,8 @@ pub(super) fn decode(field: String) -> String {
     let standard: String = field.chars().map(standard_digit).collect();
     let inner = LENIENT.decode(&standard).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     match inner {
+        // Strict about padding: the SDKs write padded base64, and a lenient reader would take more plain files for
+        // encoded twice.
         Some(inner) if STANDARD.decode(&inner).is_ok() => inner,
         _ => field,
     }

@@ -16,6 +16,7 @@ impl<'a> From<&'a crate::TaskPushNotificationConfig> for TaskPushNotificationCon
     fn from(config: &'a crate::TaskPushNotificationConfig) -> Self {
         let task = config.task_id.as_ref().map_or("", |id| id.as_str());
         let id = config.id.as_deref().unwrap_or_default();
+        // `a2a.v1` has no ids in this message: the path of the resource names both task and config.
         Self { name: format!("tasks/{task}/pushNotificationConfigs/{id}"), push_notification_config: config.into() }
     }
 }

@@ -58,6 +58,7 @@ pub fn send_message(body: &Json) -> Result<SendMessageRequest, A2aError> {
     let configuration = SendMessageConfiguration {
         accepted_output_modes: sent.configuration.accepted_output_modes,
         task_push_notification_config: sent.configuration.push_notification.map(|config| config.of(None)),
+        // A number that is absent is 0 in ProtoJSON, and 0 is no limit in 0.3.
         history_length: history_length(Some(sent.configuration.history_length)),
         return_immediately: !sent.configuration.blocking,
     };
@@ -80,6 +81,7 @@ impl From<WireMessage> for Message {
             parts: message.content.into_iter().map(WirePart::into_part).collect(),
             metadata: message.metadata,
             extensions: message.extensions,
+            // `a2a.v1` has no field for them.
             reference_task_ids: Vec::new(),
         }
     }
@@ -93,6 +95,7 @@ impl From<WireMessage> for Message {
 pub fn create_push_config(task_id: TaskId, body: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
     let sent: WireCreatePushConfig = params(body)?;
     let is_body = sent.push_notification_config.is_some();
+    // The form of the proto file goes before that of the official clients.
     let mut config = sent.push_notification_config.unwrap_or(sent.config.push_notification_config);
     config.id = config.id.or(sent.config_id);
     let request = config.of(Some(task_id).filter(|id| !id.is_empty()));
