@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use annex_files::Purpose;
+use annex_runtime::MAX_COMPONENT_BYTES;
 use annex_server::admin_api::{Addition, Rollback};
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
@@ -112,7 +114,8 @@ impl Extension {
 }
 
 fn addition(file: &Path, settings: Option<&Path>, name: Option<&str>) -> anyhow::Result<Addition> {
-    let component = fs::read(file).with_context(|| format!("cannot read the component {}", file.display()))?;
+    let component = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES)
+        .with_context(|| format!("cannot read the component {}", file.display()))?;
     let read = |file: &Path| fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
     let settings = settings.map(read).transpose()?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();

@@ -1,9 +1,9 @@
 //! `annex inspect`
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use annex_runtime::Inspection;
+use annex_files::Purpose;
+use annex_runtime::{Inspection, MAX_COMPONENT_BYTES};
 use annex_server::Locations;
 use anyhow::Context;
 use clap::Args;
@@ -38,7 +38,7 @@ impl Inspect {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
         let path = locations.component(&self.component);
-        let bytes = fs::read(&path).with_context(|| {
+        let bytes = annex_files::read(&path, Purpose::Named, MAX_COMPONENT_BYTES).with_context(|| {
             let rule = "a name without `/` and `.` is one that ships with Annex";
             format!("cannot read the component {} ({rule})", path.display())
         })?;

@@ -6,8 +6,10 @@
 
 mod folder;
 mod open;
+mod replace;
 mod rule;
 
 pub use folder::check_folder;
 pub use open::{open, read, read_text};
+pub use replace::replace;
 pub use rule::Purpose;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata};
-use annex_runtime::{Extension, MethodAnswer, MethodCall, TurnRequest};
+use annex_runtime::{Extension, Installed, MethodAnswer, MethodCall, TurnRequest};
 use futures::stream::{self, Stream};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -50,7 +50,7 @@ impl RequestHandler {
             return Err(A2aError::MethodNotFound { method });
         };
         // Before a permit and an instance: whoever has not activated the extension takes no room from others.
-        check_asked_for(&extension, call)?;
+        check_asked_for(&extensions.installed, &extension, call)?;
         check_object(params)?;
         // A server that begins to drain now waits for the call.
         let _counted = self.running.token();
@@ -112,10 +112,18 @@ fn results(call: MethodCall, permit: TurnPermit, closing: CancellationToken, tim
     }))
 }
 
-/// Checks that the client has activated the extension of the method, and those that it depends on.
-fn check_asked_for(extension: &Extension, call: &ServiceParameters) -> Result<(), A2aError> {
-    let needed = extension.descriptor().depends_on.iter().chain([extension.uri()]);
-    let missing: Vec<ExtensionUri> = needed.filter(|uri| !call.requested.contains(uri)).cloned().collect();
+/// Checks that the client has activated the extension of the method, those that it depends on, and theirs in turn.
+fn check_asked_for(installed: &Installed, extension: &Extension, call: &ServiceParameters) -> Result<(), A2aError> {
+    let mut needed = vec![extension.uri()];
+    let mut next = 0;
+    while let Some(uri) = needed.get(next) {
+        let depends_on = installed.get(uri).map(|extension| extension.descriptor().depends_on.as_slice());
+        let further: Vec<&ExtensionUri> =
+            depends_on.unwrap_or_default().iter().filter(|uri| !needed.contains(uri)).collect();
+        needed.extend(further);
+        next += 1;
+    }
+    let missing: Vec<ExtensionUri> = needed.into_iter().filter(|uri| !call.requested.contains(uri)).cloned().collect();
     if missing.is_empty() { Ok(()) } else { Err(A2aError::ExtensionSupportRequired { missing }) }
 }
 

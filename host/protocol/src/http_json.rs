@@ -5,6 +5,9 @@ use crate::{A2aError, Json, JsonObject};
 /// The media type of the binding. `application/json` is understood too.
 pub const MEDIA_TYPE: &str = "application/a2a+json";
 
+/// The fields of operations without a body that are booleans.
+const FLAGS: [&str; 1] = ["includeArtifacts"];
+
 /// Reads a body; an empty one is an empty object.
 ///
 /// # Errors
@@ -17,15 +20,17 @@ pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
     Json::parse(text.to_owned()).map_err(|error| parse_error(error.to_string()))
 }
 
-/// The object that query parameters stand for (section 11.5): `true` and `false` are booleans, anything else a string,
-/// which ProtoJSON takes for numbers, enums and timestamps too. Of a name that comes twice the last value counts.
+/// The object that query parameters stand for (section 11.5): the flags of the operations are booleans, anything else is a
+/// string, which ProtoJSON takes for numbers, enums and timestamps too. Of a name that comes twice the last value counts.
 pub fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> JsonObject {
-    // A query has no types, and the field that a name belongs to is not known here.
-    let value = |text: &str| match text {
-        "true" | "false" => Json::from_serialize(&(text == "true")).unwrap_or_else(|_| Json::string(text)),
+    // A query has no types, so that only the name tells a flag from an id which happens to be `true`.
+    let value = |name: &str, text: &str| match text {
+        "true" | "false" if FLAGS.contains(&name) => {
+            Json::from_serialize(&(text == "true")).unwrap_or_else(|_| Json::string(text))
+        }
         _ => Json::string(text),
     };
-    parameters.into_iter().map(|(name, text)| (name.to_owned(), value(text))).collect()
+    parameters.into_iter().map(|(name, text)| (name.to_owned(), value(name, text))).collect()
 }
 
 /// An error as a body: the HTTP status, the gRPC status by name, the message, the details (section 11.6).

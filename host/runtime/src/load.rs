@@ -223,7 +223,7 @@ const MAX_NAME: usize = 2 << 10;
 const MAX_CARD_ENTRY: usize = 32 << 10;
 
 fn check_descriptor(described: Description, installation: &Installation) -> Result<Descriptor, LoadError> {
-    let wrong = |reason: String| Err(LoadError::Description { reason });
+    let wrong = |reason: String| Err(LoadError::Description { reason: annex_text::line_within(&reason, MAX_WORDS) });
     if let Some(uri) = described.depends_on.iter().chain([&described.uri]).find(|uri| !is_uri(uri)) {
         return wrong(format!("{uri:?} is not an absolute URI without spaces and commas"));
     }
@@ -238,9 +238,11 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
         return wrong("a metadata key is empty".to_owned());
     }
     // A request looks at each name in the list, so none is in it twice.
-    for (index, uri) in described.depends_on.iter().enumerate() {
-        if described.depends_on.iter().take(index).any(|other| other == uri) {
-            return wrong(format!("it names its dependency {uri} twice"));
+    for (names, what) in [(&described.depends_on, "dependency"), (&described.metadata_keys, "metadata key")] {
+        let mut before = names.iter().enumerate();
+        let twice = before.find(|(index, name)| names.iter().take(*index).any(|other| other == *name));
+        if let Some((_, name)) = twice {
+            return wrong(format!("it names its {what} {name} twice"));
         }
     }
     for name in &described.grants {

@@ -12,6 +12,9 @@ const MAX_TEXT: usize = 256 * 1024;
 /// The most bytes of the files of one result, in base64.
 const MAX_FILES: usize = 4 * 1024 * 1024;
 
+/// The most bytes of the name of a file. A session takes it as a key, as JSON.
+const MAX_NAME: usize = 255;
+
 /// A result, read.
 #[derive(Debug)]
 pub(super) struct Content {
@@ -119,6 +122,8 @@ impl Content {
     }
 
     fn keep(&mut self, name: String, content: PartContent, media_type: String) {
+        // The server on the other side chooses the name. One that no session takes as a key would fail the task.
+        let name = annex_text::line_within(&name, MAX_NAME);
         self.say(&format!("[kept as artifact `{name}`]"));
         let part = Part { media_type, filename: name.clone(), ..Part::from(content) };
         self.artifacts.push((name, vec![part]));

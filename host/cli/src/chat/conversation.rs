@@ -49,11 +49,9 @@ impl Conversation {
     /// When the file cannot be written.
     pub(super) fn save(&self) -> anyhow::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let mut new = file.clone().into_os_string();
-        new.push(".new");
         let text = format!("{}\n", serde_json::to_string(&self.session)?);
-        // Renaming leaves the conversation as it was before, if the process ends while it writes.
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
+        // Whoever has the ids in it can go on with the conversation, so the file is for this user alone.
+        let written = annex_files::replace(file, text.as_bytes());
         written.with_context(|| format!("cannot keep the conversation in {}", file.display()))
     }
 

@@ -149,8 +149,9 @@ pub fn get_push_config(json: &Json) -> Result<GetTaskPushNotificationConfigReque
 /// [`A2aError::InvalidParams`]
 pub fn list_push_configs(json: &Json) -> Result<ListTaskPushNotificationConfigsRequest, A2aError> {
     let sent: TaskIdParams = params(json)?;
-    // 0.3 has no pages. Page size 0 leaves it to the server how many configs it returns.
-    let request = ListTaskPushNotificationConfigsRequest { task_id: sent.id, ..Default::default() };
+    // 0.3 has no pages, so one page holds as many configs as the server gives at once: all that a task may have.
+    let page_size = i32::MAX;
+    let request = ListTaskPushNotificationConfigsRequest { task_id: sent.id, page_size, ..Default::default() };
     checked(request, ListTaskPushNotificationConfigsRequest::validate, push_config_field)
 }
 

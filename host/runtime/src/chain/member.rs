@@ -29,6 +29,10 @@ mod way_out;
 const MAX_VIOLATIONS: usize = 64;
 /// Bytes of each text of a violation.
 const MAX_VIOLATION_TEXT: usize = 1 << 10;
+/// Bytes of the message of an extension's own error.
+const MAX_ERROR_TEXT: usize = 4 << 10;
+/// Bytes of the data of an extension's own error, which each binding writes several times as well.
+const MAX_ERROR_DATA: usize = 64 << 10;
 
 pub(crate) struct Member {
     pub(crate) extension: Arc<Extension>,
@@ -173,9 +177,13 @@ impl Member {
         if core {
             return Err(self.broke(hook, &format!("it forged the core error code {}", error.code)));
         }
+        if error.data.as_ref().is_some_and(|data| data.len() > MAX_ERROR_DATA) {
+            return Err(self.broke(hook, &format!("the error's data has more than {MAX_ERROR_DATA} bytes")));
+        }
         let data = error.data.map(Json::parse).transpose();
         let data = data.map_err(|reason| self.broke(hook, &format!("the error's data is not JSON: {reason}")))?;
-        Ok(A2aError::Extension { uri: self.extension.uri().clone(), code: error.code, message: error.message, data })
+        let message = cut(error.message, MAX_ERROR_TEXT);
+        Ok(A2aError::Extension { uri: self.extension.uri().clone(), code: error.code, message, data })
     }
 
     pub(crate) fn broke(&self, hook: Hook, reason: &str) -> Fault {

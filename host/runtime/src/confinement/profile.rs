@@ -1,5 +1,6 @@
 //! The data that all instances of one extension share.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -122,6 +123,11 @@ impl Profile {
             metadata_keys: Vec::new(),
             log: LogTail::default(),
         }
+    }
+
+    /// A guest's words for a client, as they are but for secrets.
+    pub(crate) fn without_secrets<'a>(&'a self, text: &'a str) -> Cow<'a, str> {
+        log::without(text, self.grants.secrets.values())
     }
 
     /// A guest's words as the operator may see them: one line, without secrets.

@@ -165,8 +165,12 @@ impl Drop for HostState {
 
 impl ResourceLimiter for HostState {
     /// Counts all memories of the instance together.
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         self.give_back_host_call();
+        // The engine refuses what is beyond the memory's own maximum, so that is no growth to count.
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
         self.memory = self.memory.saturating_add(desired.saturating_sub(current));
         // An error stops the guest and names the limit. With `false` it would go on, and fail somewhere else.
         if self.memory > self.profile.limits.memory {
@@ -178,8 +182,11 @@ impl ResourceLimiter for HostState {
         Ok(true)
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         self.give_back_host_call();
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
         self.table_elements = self.table_elements.saturating_add(desired.saturating_sub(current));
         if self.table_elements > self.profile.limits.table_elements {
             return Err(LimitReached::TableElements.into());

@@ -52,9 +52,11 @@ impl Log {
         Self { profile, left: Arc::new(Left { lines, bytes }) }
     }
 
-    /// Bytes of one line; the rest is cut off.
-    pub(crate) fn line_bytes(&self) -> usize {
-        self.profile.limits.log_line
+    /// Bytes of one line that are worth collecting. A secret that begins within the line is among them to its end, because
+    /// one that was cut would not be found.
+    pub(crate) fn taken_bytes(&self) -> usize {
+        let secrets = self.profile.grants.secrets.values().map(|secret| secret.expose().len());
+        self.profile.limits.log_line.saturating_add(secrets.max().unwrap_or(0))
     }
 
     /// Writes one line, if any are left.
@@ -62,7 +64,7 @@ impl Log {
         let Some(left) = self.left.take_line() else { return self.profile.meters.add_dropped_log_line() };
         self.profile.meters.add_log_line();
         let extension = &self.profile.uri;
-        let room = left.min(self.line_bytes());
+        let room = left.min(self.profile.limits.log_line);
         let context = shown(&self.profile, context, room);
         // `shown` returns at most `room` bytes, so the difference is never below zero.
         let message = shown(&self.profile, message, room - context.len());
@@ -97,7 +99,8 @@ fn level_name(level: LogLevel) -> &'static str {
     }
 }
 
-fn without<'a>(text: &'a str, secrets: impl Iterator<Item = &'a Secret>) -> Cow<'a, str> {
+/// The text without secrets.
+pub(crate) fn without<'a>(text: &'a str, secrets: impl Iterator<Item = &'a Secret>) -> Cow<'a, str> {
     let mut text = Cow::Borrowed(text);
     for secret in secrets {
         if text.contains(secret.expose()) {

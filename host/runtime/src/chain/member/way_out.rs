@@ -98,7 +98,7 @@ impl Member {
         Ok(Interruption {
             by: self.extension.uri().clone(),
             state: asked.state,
-            text: asked.text,
+            text: self.extension.profile.without_secrets(&asked.text).into_owned(),
             metadata: checked.map_err(|reason| self.broke(Hook::Transition, &reason))?.into_iter().collect(),
         })
     }

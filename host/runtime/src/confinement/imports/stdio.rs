@@ -22,7 +22,7 @@ struct Lines {
     log: Log,
     level: LogLevel,
     name: &'static str,
-    /// The line that has not ended yet, cut to what a log line may have.
+    /// The line that has not ended yet, cut to what the log takes.
     line: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl Lines {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n");
             // What is beyond a log line is dropped here, so that a line without an end takes no memory of the host.
-            let room = self.log.line_bytes().saturating_sub(self.line.len());
+            let room = self.log.taken_bytes().saturating_sub(self.line.len());
             self.line.extend(text.unwrap_or(piece).iter().take(room));
             if text.is_some() {
                 self.end_line();
