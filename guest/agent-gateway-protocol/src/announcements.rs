@@ -81,10 +81,12 @@ struct Announced<'a> {
 /// # Errors
 /// The announcement is too large, the token is wrong, or the store takes no more.
 pub fn announce(parameters: &Parameters, params: &str, store: &impl Store) -> Result<Json, Rejection> {
+    // Before it is parsed: anybody may announce where there is no token.
     check_size(params)?;
     let announcement: Announcement =
         serde_json::from_str(params).map_err(|error| Violation::new("", format!("is no announcement: {error}")))?;
     check_token(parameters, announcement.token.as_deref(), store)?;
+    // The token is not part of what is kept.
     let route = Route {
         capability: announcement.capability,
         version: Some(announcement.version),
@@ -110,6 +112,7 @@ fn check_size(text: &str) -> Result<(), Rejection> {
 fn check_token(parameters: &Parameters, token: Option<&str>, store: &impl Store) -> Result<(), Rejection> {
     let Some(name) = &parameters.announce_secret else { return Ok(()) };
     let secret = store.secret(name).map_err(|error| out_of_order(&error))?.unwrap_or_default();
+    // A secret that is gone must not be matched by an empty token.
     let is_right = token.is_some_and(|token| !secret.is_empty() && is_same(token.as_bytes(), secret.as_bytes()));
     if is_right { Ok(()) } else { Err(Violation::new("/token", "is not the one that announcements must have").into()) }
 }
@@ -117,6 +120,7 @@ fn check_token(parameters: &Parameters, token: Option<&str>, store: &impl Store)
 /// Takes the same time wherever the difference is.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let difference = one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other));
+    // `black_box` keeps the compiler from ending the comparison at the first difference.
     one.len() == other.len() && std::hint::black_box(difference) == 0
 }
 
@@ -124,11 +128,13 @@ fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json
     let Route { capability, path, .. } = route;
     let own = key(capability, path);
     let keys = store.keys()?;
+    // The own key does not count: a capability that is full still takes its announcements anew.
     let others: Vec<&String> = keys.iter().filter(|key| is_of(capability, key) && **key != own).collect();
     // Routes that have expired long ago make room.
     if others.len() >= MAX_ROUTES && forget_old(&others, now, store)? == 0 {
         return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));
     }
+    // Old routes of other capabilities too, because nobody else would ever remove them.
     forget_old(&keys, now, store)?;
     store.set(&own, kept.text().as_bytes())?;
     json::text(&Announced { capability, path, expires: clock::text(kept.expires) })
@@ -137,10 +143,12 @@ fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json
 /// Looks at some of the keys, at others each time. Returns how many are gone.
 fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<usize, String> {
     let mut forgotten = 0;
+    // The clock picks where to begin, so that no cursor has to be kept.
     let start = usize::try_from(now).unwrap_or_default().checked_rem(keys.len()).unwrap_or_default();
     for key in keys.iter().cycle().skip(start).take(keys.len().min(LOOKED_AT)) {
         let key = key.as_ref();
         let kept = read(key, store)?;
+        // A day late, so that until then the error is AGP_TABLE_STALE and not that there never was a route.
         if kept.is_none_or(|kept| kept.expires.saturating_add(FORGOTTEN_AFTER_MILLIS) < now) {
             store.delete(key)?;
             forgotten += 1;
@@ -163,6 +171,7 @@ impl Known {
     /// # Errors
     /// The store is out of reach.
     pub fn read(parameters: &Parameters, store: &impl Store) -> Result<Self, Rejection> {
+        // Announcements from before the operator turned them off do not count.
         if !parameters.announcements {
             return Ok(Self::default());
         }
@@ -177,9 +186,11 @@ impl Known {
     pub fn table(&self, parameters: &Parameters, capability: &str, store: &impl Store) -> Result<Table, Rejection> {
         let own = parameters.routes.iter().filter(|route| route.capability == capability);
         let mut table = Table { live: own.cloned().collect(), has_stale: false };
+        // Two announcements at once may have left more than there may be.
         for key in self.keys.iter().filter(|key| is_of(capability, key)).take(MAX_ROUTES) {
             match read(key, store).map_err(|error| out_of_order(&error))? {
                 Some(kept) if kept.expires > self.now => {
+                    // A route that cannot be read is no reason to refuse the intents of others.
                     table.live.extend(serde_json::from_str::<Route>(&kept.route).ok())
                 }
                 Some(_) => table.has_stale = true,

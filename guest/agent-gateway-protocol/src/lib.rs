@@ -32,6 +32,7 @@ impl Extension for AgentGatewayProtocol {
     const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        // Without the secret every announcement would be refused, so the operator hears of it at load.
         if let Some(name) = &parameters.announce_secret
             && secrets::get(name)?.is_none_or(|secret| secret.is_empty())
         {
@@ -57,6 +58,7 @@ impl Card for AgentGatewayProtocol {
 impl Message for AgentGatewayProtocol {
     fn check(parameters: &Parameters, _request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
         let intents = routing::intents(&message)?;
+        // Most messages have no intent, and do not pay for a look at the store.
         if !intents.is_empty() {
             let store = Imports::open()?;
             let known = Known::read(parameters, &store)?;
@@ -70,11 +72,13 @@ impl Message for AgentGatewayProtocol {
 
 impl Response for AgentGatewayProtocol {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
+        // Once for each thing that somebody reads, and not on every chunk of it.
         let is_for_it = match event.kind {
             EventKind::Message => true,
             EventKind::Artifact => event.last_chunk,
             EventKind::Status => event.has_message,
         };
+        // An entry that is there already stays.
         let routes = CHOSEN.get().filter(|_| is_for_it && !event.present.contains(&parameters.key));
         Ok(routes.map(|routes| Patch::entry(parameters.key.clone(), routes.clone())))
     }

@@ -71,5 +71,6 @@ pub fn declarations(parameters: &Parameters) -> Vec<MethodDeclaration> {
         result_schema: Some(ROUTE_RESULT.to_owned()),
         ..MethodDeclaration::new(ROUTE, "Says where an intent would go.")
     };
+    // A method that is not declared does not exist for anybody.
     if parameters.announcements { vec![announce, route] } else { vec![route] }
 }

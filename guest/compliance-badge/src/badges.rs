@@ -56,6 +56,8 @@ pub struct Badge {
     /// The party that vouches for it.
     pub issuer: String,
     /// The last day on which the badge holds, as RFC 3339 has it (`2027-12-31`).
+    // The config has names with underscores, the card those of ProtoJSON. The date is not compared with today: clients
+    // check it.
     #[serde(rename(serialize = "validUntil"), skip_serializing_if = "Option::is_none")]
     pub valid_until: Option<String>,
     /// The URL of the evidence.

@@ -30,4 +30,5 @@ impl Card for ComplianceBadge {
     }
 }
 
+// No hook of a request is exported, so no request ever enters the component.
 annex_sdk::export!(ComplianceBadge: card);

@@ -27,6 +27,7 @@ impl Extension for GeneratingImage {
 
 impl Transition for GeneratingImage {
     fn change(parameters: &Parameters, change: StateChange) -> Result<Ruling, String> {
+        // Extensions must not add states to A2A, so a sub-state is an entry of the metadata.
         let annotation = || Ruling::Annotate(vec![(parameters.key.clone(), "true".to_owned())]);
         Ok(if logic::generates_image(parameters, &change) { annotation() } else { Ruling::Pass })
     }

@@ -63,11 +63,13 @@ struct Part {
 
 /// True if the task will work and its agent says that it makes an image.
 pub fn generates_image(parameters: &Parameters, change: &StateChange) -> bool {
+    // The sub-state is one of WORKING: a task that ends or waits makes no image.
     let message = change.message.as_deref().filter(|_| change.next == "TASK_STATE_WORKING");
     let Some(message) = message.and_then(|message| serde_json::from_str::<Message>(message).ok()) else {
         return false;
     };
     let texts = message.parts.iter().filter_map(|part| part.text.as_deref());
+    // Joined with a line break, so that no phrase comes about across two parts.
     let said = texts.collect::<Vec<_>>().join("\n").to_lowercase();
     parameters.phrases.iter().any(|phrase| said.contains(&phrase.to_lowercase()))
 }

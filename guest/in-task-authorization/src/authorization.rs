@@ -82,6 +82,7 @@ fn yes() -> bool {
 /// # Errors
 /// The host's stores do not work now.
 pub fn begin(parameters: &Parameters, task_id: &str, host: &impl Host) -> Result<Entry, String> {
+    // A task that was authorized once runs over all its turns, and its decision is gone by then.
     if host.is_authorized()? {
         return Ok(Entry::Proceed);
     }
@@ -100,6 +101,7 @@ pub fn begin(parameters: &Parameters, task_id: &str, host: &impl Host) -> Result
 }
 
 fn wait(parameters: &Parameters, state: &str) -> Interruption {
+    // The state follows from the task's id, so a task that waits on is told the same request.
     let request_uri = parameters.request_uri.replace(PLACEHOLDER, state);
     let client_id = json::string(&parameters.client_id);
     let request_uri = json::string(&request_uri);
@@ -120,6 +122,7 @@ pub fn approve(parameters: &Parameters, params: &str, host: &impl Host) -> Resul
     let verdict: Verdict =
         serde_json::from_str(params).map_err(|error| refusal("", format!("cannot be read: {error}")))?;
     let secret = parameters.secret(host).map_err(|error| refusal("", error))?;
+    // The token comes first: a caller without it learns nothing of states.
     if !state::is_secret(&secret, &verdict.token) {
         return Err(refusal("/token", "is not the verifier's".to_owned()));
     }
@@ -128,6 +131,7 @@ pub fn approve(parameters: &Parameters, params: &str, host: &impl Host) -> Resul
     };
     let reason = verdict.reason.unwrap_or_else(|| DEFAULT_REASON.to_owned());
     let decision = if verdict.approved { APPROVED.to_owned() } else { format!("{REFUSED}{reason}") };
+    // Kept before the task is taken up, because its turn looks for the decision.
     let kept =
         decisions::keep(task_id, &decision, host).map_err(|error| refusal("", format!("cannot be kept: {error}")))?;
     if let Err(error) = host.resume(task_id) {

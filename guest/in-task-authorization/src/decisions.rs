@@ -36,6 +36,7 @@ pub fn keep(task_id: &str, decision: &str, host: &impl Host) -> Result<String, S
 /// # Errors
 /// The host's store does not work now.
 pub fn of_task(task_id: &str, host: &impl Host) -> Result<Option<String>, String> {
+    // Keys are in the order of decisions, so the last one is the latest.
     let Some(key) = keys_of(task_id, host)?.pop() else { return Ok(None) };
     Ok(host.get(&key)?.map(|decision| String::from_utf8_lossy(&decision).into_owned()))
 }

@@ -61,6 +61,7 @@ impl Method for InTaskAuthorization {
     }
 
     fn call(parameters: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
+        // Whoever may call the agent may call the method. The token says whether it is the verifier.
         authorization::approve(parameters, &params, &Imports).map(Answer::Value)
     }
 }

@@ -72,6 +72,7 @@ impl Parameters {
     /// # Errors
     /// Says which.
     pub fn check(&self, host: &impl Host) -> Result<(), String> {
+        // Without it the verifier could not tell which task it decides on.
         if !self.request_uri.contains(PLACEHOLDER) {
             return Err(format!("`request_uri` must have {PLACEHOLDER} where the task's state belongs"));
         }

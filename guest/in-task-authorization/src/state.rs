@@ -15,8 +15,10 @@ pub fn of_task(secret: &str, task_id: &str) -> String {
 
 /// The id of the task that a state stands for; `None` when the state was made without the secret.
 pub fn task_of<'a>(secret: &str, state: &'a str) -> Option<&'a str> {
+    // From the end: a code has no full stop, and an id may have some.
     let (task_id, code) = state.rsplit_once('.')?;
     let code: [u8; 32] = URL_SAFE_NO_PAD.decode(code).ok()?.try_into().ok()?;
+    // `verify` takes the same time wherever the difference is, so a code cannot be found byte by byte.
     HMAC::verify(format!("{PURPOSE}{task_id}"), secret, &code).then_some(task_id)
 }
 

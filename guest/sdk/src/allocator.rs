@@ -20,6 +20,7 @@ const PAGE_BYTES: usize = 64 << 10;
 /// The bytes that the allocator may need around an allocation.
 const OVERHEAD_BYTES: usize = 256;
 
+// Not initialized, so that it adds no data to the component.
 static mut ARENA: [MaybeUninit<u8>; ARENA_BYTES] = [MaybeUninit::uninit(); ARENA_BYTES];
 
 #[global_allocator]
@@ -40,7 +41,9 @@ unsafe impl Source for ArenaThenGrow {
         } else {
             let pages = (layout.size() + layout.align() + OVERHEAD_BYTES).div_ceil(PAGE_BYTES);
             match memory_grow::<0>(pages) {
+                // The host's limit on memory refuses the growth.
                 usize::MAX => return Err(()),
+                // `memory.grow` answers with the size before, in pages, which is where the new ones begin.
                 end => ((end * PAGE_BYTES) as *mut u8, pages * PAGE_BYTES),
             }
         };

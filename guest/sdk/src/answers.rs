@@ -67,6 +67,7 @@ impl Addition {
     /// The extension's URI, and one entry of the message's metadata; `value` is JSON text.
     pub fn entry(key: impl Into<String>, value: impl Into<Json>) -> Self {
         let entry = MetadataEntry { location: Location::Message, key: key.into(), value: value.into() };
+        // An agent reads the entry only if the extension is active.
         Self { activate: true, metadata: vec![entry] }
     }
 }

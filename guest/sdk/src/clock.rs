@@ -43,6 +43,7 @@ pub fn parse(text: &str) -> Option<u64> {
     }
     let days = days_since_epoch(year, month, day)?;
     let local = days * SECONDS_PER_DAY + hour * 3_600 + minute * 60 + second;
+    // A local time on the first day may lie before 1970 in UTC.
     let utc = local.checked_add_signed(-offset_seconds(offset)?)?;
     Some(utc * MILLIS_PER_SECOND + millis)
 }
@@ -59,6 +60,7 @@ fn numbers(text: &str, separator: char, widths: [usize; 3]) -> Option<[u64; 3]> 
 
 /// A number of digits alone, and how many they are.
 fn digits(text: &str) -> Option<(u64, usize)> {
+    // `parse` alone would take a sign.
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok().map(|number| (number, text.len())))?
 }
@@ -68,6 +70,7 @@ fn fraction(text: &str) -> Option<(u64, &str)> {
     let Some(rest) = text.strip_prefix('.') else { return Some((0, text)) };
     let length = rest.bytes().take_while(u8::is_ascii_digit).count();
     let (fraction, rest) = rest.split_at_checked(length).filter(|_| length > 0)?;
+    // Zeros fill up a short fraction, and digits beyond the third are cut off.
     let millis = fraction.bytes().chain(*b"00").take(3).fold(0, |millis, digit| millis * 10 + u64::from(digit - b'0'));
     Some((millis, rest))
 }
@@ -102,6 +105,7 @@ fn days_of_month(year: u64, month: u64) -> u64 {
 fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
     let year = if month <= 2 { year.checked_sub(1)? } else { year };
     let months_since_march = (month + 9) % 12;
+    // From March on, each five months have 153 days: 31, 30, 31, 30 and 31.
     let day_of_year = (153 * months_since_march + 2) / 5 + day - 1;
     let era = year / 400;
     let year_of_era = year % 400;

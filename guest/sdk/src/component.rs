@@ -112,7 +112,9 @@ impl<E: Exported + Client> client::exports::annex::extension::client::Guest for 
 
 /// Begins a call: installs the panic hook and gives the parameters. Fails when the parameters do not fit.
 fn enter<E: Exported>() -> Result<&'static E::Parameters, String> {
+    // First, so that a panic while the parameters are read is reported too.
     panics::report_to_host();
+    // Once per instance: parameters do not change within a turn.
     let read = || E::Parameters::from_config(&Config::HOST);
     E::parameters().get_or_init(read).as_ref().map_err(Clone::clone)
 }
@@ -140,6 +142,7 @@ macro_rules! export {
             fn parameters() -> &'static ::std::sync::OnceLock<
                 ::core::result::Result<<$extension as $crate::Extension>::Parameters, ::std::string::String>,
             > {
+                // A static cannot be generic, so each extension has one by its macro call.
                 static PARAMETERS: ::std::sync::OnceLock<
                     ::core::result::Result<<$extension as $crate::Extension>::Parameters, ::std::string::String>,
                 > = ::std::sync::OnceLock::new();

@@ -99,9 +99,12 @@ impl Request {
             && request.set_scheme(Some(&scheme)).is_ok()
             && request.set_authority(Some(authority)).is_ok()
             && request.set_path_with_query(Some(path)).is_ok();
+        // The body is taken out first: the request is the host's once it is handed over.
         let body = request.body().ok().filter(|_| is_set).ok_or(Error::Url)?;
         let answer = outgoing_handler::handle(request, None).map_err(Error::Failed)?;
+        // The host reads the body while it sends, so it is written once the request is on its way.
         write(body, &self.body)?;
+        // The outer limit of the turn ends this wait.
         answer.subscribe().block();
         match answer.get() {
             Some(Ok(Ok(response))) => read(&response),
@@ -119,6 +122,7 @@ fn split(url: &str) -> Option<(Scheme, &str, &str)> {
         "http" => Scheme::Http,
         _ => return None,
     };
+    // RFC 9110, section 7.1: a fragment is not sent.
     let rest = rest.split('#').next()?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -144,6 +148,7 @@ fn read(response: &IncomingResponse) -> Result<Response, Error> {
     loop {
         match stream.blocking_read(READ) {
             Ok(chunk) => bytes.extend_from_slice(&chunk),
+            // In `wasi:io/streams` the end of a stream is an error.
             Err(StreamError::Closed) => break,
             Err(StreamError::LastOperationFailed(error)) => {
                 let code = wasip2::http::types::http_error_code(&error);

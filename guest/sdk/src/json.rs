@@ -11,6 +11,7 @@ pub fn text<T: Serialize + ?Sized>(value: &T) -> Result<Json, String> {
 
 /// A string as a JSON string, quoted and escaped.
 pub fn string(value: &str) -> Json {
+    // A string always has a JSON text, so this way has no error to pass on.
     serde_json::Value::from(value).to_string()
 }
 

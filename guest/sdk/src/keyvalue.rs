@@ -15,6 +15,7 @@ impl Keys {
     /// # Errors
     /// As the host says.
     pub fn open() -> Result<Self, String> {
+        // `wasi:keyvalue` leaves the names of buckets to the host, for which the empty one is what lasts.
         store::open("").map(Self).map_err(text)
     }
 
@@ -66,6 +67,7 @@ impl Keys {
         let mut keys = Vec::new();
         let mut cursor = None;
         loop {
+            // The host gives 256 keys at a time, and each page counts as a host call.
             let page = self.0.list_keys(cursor).map_err(text)?;
             keys.extend(page.keys);
             cursor = page.cursor;

@@ -42,6 +42,7 @@ impl<'a> Members<'a> {
     /// A key that was sent more than once: a later reader may take the one value or the other.
     pub fn repeated(&self) -> Option<&str> {
         let mut keys: Vec<&str> = self.keys().collect();
+        // Sorted and not compared in pairs: a client may send thousands of keys.
         keys.sort_unstable();
         keys.windows(2).find_map(|pair| match pair {
             [first, second] if first == second => Some(*first),
@@ -93,6 +94,7 @@ impl<'a> Scanner<'a> {
         let start = self.at;
         self.string()?;
         let plain = self.text.get(start + 1..self.at - 1)?;
+        // Most keys have no escapes, and are borrowed.
         if !plain.contains('\\') {
             return Some(Cow::Borrowed(plain));
         }
@@ -109,6 +111,7 @@ impl<'a> Scanner<'a> {
             self.plain_words();
             match self.peek()? {
                 b'"' => break,
+                // The byte behind a backslash never ends the string.
                 b'\\' => self.at += 2,
                 _ => self.at += 1,
             }
@@ -120,6 +123,7 @@ impl<'a> Scanner<'a> {
     /// Steps over as many times eight bytes as hold neither quote nor backslash.
     fn plain_words(&mut self) {
         while let Some(word) = self.text.as_bytes().get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
+            // The order of the bytes does not matter to whether one of them is there.
             let word = u64::from_ne_bytes(*word);
             if holds(word, b'"') || holds(word, b'\\') {
                 return;
@@ -148,6 +152,7 @@ impl<'a> Scanner<'a> {
                     self.string()?;
                     continue;
                 }
+                // Kinds of brackets are not told apart: the host has validated the text.
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth -= 1,
                 _ => {}
@@ -169,6 +174,8 @@ impl<'a> Scanner<'a> {
 /// True if one of the word's bytes is this one.
 const fn holds(word: u64, byte: u8) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
+    // Only a byte of 0 gets its highest bit by the subtraction, and a byte of 1 that lends to a 0 below it. So the
+    // answer is right, although it does not tell which byte it was.
     let zero_where_equal = word ^ (ONES * byte as u64);
     zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & (ONES << 7) != 0
 }

@@ -8,6 +8,7 @@ use crate::bindings::capabilities::wasi::logging::logging::{Level, log};
 /// Installs the panic hook, once per instance.
 pub(crate) fn report_to_host() {
     static INSTALLED: Once = Once::new();
+    // Each hook comes by here, and an instance serves all hooks of a turn.
     INSTALLED.call_once(|| panic::set_hook(Box::new(|info| log(Level::Critical, "panic", &describe(info)))));
 }
 

@@ -41,6 +41,7 @@ impl Config {
     /// # Errors
     /// The host could not look; the text is for the operator.
     pub fn get(&self, key: &str) -> Result<Option<String>, String> {
+        // Both kinds of errors mean the same to an author.
         store::get(key).map_err(|error| match error {
             store::Error::Upstream(cause) | store::Error::Io(cause) => {
                 format!("the parameters are out of reach: {cause}")

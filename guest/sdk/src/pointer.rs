@@ -22,6 +22,7 @@ pub fn child(parent: &str, key: &str) -> String {
     let mut pointer = String::with_capacity(parent.len() + key.len() + 8);
     pointer.push_str(parent);
     pointer.push('/');
+    // RFC 6901, section 3.
     for character in key.chars() {
         match character {
             '~' => pointer.push_str("~0"),

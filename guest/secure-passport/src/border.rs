@@ -20,6 +20,7 @@ pub fn state_delta(
     metadata: &[MetadataEntry],
     host: &impl Host,
 ) -> Result<Option<Json>, Rejection> {
+    // The public specification puts the passport on the message. An entry on the request is none.
     let shown = metadata.iter().find(|entry| entry.location == Location::Message && entry.key == parameters.uri);
     let Some(entry) = shown else { return Ok(None) };
     let base = entry.pointer();
@@ -27,6 +28,7 @@ pub fn state_delta(
         Ok(passport) => passport,
         Err(malformed) => return refuse_malformed(parameters, &base, &malformed, host),
     };
+    // The signature covers all keys, so it is verified before any of them is dropped.
     let (mut passport, is_verified) = verified(parameters, &base, passport, host)?;
     check_keys(parameters, &base, &mut passport, host)?;
     Ok(Some(delta(&parameters.state_key, &passport, is_verified)))
@@ -43,6 +45,7 @@ fn refuse_malformed(
             Err(Violation::new(format!("{base}{}", malformed.pointer), malformed.message.clone()).into())
         }
         OnMalformed::Ignore => {
+            // No value of the passport goes to the log: it tells of a user.
             host.warn(&format!("a passport is ignored: {} {}", malformed.pointer, malformed.message));
             Ok(None)
         }
@@ -59,6 +62,7 @@ fn verified(
     let refusal = |message: &str| Err(Violation::new(format!("{base}/signature"), message).into());
     let (Some(signature), Some(client)) = (&passport.signature, parameters.client(&passport.client_id)) else {
         return match (parameters.require_signature, &passport.signature) {
+            // The signature of an unknown client proves nothing, and is not held against it either.
             (false, _) => Ok((passport, false)),
             (true, None) => refusal("is required"),
             (true, Some(_)) => refusal("cannot be verified: the client is not known here"),
@@ -66,6 +70,7 @@ fn verified(
     };
     let verifies = client
         .verifying_key(host)
+        // A key that cannot be had, or a form that cannot be made, verifies nothing.
         .is_ok_and(|key| passport.canonical().is_ok_and(|signed| key.verifies(&signed, signature)));
     // A verified passport is read from the signed text, so that nothing in it is unsigned.
     match passport.as_signed() {
@@ -84,8 +89,10 @@ fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport, host
     if parameters.on_unsupported_key == OnUnsupportedKey::Reject {
         let state = format!("{base}/state");
         let violation = |key: &&str| Violation::new(pointer::child(&state, key), "is not supported by this agent");
+        // A client can send any number of keys. The answer names as many as somebody may read.
         return Err(Rejection::Violations(unsupported.iter().take(64).map(violation).collect()));
     }
+    // Their number alone: keys are the client's words, and may be many.
     host.warn(&format!("{} keys of a passport are not supported and dropped", unsupported.len()));
     passport.state.retain(|(key, _)| is_supported(key));
     Ok(())
@@ -93,6 +100,7 @@ fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport, host
 
 /// `{"passport": {"clientId": …, "sessionId": …, "verified": …, "state": {…}}}`.
 fn delta(state_key: &str, passport: &Passport, is_verified: bool) -> Json {
+    // Values go on as the text that was sent or signed, so that their digits survive.
     let members = passport.state.iter().map(|(key, value)| format!("{}:{value}", json::string(key)));
     let state = members.collect::<Vec<_>>().join(",");
     let session = passport.session_id.iter().map(|id| format!(r#""sessionId":{},"#, json::string(id)));

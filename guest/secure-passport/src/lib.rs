@@ -25,6 +25,7 @@ impl Extension for SecurePassport {
     const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        // At load, so that a key that cannot be used stops the load and not each request.
         parameters.check_keys(&Imports)?;
         Ok(Descriptor {
             name: "secure-passport".to_owned(),

@@ -143,6 +143,7 @@ impl Parameters {
     /// # Errors
     /// Says which, and why.
     pub fn check_keys(&self, secrets: &impl Secrets) -> Result<(), String> {
+        // Every passport would be refused, which no operator means.
         if self.require_signature && self.clients.is_empty() {
             return Err("`require_signature` needs `clients` whose signatures can be verified".to_owned());
         }
@@ -164,6 +165,7 @@ impl KnownClient {
     pub fn verifying_key(&self, secrets: &impl Secrets) -> Result<Key, String> {
         match (self.algorithm, &self.public_key) {
             (Algorithm::HmacSha256, None) => Key::hmac(&self.value(secrets)?),
+            // Everybody knows a public key: as the secret of an HMAC it would let anybody sign.
             (Algorithm::HmacSha256, Some(_)) => {
                 Err("`public_key` is for ed25519; hmac-sha256 has a `secret`".to_owned())
             }
@@ -192,6 +194,7 @@ impl KnownClient {
     }
 
     fn complaint(&self, error: &str) -> String {
+        // The client's name and the reason, and nothing of the key.
         format!("the key of client {:?} cannot be used: {error}", self.client_id)
     }
 }

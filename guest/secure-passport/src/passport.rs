@@ -43,9 +43,11 @@ impl Passport {
     /// The first fault that is found.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let fields = Members::of(text).ok_or_else(|| Malformed::new("", "must be a JSON object"))?;
+        // Of a field that is there twice, one reader could sign the one value and another rely on the other.
         if let Some(field) = fields.repeated() {
             return Err(Malformed::new(field, "must not be there twice"));
         }
+        // A field that no signature covers must not ride along with those that one does.
         if let Some(field) = fields.keys().find(|field| !FIELDS.contains(field)) {
             return Err(Malformed::new(field, "is no field of a passport"));
         }
@@ -70,11 +72,13 @@ impl Passport {
     pub fn canonical(&self) -> Result<Json, String> {
         let mut fields = serde_json::Map::new();
         fields.insert("clientId".to_owned(), Value::from(self.client_id.as_str()));
+        // A field that is missing is left out and not signed as `null`: both ends must write the same bytes.
         if let Some(session_id) = &self.session_id {
             fields.insert("sessionId".to_owned(), Value::from(session_id.as_str()));
         }
         let mut state = serde_json::Map::new();
         for (key, value) in &self.state {
+            // RFC 8785 writes numbers as doubles, so `1e2` and `100` have one signature.
             state.insert(key.clone(), serde_json::from_str(value).map_err(|error| error.to_string())?);
         }
         fields.insert("state".to_owned(), Value::Object(state));

@@ -46,6 +46,7 @@ impl Key {
         if secret.len() < MIN_SECRET_BYTES {
             return Err(format!("a secret of hmac-sha256 has at least {MIN_SECRET_BYTES} bytes"));
         }
+        // The bytes of the text itself, whatever they may encode, so that both ends do the same.
         Ok(Self::Hmac(secret.as_bytes().to_vec()))
     }
 
@@ -72,6 +73,7 @@ impl Key {
     pub fn sign(&self, signed: &str) -> Option<String> {
         match self {
             Self::Hmac(key) => Some(URL_SAFE.encode(HMAC::mac(signed.as_bytes(), key))),
+            // Without noise the signature is deterministic, as in RFC 8032, and takes no random numbers of the host.
             Self::Private(pair) => Some(URL_SAFE.encode(pair.sk.sign(signed.as_bytes(), None).as_ref())),
             Self::Public(_) => None,
         }
@@ -82,6 +84,8 @@ impl Key {
         let Some(signature) = decode(signature) else { return false };
         match self {
             Self::Hmac(key) => {
+                // All 32 bytes must be there: a MAC that may be cut off can be guessed. `verify` takes the same time
+                // wherever they differ.
                 <&[u8; 32]>::try_from(signature.as_slice()).is_ok_and(|mac| HMAC::verify(signed.as_bytes(), key, mac))
             }
             Self::Public(key) => is_signature(key, signed, &signature),
@@ -95,6 +99,7 @@ fn is_signature(key: &PublicKey, signed: &str, signature: &[u8]) -> bool {
 }
 
 fn decode(text: &str) -> Option<Vec<u8>> {
+    // The public specification leaves the form of a signature open, so both alphabets are taken.
     URL_SAFE.decode(text).or_else(|_| STANDARD.decode(text)).ok()
 }
 

@@ -14,6 +14,7 @@ use crate::passport::Passport;
 /// cannot be signed.
 pub fn addition(parameters: &Parameters, call: &Outgoing, secrets: &impl Secrets) -> Result<Addition, Rejection> {
     let (Some(_), Some(input)) = (&call.message, &call.input) else { return Ok(Addition::none()) };
+    // A passport tells of a user, so it goes to agents that declare the extension and to no others.
     let Some(declaration) = &call.declaration else {
         let message = format!("cannot be sent: the agent does not declare {}", parameters.uri);
         return Err(Violation::new("", message).into());
@@ -24,6 +25,7 @@ pub fn addition(parameters: &Parameters, call: &Outgoing, secrets: &impl Secrets
     if let Some(client) = &parameters.sign_as {
         let cannot = |error: String| Violation::new("", format!("cannot be signed: {error}"));
         let key = client.signing_key(secrets).map_err(cannot)?;
+        // What is sent is what is signed, to the same digits.
         passport = passport.as_signed().map_err(cannot)?;
         passport.signature = key.sign(&passport.canonical().map_err(cannot)?);
     }
@@ -32,6 +34,7 @@ pub fn addition(parameters: &Parameters, call: &Outgoing, secrets: &impl Secrets
 
 /// The input with the name of the client that signs, unless it has one.
 fn named(parameters: &Parameters, input: &str) -> String {
+    // The name is put in as text, so that the values of the input stay as they were written.
     let has_name = Members::of(input).is_none_or(|fields| fields.get("clientId").is_some());
     match (&parameters.sign_as, input.trim_start().strip_prefix('{')) {
         (Some(client), Some(rest)) if !has_name => {

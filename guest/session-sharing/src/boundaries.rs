@@ -55,12 +55,14 @@ pub fn get(conversation: &Conversation, keys: &impl ClientKeys) -> Option<Bounda
 /// When it cannot be kept: the agent's or the context's name is too long, or as the host says.
 pub fn set(conversation: &Conversation, boundary: Boundary, keys: &impl ClientKeys) -> Result<(), String> {
     let Conversation { agent, peer, context } = conversation.clone();
+    // The agent chooses this id. One value holds all conversations, so a long id would leave no room for others.
     if context.len() > MAX_CONTEXT {
         return Err(format!("the agent's context id has {} bytes, and at most {MAX_CONTEXT} are kept", context.len()));
     }
     let mut entries = read(&agent, keys);
     entries.retain(|entry| !entry.is_of(conversation));
     let Boundary { revision, up_to, is_open } = boundary;
+    // At the end, so that the entry that was not used for longest stands first.
     entries.push(Entry { peer, context, revision, up_to, is_open });
     let surplus = entries.len().saturating_sub(MAX_CONVERSATIONS);
     entries.drain(..surplus);

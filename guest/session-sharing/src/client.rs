@@ -44,6 +44,7 @@ pub fn before(
     call: &Outgoing,
     keys: &impl ClientKeys,
 ) -> Result<(Addition, Option<Call>), Rejection> {
+    // Other operations carry no message that events could go with.
     let is_message = matches!(call.operation.as_str(), "SendMessage" | "SendStreamingMessage");
     let (Some(declaration), Some(input), Some(message), true) =
         (&call.declaration, &call.input, &call.message, is_message)
@@ -54,6 +55,7 @@ pub fn before(
     let input = Input::read(&root)?;
     let context = text_member(message, "contextId");
     let limits = [parameters.limits(), Limits::declared(declaration)];
+    // Without a context the agent's conversation begins with this message, so nothing can be known of it.
     let conversation = context.clone().filter(|_| input.mode == Mode::Delta).map(|context| {
         let agent = call.agent.clone();
         let peer = input.peer.clone();
@@ -94,11 +96,13 @@ pub fn after(
     incoming: &Incoming,
     keys: &impl ClientKeys,
 ) -> Result<Option<Json>, String> {
+    // Nothing is remembered of what is shared as a whole each time.
     if call.mode == Mode::Full {
         return Ok(None);
     }
     let Some(answer) = Answer::read(&incoming.event) else { return Ok(None) };
     let Some(context) = answer.context.or_else(|| call.context.clone()) else { return Ok(None) };
+    // Another context would move the boundary of a conversation that did not get the events.
     if let Some(named) = call.context.as_ref().filter(|named| **named != context) {
         return Err(format!("the agent answered in the context {context:?}, and the message was for {named:?}"));
     }
@@ -108,6 +112,8 @@ pub fn after(
     let is_received = incoming.metadata.iter().any(|(own, value)| *own == key && expected.is_in(value));
     let moves = answer.is_good && is_received;
     if moves || !call.is_settled {
+        // The first answer closes the open boundary, whether it is a good one or not: the agent has not lost the
+        // conversation.
         let up_to = if moves { call.up_to } else { call.before };
         let boundary = Boundary { revision: call.revision, up_to, is_open: false };
         let conversation =
@@ -132,6 +138,7 @@ fn known(
         let message = format!("must not go back: the agent has revision {}", boundary.revision);
         return Err(Violation::new("/revision", message));
     }
+    // A new history is shared from its start.
     if input.revision > boundary.revision {
         return Ok(None);
     }
@@ -160,6 +167,7 @@ impl Input {
         let mut up_to = last;
         if let Some(current) = object.get("current") {
             let number = current.number()?;
+            // It goes as the message's own parts, and would be heard twice.
             events.retain(|event| event.seq != number);
             up_to = last.max(number);
         }
@@ -170,6 +178,7 @@ impl Input {
     /// because it may still have the rest.
     fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<Shared, Violation> {
         let newer = self.since(boundary.map_or(0, |boundary| boundary.up_to), agent);
+        // The call before got no answer, perhaps because the agent has lost the conversation.
         if boundary.is_some_and(|boundary| boundary.is_open) {
             let all = self.since(0, agent);
             if check_limits(&all, limits).is_ok() {
@@ -201,6 +210,7 @@ struct Answer {
 impl Answer {
     fn read(event: &str) -> Option<Self> {
         let event = Members::of(event)?;
+        // A StreamResponse has exactly one member.
         let (kind, value) = event.iter().next()?;
         let status = Members::of(value)?.get("status").unwrap_or_default();
         let state = text_member(status, "state").unwrap_or_default();

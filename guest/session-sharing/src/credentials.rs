@@ -68,6 +68,7 @@ const PRIVATE_KEY: &str = "PRIVATE KEY";
 
 /// The text without credentials.
 pub fn without_in_text(text: &str) -> String {
+    // Before the text is taken apart: a key in PEM has spaces and line breaks in it.
     let text = without_private_keys(text);
     let mut clean = String::with_capacity(text.len());
     let mut before = Before::Nothing;
@@ -90,11 +91,13 @@ pub fn without_in_json(text: &str) -> String {
         let (string, after) = split_string(from);
         clean.push_str(before);
         rest = after;
+        // A string with a colon behind it is a key; all others are values.
         let Some(value) = after.trim_start().strip_prefix(':') else {
             clean.push_str(&json::string(&without_in_text(&decoded(string))));
             continue;
         };
         clean.push_str(string);
+        // Decoded first: an escape such as `\u0077` must not hide a name.
         if is_secret_name(&decoded(string)) {
             clean.push(':');
             clean.push_str(&json::string(REMOVED));
@@ -128,6 +131,7 @@ fn split_string(text: &str) -> (&str, &str) {
 /// The rest of a JSON text behind the value that it begins with.
 fn behind_value(text: &str) -> &str {
     let mut rest = text;
+    // A counter and no recursion, so that deep nesting takes no stack.
     let mut depth = 0_usize;
     loop {
         match rest.bytes().next() {
@@ -188,12 +192,14 @@ impl Before {
 }
 
 fn is_separator(character: char) -> bool {
+    // `&`, `?` and `=` among them, because URLs carry tokens in their queries.
     character.is_whitespace() || "\"'`,;&?(){}[]<>=:|\\".contains(character)
 }
 
 fn is_secret_name(name: &str) -> bool {
     name.len() >= NAME_BYTES
         && NAMES.iter().any(|secret| {
+            // Compared from the end, so that `clientSecret` and `access_token` are names of secrets too.
             let mut letters =
                 name.bytes().rev().filter(u8::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
             secret.bytes().rev().all(|letter| letters.next() == Some(letter))
@@ -202,6 +208,7 @@ fn is_secret_name(name: &str) -> bool {
 
 fn is_key(word: &str) -> bool {
     let is_known = word.len() >= KEY_BYTES && PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+    // The header of a web token is a JSON object, and `eyJ` is how `{"` begins in base64.
     let is_web_token = word.starts_with("eyJ") && word.len() >= 2 * KEY_BYTES && word.matches('.').count() >= 2;
     is_known || is_web_token
 }

@@ -49,6 +49,7 @@ impl Event {
             let object = node.object()?;
             let seq = object.need("seq")?;
             let number = seq.number()?;
+            // The order is that of appending and never of time: clocks of several agents do not agree.
             if number <= last {
                 return Err(seq.violation(format!("must be greater than that before it, which is {last}")));
             }
@@ -103,6 +104,7 @@ fn text_of(node: &Node<'_>) -> Result<Option<String>, Violation> {
     let part = node.object()?;
     let metadata = part.get("metadata").map(|metadata| metadata.object()).transpose()?;
     let is_marked = |name: &str| metadata.as_ref().and_then(|metadata| metadata.get(name));
+    // Any value but `false` makes it a thought: in doubt it stays behind.
     let is_thought = |name: &str| is_marked(name).is_some_and(|node| node.json() != "false");
     if part.is_set("thought")? || is_thought("adk_thought") || is_thought("thought") {
         return Ok(None);
@@ -114,6 +116,7 @@ fn text_of(node: &Node<'_>) -> Result<Option<String>, Violation> {
         let kind = is_marked("adk_type").map(|kind| kind.text()).transpose()?.unwrap_or_default();
         return tool_text(&kind, &data);
     }
+    // A URL may be signed, and bytes are no text: of a file its name is shared and nothing else.
     if part.get("raw").is_some() || part.get("url").is_some() {
         let name = part.get("filename").map_or(Ok(String::new()), |name| name.text())?;
         return Ok(Some(format!("(a file: {name:?})")));

@@ -46,6 +46,7 @@ impl Extension for SessionSharing {
             name: "session-sharing".to_owned(),
             metadata_keys: vec![parameters.shared_key(), parameters.received_key()],
             grants: vec!["rewrite-message".to_owned()],
+            // A turn ends with one of these. Artifacts acknowledge nothing.
             events: EventKinds::MESSAGE | EventKinds::STATUS,
             ..Descriptor::new(parameters.uri.clone(), "Takes along what the agent has not heard of a conversation.")
         })
@@ -63,6 +64,7 @@ impl Message for SessionSharing {
         let Some((taken, rewrites)) = server::check(parameters, &message, &Conversation)? else {
             return Ok(Vec::new());
         };
+        // Kept for `begin`: another extension may still refuse this message.
         TAKEN.set(Some(taken));
         Ok(rewrites)
     }
@@ -70,6 +72,7 @@ impl Message for SessionSharing {
 
 impl Transition for SessionSharing {
     fn begin(_: &Parameters, _request: Request, _beginning: Beginning) -> Result<Entry, String> {
+        // What cannot be noted does not fail the turn: without an acknowledgement the client shares the events again.
         TAKEN.with_borrow_mut(|taken| taken.as_mut().map(|taken| taken.note(&Conversation)));
         Ok(Entry::Proceed)
     }

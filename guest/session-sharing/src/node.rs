@@ -33,6 +33,7 @@ impl<'a> Node<'a> {
     /// The value as an object; a key that is there twice is a violation.
     pub fn object(&self) -> Result<Object<'a>, Violation> {
         let members = Members::of(self.json).ok_or_else(|| self.violation("must be a JSON object"))?;
+        // Readers differ in which of two values they take for one key.
         if let Some(key) = members.repeated() {
             return Err(Violation::new(pointer::child(&self.pointer, key), "must not be sent twice"));
         }
@@ -75,6 +76,7 @@ pub struct Object<'a> {
 impl<'a> Object<'a> {
     /// The member `name`; one that is `null` counts as absent.
     pub fn get(&self, name: &str) -> Option<Node<'a>> {
+        // ProtoJSON takes `null` for a field that is absent.
         let json = self.members.get(name).filter(|json| *json != "null")?;
         Some(Node::new(json, pointer::child(&self.pointer, name)))
     }

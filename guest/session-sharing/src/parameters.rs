@@ -68,6 +68,7 @@ impl Parameters {
     }
 
     fn path(&self) -> &str {
+        // The samples of A2A make metadata keys of a URI in this way.
         self.uri.split_once("://").map_or(self.uri.as_str(), |(_, path)| path)
     }
 }

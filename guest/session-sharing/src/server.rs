@@ -67,9 +67,11 @@ pub fn check(
     let node = Node::new(value, pointer::metadata(Location::Message, &key));
     let mut shared = Shared::read(&node, &parameters.limits())?;
     let mut is_revised = false;
+    // In the mode `full` nothing is kept, so every event is new each time.
     if shared.mode == Mode::Delta {
         let standing = standing(&shared, keys)?;
         is_revised = standing.is_some_and(|standing| standing.revision < shared.revision);
+        // A new revision takes the place of what was told before, so none of its events is known.
         let known = standing.filter(|_| !is_revised).map_or(0, |standing| standing.taken);
         // What the agent itself said is in its own conversation, unless that was lost.
         let is_lost = standing.is_none_or(|standing| standing.taken == 0);
@@ -84,6 +86,7 @@ impl Taken {
     /// Notes, once, that the shared events are in the conversation. Returns true if they are noted. Events that are not
     /// noted will be shared again.
     pub fn note(&mut self, keys: &impl ContextKeys) -> bool {
+        // The reason of a failure is in the log already.
         self.is_noted = self.is_noted || self.mode == Mode::Full || self.write(keys).is_ok();
         self.is_noted
     }
@@ -92,6 +95,7 @@ impl Taken {
         let key = key_of(&self.peer);
         let before = read(keys.get(&key)?).unwrap_or_default();
         let known = if before.revision == self.revision { before.taken } else { 0 };
+        // An older message that comes late must not move the place back.
         write(&key, Standing { revision: self.revision, taken: known.max(self.up_to) }, keys)
     }
 }
@@ -111,6 +115,7 @@ pub fn acknowledge(
         EventKind::Status => event.task_state.as_deref().is_some_and(is_good_end),
         EventKind::Artifact => false,
     };
+    // A failed turn acknowledges nothing. The client shares the events again, and this end leaves them out.
     if !ends_well || !is_noted {
         return Ok(None);
     }
@@ -131,16 +136,19 @@ fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>
     };
     let key = key_of(&shared.peer);
     let Some(standing) = read(keys.get(&key).map_err(not_kept)?) else {
+        // Without the events before `base` the agent would hear a conversation with a gap in it.
         if shared.base > 0 {
             let message = "the agent knows nothing of this conversation; share all events again, with `base` 0";
             return Err(error(UNKNOWN_CONTEXT, message, Some(0)));
         }
+        // The client chooses `peer`, so it could use up the extension's keys by naming others.
         if keys.count().map_err(not_kept)? >= MAX_PEERS {
             return Err(not_kept(String::new()));
         }
         write(&key, Standing { revision: shared.revision, taken: 0 }, keys).map_err(not_kept)?;
         return Ok(None);
     };
+    // A caller with an older history would undo what the agent knows from the newer one.
     if shared.revision < standing.revision {
         let message = format!(
             "the agent has revision {} of the conversation, and this is {}",
@@ -186,6 +194,7 @@ fn prepend(message: &str, mut parts: Vec<Json>) -> Vec<Rewrite> {
     let message = Members::of(message).unwrap_or_default();
     let own: Vec<&RawValue> =
         message.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default();
+    // A rewriting replaces a part, so the first one goes along behind the new ones.
     parts.extend(own.first().map(|first| first.get().to_owned()));
     vec![Rewrite { part: 0, replacement: parts }]
 }

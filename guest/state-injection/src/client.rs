@@ -29,6 +29,7 @@ pub fn add_to_call(parameters: &Parameters, call: &Outgoing) -> Result<Addition,
 /// The state that came back, if it did; the last one counts.
 pub fn returned_state(parameters: &Parameters, event: Incoming) -> Option<Json> {
     let own = |(key, state): (String, Json)| (key == parameters.state_key).then_some(state);
+    // An agent that has not activated the extension may have written anything under the key.
     if event.active { event.metadata.into_iter().rev().find_map(own) } else { None }
 }
 

@@ -34,6 +34,7 @@ impl Extension for StateInjection {
 
 impl Card for StateInjection {
     fn declare(parameters: &Parameters) -> Result<Declaration, String> {
+        // At load, so that a schema that cannot be used stops the load and not each request.
         if let Some(state_schema) = &parameters.state_schema {
             schema::compile(&state_schema.text).map_err(|error| format!("`state_schema` cannot be used: {error}"))?;
         }
@@ -60,6 +61,7 @@ impl State for StateInjection {
 
 impl Response for StateInjection {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
+        // The host is asked for the state only where an event carries it.
         Ok(logic::carries_state(&event).then(|| logic::add_state(parameters, session::snapshot())))
     }
 }

@@ -27,6 +27,7 @@ pub fn is_supported(parameters: &Parameters, card: &str) -> bool {
 
 /// The extension's entry on the Agent Card: the schema, so that a client knows what to send.
 pub fn agent_extension(parameters: &Parameters) -> Declaration {
+    // As the operator wrote it: the card shows the same digits and the same order of keys.
     let params = parameters.state_schema.as_ref().map(|schema| format!(r#"{{"state_schema":{}}}"#, schema.text));
     Declaration { description: Some(parameters.description.clone()), params }
 }
@@ -38,6 +39,7 @@ pub fn is_requested(parameters: &Parameters, requested: &[String]) -> bool {
 
 /// The entry that holds the state: under the state key before the bare URI, on the message before the request.
 pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> Option<&'a MetadataEntry> {
+    // The first that is there counts. The published article uses the state key, examples of A2A the bare URI.
     let places = [
         (Location::Message, &parameters.state_key),
         (Location::Request, &parameters.state_key),
@@ -62,6 +64,7 @@ pub fn get_state(
     let Some(state) = Members::of(&entry.value) else {
         return Err(Violation::new(entry.pointer(), "must be a JSON object").into());
     };
+    // The schema could judge one of the two values, and the session keep the other.
     if let Some(key) = state.repeated() {
         return Err(Violation::new(pointer::child(&entry.pointer(), key), "must not be sent twice").into());
     }
@@ -69,6 +72,7 @@ pub fn get_state(
     if let Some(schema) = &parameters.state_schema {
         violations.extend(is_valid_schema(schema, entry, &state, host));
     }
+    // The text as it was sent, so that numbers and the order of keys survive.
     if violations.is_empty() { Ok(Some(entry.value.clone())) } else { Err(Rejection::Violations(violations)) }
 }
 
@@ -174,6 +178,7 @@ const MAX_VIOLATIONS: usize = 64;
 /// One violation for each key whose scope the extension may not write.
 fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) -> Vec<Violation> {
     let scoped: Vec<(&str, Scope)> = state.keys().filter_map(|key| Some((key, Scope::of(key)?))).collect();
+    // Most requests name no scope, and need no call of the host for it.
     if scoped.is_empty() {
         return Vec::new();
     }
@@ -210,6 +215,7 @@ fn is_missing(parameters: &Parameters) -> Violation {
         message.push_str(" with ");
         message.push_str(&required.join(", "));
     }
+    // The pointer names the first place that would have been looked at.
     Violation::new(pointer::metadata(Location::Message, &parameters.state_key), message)
 }
 
@@ -234,6 +240,7 @@ fn object<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
         if text.len() > 1 {
             text.push(',');
         }
+        // Keys were decoded and are escaped again. Values are JSON text already.
         text.push_str(&json::string(key));
         text.push(':');
         text.push_str(value);

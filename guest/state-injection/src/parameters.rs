@@ -51,6 +51,7 @@ impl Parameters {
     /// it as the key; what goes out is always under `state_key`.
     pub fn metadata_keys(&self) -> Vec<String> {
         let mut keys = vec![self.state_key.clone(), self.uri.clone()];
+        // An operator may choose the bare URI as the state key.
         keys.dedup();
         keys
     }

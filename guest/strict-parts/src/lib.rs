@@ -29,6 +29,7 @@ impl Extension for StrictParts {
 
 impl Card for StrictParts {
     fn declare(parameters: &Parameters) -> Result<Declaration, String> {
+        // At load, so that a schema that cannot be used stops the load and not each request.
         for (number, rule) in parameters.schemas.iter().enumerate() {
             schema::compile(&rule.schema)
                 .map_err(|error| format!("the schema of `schemas[{number}]` cannot be used: {error}"))?;
@@ -40,6 +41,7 @@ impl Card for StrictParts {
 impl Message for StrictParts {
     fn check(parameters: &Parameters, _request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
         let violations = logic::check(parameters, &message, &Imports);
+        // A profile narrows what is taken and rewrites nothing, which would need a grant.
         if violations.is_empty() { Ok(Vec::new()) } else { Err(Rejection::Violations(violations)) }
     }
 }

@@ -67,6 +67,7 @@ fn check_data(
     data: &str,
     host: &impl Host,
 ) -> Vec<Violation> {
+    // The first rule that is for the part decides, also where a later one would take its data.
     let Some(rule) = parameters.schemas.iter().find(|rule| is_for(rule, part)) else {
         return vec![Violation::new(pointer, is_for_none(parameters))];
     };
@@ -74,6 +75,7 @@ fn check_data(
     match host.violations(&rule.schema, data) {
         Ok(violations) => violations
             .into_iter()
+            // The host's pointers begin at the data, those of the answer at the request.
             .map(|violation| Violation::new(format!("{base}{}", violation.pointer), violation.message))
             .collect(),
         // The schema was compiled at load, so it is the data, for instance when it is nested too deeply.
@@ -83,6 +85,7 @@ fn check_data(
 
 /// True if a part meets all conditions of a rule.
 fn is_for(rule: &Rule, part: &Members<'_>) -> bool {
+    // Compared as values: `application\/x` in JSON is `application/x`.
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     let has_type = rule.media_type.as_ref().is_none_or(|wanted| {
         part.get("mediaType").and_then(value).is_some_and(|media_type| media_type == wanted.as_str())
@@ -93,6 +96,7 @@ fn is_for(rule: &Rule, part: &Members<'_>) -> bool {
 
 /// Says what a part would have to have for a rule to be for it.
 fn is_for_none(parameters: &Parameters) -> String {
+    // The client learns from the error, too, which kinds are taken, and not from the card alone.
     let conditions = |rule: &Rule| {
         let media_type = rule.media_type.iter().map(|media_type| format!("mediaType {media_type:?}"));
         let metadata = rule.metadata.iter().map(|(key, value)| format!("metadata {key:?} = {value}"));

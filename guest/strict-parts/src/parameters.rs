@@ -103,6 +103,7 @@ struct CardRule<'a> {
     media_type: Option<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     metadata: &'a BTreeMap<String, Value>,
+    // The card shows the schema as the operator wrote it.
     schema: &'a RawValue,
 }
 
@@ -115,6 +116,7 @@ impl<'a> CardRule<'a> {
 
 /// The text of a schema that is given as an object, or inside of a string.
 fn schema_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+    // As text, because a parsed schema would lose digits and the order of its keys.
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     if raw.get().starts_with('"') {
         serde_json::from_str(raw.get()).map_err(D::Error::custom)

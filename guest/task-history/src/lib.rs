@@ -44,6 +44,7 @@ impl Extension for TaskHistory {
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         Ok(Descriptor {
             name: "task-history".to_owned(),
+            // A method writes no metadata, so the extension owns no keys.
             ..Descriptor::new(parameters.uri.clone(), "Searches the caller's tasks by text, state and time.")
         })
     }
@@ -59,6 +60,7 @@ impl Method for TaskHistory {
     }
 
     fn call(_: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
+        // The host lists the tasks of the turn's caller alone, so this finds nobody else's.
         search::search(&params, tasks::list).map(Answer::Value)
     }
 }

@@ -75,14 +75,18 @@ impl Wanted {
     pub fn fit(&self, task: &Task<'_>) -> Fit {
         let Ok(status) = serde_json::from_str::<Status<'_>>(task.status.get()) else { return Fit::No };
         let time = status.timestamp.as_deref().and_then(clock::parse);
+        // ListTasks gives the task first whose status changed last (A2A 1.0, section 3.1.4), so all that follow are
+        // older.
         if let (Some(from), Some(time)) = (self.from, time)
             && time < from
         {
             return Fit::TooOld;
         }
+        // A status without a time lies in no range.
         let in_time =
             self.to.is_none_or(|to| time.is_some_and(|time| time < to)) && self.from.is_none_or(|_| time.is_some());
         let in_state = self.state.as_ref().is_none_or(|state| *state == status.state);
+        // The text comes last: history and artifacts are parsed for it alone.
         let fits = in_time && in_state && self.query.as_ref().is_none_or(|query| mentions(task, &status, query));
         if fits { Fit::Yes } else { Fit::No }
     }
@@ -100,6 +104,7 @@ fn mentions(task: &Task<'_>, status: &Status<'_>, query: &str) -> bool {
 }
 
 fn parsed<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
+    // What cannot be parsed is not found. It must not end the search for other tasks.
     serde_json::from_str(value?.get()).ok()
 }
 
@@ -108,6 +113,7 @@ impl Task<'_> {
     pub fn summary(&self) -> Json {
         let id = json::string(&self.id);
         let context = json::string(&self.context_id);
+        // As the host gave it, so that its numbers survive.
         let status = self.status.get();
         format!(r#"{{"id":{id},"contextId":{context},"status":{status}}}"#)
     }

@@ -81,6 +81,7 @@ impl Place {
     /// `None` for what is no token of ours.
     fn parse(text: &str) -> Option<Self> {
         let (skip, token) = text.split_once(':')?;
+        // The caller can change this number, and skips tasks of its own by that and nothing else.
         Some(Self { token: token.to_owned(), skip: skip.parse().ok()? })
     }
 
@@ -126,6 +127,8 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
         place = if seen.up_to < listed.tasks.len() {
             Place { token: place.token, skip: seen.up_to }
         } else {
+            // This page may be shorter than the one that the place was on, when `fetch` had to ask for less. The rest
+            // is skipped on the next.
             Place { token: listed.next_page_token, skip: seen.up_to - listed.tasks.len() }
         };
     }
@@ -166,6 +169,7 @@ fn wanted(params: &Params) -> Result<Wanted, Rejection> {
         },
     };
     Ok(Wanted {
+        // Once for the search and not for each text.
         query: params.query.as_ref().map(|query| query.to_lowercase()),
         state: params.state.clone(),
         from: time("from", &params.from)?,
@@ -191,6 +195,7 @@ fn request(params: &Params, token: &str, page_size: usize, with_content: bool) -
     request.insert("pageSize".to_owned(), Value::from(page_size));
     request.insert("includeArtifacts".to_owned(), Value::from(with_content));
     if !with_content {
+        // 0 leaves the history out; without the field the server would decide.
         request.insert("historyLength".to_owned(), Value::from(0));
     }
     let token = Some(token).filter(|token| !token.is_empty());
@@ -203,6 +208,7 @@ fn request(params: &Params, token: &str, page_size: usize, with_content: bool) -
 }
 
 fn refusal(params: &Params, reason: &str) -> Rejection {
+    // ListTasks answers in words alone. Anonymous callers are to find the field that they left out.
     let pointer = if params.context_id.is_none() && reason.contains("contextId") { "/contextId" } else { "" };
     Violation::new(pointer, format!("the tasks cannot be listed: {reason}")).into()
 }

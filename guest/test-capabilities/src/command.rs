@@ -89,12 +89,14 @@ impl Command {
         match self {
             Self::Print(lines) => lines.iter().for_each(|line| println!("{line}")),
             Self::Complain(text) => eprint!("{text}"),
+            // A line is 99 characters and its end.
             Self::Flood(bytes) => (0..bytes / 100).for_each(|_| println!("{}", "x".repeat(99))),
             Self::Environment => return Ok(format!("{:?}", env::vars().collect::<Vec<_>>())),
             Self::Arguments => return Ok(format!("{:?}", env::args().collect::<Vec<_>>())),
             Self::Input => return std::io::read_to_string(std::io::stdin()).map_err(text),
             Self::ReadFile(path) => return fs::read_to_string(path).map_err(text),
             Self::WriteFile(path) => fs::write(path, "written").map_err(text)?,
+            // What is opened is dropped at once: the test looks at whether the host allowed it.
             Self::Connect(address) => drop(TcpStream::connect(address).map_err(text)?),
             Self::Listen(address) => drop(TcpListener::bind(address).map_err(text)?),
             Self::Bind(address) => drop(UdpSocket::bind(address).map_err(text)?),
@@ -104,6 +106,7 @@ impl Command {
             Self::Time => return Ok(format!("{:?}", SystemTime::now().duration_since(SystemTime::UNIX_EPOCH))),
             Self::Sleep(milliseconds) => return Ok(sleep(*milliseconds)),
             Self::Random(bytes) => return Ok(random(*bytes)),
+            // The hasher of a HashMap is keyed by the host's random numbers.
             Self::Hash => return Ok(format!("{:?}", HashMap::from([(1, 2)]))),
             Self::Http(request) => return request.send(),
             Self::Fields(count) => return fields(*count),
@@ -173,6 +176,7 @@ fn fields(count: usize) -> Result<String, String> {
 }
 
 fn handles(count: usize) -> String {
+    // All are held at the same time: a handle that is dropped makes room for the next.
     let handles: Vec<_> = (0..count).map(|_| wasip2::clocks::monotonic_clock::subscribe_duration(0)).collect();
     handles.len().to_string()
 }
@@ -181,6 +185,7 @@ fn sleep(milliseconds: u64) -> String {
     let started = Instant::now();
     let duration = Duration::from_millis(milliseconds);
     thread::sleep(duration);
+    // The exact time differs from run to run, so only its lower bound is told.
     format!("slept {}", started.elapsed() >= duration)
 }
 

@@ -70,6 +70,7 @@ impl<'a> Command<'a> {
                 let schema = format!(r#"{{"const":{}}}"#, number.unwrap_or_default());
                 schema::validate(&schema, "1").unwrap_or_else(|error| fail(&error));
             }
+            // `black_box` keeps the compiler from removing a loop that does nothing.
             ("loop", Some(rounds)) => (0..rounds).for_each(|_| black_box(())),
             _ => return Self { hook, name, amount },
         }
@@ -83,6 +84,7 @@ impl<'a> Command<'a> {
 
     /// An error of its own, or one that it may not use.
     pub(crate) fn extension_error(&self) -> ExtensionError {
+        // The codes of A2A are the host's, which must not pass this one on.
         let code = if self.name == "forged-code" { FORGED_CODE } else { OWN_CODE };
         let data = match self.name {
             "bad-json" => "{".to_owned(),
@@ -141,6 +143,7 @@ fn spin() -> ! {
 fn fill_memory() -> ! {
     let mut blocks = Vec::new();
     loop {
+        // Ones and not zeros: pages that nobody has written take no memory of the host.
         blocks.push(black_box(vec![1_u8; 1 << 20]));
     }
 }
@@ -211,6 +214,7 @@ pub(crate) fn unevaluated() -> String {
 /// Returns only if the compiler makes a loop of it.
 fn recurse(level: u64) -> u64 {
     let frame = black_box([level; 64]);
+    // The addition comes after the call, so that it is no tail call.
     if black_box(false) { level } else { recurse(level + 1) + frame.len() as u64 }
 }
 

@@ -23,6 +23,7 @@ struct Told {
 
 impl Told {
     fn read(json: &str) -> Self {
+        // Parameters that are no command let the method behave.
         serde_json::from_str(json).unwrap_or_default()
     }
 }
@@ -32,6 +33,7 @@ impl Method for TestExtension {
         let command = Command::of("methods", parameters.behaviour.methods.as_deref());
         let declared = |name: &String| MethodDeclaration {
             params_schema: Some(r#"{"properties":{"command":{"type":"string"}}}"#.to_owned()),
+            // The result of `wrong-result` is a text, which this schema does not take.
             result_schema: Some(r#"{"type":["object","integer"]}"#.to_owned()),
             streams: name.ends_with("stream"),
             ..MethodDeclaration::new(name, "Does as it is told.")

@@ -27,6 +27,7 @@ static REQUESTED: OnceLock<Hooks> = OnceLock::new();
 
 /// The commands of the request, which are read once.
 fn requested(json: &str) -> &'static Hooks {
+    // `check` runs before `validate`; the first of them that runs reads the commands for all.
     REQUESTED.get_or_init(|| Hooks::of_request(json))
 }
 

@@ -39,6 +39,7 @@ impl Response for Timestamp {
 /// Stamps what the client sends, when the agent knows stamps, and tells the program when its answer was made.
 impl Client for Timestamp {
     fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
+        // An agent that does not declare the extension would not read the stamp.
         if call.message.is_none() || call.declaration.is_none() {
             return Ok(Addition::none());
         }

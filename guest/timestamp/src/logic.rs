@@ -49,6 +49,7 @@ impl From<Config> for Parameters {
 pub fn wants_stamp(parameters: &Parameters, event: &Event) -> bool {
     let is_stampable = match event.kind {
         EventKind::Message | EventKind::Artifact => true,
+        // A TaskStatus of A2A has no metadata of its own, so the stamp goes on its message.
         EventKind::Status => event.has_message,
     };
     is_stampable && !event.present.contains(&parameters.key)
@@ -56,6 +57,7 @@ pub fn wants_stamp(parameters: &Parameters, event: &Event) -> bool {
 
 /// The last stamp on what came back. An agent may answer with the client's own message among others, which come first.
 pub fn newest_stamp(event: Incoming) -> Option<Json> {
+    // Only an agent that has activated the extension has stamped what it sends.
     event.metadata.into_iter().next_back().filter(|_| event.active).map(|(_, stamp)| stamp)
 }
 

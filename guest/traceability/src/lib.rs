@@ -33,10 +33,12 @@ impl Extension for Traceability {
 
 impl Response for Traceability {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
+        // The host is asked for the steps only where an event shows them.
         if !logic::carries_trace(parameters, &event, IS_TRACED.load(Ordering::Relaxed)) {
             return Ok(None);
         }
         let trace = logic::response_trace(parameters, &event, &steps::recorded())?;
+        // Relaxed: an instance has one thread.
         IS_TRACED.store(true, Ordering::Relaxed);
         Ok(Some(Patch::entry(parameters.key.clone(), trace)))
     }

@@ -57,6 +57,7 @@ impl From<Config> for Parameters {
 pub fn carries_trace(parameters: &Parameters, event: &Event, is_traced: bool) -> bool {
     let is_last = match event.kind {
         EventKind::Message => true,
+        // An artifact in chunks has one trace, at its end, with all steps.
         EventKind::Artifact => event.last_chunk,
         EventKind::Status => ends_turn(event) && (event.has_message || !is_traced),
     };
@@ -64,6 +65,7 @@ pub fn carries_trace(parameters: &Parameters, event: &Event, is_traced: bool) ->
 }
 
 fn ends_turn(event: &Event) -> bool {
+    // The states that go on are named, so that each other one ends the turn.
     !matches!(event.task_state.as_deref(), None | Some("TASK_STATE_SUBMITTED" | "TASK_STATE_WORKING"))
 }
 
@@ -139,6 +141,7 @@ impl<'a> Recorded<'a> {
         Step {
             step_id: format!("step-{}-{}", self.start_time, index + 1),
             trace_id,
+            // The specification has two kinds of calls, and a model counts as a tool.
             call_type: if self.kind == "agent" { "AGENT" } else { "TOOL" },
             step_action: self.action(parameters),
             total_tokens: self.total_tokens(),
@@ -150,6 +153,7 @@ impl<'a> Recorded<'a> {
     }
 
     fn action(&'a self, parameters: &Parameters) -> StepAction<'a> {
+        // Parameters may hold what the client is not to see, so the operator decides.
         let called_with = self.parameters.filter(|_| parameters.include_parameters);
         if self.kind == "agent" {
             StepAction::AgentInvocation { agent_name: &self.name, requests: called_with }
@@ -159,6 +163,7 @@ impl<'a> Recorded<'a> {
     }
 
     fn total_tokens(&self) -> Option<u64> {
+        // One count that is known is shown; 0 would be a claim where neither is.
         let known = self.input_tokens.is_some() || self.output_tokens.is_some();
         known.then(|| self.input_tokens.unwrap_or(0).saturating_add(self.output_tokens.unwrap_or(0)))
     }
@@ -180,6 +185,7 @@ impl<'a> Recorded<'a> {
     fn latency(&self) -> Option<u64> {
         let start = clock::parse(&self.start_time)?;
         let end = clock::parse(self.end_time.as_deref()?)?;
+        // The clock may have been set back in between.
         end.checked_sub(start)
     }
 }

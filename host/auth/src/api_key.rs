@@ -49,10 +49,12 @@ impl ApiKeys {
     /// The principal whose key this is. Takes the same time for every key that is wrong, and looks at all entries for
     /// one that is right, so that the time says nothing about the keys.
     pub(crate) fn principal_of(&self, key: &[u8]) -> Option<&str> {
+        // No key is longer, so a long header is not worth a digest.
         if key.len() > MAX_KEY_BYTES {
             return None;
         }
         let presented = sha256(key);
+        // A fold and not a search: a search would end at the entry that fits.
         self.entries.iter().fold(None, |found, entry| {
             if bool::from(entry.digest.ct_eq(&presented)) { Some(entry.principal.as_str()) } else { found }
         })
@@ -97,6 +99,7 @@ fn from_environment(principal: &str, variable: &str) -> Result<Secret, AuthConfi
 fn from_file(path: &Path) -> Result<Secret, AuthConfigError> {
     let text = annex_files::read_text(path, Purpose::Secret, MAX_FILE_BYTES);
     let text = text.map_err(|source| AuthConfigError::File { path: path.to_owned(), source })?;
+    // Editors end a file with a line break that is no part of the key.
     Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
 }
 

@@ -97,6 +97,7 @@ impl Authenticator {
         });
         let mut declaration = SecurityDeclaration::default();
         for (name, scheme) in api_key.into_iter().chain(jwt) {
+            // Entries of the list are alternatives; the schemes of one entry would all be needed.
             let schemes = IndexMap::from([(name.to_owned(), StringList::default())]);
             declaration.requirements.push(SecurityRequirement { schemes });
             declaration.schemes.insert(name.to_owned(), scheme);
@@ -111,6 +112,7 @@ impl Authenticator {
         if !scheme.eq_ignore_ascii_case(b"Bearer ") && !value.as_bytes().eq_ignore_ascii_case(b"Bearer") {
             return Ok(None);
         }
+        // RFC 9110, section 11.4, allows more than one space behind the scheme.
         std::str::from_utf8(token).map(|token| Some(token.trim_matches(' '))).map_err(|_| self.invalid())
     }
 

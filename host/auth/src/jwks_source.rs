@@ -101,6 +101,7 @@ impl RemoteJwks {
             }
         }
         // A fetch that is under way may bring the key, so this call waits for it.
+        // Anybody can send tokens with unknown key ids. The pause keeps them from making this server flood the issuer.
         if state.may_fetch() || self.fetching.try_lock().is_err() {
             // A task of its own: a caller that hangs up must not take the fetch with it and leave the pause behind.
             let remote = Arc::clone(self);
@@ -141,6 +142,7 @@ impl RemoteJwks {
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(FetchError::http)? {
+            // Counted as it comes: the length that the issuer declares is not believed.
             if body.len() + chunk.len() > MAX_BODY_BYTES {
                 return Err(FetchError::TooLarge);
             }

@@ -73,8 +73,11 @@ impl JwtVerifier {
         let name = text(claims, &self.config.principal_claim).filter(|name| principal::is_name(name))?;
         let scopes = match claims.get("scope") {
             None => Vec::new(),
+            // RFC 8693, section 4.2: scopes are one text. A token with another form is refused, not taken for one
+            // without scopes.
             Some(scope) => scope.to::<String>().ok()?.split_ascii_whitespace().map(str::to_owned).collect(),
         };
+        // No API key has this id, because names of their principals have no `#`.
         Some(Principal { id: format!("{}#{name}", self.config.issuer), scheme: JWT_SCHEME, scopes })
     }
 }

@@ -18,6 +18,7 @@ use crate::rule::{Attributes, Purpose};
 pub fn check_folder(path: &Path, purpose: Purpose) -> io::Result<()> {
     let mut flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
     if purpose == Purpose::Private {
+        // This process makes such folders itself, so a link was put there by somebody else.
         flags |= OFlags::NOFOLLOW;
     }
     let folder = OpenOptions::new().read(true).custom_flags(bits(flags)).open(path)?;

@@ -25,12 +25,14 @@ pub fn open(path: &Path, purpose: Purpose) -> io::Result<File> {
     // Only a pipe without a writer would wait, and it is refused below.
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     if purpose == Purpose::Private {
+        // This process writes such files itself and never as links, so a link was put there by somebody else.
         flags |= OFlags::NOFOLLOW;
     }
     let file = OpenOptions::new().read(true).custom_flags(bits(flags)).open(path).map_err(|error| {
         // What a socket answers.
         if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) { no_file() } else { error }
     })?;
+    // Of the open descriptor, not of the path: the path may lead to another file by now.
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(no_file());
@@ -45,6 +47,7 @@ pub fn open(path: &Path, purpose: Purpose) -> io::Result<File> {
 /// As [`open`] and reading have them; [`ErrorKind::FileTooLarge`] beyond `most`.
 pub fn read(path: &Path, purpose: Purpose, most: usize) -> io::Result<Vec<u8>> {
     let file = open(path, purpose)?;
+    // One byte more than allowed tells a file that is too large from one that just fits.
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
     file.take(limit).read_to_end(&mut bytes)?;

@@ -59,6 +59,7 @@ impl From<&Metadata> for Attributes {
 impl Purpose {
     /// Judges a file for the user whose number is `user`. The path is for the message.
     pub(crate) fn judge(self, attributes: Attributes, user: u32, path: &Path) -> Verdict {
+        // The owner comes first: whoever owns a file can change its mode after this look.
         if let Some(reason) = self.foreign(attributes, user, path) {
             return Verdict::Refused(reason);
         }

@@ -23,6 +23,7 @@ pub struct MemoryKeyValueStore {
 struct Table {
     /// By a hash of the scope, which is quicker to find than a scope among many that begin alike. No bucket is empty.
     scopes: BTreeMap<u64, Vec<(Scope, Buckets)>>,
+    // Keyed at random, so that no client can choose ids of conversations that share a hash.
     hasher: RandomState,
     /// The usage of all buckets of an extension that end, by tenant.
     scoped: HashMap<(String, ExtensionUri), Usage>,
@@ -148,6 +149,7 @@ impl KeyValueStore for MemoryKeyValueStore {
     }
 
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
+        // One lock over reading and setting, so that two turns at once both count.
         let mut table = self.lock();
         let count = incremented(table.value(space, key).map(Vec::as_slice), delta)?;
         table.set(space, key, count.to_string().into_bytes(), quota)?;

@@ -121,6 +121,7 @@ impl KeyValueStore for SqliteKeyValueStore {
         let deleted =
             SqliteDatabase::query(&mut transaction, statements::DELETE, &values).await.map_err(unavailable)?;
         if let Some(row) = deleted.first() {
+            // The statement that deletes says what it freed, so the sum follows what was there.
             let freed = row.int(0).map_err(unavailable)?;
             count_scoped(&mut transaction, space, -1, -freed).await?;
         }
@@ -222,8 +223,10 @@ async fn put(
     value: &[u8],
     quota: &Quota,
 ) -> Result<(), KeyValueError> {
+    // A transaction begins with the writer's lock, so no other write comes between the check and the row.
     let (used, replaced) = usage(transaction, space, key).await.map_err(unavailable)?;
     quota.check(used, key, value, replaced.map(from_sql))?;
+    // Keys that last are bounded by the quota of their bucket alone.
     if space.scope.kind.ends() {
         let scoped = scoped_usage(transaction, space).await.map_err(unavailable)?;
         quota.check_scoped(scoped, key, value, replaced.map(from_sql))?;
@@ -243,6 +246,7 @@ async fn count_scoped(
     keys: i64,
     bytes: i64,
 ) -> Result<(), KeyValueError> {
+    // Keys that last are in no sum: they are in one bucket per extension and tenant.
     if !space.scope.kind.ends() {
         return Ok(());
     }

@@ -275,6 +275,7 @@ pub trait KeyValueStore: fmt::Debug + Send + Sync {
 /// # Errors
 /// When `value` is no counter, or at its end.
 pub fn incremented(value: Option<&[u8]>, delta: u64) -> Result<u64, KeyValueError> {
+    // `wasi:keyvalue/atomics`: a key that is not there counts as 0.
     let Some(value) = value else { return Ok(delta) };
     let count = str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
     count.ok_or(KeyValueError::NotACounter)?.checked_add(delta).ok_or(KeyValueError::CounterOverflow)

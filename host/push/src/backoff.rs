@@ -40,6 +40,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
         return Some(Duration::from_secs(seconds));
     }
     let time = httpdate::parse_http_date(text).ok()?;
+    // A time that is over asks for no wait.
     Some(time.duration_since(now).unwrap_or_default())
 }
 

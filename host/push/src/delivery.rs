@@ -58,6 +58,8 @@ impl Delivery {
             .pool_max_idle_per_host(1)
             .pool_idle_timeout(Self::IDLE_CONNECTION);
         Ok(Self {
+            // The screen looks at each address that is connected to, and no redirect is followed: a name that was
+            // public at its registration may lead into the network by now.
             client: config.screen.guard(client).build()?,
             screen: config.screen.clone(),
             attempts: config.attempts,
@@ -132,6 +134,7 @@ impl Failure {
                         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
                     )
             }
+            // A request that could not be built will not be built the next time either.
             Self::Transport(error) => !error.is_builder(),
         }
     }

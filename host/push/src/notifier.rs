@@ -202,6 +202,7 @@ impl Notifier {
 
     /// The numbers of events so far, by their fate.
     pub fn counts(&self) -> Counts {
+        // Relaxed: nothing is decided by these numbers, and they need not be of one moment.
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Shared { delivered, given_up, dropped, .. } = &*self.shared;
         Counts { delivered: read(delivered), given_up: read(given_up), dropped: read(dropped) }
@@ -214,6 +215,7 @@ impl Notifier {
 
     /// Takes no more events, sends what is queued for up to `max_wait`, and gives up the rest.
     pub async fn close(&self, max_wait: Duration) {
+        // Events first, then workers: a tracker that is closed and empty ends the wait, and nothing may start after it.
         self.shared.queues.close();
         self.workers.close();
         if timeout(max_wait, self.workers.wait()).await.is_err() {
@@ -226,6 +228,7 @@ impl Notifier {
     fn note_full(&self) {
         add(&self.shared.dropped, 1);
         let events = self.shared.no_room.fetch_add(1, Ordering::Relaxed) + 1;
+        // Lines at 1, 2, 4, … events: a flood is seen in the log and does not fill it.
         if events.is_power_of_two() {
             tracing::warn!(events, "events are dropped because other push notifications take all the room");
         }

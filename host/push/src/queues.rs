@@ -121,6 +121,7 @@ impl Queues {
         };
         match state.queues.get_mut(key) {
             Some(queue) => self.append(queue, pending),
+            // Queues of others have the room, and this event must not take it from them.
             None if self.is_full(1) => Pushed::NoRoom,
             None => Pushed::Starts(state.start(key, pending, self.cancel.child_token())),
         }
@@ -199,6 +200,7 @@ impl Queues {
     pub(crate) fn remove(&self, key: &Key) -> u64 {
         let mut state = self.lock();
         state.failures.pop(key);
+        // The worker holds the ticket of this queue. A new one under the same key gets another worker.
         let Some(queue) = state.queues.remove(key) else { return 0 };
         queue.ticket.cancel.cancel();
         queue.len()

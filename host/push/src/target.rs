@@ -10,6 +10,7 @@ use crate::invalid::InvalidConfig;
 /// The most bytes of a token, and of an authentication.
 const MAX_SECRET: usize = 8 * 1024;
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/a2a+json");
+// The official SDKs send this header. Specification 1.0.1 describes the token and names none.
 const TOKEN: HeaderName = HeaderName::from_static("x-a2a-notification-token");
 
 pub(crate) struct Target {
@@ -54,6 +55,7 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
         return None;
     }
     let mut value = HeaderValue::from_str(text).ok()?;
+    // Debug output hides a sensitive value.
     value.set_sensitive(true);
     Some(value)
 }

@@ -38,6 +38,7 @@ impl ValidatorBudget {
         };
         let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
         // When there is no room here, dropping the reservation of the whole gives its bytes back.
+        // Relaxed, because threads agree on this number alone; no other memory is published by it.
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Reservation { budget: Arc::clone(self), bytes, _whole: whole })
     }

@@ -100,6 +100,7 @@ impl Cost {
 }
 
 fn product(factors: [u64; 3]) -> u64 {
+    // Saturated and never wrapped: an overflow must look too costly, not cheap.
     factors.into_iter().fold(1, u64::saturating_mul)
 }
 

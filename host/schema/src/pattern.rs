@@ -17,6 +17,7 @@ pub(crate) fn automaton_bytes(pattern: &str) -> Result<u64, String> {
     }
     let refused = |reason: String| format!("the pattern {pattern:?} is not usable: {reason}");
     let translated = to_rust_regex(pattern).map_err(|()| refused("it is no regular expression".to_owned()))?;
+    // The limit ends the build itself: nested repetitions of a few bytes ask for more memory than there is.
     let config = thompson::Config::new().nfa_size_limit(Some(MAX_AUTOMATON));
     let automaton = thompson::Compiler::new().configure(config).build(&translated);
     let automaton = automaton.map_err(|error| match error.size_limit() {

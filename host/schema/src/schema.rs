@@ -81,6 +81,8 @@ impl Schema {
         let cost = measure(&document).map_err(unusable)?;
         let tables = usize::try_from(MATCHER_TABLES / 4).unwrap_or(usize::MAX);
         let patterns = PatternOptions::regex().size_limit(MAX_AUTOMATON).dfa_size_limit(tables);
+        // Since draft 2019-09 `format` is an annotation unless the validator is told otherwise. Extensions promise
+        // their clients that it is checked.
         let options = jsonschema::options().should_validate_formats(true).with_pattern_options(patterns);
         // The words of an error may quote all of the schema.
         let validator =
@@ -163,6 +165,7 @@ impl Schema {
         match effort {
             Effort::Small => None,
             Effort::Full => {
+                // The instance is known to be invalid, so the answer is no even where it costs too much to list why.
                 let message = "does not match the schema; it is too large to say where".to_owned();
                 Some(Ok(vec![Violation { pointer: String::new(), message }]))
             }

@@ -100,13 +100,14 @@ impl Schemas {
         allowed: Duration,
         spent: &mut Duration,
     ) -> Result<Vec<Violation>, SchemaError> {
+        // Up to two milliseconds are done on this thread. What takes longer would hold up others whom it serves.
         match schema.attempt(instance) {
             Attempt::Done(violations) => violations,
             Attempt::TooMuch => {
                 let schema = Arc::clone(schema);
                 let instance = instance.to_owned();
                 let place = if schema.is_pinned() { &self.pinned_place } else { &self.place };
-                self.work(place, allowed, spent, move || schema.validate(&instance)).await?
+                self.work(take(place).await?, allowed, spent, move || schema.validate(&instance)).await?
             }
         }
         .map_err(SchemaError::Unusable)
@@ -125,7 +126,12 @@ impl Schemas {
         if let Some(schema) = self.find(schema) {
             return Ok(schema);
         }
-        let compiled = self.compile_new(schema, allowed, spent).await?;
+        let place = take(&self.place).await?;
+        // Another turn may have compiled it while this one waited.
+        if let Some(schema) = self.find(schema) {
+            return Ok(schema);
+        }
+        let compiled = self.compile_new(place, schema, allowed, spent).await?;
         Ok(self.keep(schema, compiled))
     }
 
@@ -141,15 +147,22 @@ impl Schemas {
         allowed: Duration,
         spent: &mut Duration,
     ) -> Result<Arc<Schema>, SchemaError> {
-        let compiled = self.compile_new(schema, allowed, spent).await?;
+        let place = take(&self.place).await?;
+        let compiled = self.compile_new(place, schema, allowed, spent).await?;
         let weight = compiled.weight();
         let no_room = || SchemaError::Unusable(format!("there is no room for its {weight} bytes beside the others"));
         Ok(Arc::new(compiled.pin(budget.reserve(weight).ok_or_else(no_room)?)))
     }
 
-    async fn compile_new(&self, text: &str, allowed: Duration, spent: &mut Duration) -> Result<Schema, SchemaError> {
+    async fn compile_new(
+        &self,
+        place: OwnedSemaphorePermit,
+        text: &str,
+        allowed: Duration,
+        spent: &mut Duration,
+    ) -> Result<Schema, SchemaError> {
         let text = text.to_owned();
-        let compiled = self.work(&self.place, allowed, spent, move || Schema::compile(&text)).await?;
+        let compiled = self.work(place, allowed, spent, move || Schema::compile(&text)).await?;
         compiled.map_err(SchemaError::Unusable)
     }
 
@@ -161,13 +174,12 @@ impl Schemas {
 
     async fn work<T: Send + 'static>(
         &self,
-        place: &Arc<Semaphore>,
+        place: OwnedSemaphorePermit,
         allowed: Duration,
         spent: &mut Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, SchemaError> {
-        // The stranger's own place comes first, so that work which waits for it holds no worker.
-        let place = take(place).await?;
+        // The stranger's own place was taken first, so that work which waits for it holds no worker.
         let worker = take(&self.workers.0).await?;
         let (begins, has_begun) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
@@ -202,6 +214,10 @@ impl Schemas {
     fn keep(&self, text: &str, schema: Schema) -> Arc<Schema> {
         let weight = schema.weight().saturating_add(text.len());
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two turns may have compiled one text. It takes the room of one.
+        if let Some((_, known)) = kept.iter().find(|(known, _)| known == text) {
+            return Arc::clone(known);
+        }
         loop {
             let reserved = if kept.len() < MAX_SCHEMAS { self.budget.reserve(weight) } else { None };
             if let Some(reserved) = reserved {
@@ -212,6 +228,7 @@ impl Schemas {
             if kept.is_empty() {
                 return Arc::new(schema);
             }
+            // Only validators of this stranger go, even where it is the budget of all that is used up.
             kept.remove(0);
         }
     }

@@ -48,6 +48,7 @@ impl Size {
     }
 
     fn add_items(&mut self, items: &[Value], path: u64) -> u64 {
+        // A path grows by an index and its slash, which have at most 8 bytes in an instance of a megabyte.
         let bytes = 2 + items.iter().map(|item| 1 + self.add(item, path + 8)).sum::<u64>();
         self.compared = self.compared.saturating_add(bytes.saturating_mul(rivals(items)));
         bytes

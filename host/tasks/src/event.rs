@@ -67,6 +67,7 @@ impl Kind {
     }
 
     pub(crate) fn of_name(name: &str) -> Self {
+        // Only these two names are written. JSON of another kind under either is an error when it is decoded.
         if name == Self::Message.name() { Self::Message } else { Self::Stream }
     }
 }

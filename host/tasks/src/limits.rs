@@ -73,6 +73,7 @@ impl TaskLimits {
             (Measure::Bytes, size.bytes, self.bytes),
             (Measure::Messages, size.messages, self.messages),
             (Measure::Artifacts, size.artifacts, self.artifacts),
+            // Replaced artifacts stay in the log: an agent could fill the store with a task that itself stays small.
             (Measure::Logged, size.logged, self.bytes.saturating_mul(LOG_FACTOR)),
         ])
     }
@@ -85,6 +86,7 @@ impl TaskLimits {
         let added = size::of_message(message);
         // A small limit, too, leaves at least one to the answer.
         let for_clients = |limit: usize| limit.saturating_sub((limit / ANSWER_PART).max(1));
+        // A message of a client brings no artifacts, so their number is not checked.
         first_excess([
             (Measure::Bytes, size.bytes.saturating_add(added), for_clients(self.bytes)),
             // Where one message is the limit, the one that begins the task is let in all the same.
@@ -113,6 +115,7 @@ impl TaskSize {
             TaskEvent::Stream(event) => match event.as_ref() {
                 StreamResponse::StatusUpdate(update) => usize::from(update.status.message.is_some()),
                 StreamResponse::ArtifactUpdate(_) => 0,
+                // These change no task, see `snapshot::apply`.
                 StreamResponse::Task(_) | StreamResponse::Message(_) => return self,
             },
         };

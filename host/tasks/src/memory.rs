@@ -164,11 +164,13 @@ impl TaskStore for MemoryTaskStore {
         key::check("context id", message.context.as_str())?;
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
+        // One lock over the look and the claim, so that of any number of callers at once one is told `New`.
         self.lock().messages.remember(owner, message, task)
     }
 
     async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError> {
         let answer = serde_json::to_string(answer)?;
+        // Room for an answer may take a task that waits, of which the server has to hear.
         self.change(|table| table.answer(owner, message, answer));
         Ok(())
     }
@@ -186,6 +188,7 @@ impl TaskStore for MemoryTaskStore {
         for stored in &abandoned {
             let mut task = stored.decode()?.into_task();
             let event = fail(&mut task, reason);
+            // A single event that finishes its task fits into a full store, so recovery does not end half-way.
             table.append(&stored.id, stored.seq, &[event], &task.into())?;
         }
         // Nobody works on a message without a task and an answer any more, so that its sender may repeat it.

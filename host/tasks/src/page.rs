@@ -72,8 +72,10 @@ impl FromStr for TaskCursor {
     type Err = InvalidCursor;
 
     fn from_str(token: &str) -> Result<Self, InvalidCursor> {
+        // The first full stop is the right one: an id may have more of them, a number has none.
         let (status_at, id) = token.split_once('.').ok_or(InvalidCursor)?;
         let status_at = status_at.parse().map_err(|_| InvalidCursor)?;
+        // The token comes from a client. PostgreSQL fails on a NUL, which must not look like a fault of the database.
         if !crate::key::is_key(id) {
             return Err(InvalidCursor);
         }
@@ -93,6 +95,7 @@ pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
         *sum = sum.saturating_add(size);
         Some(*sum)
     });
+    // A task that is larger than a page is listed alone. Otherwise no listing would ever get past it.
     sums.take_while(|sum| *sum <= MAX_PAGE_BYTES).count().max(1)
 }
 

@@ -47,6 +47,7 @@ impl StoredTask {
     pub fn json(&self) -> Result<Cow<'_, str>, StoreError> {
         match &self.content {
             TaskContent::Json(json) => Ok(Cow::Borrowed(json)),
+            // A large task has no JSON of its own: its row is not written again with each event, so readers pay for it.
             TaskContent::Since(_) => Ok(Cow::Owned(self.decode()?.json()?.into_owned())),
             TaskContent::Value(task) => Ok(task.json()?),
         }
@@ -85,6 +86,7 @@ impl Since {
         for event in events {
             apply(&mut task, &event?);
         }
+        // The log counts towards the limits of the task, because artifacts that were replaced stay in it.
         Ok(TaskSnapshot::read(task, self.logged()))
     }
 
@@ -145,6 +147,7 @@ pub(crate) fn repeated(task: &TaskId, answer: Option<&str>) -> Result<Remembered
 
 /// True if nobody will take the task on after a crash: it was neither finished nor waiting for its client.
 pub(crate) fn is_abandoned_by_crash(state: TaskState) -> bool {
+    // A task that waits needs no process: the next message of its client takes it up.
     !state.is_terminal() && !state.is_interrupted()
 }
 

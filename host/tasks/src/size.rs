@@ -78,6 +78,7 @@ fn of_parts(parts: &[Part]) -> usize {
 fn of_part(part: &Part) -> usize {
     let content = match &part.content {
         PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => text.len(),
+        // User data is kept as the text that was sent, so its length is its memory.
         PartContent::Data(json) => json.get().len(),
     };
     size_of::<Part>() + content + part.filename.len() + part.media_type.len() + of_metadata(&part.metadata)

@@ -164,6 +164,7 @@ impl TaskSnapshot {
         }
         let mut parts = self.parts();
         parts.push(events);
+        // `TaskSize::with` cannot tell a new artifact from one that takes the place of another. The set of ids can.
         let size = TaskSize { artifacts: parts.artifacts.len(), ..size };
         let id = self.id().clone();
         let context_id = self.context_id().clone();
@@ -200,6 +201,7 @@ impl TaskSnapshot {
         match Arc::try_unwrap(self.inner) {
             Ok(Inner { form: Form::Whole(task, _), .. }) => task,
             Ok(Inner { form: Form::Grown(grown), .. }) => grown.into_task(),
+            // Somebody else holds this snapshot, so its values are copied.
             Err(inner) => Self { inner }.assembled(&[]),
         }
     }
@@ -247,6 +249,7 @@ impl TaskSnapshot {
 
 impl Grown {
     fn task(&self) -> &Task {
+        // `get_or_init` lets one thread assemble the task while others wait, so that each does not make a copy.
         let (task, _) = self.whole.get_or_init(|| {
             // Without parts there is a whole one.
             let task = self.lock().as_ref().map(Parts::assembled).unwrap_or_default();
@@ -278,11 +281,14 @@ impl Parts {
 
     fn push(&mut self, events: &[TaskEvent]) {
         for id in events.iter().filter_map(artifact) {
+            // Clones share the set, and `make_mut` copies it. Most events are further chunks of artifacts that are
+            // known.
             if !self.artifacts.contains(id) {
                 Arc::make_mut(&mut self.artifacts).insert(id.clone());
             }
         }
         let mut log = self.log();
+        // Older snapshots share the log and look at their first `length` events only, so it may grow at its end.
         let branch = if log.len() == self.length {
             log.extend_from_slice(events);
             None
@@ -290,6 +296,7 @@ impl Parts {
             // What somebody else appended after this moment, or could not store, is no part of it.
             Some(log.iter().take(self.length).chain(events).cloned().collect())
         };
+        // The guard borrows `self.log`, which is replaced next.
         drop(log);
         if let Some(branch) = branch {
             self.log = Arc::new(Mutex::new(branch));

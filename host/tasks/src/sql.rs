@@ -46,6 +46,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         events: &[TaskEvent],
         task: &TaskSnapshot,
     ) -> Result<u64, StoreError> {
+        // Such a text was never stored. PostgreSQL would fail on it, and the caller would be told of a broken database.
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });
         }
@@ -113,6 +114,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let next = last.map(cursor).transpose()?;
         let mut tasks = Vec::with_capacity(listed.len());
         for row in listed {
+            // A task that was deleted since the page was read is left out.
             tasks.extend(since::stored_task(self.database.as_ref(), row).await?);
         }
         Ok(TaskPage { tasks, next, total: from_sql(total) })
@@ -133,6 +135,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if D::execute(&mut transaction, statements::LOCK_TASK, &[task_id]).await? == 0 {
             return Err(not_found());
         }
+        // The config itself does not count, because putting it again replaces it.
         let others = D::query(&mut transaction, statements::COUNT_OTHER_CONFIGS, &[task_id, config_id]).await?;
         let others = others.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
         if from_sql::<u64>(others) >= MAX_PUSH_CONFIGS as u64 {
@@ -180,10 +183,12 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let now = Value::Int(Timestamp::now().as_millis());
         let values = [tenant, principal, context, id, digest, task, now];
         let mut transaction = self.database.begin().await?;
+        // The claim is committed before the turn begins, so that of two deliveries only one is worked on.
         let rows = D::query(&mut transaction, statements::REMEMBER, &values).await?;
         D::commit(transaction).await?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         match (row.int(0)?, row.bytes(1)? == message.digest) {
+            // `times` is 1 for the one caller whose insert made the row.
             (1, _) => Ok(Remembered::New),
             (_, true) => {
                 let answer = row.text(3)?;

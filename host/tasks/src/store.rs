@@ -214,5 +214,6 @@ impl WaitingBounds {
 }
 
 fn before(now: i64, age: Duration) -> i64 {
+    // `Duration::MAX` stands for ever and has more milliseconds than the number, so the age is cut off there.
     now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
 }

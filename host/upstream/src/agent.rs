@@ -63,6 +63,7 @@ impl AgentExecutor for UpstreamAgent {
     async fn give_up(&self, task: &TaskId, remote: &UpstreamContext) {
         match Link::of_task(remote, task).await {
             Ok(Some(Link { task: Some(task), .. })) => follow::cancel(&self.upstream, remote, &task).await,
+            // The upstream never named a task, so there is nothing to cancel.
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(%error, "it cannot be told which task of the upstream agent is to be cancelled")

@@ -61,6 +61,7 @@ impl Breaker {
         if state.failures < FAILURES {
             return;
         }
+        // Logged once for a series of failures, not with each trial that fails after the fifth.
         if state.closed_until.is_none() {
             let seconds = self.pause.as_secs_f32();
             tracing::warn!("the upstream agent failed {FAILURES} times in a row and is tried again in {seconds} s");

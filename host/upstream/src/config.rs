@@ -184,6 +184,7 @@ impl UpstreamConfig {
 fn settable(key: &'static str, name: &str) -> Result<HeaderName, ConfigError> {
     let unusable = |reason: &str| ConfigError::new(key, format!("has {name:?}, which {reason}"));
     let header = HeaderName::try_from(name).map_err(|_| unusable("is not the name of a header field"))?;
+    // The client itself is asked, so that there is one list of fields that are the protocol's own.
     let set = ServiceParameters::default().set_field(header.clone(), HeaderValue::from_static(""));
     set.map_err(|_| unusable("is set by the protocol itself"))?;
     Ok(header)

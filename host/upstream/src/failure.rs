@@ -45,6 +45,7 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
         return broken(message, error);
     }
     let Some(answered) = error.agent() else { return of_transport(error) };
+    // A2A 1.0 answers a message to a task that has ended with UnsupportedOperationError.
     let continues = sent.waiting_task().is_some();
     if continues && matches!(answered.code, Some(TASK_NOT_FOUND | UNSUPPORTED_OPERATION)) {
         let message = "The agent behind this server does not know the task any more, or takes no message for it. Send the \
@@ -81,6 +82,7 @@ fn of_request(error: &UpstreamError) -> Option<A2aError> {
         }
         UNSUPPORTED_OPERATION => A2aError::UnsupportedOperation { reason },
         -32005 => A2aError::ContentTypeNotSupported { content_type: content_type(error) },
+        // Other errors are the upstream's own business, and their words do not reach the caller.
         _ => return None,
     })
 }

@@ -59,11 +59,13 @@ impl<'a> Follower<'a> {
 
     /// Sends the message and relays the answer.
     pub(crate) async fn run(&self, events: EventSender) -> Result<(), AgentError> {
+        // While the circuit is open the caller is told at once, before anything is read or noted.
         self.upstream.breaker.enter().map_err(is_closed)?;
         let noted = Link::load(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
         let mapping = &self.upstream.config.state;
         let mut request = outgoing::request(self.turn, self.remote, mapping, &noted).await?;
         let (sent, answer) = self.send(&mut request, noted.clone()).await?;
+        // The caller is told what the upstream says that it activated, not what was asked of it.
         self.remote.set_active(&answer.active);
         let mut relay = Relay::new((self.turn, self.remote), &self.upstream.config, events, (noted, &sent));
         let followed = self.follow(answer.value, &mut relay).await;
@@ -87,6 +89,7 @@ impl<'a> Follower<'a> {
         tracing::info!("the upstream agent does not know a conversation any more; it goes on as a new one");
         let link = Link::default();
         outgoing::place(request, &link);
+        // An upstream that has lost the conversation cannot be expected to know the tasks of it.
         request.message.reference_task_ids.clear();
         let answer = self.deliver(request).await.map_err(|error| failure::of_sending(error, &link))?;
         Ok((link, answer))
@@ -98,6 +101,7 @@ impl<'a> Follower<'a> {
         loop {
             let delivered = self.deliver_once(request.clone()).await;
             match (&delivered, pauses.next()) {
+                // No connection came about. After any other failure the upstream may have begun to work on the message.
                 (Err(ClientError::Unreachable { .. }), Some(pause)) => sleep(pause).await,
                 _ => {
                     self.judge(delivered.as_ref().err());
@@ -129,6 +133,7 @@ impl<'a> Follower<'a> {
                 }
             }
         }
+        // An answer that ends no turn, such as a task that is still working, is followed by reading too.
         self.recover(relay).await
     }
 
@@ -137,6 +142,7 @@ impl<'a> Follower<'a> {
         while !relay.is_settled() {
             let next = async { stream.next().await.transpose() };
             match self.in_time(next).await {
+                // A stream begins with the task as it is, which may still show the wait that this message ends.
                 Ok(Some(event)) if relay.taken() == 0 => relay.take_first(event).await?,
                 Ok(Some(event)) => relay.take(event).await?,
                 Ok(None) => {
@@ -192,6 +198,7 @@ impl<'a> Follower<'a> {
         let parameters = self.parameters().map_err(internal)?;
         match self.in_time(self.agent.get_task(parameters, get)).await {
             Ok(answer) => relay.take(StreamResponse::Task(answer.value)).await?,
+            // An error of A2A is an answer: the upstream works, and does not show the task.
             Err(error) if error.agent().is_some() => return Err(failure::of_lost_task(error)),
             Err(error) => return Ok(Ended::Broken(error)),
         }
@@ -236,6 +243,7 @@ impl<'a> Follower<'a> {
 }
 
 fn is_closed(wait: Duration) -> AgentError {
+    // Rounded up, so that nobody who waits for that long comes too early.
     let seconds = wait.as_secs() + 1;
     let reason = format!("the agent behind it has failed several times in a row and is tried again in {seconds} s");
     AgentError::Refused(A2aError::Overloaded { reason })
@@ -248,6 +256,7 @@ pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: 
     let canceled = async { agent.cancel_task(upstream.parameters(remote)?, request).await };
     match timeout(CANCEL_TIMEOUT, canceled).await {
         Ok(Ok(_)) => {}
+        // A task that has ended already cannot be cancelled, which is nobody's fault.
         Ok(Err(error)) => tracing::debug!(%error, "the upstream agent did not cancel a task"),
         Err(_) => tracing::debug!("the upstream agent did not answer in time whether a task is canceled"),
     }

@@ -24,6 +24,7 @@ pub(crate) async fn request(
     let mut metadata = (*turn.metadata).clone();
     metadata.retain_keys(|key| !is_own(key));
     let accepted_output_modes = remote.accepted_output_modes.clone();
+    // Push notifications and the length of the history are for this server, whose stores have every event.
     let configuration = SendMessageConfiguration { accepted_output_modes, ..SendMessageConfiguration::default() };
     let mut request = SendMessageRequest { tenant: None, message, configuration, metadata };
     place(&mut request, link);

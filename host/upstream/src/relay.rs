@@ -140,6 +140,7 @@ impl<'a> Relay<'a> {
         let is_first = self.taken == 0;
         self.taken += 1;
         self.bytes = self.bytes.saturating_add(size(&event));
+        // Counted before anything is stored or sent on: an upstream that never stops must not fill the task.
         let room = self.config.max_answer_bytes.saturating_mul(EVENTS_OF_FULL_SIZE);
         if self.bytes > room || self.artifacts.len() > MAX_ARTIFACTS {
             return Err(Deviation::Endless { bytes: self.bytes, artifacts: self.artifacts.len() }.into());
@@ -179,9 +180,7 @@ impl<'a> Relay<'a> {
                 self.taken += 1;
                 self.enter(&task.context_id, Some(&task.id)).await?;
                 self.bytes = self.bytes.saturating_add(bytes);
-                if task.artifacts.len() > MAX_ARTIFACTS {
-                    return Err(Deviation::Endless { bytes: self.bytes, artifacts: task.artifacts.len() }.into());
-                }
+                self.check_number(&task)?;
                 for artifact in &task.artifacts {
                     self.artifacts.retain(|known| known.id != artifact.artifact_id);
                     self.artifacts.push(Relayed::of(artifact));
@@ -198,6 +197,12 @@ impl<'a> Relay<'a> {
         }
     }
 
+    fn check_number(&self, task: &Task) -> Result<(), AgentError> {
+        let artifacts = task.artifacts.len();
+        let endless = Deviation::Endless { bytes: self.bytes, artifacts };
+        if artifacts > MAX_ARTIFACTS { Err(endless.into()) } else { Ok(()) }
+    }
+
     /// The stream has ended as it should. A waiting state that nothing has followed is what it ended in.
     pub(crate) async fn end(&mut self) -> Result<(), AgentError> {
         match self.stale.take().filter(|_| self.taken == 1) {
@@ -209,6 +214,7 @@ impl<'a> Relay<'a> {
     /// Checks the ids, and notes them before anybody hears of a task or context that has them.
     async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
         match &self.link.context {
+            // An upstream that has no contexts names none.
             _ if context.is_empty() => {}
             Some(sent) if sent != context => {
                 return Err(Deviation::OtherContext { sent: sent.to_string(), returned: context.to_string() }.into());
@@ -239,6 +245,8 @@ impl<'a> Relay<'a> {
 
     /// The whole task: the parts of it that are new become events.
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
+        // Each is compared with all that are known, so their number is looked at before any of them.
+        self.check_number(&task)?;
         for artifact in mem::take(&mut task.artifacts) {
             // The digest is made once, however many are known.
             let shown = Relayed::of(&artifact);
@@ -248,6 +256,7 @@ impl<'a> Relay<'a> {
             }
         }
         let update = as_update(task);
+        // A task that is read again and again repeats its state, which is no news to the client.
         if self.state == Some(update.status.state) && !ends(update.status.state) {
             return Ok(());
         }
@@ -282,9 +291,11 @@ impl<'a> Relay<'a> {
 
     async fn artifact(&mut self, mut update: TaskArtifactUpdateEvent) -> Result<(), AgentError> {
         let remote = self.remote;
+        // Only extensions that were asked of the upstream are passed on: it does not speak for those that run here.
         update.artifact.extensions.retain(|uri| remote.extensions.contains(uri));
         self.count(&update.artifact, update.append);
         let event = StreamResponse::ArtifactUpdate(update);
+        // State comes first: whoever hears of the event finds the state that it brings.
         self.change(self.config.state.received(&event)).await?;
         self.send(event).await
     }
@@ -309,6 +320,7 @@ impl<'a> Relay<'a> {
 
     fn count(&mut self, artifact: &Artifact, append: bool) {
         let id = &artifact.artifact_id;
+        // Without `append` it is the first chunk, or an artifact that takes the place of one with the same id.
         if !append {
             self.artifacts.retain(|known| known.id != *id);
         }
@@ -370,6 +382,7 @@ fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
 
 /// The bytes that an event takes: its content, and a flat charge for the rest.
 fn size(event: &StreamResponse) -> usize {
+    // Parts without content take memory too, so a flood of them is charged.
     const OVERHEAD: usize = 256;
     let part = |part: &Part| match &part.content {
         PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => OVERHEAD + text.len(),

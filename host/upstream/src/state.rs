@@ -56,6 +56,8 @@ impl StateMapping {
         let (Some(receive), Some(key)) = (self.receive, self.received_key()) else { return delta };
         for object in found(receive, key, event) {
             for (key, value) in object {
+                // Keys of the user and of the app are shared with other conversations, in which the upstream has no
+                // say.
                 if Scope::of(&key).0 == Scope::Session {
                     delta.insert(key, value);
                 } else {

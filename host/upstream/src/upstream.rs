@@ -58,12 +58,14 @@ impl Upstream {
         let breaker = Breaker::new(config.pause);
         tracing::info!(url = agent.url(), binding = %agent.binding(), "the upstream agent was found");
         let upstream = Arc::new(Self { config, breaker, fields, client, agent: RwLock::new(Arc::new(agent)), card });
+        // A weak reference, so that the task does not keep an upstream alive that nobody uses any more.
         tokio::spawn(keep_fresh(Arc::downgrade(&upstream), upstream.config.refresh));
         Ok(upstream)
     }
 
     /// The agent by its present card.
     pub(crate) fn agent(&self) -> Arc<Agent> {
+        // Cloned out of the lock: a call may take minutes, and a new card must not wait for it.
         Arc::clone(&self.agent.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -95,6 +97,7 @@ impl Upstream {
     /// Asks for the card again. A new one that is faulty leaves the old one in force.
     async fn refresh(&self) -> Result<(), ClientError> {
         let document = self.client.card(&self.config.card).await?;
+        // A card that has not changed wakes nobody who watches it.
         if document.text == self.agent().document().text {
             return Ok(());
         }
@@ -164,6 +167,7 @@ async fn keep_fresh(upstream: Weak<Upstream>, interval: Duration) {
                     "the card of the upstream agent cannot be refreshed; the last one stays in force"
                 );
             }
+            // Said once: an upstream that is away for hours would fill the log.
             Err(_) => {}
         }
     }

@@ -45,6 +45,7 @@ pub(crate) fn read_card(card_json: &str) -> Result<Value, CanonicalError> {
         return Err(CanonicalError::TooLarge);
     }
     let mut card = JsonObject::parse(card_json)?;
+    // Section 8.4: the payload is the card without its signatures, so that a card can have several.
     card.remove("signatures");
     read_object(&card)
 }

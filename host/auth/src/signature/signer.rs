@@ -101,6 +101,7 @@ impl Signer {
     /// Those of [`Signer::sign`], and when the text is no JSON object.
     pub fn sign_json(&self, card_json: &str, form: CanonicalForm) -> Result<AgentCardSignature, SignError> {
         let payload = canonical_bytes(read_card(card_json)?, form)?;
+        // Section 8.4 wants `alg` and `kid`, and recommends this `typ`.
         let header = ProtectedHeader { alg: self.algorithm().name(), typ: "JOSE", kid: &self.kid };
         let protected = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header).map_err(SignError::Encoding)?);
         let message = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));

@@ -55,6 +55,7 @@ pub fn verify(card_json: &str, keys: &Jwks) -> Result<Verified, VerifyError> {
     let card = read_card(card_json)?;
     let signatures = signatures(card_json).filter(|signatures| !signatures.is_empty()).ok_or(VerifyError::Unsigned)?;
     let mut payloads = Vec::new();
+    // Nothing in a signature says which form it is over: the official SDKs and the specification differ.
     for form in [CanonicalForm::Specification, CanonicalForm::WithoutEmptyValues] {
         payloads.push((form, URL_SAFE_NO_PAD.encode(canonical_bytes(card.clone(), form)?)));
     }
@@ -81,6 +82,7 @@ fn signed_form<'a>(
     let messages: Vec<_> =
         payloads.iter().map(|(form, payload)| (*form, format!("{}.{payload}", signature.protected))).collect();
     let is_good = |key: &PublicKey, message: &str| {
+        // An error, such as text that is no base64, makes this signature bad and says nothing of the others.
         verify_jws(&signature.signature, message.as_bytes(), &key.key, key.algorithm.to_jws()).unwrap_or(false)
     };
     let mut pairs = keys.flat_map(|key| messages.iter().map(move |(form, message)| (key, *form, message)));

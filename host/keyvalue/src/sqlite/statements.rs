@@ -29,6 +29,7 @@ pub(crate) const SELECT_KEYS: &str = concat!(
     " ORDER BY key LIMIT CAST(?6 AS BIGINT) OFFSET CAST(?7 AS BIGINT)"
 );
 
+// The quota bounds the rows of a bucket, so it is summed up. Only the sum over all tasks and conversations is kept.
 /// The usage of the bucket, and the bytes of the key's value if it is there.
 pub(crate) const SELECT_USAGE: &str = concat!(
     "SELECT COUNT(*), COALESCE(SUM(",

@@ -73,6 +73,7 @@ impl SeenMessages {
         self.by_owner.entry(owner.clone()).or_default().all.insert(number);
         self.of_task.entry(task.clone()).or_default().insert(number);
         self.seen.insert(key, seen);
+        // A client that floods the store with ids pushes out its own messages, not those of others.
         while self.seen.len() > self.max
             && let Some(oldest) = self.oldest_of_most(|own| (own.all.len(), &own.all))
         {
@@ -84,6 +85,7 @@ impl SeenMessages {
     /// Forgets answered messages until there is room for so many more bytes of answers; `false` when
     /// there never will be.
     pub(super) fn make_room(&mut self, bytes: usize) -> bool {
+        // It would not fit into an empty store either, so nobody else's answer goes for it.
         if bytes > self.max_answer_bytes {
             return false;
         }

@@ -62,6 +62,7 @@ impl Shares {
         share.tasks += 1;
         share.bytes += entry.bytes();
         match entry.rest() {
+            // In no set: a task that is worked on is never a victim.
             Rest::Runs => {
                 share.running.tasks += 1;
                 share.running.bytes += entry.bytes();
@@ -95,6 +96,7 @@ impl Shares {
                 self.finished.remove(&(since, id.clone()));
             }
         }
+        // Names of principals would pile up otherwise, in as many shares as there ever were callers.
         if share.tasks == 0 {
             self.by_owner.remove(&entry.owner);
         }

@@ -60,6 +60,7 @@ impl Entry {
     fn log(&mut self, events: &[TaskEvent]) {
         self.seq += events.len() as u64;
         match self.content {
+            // Assigned and not cleared: `clear` would keep the memory of a log that nobody reads any more.
             TaskContent::Json(_) => self.events = Vec::new(),
             TaskContent::Since(_) | TaskContent::Value(_) => self.events.extend_from_slice(events),
         }
@@ -92,6 +93,7 @@ impl Entry {
     pub(super) fn task_bytes(&self) -> usize {
         match &self.content {
             TaskContent::Json(json) => json.len(),
+            // Only databases hold tasks in this form.
             TaskContent::Since(_) => 0,
             TaskContent::Value(task) => task.size().bytes,
         }
@@ -208,6 +210,7 @@ impl Table {
         let content = content(task)?;
         let bytes = entry.bytes_with(events, &content);
         let grown = bytes.saturating_sub(entry.bytes);
+        // The message of its client wakes a task that waits. It counts as worked on before the agent has said anything.
         let waits = entry.waits_after(events, standing.state);
         let runs = standing.finished_at.is_none() && !waits;
         let running = if runs { entry.added_running(bytes) } else { Running::default() };
@@ -241,6 +244,7 @@ impl Table {
         let owner = entry.owner.clone();
         let grown = json.len().saturating_sub(replaced);
         let runs = entry.rest() == Rest::Runs;
+        // Configs of a task that waits or is finished can go with it, so only those of running tasks count here.
         self.check_running(&owner, Running { tasks: 0, bytes: if runs { grown } else { 0 } })?;
         self.make_room(Wanted { owner: &owner, tasks: 0, bytes: grown, kept: Some(id) })?;
         let Some(entry) = self.tasks.get_mut(id) else { return Err(StoreError::NotFound { task: id.clone() }) };
@@ -315,6 +319,7 @@ impl Table {
         if waiting.len() > self.bounds.waiting.of(owner)
             && let Some((_, oldest)) = waiting.next()
         {
+            // The server fails it by its record, because readers of the task are to hear the end.
             self.notices.push(Notice::Surplus(owner.clone(), oldest.clone()));
         }
     }
@@ -323,6 +328,7 @@ impl Table {
     fn check_running(&self, owner: &Owner, added: Running) -> Result<(), StoreError> {
         let three_quarters = |whole: usize| whole - whole / 4;
         let running = self.shares.running(owner);
+        // An owner with too much may still do what adds nothing, such as ending a task.
         if added.tasks == 0 && added.bytes == 0 {
             return Ok(());
         }
@@ -339,6 +345,7 @@ impl Table {
         }
         while let Some(measure) = self.excess(wanted) {
             let victim = self.shares.victim(measure, wanted).ok_or(StoreError::Full)?;
+            // A finished task goes silently. One that waits is known to the server, which forgets it with the store.
             if self.tasks.get(&victim).is_some_and(|entry| entry.waits) {
                 self.notices.push(Notice::Gone(victim.clone()));
             }
@@ -359,6 +366,7 @@ impl Table {
     fn remove(&mut self, id: &TaskId) {
         let Some(entry) = self.tasks.remove(id) else { return };
         self.shares.remove(id, &entry);
+        // A repeated message would otherwise be answered with a task that is not there.
         self.messages.forget_task(id);
     }
 }

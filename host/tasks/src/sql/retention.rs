@@ -32,6 +32,7 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
 /// Runs a statement that deletes a batch, until it finds no more.
 async fn delete_all<D: Database>(database: &D, sql: &'static str, values: &[Value<'_>]) -> Result<(), StoreError> {
     loop {
+        // Each batch commits, so that writers come in between: SQLite has one writer.
         let mut transaction = database.begin().await?;
         let deleted = D::execute(&mut transaction, sql, values).await?;
         D::commit(transaction).await?;

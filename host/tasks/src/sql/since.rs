@@ -44,6 +44,7 @@ async fn events<D: Database>(
         for row in &rows {
             events.push((Kind::of_name(&row.text(1)?), row.text(2)?));
         }
+        // The task is being deleted, and its events go with its row.
         if (rows.len() as u64) < batch {
             break;
         }

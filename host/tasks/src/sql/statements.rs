@@ -9,6 +9,8 @@ pub(super) static INSERT_TASK: Rows = Rows {
     INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq) VALUES",
     row: "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     parameters: 10,
+    // A task that exists changes no row, which `Write::refusal` explains. An error would take back the changes of
+    // others that share the transaction.
     tail: " ON CONFLICT (id) DO NOTHING",
 };
 
@@ -114,6 +116,7 @@ pub(super) const FORGET: &str = "
     DELETE FROM message_seen
     WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
 
+// PostgreSQL has no `DELETE … LIMIT`, so a subquery picks the batch.
 /// Messages of which neither a task nor an answer came, remembered before a time.
 pub(super) const FORGET_UNCLAIMED: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (

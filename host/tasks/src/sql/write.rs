@@ -102,6 +102,8 @@ impl Write {
         });
         let rows: Vec<_> = rows.collect();
         let events = rows.chunks(ROWS).map(|rows| Step::rows(&statements::INSERT_EVENTS, rows.as_flattened()));
+        // The row goes first: it shows a stale writer before anything is inserted, and events refer to it by foreign
+        // key.
         iter::once(self.task_step()).chain(events).collect()
     }
 
