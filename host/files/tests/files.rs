@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use annex_files::{Purpose, check_folder, open, read, read_text};
+use annex_files::{Purpose, check_folder, open, read, read_text, replace};
 use tempfile::TempDir;
 
 const ALL: [Purpose; 4] = [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private];
@@ -128,4 +128,17 @@ fn a_link_is_no_folder_of_ones_own() {
     symlink(&target, &link).expect("a link");
     check_folder(&link, Purpose::Managed).expect("it leads to a folder of one's own");
     check_folder(&link, Purpose::Private).expect_err("a refusal");
+}
+
+#[test]
+fn a_file_that_is_replaced_is_for_its_user_alone_and_no_link_is_followed() {
+    let (folder, path) = file(0o644);
+    let other = folder.path().join("other");
+    fs::write(&other, "untouched").expect("a file");
+    symlink(&other, folder.path().join("file.new")).expect("a link");
+    replace(&path, b"new").expect("it is replaced");
+    assert_eq!(fs::read_to_string(&path).expect("the file"), "new");
+    assert_eq!(fs::read_to_string(&other).expect("the file"), "untouched");
+    assert_eq!(fs::metadata(&path).expect("the file").permissions().mode() & 0o777, 0o600);
+    assert!(!folder.path().join("file.new").exists());
 }

@@ -22,6 +22,13 @@ pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
 
 /// The object that query parameters stand for (section 11.5): the flags of the operations are booleans, anything else is a
 /// string, which ProtoJSON takes for numbers, enums and timestamps too. Of a name that comes twice the last value counts.
+///
+/// ```
+/// use annex_protocol::http_json;
+///
+/// let query = http_json::query([("contextId", "true"), ("includeArtifacts", "true")]);
+/// assert_eq!(query.to_json_string(), r#"{"contextId":"true","includeArtifacts":true}"#);
+/// ```
 pub fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> JsonObject {
     // A query has no types, so that only the name tells a flag from an id which happens to be `true`.
     let value = |name: &str, text: &str| match text {

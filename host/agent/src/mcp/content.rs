@@ -89,25 +89,25 @@ impl Content {
             ContentBlock::Text(text) => self.say(&text.text),
             ContentBlock::Image(image) => {
                 let name = self.file_name(tool, &image.mime_type);
-                self.keep(name, PartContent::Raw(image.data), image.mime_type);
+                self.keep(&name, PartContent::Raw(image.data), image.mime_type);
             }
             ContentBlock::Audio(audio) => {
                 let name = self.file_name(tool, &audio.mime_type);
-                self.keep(name, PartContent::Raw(audio.data), audio.mime_type);
+                self.keep(&name, PartContent::Raw(audio.data), audio.mime_type);
             }
             ContentBlock::Resource(embedded) => match embedded.resource {
                 ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
                     self.say(&text);
-                    self.keep(uri, PartContent::Text(text), mime_type.unwrap_or_default());
+                    self.keep(&uri, PartContent::Text(text), mime_type.unwrap_or_default());
                 }
                 ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                    self.keep(uri, PartContent::Raw(blob), mime_type.unwrap_or_default());
+                    self.keep(&uri, PartContent::Raw(blob), mime_type.unwrap_or_default());
                 }
                 _ => self.say("[a resource of an unknown kind]"),
             },
             ContentBlock::ResourceLink(link) => {
                 let media_type = link.mime_type.unwrap_or_default();
-                self.keep(link.name, PartContent::Url(link.uri), media_type);
+                self.keep(&link.name, PartContent::Url(link.uri), media_type);
             }
             // The model is told that something is missing, so that it does not take the rest for everything.
             _ => self.say("[content of an unknown kind]"),
@@ -121,9 +121,9 @@ impl Content {
         self.text.push_str(text);
     }
 
-    fn keep(&mut self, name: String, content: PartContent, media_type: String) {
+    fn keep(&mut self, name: &str, content: PartContent, media_type: String) {
         // The server on the other side chooses the name. One that no session takes as a key would fail the task.
-        let name = annex_text::line_within(&name, MAX_NAME);
+        let name = annex_text::line_within(name, MAX_NAME);
         self.say(&format!("[kept as artifact `{name}`]"));
         let part = Part { media_type, filename: name.clone(), ..Part::from(content) };
         self.artifacts.push((name, vec![part]));

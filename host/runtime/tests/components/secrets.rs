@@ -40,6 +40,18 @@ async fn secrets_are_in_no_log_and_in_no_debug_form() {
 }
 
 #[tokio::test]
+async fn a_secret_that_lies_across_the_end_of_a_line_is_hidden_too() {
+    let log = log_of(Box::pin(async {
+        let extension = load(&runtime(), capable()).await;
+        let line = "x".repeat(4 * 1024 - 8);
+        let commands = format!(r#"{{"print": ["{line}hunter2-hunter2"]}}"#);
+        assert_eq!(results(&extension, &commands).await, ["ok"]);
+    }))
+    .await;
+    assert!(log.contains("xxxx") && !log.contains("hunter2"), "{log}");
+}
+
+#[tokio::test]
 async fn a_secret_with_the_name_of_a_parameter_is_refused() {
     let mut installation = capable();
     installation.grants.secrets.insert("uri".to_owned(), Secret::new("x"));

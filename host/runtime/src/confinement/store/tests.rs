@@ -72,3 +72,19 @@ async fn a_loop_is_stopped_at_its_limit_and_at_most_two_ticks_later() {
         }
     }
 }
+
+#[tokio::test]
+async fn growth_beyond_a_maximum_of_the_guests_own_fails_and_is_not_counted() {
+    let module = r#"(module (memory 1 2) (table 1 2 funcref)
+        (func (export "run") (result i32 i32)
+            (memory.grow (i32.const 1000)) (table.grow (ref.null func) (i32.const 1000))))"#;
+    let engine = Engine::new(&engine::config(1)).expect("an engine");
+    let module = Module::new(&engine, wat::parse_str(module).expect("a module")).expect("a module");
+    let mut store = new(&engine, profile(TICK), None);
+    let instance = Instance::new_async(&mut store, &module, &[]).await.expect("an instance");
+    let run = instance.get_typed_func::<(), (i32, i32)>(&mut store, "run").expect("a function");
+    rearm(&mut store);
+    assert_eq!(run.call_async(&mut store, ()).await.expect("it goes on"), (-1, -1));
+    let state = store.data();
+    assert_eq!((state.memory, state.table_elements), (64 << 10, 1));
+}
