@@ -6,17 +6,26 @@ use annex_protocol::A2aError;
 use annex_runtime::{Fault, HookError};
 use annex_session::SessionError;
 use annex_tasks::StoreError;
+use uuid::Uuid;
 
 /// Logs the fault with its causes and gives the client an error id.
 pub fn internal(fault: &(dyn Error + 'static)) -> A2aError {
     A2aError::Internal { error_id: logged(fault) }
 }
 
+/// The fault of an extension: as [`internal`], under the id that the extension's own lines in the log have.
+pub(crate) fn of_extension(fault: &Fault) -> A2aError {
+    A2aError::Internal { error_id: logged_under(fault.error_id().unwrap_or_else(Uuid::new_v4), fault) }
+}
+
 /// Logs the fault with its causes under a new error id.
 pub fn logged(fault: &(dyn Error + 'static)) -> String {
-    let error_id = uuid::Uuid::new_v4().to_string();
-    tracing::error!(target: crate::LOG_TARGET, error_id, "{}", text(fault));
-    error_id
+    logged_under(Uuid::new_v4(), fault)
+}
+
+fn logged_under(error_id: Uuid, fault: &(dyn Error + 'static)) -> String {
+    tracing::error!(target: crate::LOG_TARGET, %error_id, "{}", text(fault));
+    error_id.to_string()
 }
 
 /// The error and everything that caused it, in one line that is fit for a log: parts of it are a guest's words.
@@ -54,7 +63,7 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
         HookError::Fault(Fault::Quarantined { uri, .. }) => {
             A2aError::Overloaded { reason: format!("extension {uri} failed several times in a row and is quarantined") }
         }
-        HookError::Fault(fault) => internal(&fault),
+        HookError::Fault(fault) => of_extension(&fault),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_agent::Steps;
 use annex_protocol::{A2aError, Json, JsonObject, ListTasksResponse, jsonrpc};
-use annex_runtime::{Extension, NoTurn, Scope, ScopeKind, TurnView};
+use annex_runtime::{Extension, NoTurn, Scope, ScopeKind, TurnIds, TurnView};
 use annex_session::TurnSession;
 use annex_tasks::Owner;
 use async_trait::async_trait;
@@ -77,6 +77,10 @@ struct ViewOfTurn {
 
 #[async_trait]
 impl TurnView for ViewOfTurn {
+    fn ids(&self) -> TurnIds {
+        TurnIds { task_id: Some(self.task.id().to_string()), context_id: Some(self.task.context_id().to_string()) }
+    }
+
     fn session_value(&self, key: &str) -> Option<String> {
         self.session.value(key).map(|value| value.get().to_owned())
     }

@@ -6,6 +6,7 @@ use annex_protocol::{
     ContextId, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
     TaskStatusUpdateEvent,
 };
+use uuid::Uuid;
 
 use crate::bindings::{SeenBeginning, SeenRequest};
 use crate::chain::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict};
@@ -228,7 +229,8 @@ impl Chain {
             return Ok(());
         }
         let reason = "it is required, and an extension that it depends on stays inactive".to_owned();
-        Err(Fault::BrokeContract { uri: extension.uri().clone(), hook: Hook::Activation, reason })
+        let error_id = Uuid::new_v4();
+        Err(Fault::BrokeContract { uri: extension.uri().clone(), error_id, hook: Hook::Activation, reason })
     }
 
     /// The URIs that are active, for the echo. One that failed on the way out is no longer among them.

@@ -28,6 +28,11 @@ pub struct RuntimeConfig {
     pub compile_processes: u32,
     /// The program of these processes.
     pub compiler: CompilerProcess,
+    /// Traps have files and lines, of components that have debug information. Each trap then costs the host the reading of
+    /// that information, which is work that no limit counts: for components of one's own.
+    pub debug_info: bool,
+    /// An extension that fails again and again is left alone for a while. Whoever works on one does without.
+    pub quarantine: bool,
     /// The store of keys, for extensions with the grant.
     pub keyvalue: Arc<dyn KeyValueStore>,
     /// The source of addresses, for requests of extensions with the grant.
@@ -36,7 +41,7 @@ pub struct RuntimeConfig {
 
 impl Default for RuntimeConfig {
     /// 1,000 instances, one second to wait for one, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
-    /// them at once by this program, keys in memory, the resolver of the operating system.
+    /// them at once by this program, no debug information, quarantine, keys in memory, the resolver of the operating system.
     fn default() -> Self {
         Self {
             instances: 1_000,
@@ -47,6 +52,8 @@ impl Default for RuntimeConfig {
             compile_memory: 512 << 20,
             compile_processes: 2,
             compiler: CompilerProcess::default(),
+            debug_info: false,
+            quarantine: true,
             keyvalue: Arc::new(MemoryKeyValueStore::default()),
             resolver: Arc::new(SystemResolver::default()),
         }

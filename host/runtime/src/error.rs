@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use annex_protocol::{A2aError, ExtensionUri};
+use uuid::Uuid;
 
 use crate::confinement::grants::GrantNeeded;
 use crate::confinement::limits::LimitReached;
 use crate::digest::Digest;
 use crate::hook::Hook;
 use crate::load::source::Source;
+use crate::observation::trap::Trap;
 
 /// A reason for which the runtime itself cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -172,7 +174,7 @@ pub enum LoadError {
     #[error("the component does not fit the contract")]
     Link(#[source] Source),
     /// An exported function has another type than the contract says.
-    #[error("the functions that it exports in annex:extension/{} do not have the types of the contract", hook.name())]
+    #[error("its {} in annex:extension/{} has another type than the contract says", hook.functions().join(" or "), hook.name())]
     ExportType {
         /// The interface of the hook.
         hook: Hook,
@@ -303,17 +305,21 @@ pub enum Fault {
     Trapped {
         /// The extension.
         uri: ExtensionUri,
+        /// The id that its lines in the log have.
+        error_id: Uuid,
         /// In which hook.
         hook: Hook,
-        /// The trap with its backtrace.
+        /// The trap, with the stack of the guest.
         #[source]
-        source: Source,
+        source: Trap,
     },
     /// It ran into a limit.
     #[error("extension {uri} reached its {limit} in {hook}")]
     LimitReached {
         /// The extension.
         uri: ExtensionUri,
+        /// The id that its lines in the log have.
+        error_id: Uuid,
         /// In which hook.
         hook: Hook,
         /// The limit.
@@ -324,6 +330,8 @@ pub enum Fault {
     Failed {
         /// The extension.
         uri: ExtensionUri,
+        /// The id that its lines in the log have.
+        error_id: Uuid,
         /// In which hook.
         hook: Hook,
         /// Its own words.
@@ -334,6 +342,8 @@ pub enum Fault {
     BrokeContract {
         /// The extension.
         uri: ExtensionUri,
+        /// The id that its lines in the log have.
+        error_id: Uuid,
         /// In which hook.
         hook: Hook,
         /// The violation, with the offending path.
@@ -377,16 +387,28 @@ pub enum Fault {
 const MAX_TEXT: usize = 4 << 10;
 
 impl Fault {
-    /// The fault and what caused it at the bottom, as one printable line of at most 4 KiB. It has a guest's words.
+    /// The fault and what caused it, as one printable line of at most 4 KiB. It has a guest's words.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut cause = std::error::Error::source(self);
-        while let Some(deeper) = cause.and_then(std::error::Error::source) {
-            cause = Some(deeper);
-        }
-        // What lies between is the backtrace.
-        let text = cause.map_or_else(|| self.to_string(), |cause| format!("{self}: {cause}"));
+        let text = match self {
+            // Its stack is for the log.
+            Self::Trapped { source, .. } => format!("{self}: {source}"),
+            _ => self.to_string(),
+        };
         annex_text::line_within(&text, MAX_TEXT)
+    }
+
+    /// The id that the client is told and the lines of the guest have; `None` when it has written none, because it was not
+    /// run.
+    #[must_use]
+    pub fn error_id(&self) -> Option<Uuid> {
+        match self {
+            Self::Trapped { error_id, .. }
+            | Self::LimitReached { error_id, .. }
+            | Self::Failed { error_id, .. }
+            | Self::BrokeContract { error_id, .. } => Some(*error_id),
+            Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } | Self::EventTooLarge { .. } => None,
+        }
     }
 
     /// True when the guest is to blame, rather than the load on the host or the work of others.

@@ -55,6 +55,22 @@ impl Hook {
         }
     }
 
+    /// The functions of the interface, in its order.
+    #[must_use]
+    pub const fn functions(self) -> &'static [&'static str] {
+        match self {
+            Self::Descriptor => &["describe"],
+            Self::Card => &["declare"],
+            Self::Activation => &["activate"],
+            Self::Message => &["check"],
+            Self::State => &["validate"],
+            Self::Transition => &["begin", "change"],
+            Self::Response => &["respond"],
+            Self::Method => &["declare-methods", "call", "next"],
+            Self::Client => &["before", "after"],
+        }
+    }
+
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|hook| hook.name() == name)
     }

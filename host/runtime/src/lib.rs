@@ -20,6 +20,7 @@ mod hook;
 mod installed;
 mod load;
 mod observation;
+mod outside;
 mod turn_view;
 
 pub use advisories::{Advisory, ENGINE_VERSION, EngineVersion, advisories};
@@ -54,4 +55,5 @@ pub use load::method::Method;
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;
 pub use observation::metrics::{CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
-pub use turn_view::{NoTurn, TurnView};
+pub use outside::{Clock, HttpClient, Outside, Random, Unreachable};
+pub use turn_view::{NoTurn, TurnIds, TurnView};

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use annex_egress::Resolver;
 use annex_keyvalue::KeyValueStore;
 use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
+use uuid::Uuid;
 use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
 
@@ -30,6 +31,7 @@ use crate::load::descriptor::Descriptor;
 use crate::load::inspect::Inspection;
 use crate::load::installation::Installation;
 use crate::load::program::Program;
+use crate::observation::log::Log;
 use crate::observation::metrics::Registry;
 
 pub(crate) mod cache;
@@ -53,6 +55,7 @@ pub struct Runtime {
     resolver: Arc<dyn Resolver>,
     metrics: Arc<Registry>,
     validators: Validators,
+    quarantine: bool,
     /// The tenant whose extensions it loads; empty where there are no tenants.
     tenant: Arc<str>,
 }
@@ -63,7 +66,7 @@ impl Runtime {
     /// # Errors
     /// When the engine cannot be set up or the cache folder is not safe to use.
     pub fn new(config: &RuntimeConfig) -> Result<Self, RuntimeError> {
-        let engine = engine::start(config.instances)?;
+        let engine = engine::start(config.instances, config.debug_info)?;
         let open = |folder| CompileCache::open(folder, config.cache_bytes, &engine);
         let cache = config.cache.as_deref().map(open).transpose()?;
         Ok(Self {
@@ -74,6 +77,7 @@ impl Runtime {
             resolver: Arc::clone(&config.resolver),
             metrics: Arc::default(),
             validators: Validators::default(),
+            quarantine: config.quarantine,
             tenant: Arc::default(),
         })
     }
@@ -90,6 +94,7 @@ impl Runtime {
             resolver: Arc::clone(&self.resolver),
             metrics: Arc::default(),
             validators: self.validators.of_tenant(),
+            quarantine: self.quarantine,
             tenant: Arc::from(name),
         }
     }
@@ -112,7 +117,7 @@ impl Runtime {
         let methods = methods::declared(&program, &profile, &descriptor).await?;
         let Inspection { digest, size, hooks: exported, .. } = inspection;
         Ok(Extension {
-            breaker: Breaker::new(descriptor.uri.clone()),
+            breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
             turns: self.slots.of_extension(installation.limits.turns),
             on_failure: installation.on_failure,
             descriptor,
@@ -210,7 +215,8 @@ async fn describe(
 
 async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
     // There is no turn while an extension is loaded, so there is no session, no task and no bucket of keys.
-    Instance::start(program, profile, None, hook).await.map_err(LoadError::SelfTest)
+    let log = Log::new(Arc::clone(profile), None);
+    Instance::start(program, profile, None, log, hook).await.map_err(LoadError::SelfTest)
 }
 
 /// Metadata keys, dependencies and grants of one extension.
@@ -322,7 +328,7 @@ async fn declare(
             let uri = profile.uri.clone();
             let hook = Hook::Card;
             let reason = format!("params is not a JSON object: {error}");
-            return Err(LoadError::SelfTest(Fault::BrokeContract { uri, hook, reason }));
+            return Err(LoadError::SelfTest(Fault::BrokeContract { uri, error_id: Uuid::new_v4(), hook, reason }));
         }
     };
     checked_entry(card)
@@ -342,3 +348,6 @@ fn checked_entry(entry: AgentExtension) -> Result<AgentExtension, LoadError> {
 fn entry_bytes(entry: &AgentExtension) -> usize {
     serde_json::to_vec(entry).map_or(usize::MAX, |json| json.len())
 }
+
+#[cfg(test)]
+mod tests;

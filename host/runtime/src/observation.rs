@@ -3,3 +3,4 @@
 pub(crate) mod log;
 pub(crate) mod log_tail;
 pub(crate) mod metrics;
+pub(crate) mod trap;

@@ -4,12 +4,24 @@ use annex_keyvalue::{Scope, ScopeKind};
 use annex_protocol::{ExtensionUri, JsonObject, ListTasksResponse};
 use async_trait::async_trait;
 
+use crate::outside::Outside;
+
 /// One turn, or one call of a method, as the guests that serve it can see it. What a method does not implement is answered
 /// as not there.
 ///
 /// A guest waits while a method runs. Those that are not `async` must not block.
 #[async_trait]
 pub trait TurnView: Send + Sync {
+    /// The ids of the turn, for the log. They are the same for the whole turn.
+    fn ids(&self) -> TurnIds {
+        TurnIds::default()
+    }
+
+    /// Services that the turn brings in place of the host's own.
+    fn outside(&self) -> Option<&Outside> {
+        None
+    }
+
     /// The JSON text of a session-scope key.
     fn session_value(&self, _key: &str) -> Option<String> {
         None
@@ -51,6 +63,15 @@ pub trait TurnView: Send + Sync {
     fn resume_task(&self, _task_id: &str, _extension: &ExtensionUri) -> Result<(), String> {
         Err("tasks cannot be resumed here".to_owned())
     }
+}
+
+/// The ids of a turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnIds {
+    /// The task's.
+    pub task_id: Option<String>,
+    /// The conversation's.
+    pub context_id: Option<String>,
 }
 
 /// The view where there is no turn: on the calling side.

@@ -366,6 +366,8 @@ fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueSt
         compile_processes: config.runtime.compile_processes,
         cache: cache.or_else(|| locations.cache.clone()),
         cache_bytes: config.runtime.cache_bytes,
+        debug_info: config.runtime.debug_info,
+        quarantine: config.runtime.quarantine,
         keyvalue: Arc::clone(keyvalue),
         ..RuntimeConfig::default()
     })

@@ -123,13 +123,14 @@ pub(super) fn reloaded(reloaded: &Reloaded) -> String {
 }
 
 pub(super) fn log(log: &Log) -> String {
-    let line = |LogLine { at, level, context, message }: &LogLine<Line>| {
+    let line = |LogLine { at, level, context, message, hook, task_id, error_id, .. }: &LogLine<Line>| {
         let context = context
             .as_ref()
             .filter(|context| !context.is_empty())
             .map(|context| format!("{context}: "))
             .unwrap_or_default();
-        format!("{at} {level:5} {context}{message}\n")
+        let task = task_id.as_ref().map(|task| format!("task {task}, ")).unwrap_or_default();
+        format!("{at} {level:5} {hook} {context}{message} ({task}error id {error_id})\n")
     };
     log.lines.iter().map(line).collect()
 }

@@ -147,7 +147,8 @@ fn extensions() -> Value {
 
 #[test]
 fn listings_of_strangers_words_have_one_line_for_each() -> Result<()> {
-    let log = json!({"lines": [{"at": WORDS, "level": WORDS, "context": WORDS, "message": WORDS}]});
+    let log = json!({"lines": [{"at": WORDS, "level": WORDS, "context": WORDS, "message": WORDS, "hook": WORDS,
+                                "task_id": WORDS, "context_id": "c", "error_id": WORDS}]});
     let session = json!({"context": WORDS, "user": WORDS, "revision": 1, "last_update": WORDS, "keys": [WORDS]});
     let sessions = json!({"sessions": [session], "next": WORDS});
     let shown = json!({"context": WORDS, "user": WORDS, "agent": WORDS, "revision": 1, "last_update": WORDS,
@@ -156,7 +157,7 @@ fn listings_of_strangers_words_have_one_line_for_each() -> Result<()> {
                        "state_delta": {WORDS: WORDS}, "error": {"code": WORDS, "message": WORDS}});
     let cases: [(&[&str], Value, usize); 6] = [
         (&["extension", "list"], extensions(), 12),
-        (&["extension", "log", "uri:x"], log, 4),
+        (&["extension", "log", "uri:x"], log, 7),
         (&["session", "list"], sessions, 5),
         (&["session", "show", "c"], shown, 4),
         (&["session", "events", "c"], json!({"events": [event]}), 5),

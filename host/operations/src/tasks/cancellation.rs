@@ -68,7 +68,7 @@ impl RequestHandler {
         let target = Target::of_task(owner, Arc::clone(record));
         // No agent runs, so the extensions that an upstream agent requires are not asked for.
         let (mut chain, _) = self.wake(&call, OPERATION, (&self.extensions.current(), &[]), &target, &session).await?;
-        chain.run_transition_hooks(record.task_state(), update).await.map_err(|fault| fault::internal(&fault))?;
-        chain.run_response_hooks(canceled).await.map_err(|fault| fault::internal(&fault))
+        chain.run_transition_hooks(record.task_state(), update).await.map_err(|fault| fault::of_extension(&fault))?;
+        chain.run_response_hooks(canceled).await.map_err(|fault| fault::of_extension(&fault))
     }
 }

@@ -84,7 +84,7 @@ impl Turn {
                 let reason = "an extension made something else of the message".to_owned();
                 Err(A2aError::InvalidAgentResponse { reason })
             }
-            (Err(fault), _) => Err(fault::internal(&fault)),
+            (Err(fault), _) => Err(fault::of_extension(&fault)),
         };
         let (client, delivery) = match mem::replace(&mut self.stage, Stage::Taskless) {
             Stage::Opening { client, delivery } => (client, delivery),
@@ -112,7 +112,7 @@ impl Turn {
         if self.stage.task().is_none() && self.pending.is_empty() {
             self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
         }
-        self.chain.run_response_hooks(&mut event).await.map_err(|fault| fault::internal(&fault))?;
+        self.chain.run_response_hooks(&mut event).await.map_err(|fault| fault::of_extension(&fault))?;
         if let StreamResponse::StatusUpdate(update) = &event {
             self.turn_task.show(update.status.state, update.status.timestamp);
         }

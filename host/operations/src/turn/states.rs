@@ -30,7 +30,12 @@ impl Turn {
         mut by: Option<ExtensionUri>,
     ) -> Result<Settled, A2aError> {
         let current = self.turn_task.state().unwrap_or(TaskState::Submitted);
-        match self.chain.run_transition_hooks(current, &mut update).await.map_err(|fault| fault::internal(&fault))? {
+        match self
+            .chain
+            .run_transition_hooks(current, &mut update)
+            .await
+            .map_err(|fault| fault::of_extension(&fault))?
+        {
             ChangeOutcome::Passed => {}
             ChangeOutcome::Interrupted(other) => by = Some(other),
             // A vetoed task does not wait, so there is nobody who may take it up again.

@@ -34,6 +34,10 @@ impl TurnTask {
         &self.0.id
     }
 
+    pub(crate) fn context_id(&self) -> &ContextId {
+        &self.0.context_id
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<TaskStatus>> {
         self.0.status.lock().unwrap_or_else(PoisonError::into_inner)
     }

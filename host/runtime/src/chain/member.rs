@@ -13,11 +13,13 @@ use wasmtime::component::Instance as ComponentInstance;
 
 use crate::confinement::breaker::Admission;
 use crate::confinement::instance::Instance;
+use crate::confinement::limits::LimitReached;
 use crate::confinement::store::HostState;
 use crate::contract::{ExtensionError, Rejection};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
+use crate::observation::log::Log;
 use crate::observation::metrics::watch::{CallVerdict, Watch};
 use crate::turn_view::TurnView;
 
@@ -38,6 +40,7 @@ pub(crate) struct Member {
     pub(crate) extension: Arc<Extension>,
     instance: Slot,
     view: Arc<dyn TurnView>,
+    log: Log,
     admission: Admission,
     /// The call that has just ended, until its result is looked at.
     watch: Option<Watch>,
@@ -70,7 +73,8 @@ impl Member {
             Fault::Busy { uri: uri(), turns: profile.limits.turns }
         })?;
         let extension = Arc::clone(extension);
-        Ok(Self { extension, instance: Slot::Idle, view, admission, watch: None, _turn: turn })
+        let log = Log::new(Arc::clone(profile), Some(Arc::clone(&view)));
+        Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, _turn: turn })
     }
 
     /// Counts the call of the hook that has just ended by what came of it. What was refused before the call counts too.
@@ -146,7 +150,7 @@ impl Member {
             // No caller asks a member that is out, so this is its first hook.
             Slot::Idle | Slot::Out => {
                 let view = Some(Arc::clone(&self.view));
-                Instance::start(&self.extension.program, &self.extension.profile, view, hook).await?
+                Instance::start(&self.extension.program, &self.extension.profile, view, self.log.clone(), hook).await?
             }
         };
         let value = instance.call(hook, body).await?;
@@ -187,11 +191,17 @@ impl Member {
     }
 
     pub(crate) fn broke(&self, hook: Hook, reason: &str) -> Fault {
-        Fault::BrokeContract { uri: self.extension.uri().clone(), hook, reason: self.extension.profile.words(reason) }
+        let reason = self.extension.profile.words(reason);
+        Fault::BrokeContract { uri: self.extension.uri().clone(), error_id: self.log.error_id(), hook, reason }
     }
 
     pub(crate) fn failed(&self, hook: Hook, message: &str) -> Fault {
-        Fault::Failed { uri: self.extension.uri().clone(), hook, message: self.extension.profile.words(message) }
+        let message = self.extension.profile.words(message);
+        Fault::Failed { uri: self.extension.uri().clone(), error_id: self.log.error_id(), hook, message }
+    }
+
+    pub(crate) fn limit_reached(&self, hook: Hook, limit: LimitReached) -> Fault {
+        Fault::LimitReached { uri: self.extension.uri().clone(), error_id: self.log.error_id(), hook, limit }
     }
 }
 

@@ -156,14 +156,13 @@ impl MethodCall {
         violations: Result<Vec<Violation>, SchemaError>,
         spent: Duration,
     ) -> Result<Vec<Violation>, HookError> {
-        let uri = self.member.extension.uri().clone();
-        let hook = Hook::Method;
         let charged = self.member.host().map_or(Ok(()), |host| host.charge(spent));
+        let limit_reached = |limit| self.member.limit_reached(Hook::Method, limit).into();
         match (violations, charged) {
             // The load on the host must not count against the extension, whatever was charged.
-            (Err(SchemaError::Busy), _) => Err(Fault::Overloaded { uri }.into()),
-            (Err(SchemaError::OutOfTime), _) => Err(Fault::LimitReached { uri, hook, limit: LimitReached::Cpu }.into()),
-            (_, Err(limit)) => Err(Fault::LimitReached { uri, hook, limit }.into()),
+            (Err(SchemaError::Busy), _) => Err(Fault::Overloaded { uri: self.member.extension.uri().clone() }.into()),
+            (Err(SchemaError::OutOfTime), _) => Err(limit_reached(LimitReached::Cpu)),
+            (_, Err(limit)) => Err(limit_reached(limit)),
             (Err(SchemaError::Unusable(reason)), Ok(())) => Err(self.broke(&format!("its result: {reason}"))),
             (Ok(violations), Ok(())) => Ok(violations),
         }

@@ -48,6 +48,8 @@ pub(crate) struct Admission {
 /// The state of one extension.
 pub(crate) struct Breaker {
     uri: ExtensionUri,
+    /// False when failures are only counted.
+    opens: bool,
     /// True when there is anything to look up or to forget. While all goes well it is all that a turn reads.
     troubled: AtomicBool,
     record: Mutex<Record>,
@@ -73,8 +75,8 @@ struct Quarantine {
 }
 
 impl Breaker {
-    pub(crate) fn new(uri: ExtensionUri) -> Self {
-        Self { uri, troubled: AtomicBool::new(false), record: Mutex::default() }
+    pub(crate) fn new(uri: ExtensionUri, opens: bool) -> Self {
+        Self { uri, opens, troubled: AtomicBool::new(false), record: Mutex::default() }
     }
 
     /// Asks for leave to run the extension. The time to the next trial when there is none.
@@ -109,7 +111,7 @@ impl Breaker {
         record.failures = record.failures.saturating_add(1);
         record.failures_in_a_row = record.failures_in_a_row.saturating_add(1);
         let length = match &mut record.quarantine {
-            None if record.failures_in_a_row < FAULTS => return,
+            None if record.failures_in_a_row < FAULTS || !self.opens => return,
             None => {
                 record.quarantines = record.quarantines.saturating_add(1);
                 FIRST

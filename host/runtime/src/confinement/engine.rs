@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails, WasmFeatures,
+};
 
 use crate::confinement::self_check;
 use crate::error::RuntimeError;
@@ -30,17 +32,17 @@ pub(crate) fn ticks() -> u64 {
 }
 
 /// Builds the engine with room for `instances` live instances and starts its ticker. It is not given away before it has
-/// stopped a guest that loops.
-pub(crate) fn start(instances: u32) -> Result<Engine, RuntimeError> {
-    let engine = Engine::new(&config(instances)).map_err(|error| RuntimeError::Engine(error.into()))?;
+/// stopped a guest that loops. With `debug_info` traps have files and lines.
+pub(crate) fn start(instances: u32, debug_info: bool) -> Result<Engine, RuntimeError> {
+    let engine = Engine::new(&config(instances, debug_info)).map_err(|error| RuntimeError::Engine(error.into()))?;
     start_ticker(&engine)?;
     self_check::a_loop_is_stopped(&engine, self_check::PATIENCE)?;
     Ok(engine)
 }
 
 /// Builds an engine that makes code for the other one, and has no pool, because it runs none.
-pub(crate) fn for_compiling() -> wasmtime::Result<Engine> {
-    Engine::new(&settings())
+pub(crate) fn for_compiling(debug_info: bool) -> wasmtime::Result<Engine> {
+    Engine::new(&settings(debug_info))
 }
 
 /// Engines with one identity run each other's code: they have one version, and settings that make the same code.
@@ -50,16 +52,18 @@ pub(crate) fn identity(engine: &Engine) -> u64 {
     hasher.finish()
 }
 
-pub(crate) fn config(instances: u32) -> Config {
-    let mut config = settings();
+pub(crate) fn config(instances: u32, debug_info: bool) -> Config {
+    let mut config = settings(debug_info);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances)));
     config
 }
 
 /// The settings that compiled code depends on.
-fn settings() -> Config {
+fn settings(debug_info: bool) -> Config {
     let mut config = Config::new();
     config
+        // Reading a stranger's debug information at each trap is work that no limit of the guest counts.
+        .wasm_backtrace_details(if debug_info { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable })
         // Fuel would be exact. It costs more in guest code, and 30 to 50 % more time to compile.
         .epoch_interruption(true)
         // Components with asynchronous lifting are refused and calls are five times cheaper.
@@ -147,7 +151,7 @@ mod tests {
     /// The test's one worker is the thread that waits here.
     #[tokio::test]
     async fn the_ticker_goes_on_while_every_worker_is_busy() {
-        let engine = start(1).expect("the engine starts");
+        let engine = start(1, false).expect("the engine starts");
         for _ in 0..3 {
             self_check::a_loop_is_stopped(&engine, PATIENCE).expect("the loop is stopped");
         }

@@ -17,6 +17,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use crate::confinement::grants::HttpGrant;
 use crate::load::source::Source;
+use crate::outside::{HttpClient, Unreachable};
 
 /// The most that the header fields of a request or a response may take in memory, in bytes.
 pub(crate) const FIELD_BYTES: usize = 32 << 10;
@@ -43,12 +44,13 @@ impl Sender {
         Ok(Self { client: screen.guard(client).build()?, grant, screen })
     }
 
-    /// Sends one request whose body has at most `max_body` bytes.
+    /// Sends one request whose body has at most `max_body` bytes, by `client` if there is one.
     pub(crate) async fn send(
         &self,
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         max_body: usize,
+        client: Option<&dyn HttpClient>,
     ) -> Result<Response<WasiBody>, Error> {
         // A guest can be more patient than its grant here, and gains nothing: the client's own timeout holds as well.
         let first_byte = options.and_then(|options| options.first_byte_timeout).unwrap_or(self.grant.timeout);
@@ -62,7 +64,16 @@ impl Sender {
         // sender is needed for bodies that stream.
         let body =
             timeout(self.grant.timeout, read(body, max_body)).await.map_err(|_| Error::HttpResponseTimeout)??;
-        let request = self.client.request(head.method, url).headers(own_fields(head.headers)).body(body);
+        let fields = own_fields(head.headers);
+        if let Some(client) = client {
+            let mut request = Request::new(body);
+            *request.method_mut() = head.method;
+            *request.uri_mut() = url.as_str().parse().map_err(|_| Error::HttpRequestUriInvalid)?;
+            *request.headers_mut() = fields;
+            let answer = client.send(request).await.map_err(|Unreachable| Error::DestinationUnavailable)?;
+            return self.bounded(answer.into());
+        }
+        let request = self.client.request(head.method, url).headers(fields).body(body);
         let answer = timeout(first_byte, request.send()).await.map_err(|_| Error::HttpResponseTimeout)?;
         self.bounded(answer.map_err(|error| failure(&error))?)
     }

@@ -22,12 +22,15 @@ use crate::confinement::store::{self, HostState};
 use crate::error::Fault;
 use crate::hook::Hook;
 use crate::load::program::Program;
+use crate::observation::log::Log;
+use crate::observation::trap::Trap;
 use crate::turn_view::TurnView;
 
 pub(crate) struct Instance {
     store: Store<HostState>,
     component: ComponentInstance,
     profile: Arc<Profile>,
+    log: Log,
     /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
     // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
@@ -40,19 +43,22 @@ impl Instance {
         program: &Program,
         profile: &Arc<Profile>,
         turn: Option<Arc<dyn TurnView>>,
+        log: Log,
         hook: Hook,
     ) -> Result<Self, Fault> {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
         // A turn waits here for a while. The pool of the engine would refuse it at once.
         let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
-        let mut store = store::new(program.component.engine(), Arc::clone(profile), turn);
+        let mut store = store::new(program.component.engine(), Arc::clone(profile), turn, log.clone());
+        log.enter(hook);
         // Instantiating may run guest code already: the start functions of core modules.
         store::rearm(&mut store);
         let wall_left = profile.limits.turn_wall;
         let waits = store.data().waits();
         let starting = program.component.instantiate_async(&mut store);
-        let component = bounded(profile, hook, wall_left, counted(&waits, pin!(starting))).await?;
-        Ok(Self { store, component, profile: Arc::clone(profile), wall_left, _slot: slot })
+        let call = Call { profile, log: &log, hook };
+        let component = call.bounded(wall_left, counted(&waits, pin!(starting))).await?;
+        Ok(Self { store, component, profile: Arc::clone(profile), log, wall_left, _slot: slot })
     }
 
     /// The last snapshot of the session that the guest asked for.
@@ -72,15 +78,17 @@ impl Instance {
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
+        let call = Call { profile: &self.profile, log: &self.log, hook };
         // The clock of a call starts when it first waits. One that never waits would not notice that the turn is over.
         if self.wall_left.is_zero() {
-            return Err(limit_reached(&self.profile, hook, LimitReached::TurnWall));
+            return Err(call.limit_reached(LimitReached::TurnWall));
         }
+        self.log.enter(hook);
         store::rearm(&mut self.store);
         let started = Instant::now();
         let waits = self.store.data().waits();
         let running = body(&mut self.store, &self.component);
-        let ended = bounded(&self.profile, hook, self.wall_left, counted(&waits, pin!(running))).await;
+        let ended = call.bounded(self.wall_left, counted(&waits, pin!(running))).await;
         // Only the call itself counts: between two calls it is the agent that works.
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
         ended
@@ -100,47 +108,56 @@ async fn counted<T>(waits: &AtomicU32, mut running: Pin<&mut impl Future<Output 
     .await
 }
 
-/// Waits for guest code, but no longer than it may take, in this call or with what is left of the turn. The clock
-/// starts when it first has to wait; until then the CPU limit holds, and most calls never do.
-async fn bounded<T>(
-    profile: &Profile,
+/// One call into a guest, as its faults name it.
+struct Call<'a> {
+    profile: &'a Profile,
+    log: &'a Log,
     hook: Hook,
-    wall_left: Duration,
-    running: impl Future<Output = wasmtime::Result<T>>,
-) -> Result<T, Fault> {
-    let wall = profile.limits.wall;
-    let mut running = pin!(running);
-    let ended = match poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
-        Poll::Ready(ended) => ended,
-        Poll::Pending => match timeout(wall.min(wall_left), running).await {
-            Ok(ended) => ended,
-            // The limit that is named is the one that the operator would have to raise.
-            Err(_) if wall_left < wall => return Err(limit_reached(profile, hook, LimitReached::TurnWall)),
-            Err(_) => return Err(limit_reached(profile, hook, LimitReached::Wall)),
-        },
-    };
-    ended.map_err(|error| fault(profile, hook, error))
 }
 
-fn fault(profile: &Profile, hook: Hook, error: wasmtime::Error) -> Fault {
-    let uri = profile.uri.clone();
-    // A component may have more tables than its share of the pool, so the pool can be full while there are slots.
-    if error.is::<wasmtime::PoolConcurrencyLimitError>() || error.is::<HostBusy>() {
-        return Fault::Overloaded { uri };
+impl Call<'_> {
+    /// Waits for guest code, but no longer than it may take, in this call or with what is left of the turn. The clock
+    /// starts when it first has to wait; until then the CPU limit holds, and most calls never do.
+    async fn bounded<T>(
+        &self,
+        wall_left: Duration,
+        running: impl Future<Output = wasmtime::Result<T>>,
+    ) -> Result<T, Fault> {
+        let wall = self.profile.limits.wall;
+        let mut running = pin!(running);
+        let ended = match poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => match timeout(wall.min(wall_left), running).await {
+                Ok(ended) => ended,
+                Err(_) if wall_left < wall => return Err(self.limit_reached(LimitReached::TurnWall)),
+                Err(_) => return Err(self.limit_reached(LimitReached::Wall)),
+            },
+        };
+        ended.map_err(|error| self.fault(&error))
     }
-    match error.downcast_ref::<LimitReached>() {
-        Some(limit) => Fault::LimitReached { uri, hook, limit: *limit },
-        None if is_of_output(&error) => Fault::LimitReached { uri, hook, limit: LimitReached::Output },
-        None => Fault::Trapped { uri, hook, source: error.into() },
+
+    fn fault(&self, error: &wasmtime::Error) -> Fault {
+        // A component may have more tables than its share of the pool, so the pool can be full while there are slots.
+        if error.is::<wasmtime::PoolConcurrencyLimitError>() || error.is::<HostBusy>() {
+            return Fault::Overloaded { uri: self.profile.uri.clone() };
+        }
+        match error.downcast_ref::<LimitReached>() {
+            Some(limit) => self.limit_reached(*limit),
+            None if is_of_output(error) => self.limit_reached(LimitReached::Output),
+            None => {
+                let (uri, hook) = (self.profile.uri.clone(), self.hook);
+                Fault::Trapped { uri, error_id: self.log.error_id(), hook, source: Trap::of(error) }
+            }
+        }
+    }
+
+    fn limit_reached(&self, limit: LimitReached) -> Fault {
+        let (uri, hook) = (self.profile.uri.clone(), self.hook);
+        Fault::LimitReached { uri, error_id: self.log.error_id(), hook, limit }
     }
 }
 
 /// The engine counts what a guest hands over and has no public type for the error when it is too much.
 fn is_of_output(error: &wasmtime::Error) -> bool {
-    // If a release of wasmtime changes these words, `a_result_beyond_the_output_limit_is_not_taken` fails.
     error.root_cause().to_string().contains("fuel allocated for hostcalls")
-}
-
-fn limit_reached(profile: &Profile, hook: Hook, limit: LimitReached) -> Fault {
-    Fault::LimitReached { uri: profile.uri.clone(), hook, limit }
 }

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn the_engine_of_this_crate_stops_a_loop() {
         // Starting it checks that as well.
-        let engine = engine::start(1).expect("the engine starts");
+        let engine = engine::start(1, false).expect("the engine starts");
         a_loop_is_stopped(&engine, super::PATIENCE).expect("the loop is stopped");
     }
 }

@@ -40,10 +40,15 @@ pub(crate) struct HostState {
     pub(crate) wasi: Option<Box<Wasi>>,
 }
 
-pub(crate) fn new(engine: &Engine, profile: Arc<Profile>, turn: Option<Arc<dyn TurnView>>) -> Store<HostState> {
+pub(crate) fn new(
+    engine: &Engine,
+    profile: Arc<Profile>,
+    turn: Option<Arc<dyn TurnView>>,
+    log: Log,
+) -> Store<HostState> {
     let limits = profile.limits;
     let state = HostState {
-        log: Log::new(Arc::clone(&profile)),
+        log,
         profile,
         turn,
         host_calls_left: limits.host_calls,

@@ -39,6 +39,7 @@ pub(crate) struct Compiler {
     time: Duration,
     /// Bytes of memory that one process may have.
     memory: u64,
+    debug_info: bool,
     /// Each process holds one until it has ended.
     places: Arc<Semaphore>,
 }
@@ -52,6 +53,7 @@ impl Compiler {
             process: config.compiler.clone(),
             time: config.compile_time,
             memory: config.compile_memory,
+            debug_info: config.debug_info,
             places: Arc::new(Semaphore::new(places)),
         }
     }
@@ -93,6 +95,7 @@ impl Compiler {
             engine: crate::confinement::engine::identity(&engine),
             time: self.time,
             memory: self.memory,
+            debug_info: self.debug_info,
         };
         let (sender, compiled) = oneshot::channel();
         let work = move || {
@@ -150,8 +153,12 @@ mod tests {
 
     #[test]
     fn the_engine_that_compiles_makes_code_for_the_one_that_runs_it() {
-        let runs = engine::start(4).expect("the engine starts");
-        let compiles = engine::for_compiling().expect("the engine starts");
-        assert_eq!(engine::identity(&compiles), engine::identity(&runs));
+        let identities = [false, true].map(|debug_info| {
+            let runs = engine::start(4, debug_info).expect("the engine starts");
+            let compiles = engine::for_compiling(debug_info).expect("the engine starts");
+            assert_eq!(engine::identity(&compiles), engine::identity(&runs));
+            engine::identity(&runs)
+        });
+        assert_ne!(identities[0], identities[1], "code with debug information is other code");
     }
 }

@@ -1,25 +1,44 @@
 //! The log lines of an extension in one turn, counted and bounded, whichever way they come.
 
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use annex_protocol::Secret;
+use uuid::Uuid;
 
 use crate::confinement::profile::Profile;
 use crate::contract::LogLevel;
+use crate::hook::Hook;
+use crate::observation::log_tail::LogLine;
+use crate::turn_view::{TurnIds, TurnView};
 
 /// The text that takes the place of a secret in a line.
 const HIDDEN: &str = "(secret)";
 
-/// The log of one instance. Clones share what is left of it.
+/// The log of one extension in one turn. Clones share what is left of it.
 #[derive(Clone)]
 pub(crate) struct Log {
     profile: Arc<Profile>,
-    left: Arc<Left>,
+    turn: Arc<Turn>,
 }
 
-/// The lines and bytes that an instance may still write.
+/// The turn that lines are written in.
+struct Turn {
+    left: Left,
+    /// `None` when the extension is being loaded.
+    view: Option<Arc<dyn TurnView>>,
+    /// Asked for by the first line: most turns write none.
+    ids: OnceLock<TurnIds>,
+    /// The id that the client is told if the extension fails in this turn. Each line has it, so that the lines which explain
+    /// a failure are found by it.
+    error_id: OnceLock<Uuid>,
+    /// The place in [`Hook::ALL`] of the hook that runs, or ran last.
+    hook: AtomicU8,
+}
+
+/// The lines and bytes that may still be written.
 struct Left {
     lines: AtomicU32,
     bytes: AtomicUsize,
@@ -46,10 +65,30 @@ impl Left {
 }
 
 impl Log {
-    pub(crate) fn new(profile: Arc<Profile>) -> Self {
-        let lines = profile.limits.log_lines.into();
-        let bytes = profile.limits.log_bytes.into();
-        Self { profile, left: Arc::new(Left { lines, bytes }) }
+    pub(crate) fn new(profile: Arc<Profile>, view: Option<Arc<dyn TurnView>>) -> Self {
+        let left = Left { lines: profile.limits.log_lines.into(), bytes: profile.limits.log_bytes.into() };
+        let hook = AtomicU8::new(Hook::Descriptor as u8);
+        let turn = Turn { left, view, ids: OnceLock::new(), error_id: OnceLock::new(), hook };
+        Self { profile, turn: Arc::new(turn) }
+    }
+
+    /// The id of the extension's failure in this turn, should there be one.
+    pub(crate) fn error_id(&self) -> Uuid {
+        *self.turn.error_id.get_or_init(Uuid::new_v4)
+    }
+
+    /// From here on lines are those of the hook.
+    pub(crate) fn enter(&self, hook: Hook) {
+        self.turn.hook.store(hook as u8, Ordering::Relaxed);
+    }
+
+    fn hook(&self) -> Hook {
+        let place = self.turn.hook.load(Ordering::Relaxed);
+        Hook::ALL.into_iter().find(|hook| *hook as u8 == place).unwrap_or(Hook::Descriptor)
+    }
+
+    fn ids(&self) -> &TurnIds {
+        self.turn.ids.get_or_init(|| self.turn.view.as_ref().map(|view| view.ids()).unwrap_or_default())
     }
 
     /// Bytes of one line that are worth collecting. A secret that begins within the line is among them to its end, because
@@ -61,24 +100,48 @@ impl Log {
 
     /// Writes one line, if any are left.
     pub(crate) fn write(&self, level: LogLevel, context: &str, message: &str) {
-        let Some(left) = self.left.take_line() else { return self.profile.meters.add_dropped_log_line() };
+        let Some(left) = self.turn.left.take_line() else { return self.profile.meters.add_dropped_log_line() };
         self.profile.meters.add_log_line();
-        let extension = &self.profile.uri;
         let room = left.min(self.profile.limits.log_line);
         let context = shown(&self.profile, context, room);
-        // `shown` returns at most `room` bytes, so the difference is never below zero.
         let message = shown(&self.profile, message, room - context.len());
-        self.profile.log.push(level_name(level), context.clone(), message.clone());
-        match level {
-            LogLevel::Trace => tracing::trace!(%extension, context, "{message}"),
-            LogLevel::Debug => tracing::debug!(%extension, context, "{message}"),
-            LogLevel::Info => tracing::info!(%extension, context, "{message}"),
-            LogLevel::Warn => tracing::warn!(%extension, context, "{message}"),
-            LogLevel::Error => tracing::error!(%extension, context, "{message}"),
+        let bytes = context.len() + message.len();
+        self.trace(level, &context, &message);
+        let TurnIds { task_id, context_id } = self.ids().clone();
+        self.profile.log.push(LogLine {
+            at: SystemTime::now(),
+            level: level_name(level),
+            context,
+            message,
+            hook: self.hook(),
+            task_id,
+            context_id,
+            error_id: self.error_id().to_string(),
+        });
+        if self.turn.left.spend(bytes) {
+            tracing::warn!(extension = %self.profile.uri, "further log lines of this turn are dropped");
         }
-        // Said once, by the line that takes the last of them. A warning per dropped line would be a flood as well.
-        if self.left.spend(context.len() + message.len()) {
-            tracing::warn!(%extension, "further log lines of this turn are dropped");
+    }
+
+    fn trace(&self, level: LogLevel, context: &str, message: &str) {
+        let extension = &self.profile.uri;
+        let hook = self.hook();
+        let TurnIds { task_id, context_id } = self.ids();
+        let task_id = task_id.as_deref();
+        let context_id = context_id.as_deref();
+        let error_id = self.error_id();
+        // The level is a part of what each macro leaves behind, so that it cannot be an argument.
+        macro_rules! line {
+            ($level:ident) => {
+                tracing::$level!(%extension, %hook, task_id, context_id, %error_id, context, "{message}")
+            };
+        }
+        match level {
+            LogLevel::Trace => line!(trace),
+            LogLevel::Debug => line!(debug),
+            LogLevel::Info => line!(info),
+            LogLevel::Warn => line!(warn),
+            LogLevel::Error => line!(error),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use crate::hook::Hook;
+
 /// Lines kept per loaded component.
 const MAX_LINES: usize = 200;
 /// Bytes of them all.
@@ -20,6 +22,14 @@ pub struct LogLine {
     pub context: String,
     /// The line.
     pub message: String,
+    /// The hook that wrote it.
+    pub hook: Hook,
+    /// The task of the turn, when there is a turn.
+    pub task_id: Option<String>,
+    /// The conversation of the turn, when there is a turn.
+    pub context_id: Option<String>,
+    /// The id that a client is told if the extension fails in this turn.
+    pub error_id: String,
 }
 
 /// The lines, the oldest first; it goes when there is no room.
@@ -35,8 +45,7 @@ struct Kept {
 }
 
 impl LogTail {
-    pub(crate) fn push(&self, level: &'static str, context: String, message: String) {
-        let line = LogLine { at: SystemTime::now(), level, context, message };
+    pub(crate) fn push(&self, line: LogLine) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bytes += size(&line);
         kept.lines.push_back(line);
@@ -52,25 +61,42 @@ impl LogTail {
 }
 
 fn size(line: &LogLine) -> usize {
+    // The ids are short, and a line has at most one of each.
     line.context.len() + line.message.len()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LogTail, MAX_BYTES, MAX_LINES};
+    use std::time::SystemTime;
+
+    use super::{LogLine, LogTail, MAX_BYTES, MAX_LINES};
+    use crate::hook::Hook;
+
+    fn line(message: String) -> LogLine {
+        LogLine {
+            at: SystemTime::UNIX_EPOCH,
+            level: "info",
+            context: String::new(),
+            message,
+            hook: Hook::Message,
+            task_id: None,
+            context_id: None,
+            error_id: String::new(),
+        }
+    }
 
     #[test]
     fn the_last_lines_are_kept_within_their_bounds() {
         let tail = LogTail::default();
         for number in 0..MAX_LINES * 2 {
-            tail.push("info", String::new(), number.to_string());
+            tail.push(line(number.to_string()));
         }
         let lines = tail.lines();
         assert_eq!(lines.len(), MAX_LINES);
         assert_eq!(lines.last().map(|line| line.message.clone()), Some((MAX_LINES * 2 - 1).to_string()));
 
         for _ in 0..MAX_LINES {
-            tail.push("info", String::new(), "x".repeat(4 << 10));
+            tail.push(line("x".repeat(4 << 10)));
         }
         let bytes: usize = tail.lines().iter().map(|line| line.message.len()).sum();
         assert!(bytes > 0 && bytes <= MAX_BYTES, "{bytes}");

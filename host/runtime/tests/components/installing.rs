@@ -39,14 +39,6 @@ async fn a_dependency_is_named_once() {
     assert_eq!(reason, "it names its dependency urn:a twice");
 }
 
-#[tokio::test]
-async fn a_metadata_key_is_named_once() {
-    let twice = with_parameters(r#"{"metadata_keys": ["a", "b", "a"]}"#);
-    let error = refused(component(annex_components::TEST_EXTENSION), twice).await;
-    let LoadError::Description { reason } = error else { unreachable!("{error:?}") };
-    assert_eq!(reason, "it names its metadata key a twice");
-}
-
 async fn refused_parameters(parameters: &str) -> LoadError {
     let parameters = with_parameters(parameters).parameters;
     let installation = Installation { parameters, ..reading_the_session() };

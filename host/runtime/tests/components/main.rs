@@ -27,6 +27,7 @@ mod refusals;
 mod schemas;
 mod secrets;
 mod support;
+mod traces;
 mod transitions;
 mod turn_view;
 mod wasi;

@@ -107,7 +107,7 @@ async fn names_that_would_forge_a_line_are_refused_and_shown_harmlessly() {
 #[tokio::test]
 async fn an_export_of_another_type_is_refused_at_load_with_the_place_in_the_type() {
     let cases = [
-        (r#"(field "code" s32)"#, r#"(field "code" u32)"#, "/state result case error, field code, s32 u32"),
+        (r#"(field "code" s32)"#, r#"(field "code" u32)"#, "validate /state result case error, field code, s32 u32"),
         (r#"(field "task-id" (option string))"#, r#"(field "task" (option string))"#, "/state parameters task-id task"),
         (r#"(field "payload" bool)"#, r#"(field "payload" u8)"#, "/descriptor result payload bool u8"),
         (r#"(enum "message" "request")"#, r#"(enum "message" "query")"#, "/state parameters request query"),

@@ -170,6 +170,10 @@ impl Log {
             level: line.level.to_owned(),
             context: Some(line.context).filter(|context| !context.is_empty()),
             message: line.message,
+            hook: line.hook.to_string(),
+            task_id: line.task_id,
+            context_id: line.context_id,
+            error_id: line.error_id,
         });
         Self { uri: version.uri().to_string(), lines: lines.collect() }
     }

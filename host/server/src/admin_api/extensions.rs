@@ -253,6 +253,16 @@ pub struct LogLine<Text = String> {
     pub context: Option<Text>,
     /// The text of the line.
     pub message: Text,
+    /// The hook that wrote it.
+    pub hook: Text,
+    /// The task of the turn, when there was a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<Text>,
+    /// The conversation of the turn, when there was a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_id: Option<Text>,
+    /// The id that the client was told if the extension failed in that turn.
+    pub error_id: Text,
 }
 
 /// An extension that is no longer installed.

@@ -24,7 +24,7 @@ fn answers_about_extensions_are_read_as_they_are_written() {
         r#"{{{SUMMARY},"edition":1,"description":"d","component_version":"1.0.0","metadata_keys":["k"],"depends_on":[],"grants":{GRANTS},"limits":{LIMITS},"load_ms":1.5,"compiled":true,"kept_versions":[{{"version":1,"digest":"sha256:1","size":9,"grants":{GRANTS},"loaded_at":"t","pinned_tasks":0}}],"changes":[{{"at":"t","edition":1,"change":"added","from":null,"to":3}}]}}"#
     ));
     check::<Log>(
-        r#"{"uri":"uri:x","lines":[{"at":"t","level":"info","context":"c","message":"m"},{"at":"t","level":"warn","message":"m"}]}"#,
+        r#"{"uri":"uri:x","lines":[{"at":"t","level":"info","context":"c","message":"m","hook":"h","task_id":"t","context_id":"c","error_id":"e"},{"at":"t","level":"warn","message":"m","hook":"h","error_id":"e"}]}"#,
     );
     check::<Removed>(r#"{"removed":"uri:x","version":1,"digest":"sha256:0","edition":2,"until":"restart"}"#);
     check::<Reloaded>(r#"{"changed":true,"edition":2,"needs_restart":["server"],"failed":[]}"#);

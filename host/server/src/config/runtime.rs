@@ -22,6 +22,11 @@ pub struct RuntimeSection {
     pub compile_memory_bytes: u64,
     /// Components that are compiled at once, each by a process of its own. Default 2.
     pub compile_processes: u32,
+    /// The log names files and lines of traps, of components with debug information. Reading it is work for the host that
+    /// no limit counts: for components that are trusted. Default: no.
+    pub debug_info: bool,
+    /// An extension that fails five times in a row is left alone for a while. Default: yes.
+    pub quarantine: bool,
     /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
     pub extensions_dir: Option<PathBuf>,
     /// Watches component files and loads them again when they change. Default: yes.
@@ -41,6 +46,8 @@ impl Default for RuntimeSection {
             compile_seconds: 60,
             compile_memory_bytes: 512 << 20,
             compile_processes: 2,
+            debug_info: false,
+            quarantine: true,
             extensions_dir: None,
             watch: true,
             keep_versions: 3,

@@ -218,6 +218,20 @@ async fn the_last_log_lines_of_an_extension_can_be_read() {
 }
 
 #[tokio::test]
+async fn the_lines_that_explain_a_failure_have_the_error_id_that_the_client_was_told() {
+    let (_files, server) = serve(&format!("{ADMIN}{}", extension("test.wasm", "", "ok"))).await;
+    let told = server.say("hi").extensions(TEST_EXTENSION).metadata("test/command", "\"panic\"").context("c-1");
+    let reply = told.send().await.expect("a reply");
+    let (_, log) = admin(&server, "GET", &format!("extensions/{}/log", segment(TEST_EXTENSION)), Value::Null).await;
+    let line = &log["lines"][0];
+    assert!(line["message"].as_str().is_some_and(|text| text.contains("was told to panic")), "{log}");
+    let error_id = line["error_id"].as_str().unwrap_or_default();
+    assert!(!error_id.is_empty() && reply.text.contains(error_id), "{log}\n{}", reply.text);
+    assert_eq!((&line["hook"], &line["context_id"]), (&json!("state"), &json!("c-1")), "{log}");
+    assert!(line["task_id"].is_string(), "{log}");
+}
+
+#[tokio::test]
 async fn metrics_name_each_version_in_force() {
     let (_files, server) = serve(&format!("{ADMIN}{}", extension("test.wasm", "", "ok"))).await;
     let response = server.client().get(format!("{}/metrics", server.admin_url())).bearer_auth(TOKEN).send().await;

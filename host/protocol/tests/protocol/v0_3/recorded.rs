@@ -82,7 +82,7 @@ fn requests_about_push_configs_name_the_task_and_the_config() {
     let delete = request::delete_push_config(&params).unwrap();
     assert_eq!((delete.task_id.as_str(), delete.id.as_str()), ("t-1", "p-1"));
     let list = request::list_push_configs(&json(r#"{"id":"t-1"}"#)).unwrap();
-    assert_eq!((list.task_id.as_str(), list.page_size), ("t-1", 0));
+    assert_eq!((list.task_id.as_str(), list.page_size), ("t-1", i32::MAX));
 }
 
 #[test]

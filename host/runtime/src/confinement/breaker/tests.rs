@@ -7,11 +7,16 @@ use crate::error::Fault;
 use crate::hook::Hook;
 
 fn breaker() -> Breaker {
-    Breaker::new("https://annex.example/test/v1".into())
+    Breaker::new("https://annex.example/test/v1".into(), true)
 }
 
 fn fault() -> Fault {
-    Fault::Failed { uri: "https://annex.example/test/v1".into(), hook: Hook::State, message: "no".to_owned() }
+    Fault::Failed {
+        uri: "https://annex.example/test/v1".into(),
+        error_id: uuid::Uuid::nil(),
+        hook: Hook::State,
+        message: "no".to_owned(),
+    }
 }
 
 /// The breaker after as many failures as open it.

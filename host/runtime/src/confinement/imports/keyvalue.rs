@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_keyvalue::{KEYS_PER_PAGE, KeyValueError, ScopeKind, Space};
+use annex_keyvalue::{KEYS_PER_PAGE, KeyValueError, KeyValueStore, ScopeKind, Space};
 use wasmtime::component::Resource;
 
 use crate::confinement::profile::Profile;
@@ -24,6 +24,12 @@ fn kind_of(name: &str) -> Option<ScopeKind> {
 }
 
 impl HostState {
+    /// The store of the turn, or the host's.
+    fn keyvalue(&self) -> &dyn KeyValueStore {
+        let own = self.turn.as_ref().and_then(|turn| turn.outside()?.keyvalue.as_ref());
+        own.unwrap_or(&self.profile.services.keyvalue).as_ref()
+    }
+
     /// The space of the keys of a kind in this turn; `None` where there is no such bucket.
     fn space_of(&self, kind: ScopeKind) -> Option<Space> {
         if kind == ScopeKind::Lasting {
@@ -54,7 +60,7 @@ impl HostState {
     pub(crate) async fn value_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<Option<Vec<u8>>> {
         let profile = Arc::clone(&self.profile);
         let space = self.space(bucket)?;
-        Ok(told(&profile, profile.services.keyvalue.get(&space, key).await))
+        Ok(told(&profile, self.keyvalue().get(&space, key).await))
     }
 
     /// Puts a value under the key.
@@ -63,14 +69,14 @@ impl HostState {
         let space = self.space(bucket)?;
         // The interface is linked only with the grant, so there is a quota. That is not relied on.
         let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
-        Ok(told(&profile, profile.services.keyvalue.set(&space, key, value, quota).await))
+        Ok(told(&profile, self.keyvalue().set(&space, key, value, quota).await))
     }
 
     /// Removes the key.
     pub(crate) async fn delete_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<()> {
         let profile = Arc::clone(&self.profile);
         let space = self.space(bucket)?;
-        Ok(told(&profile, profile.services.keyvalue.delete(&space, key).await))
+        Ok(told(&profile, self.keyvalue().delete(&space, key).await))
     }
 
     /// One page of the bucket's keys.
@@ -78,7 +84,7 @@ impl HostState {
         let profile = Arc::clone(&self.profile);
         let skip = cursor.unwrap_or(0);
         let space = self.space(bucket)?;
-        let keys = profile.services.keyvalue.keys(&space, skip).await;
+        let keys = self.keyvalue().keys(&space, skip).await;
         let page = |keys: Vec<String>| {
             // A full page may be the last one. Then the page after it is empty.
             let is_full = keys.len() == KEYS_PER_PAGE;
@@ -93,7 +99,7 @@ impl HostState {
         let profile = Arc::clone(&self.profile);
         let space = self.space(bucket)?;
         let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
-        Ok(told(&profile, profile.services.keyvalue.increment(&space, key, delta, quota).await))
+        Ok(told(&profile, self.keyvalue().increment(&space, key, delta, quota).await))
     }
 }
 

@@ -93,7 +93,8 @@ impl HasData for HasIo {
 impl HostState {
     fn wasi(&mut self) -> &mut Wasi {
         // Made at the first call of WASI, because most instances never make one.
-        self.wasi.get_or_insert_with(|| Box::new(Wasi::new(&self.log, &self.profile)))
+        let outside = || self.turn.as_ref().and_then(|turn| turn.outside());
+        self.wasi.get_or_insert_with(|| Box::new(Wasi::new(&self.log, &self.profile, outside())))
     }
 
     fn resources(&mut self) -> &mut ResourceTable {

@@ -1,9 +1,12 @@
 //! The context of WASI for one instance: with log lines for its output, and nothing else in it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
+use rand::TryRng;
 use wasmtime::component::ResourceTable;
-use wasmtime_wasi::WasiCtx;
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx};
 use wasmtime_wasi_http::WasiHttpCtx;
 
 use super::http::Hooks;
@@ -12,6 +15,7 @@ use crate::confinement::http_sender::FIELD_BYTES;
 use crate::confinement::profile::Profile;
 use crate::contract::LogLevel;
 use crate::observation::log::Log;
+use crate::outside::{Clock, Outside, Random};
 
 /// Handles that one instance can hold at once: streams, pollables, requests, responses.
 const MAX_RESOURCES: usize = 100;
@@ -27,23 +31,77 @@ pub(crate) struct Wasi {
 }
 
 impl Wasi {
-    pub(super) fn new(log: &Log, profile: &Arc<Profile>) -> Self {
+    pub(super) fn new(log: &Log, profile: &Arc<Profile>, outside: Option<&Outside>) -> Self {
         let mut resources = ResourceTable::new();
         // Handles, random bytes and header fields take memory of the host, which no limit of linear memory counts
         // (wasmtime GHSA-852m-cvvp-9p4w).
         resources.set_max_capacity(MAX_RESOURCES);
         let stream = |level, name| LogStream::new(log.clone(), level, name);
-        let context = WasiCtx::builder()
+        let mut context = WasiCtx::builder();
+        context
             .stdout(stream(LogLevel::Info, "stdout"))
             .stderr(stream(LogLevel::Warn, "stderr"))
             .max_random_size(MAX_RANDOM_BYTES)
             // Every component may import sockets, as standard libraries do. None can be opened.
             .allow_tcp(false)
             .allow_udp(false)
-            .allow_ip_name_lookup(false)
-            .build();
+            .allow_ip_name_lookup(false);
+        let Outside { clock, random, http: client, .. } = outside.cloned().unwrap_or_default();
+        if let Some(clock) = clock {
+            context.wall_clock(Given(Arc::clone(&clock))).monotonic_clock(Given(clock));
+        }
+        if let Some(random) = random {
+            let mut seed = [0; 16];
+            random.fill(&mut seed);
+            context.insecure_random_seed(u128::from_le_bytes(seed));
+            context.secure_random(Given(Arc::clone(&random))).insecure_random(Given(random));
+        }
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(FIELD_BYTES);
-        Self { context, resources, http, hooks: Hooks::new(Arc::clone(profile), log.clone()) }
+        Self { context: context.build(), resources, http, hooks: Hooks::new(Arc::clone(profile), log.clone(), client) }
+    }
+}
+
+/// What the turn brings, as WASI's own clocks and sources of random numbers.
+struct Given<T: ?Sized>(Arc<T>);
+
+impl HostWallClock for Given<dyn Clock> {
+    fn resolution(&self) -> Duration {
+        Duration::from_nanos(1)
+    }
+
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+}
+
+impl HostMonotonicClock for Given<dyn Clock> {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.0.monotonic().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl TryRng for Given<dyn Random> {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        let mut bytes = [0; 4];
+        self.0.fill(&mut bytes);
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        let mut bytes = [0; 8];
+        self.0.fill(&mut bytes);
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.0.fill(bytes);
+        Ok(())
     }
 }

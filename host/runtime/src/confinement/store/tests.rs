@@ -14,6 +14,7 @@ use crate::confinement::grants::Grants;
 use crate::confinement::limits::{LimitReached, Limits};
 use crate::confinement::profile::{Profile, Services, Validators};
 use crate::load::installation::{Installation, OnFailure};
+use crate::observation::log::Log;
 
 /// Each makes the epoch advance once per round.
 const LOOPS: [&str; 3] = [
@@ -45,9 +46,11 @@ fn profile(cpu: Duration) -> Arc<Profile> {
 
 /// Ticks from the start of the call to the moment when it is broken off.
 async fn ticks_to_stop(module: &str, cpu: Duration) -> u64 {
-    let engine = Engine::new(&engine::config(1)).expect("an engine");
+    let engine = Engine::new(&engine::config(1, false)).expect("an engine");
     let module = Module::new(&engine, wat::parse_str(module).expect("a module")).expect("a module");
-    let mut store = new(&engine, profile(cpu), None);
+    let profile = profile(cpu);
+    let log = Log::new(Arc::clone(&profile), None);
+    let mut store = new(&engine, profile, None, log);
     let ticks = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&ticks);
     let tick = Func::wrap(&mut store, move || {
@@ -78,9 +81,11 @@ async fn growth_beyond_a_maximum_of_the_guests_own_fails_and_is_not_counted() {
     let module = r#"(module (memory 1 2) (table 1 2 funcref)
         (func (export "run") (result i32 i32)
             (memory.grow (i32.const 1000)) (table.grow (ref.null func) (i32.const 1000))))"#;
-    let engine = Engine::new(&engine::config(1)).expect("an engine");
+    let engine = Engine::new(&engine::config(1, false)).expect("an engine");
     let module = Module::new(&engine, wat::parse_str(module).expect("a module")).expect("a module");
-    let mut store = new(&engine, profile(TICK), None);
+    let profile = profile(TICK);
+    let log = Log::new(Arc::clone(&profile), None);
+    let mut store = new(&engine, profile, None, log);
     let instance = Instance::new_async(&mut store, &module, &[]).await.expect("an instance");
     let run = instance.get_typed_func::<(), (i32, i32)>(&mut store, "run").expect("a function");
     rearm(&mut store);

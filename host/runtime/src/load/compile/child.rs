@@ -81,7 +81,8 @@ fn ready(request: &Request) -> Result<(Engine, bool), String> {
     if request.version != VERSION || too_long {
         return Err("the request is not one of this version".to_owned());
     }
-    let engine = engine::for_compiling().map_err(|error| format!("its engine does not start: {error:#}"))?;
+    let engine =
+        engine::for_compiling(request.debug_info).map_err(|error| format!("its engine does not start: {error:#}"))?;
     // The host must not run code that an engine with another version or other settings has made.
     if engine::identity(&engine) != request.engine {
         return Err("its engine has another version or other settings than the host's".to_owned());

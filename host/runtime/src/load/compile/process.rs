@@ -50,6 +50,8 @@ pub(super) struct Job {
     pub(super) time: Duration,
     /// Bytes of memory that it may cost.
     pub(super) memory: u64,
+    /// The engine keeps files and lines for traps.
+    pub(super) debug_info: bool,
 }
 
 /// The reason for a missing answer.
@@ -120,6 +122,7 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<(Answer, Vec<u8>), Failure> {
         memory: job.memory,
         cpu_seconds: whole_seconds(job.time),
         engine: job.engine,
+        debug_info: job.debug_info,
         component: job.digest.hex(),
         length: wide(job.bytes.len()),
     };
@@ -242,7 +245,8 @@ mod tests {
 
     fn job() -> Job {
         let bytes = b"component".to_vec();
-        Job { digest: Digest::of(&bytes), bytes, engine: 7, time: Duration::from_secs(1), memory: 1 << 20 }
+        let digest = Digest::of(&bytes);
+        Job { digest, bytes, engine: 7, time: Duration::from_secs(1), memory: 1 << 20, debug_info: false }
     }
 
     fn compiled(length: u64, code: &[u8]) -> Outcome {

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Changes with the messages below.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// The first bytes that a compiling process says, before it has read any. Other programs do not say them.
 pub(super) const GREETING: &[u8] = b"annex compiles: 1\n";
@@ -29,6 +29,8 @@ pub(super) struct Request {
     pub(super) cpu_seconds: u64,
     /// The engine that is to run the code, as `engine::identity` gives it.
     pub(super) engine: u64,
+    /// That engine keeps files and lines for traps.
+    pub(super) debug_info: bool,
     /// SHA-256 of the component, in hexadecimal digits.
     pub(super) component: String,
     /// Bytes of the component.

@@ -16,12 +16,12 @@ pub(super) fn listen() {
     });
 }
 
-/// The line of a fault, without its id.
+/// The line of a fault, without its id. The lines of the guest that explain it have the id too, and come before.
 pub(super) fn of_fault(id: &str) -> String {
     let lines = LINES.lock().expect("no panic");
-    let line = lines.iter().find(|line| line.contains(id)).cloned().unwrap_or_default();
+    let line = lines.iter().rev().find(|line| line.contains(id)).cloned().unwrap_or_default();
     let line = line.trim().trim_start_matches("ERROR ");
-    line.replace(&format!("error_id=\"{id}\""), "").trim().to_owned()
+    line.replace(&format!("error_id={id}"), "").trim().to_owned()
 }
 
 /// The number of lines that have all of these texts.

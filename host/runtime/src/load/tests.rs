@@ -1,0 +1,46 @@
+//! What an extension says of itself is checked before it is installed.
+
+use annex_protocol::JsonObject;
+
+use super::check_descriptor;
+use crate::confinement::grants::Grants;
+use crate::confinement::limits::Limits;
+use crate::contract::{Description, Events};
+use crate::error::LoadError;
+use crate::load::installation::{Installation, OnFailure};
+
+fn refusal(uri: &str, metadata_keys: &[&str]) -> String {
+    let installation = Installation {
+        grants: Grants::default(),
+        limits: Limits::standard(),
+        parameters: JsonObject::new(),
+        required: false,
+        on_failure: OnFailure::Reject,
+    };
+    let described = Description {
+        uri: uri.to_owned(),
+        name: String::new(),
+        version: String::new(),
+        description: String::new(),
+        parameter_schema: None,
+        metadata_keys: metadata_keys.iter().map(|key| (*key).to_owned()).collect(),
+        depends_on: Vec::new(),
+        grants: Vec::new(),
+        events: Events::default(),
+        payload: false,
+    };
+    match check_descriptor(described, &installation) {
+        Err(LoadError::Description { reason }) => reason,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_metadata_key_is_named_once() {
+    assert_eq!(refusal("urn:x", &["a", "b", "a"]), "it names its metadata key a twice");
+}
+
+#[test]
+fn the_reason_is_short_however_long_the_words_of_the_guest_are() {
+    assert!(refusal(&"no uri ".repeat(100_000), &[]).len() <= 4 << 10);
+}

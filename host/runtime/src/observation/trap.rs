@@ -1,0 +1,142 @@
+//! A guest's trap as its author can read it: the reason, and the guest's stack with the names and places that the component
+//! has for them.
+//!
+//! Names and places are a guest's words, so that each is bounded before it is looked at.
+
+use std::error::Error;
+use std::fmt::{self, Write};
+
+use wasmtime::{FrameInfo, WasmBacktrace};
+
+/// Frames that are shown. What a person looks for is near the top.
+const MAX_FRAMES: usize = 12;
+/// Bytes of a name, before and after it is demangled. A mangled name can stand for one that is longer by any factor.
+const MAX_NAME: usize = 256;
+
+/// A trap.
+#[derive(Debug)]
+pub struct Trap {
+    reason: String,
+    /// `None` when no guest code ran.
+    stack: Option<Stack>,
+}
+
+/// The functions that were running, the innermost first.
+#[derive(Debug)]
+struct Stack(String);
+
+impl Trap {
+    pub(crate) fn of(error: &wasmtime::Error) -> Self {
+        // The engine's own backtrace is one of the causes, as a text of many lines.
+        let reasons =
+            error.chain().map(ToString::to_string).filter(|cause| !cause.starts_with("error while executing at"));
+        Self {
+            reason: reasons.collect::<Vec<_>>().join(": "),
+            stack: error.downcast_ref::<WasmBacktrace>().and_then(|trace| Stack::of(trace.frames())),
+        }
+    }
+}
+
+impl Stack {
+    fn of(frames: &[FrameInfo]) -> Option<Self> {
+        // A panic begins in Rust's own library, whose frames say nothing of where it came from.
+        let start = frames.iter().position(|frame| !is_of_the_runtime(&name(frame))).unwrap_or(0);
+        let told: Vec<String> = frames.iter().skip(start).take(MAX_FRAMES).map(told).collect();
+        if told.is_empty() {
+            return None;
+        }
+        let further = frames.len().saturating_sub(start + told.len());
+        let further = if further > 0 { format!(" < {further} more") } else { String::new() };
+        Some(Self(told.join(" < ") + &further))
+    }
+}
+
+/// The function and, if the component has it, the file and line.
+fn told(frame: &FrameInfo) -> String {
+    let name = name(frame);
+    // The innermost inlined function comes first, and the line that a person looks for is there.
+    let place = frame.symbols().iter().find_map(|symbol| Some((symbol.file()?, symbol.line()?)));
+    match place {
+        Some((file, line)) => format!("{name} at {}:{line}", within(file)),
+        None => name,
+    }
+}
+
+fn name(frame: &FrameInfo) -> String {
+    let Some(name) = frame.func_name() else { return format!("wasm function {}", frame.func_index()) };
+    let name = within(name);
+    let Ok(demangled) = rustc_demangle::try_demangle(name) else { return name.to_owned() };
+    let mut text = Bounded(String::new());
+    // The writer stops it when the text is long enough.
+    let _ = write!(text, "{demangled:#}");
+    text.0
+}
+
+/// The text, cut to what is looked at.
+fn within(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_NAME)).unwrap_or(text)
+}
+
+fn is_of_the_runtime(name: &str) -> bool {
+    const CRATES: [&str; 3] = ["std::", "core::", "alloc::"];
+    let path = name.trim_start_matches('<');
+    CRATES.iter().any(|name| path.starts_with(name))
+        || name.starts_with("__rust")
+        || name.starts_with("rust_")
+        || name == "abort"
+}
+
+/// Text that takes no more than [`MAX_NAME`] bytes, and ends what writes more.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = MAX_NAME.saturating_sub(self.0.len());
+        self.0.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
+        if text.len() > room { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.reason)
+    }
+}
+
+impl Error for Trap {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.stack.as_ref().map(|stack| stack as _)
+    }
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "in {}", self.0)
+    }
+}
+
+impl Error for Stack {}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::{Bounded, MAX_NAME, is_of_the_runtime};
+
+    #[test]
+    fn a_text_that_is_too_long_ends_the_writing() {
+        let mut text = Bounded(String::new());
+        assert!(text.write_str(&"ä".repeat(1_000)).is_err());
+        assert!(text.0.len() <= MAX_NAME && text.0.len() > MAX_NAME - 2);
+    }
+
+    #[test]
+    fn frames_of_a_panic_are_of_the_runtime() {
+        for name in
+            ["core::panicking::panic_fmt", "<alloc::string::String as core::fmt::Write>::write_str", "rust_panic"]
+        {
+            assert!(is_of_the_runtime(name), "{name}");
+        }
+        assert!(!is_of_the_runtime("<hello::Hello as annex_sdk::Response>::respond"));
+    }
+}

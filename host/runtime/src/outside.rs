@@ -1,0 +1,52 @@
+//! Services beyond the turn, which a turn can bring in place of the host's own: tests and replays have a clock that stands,
+//! numbers that come again, keys of their own, and answers to requests that nobody sends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_keyvalue::KeyValueStore;
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response};
+
+/// The services that a turn brings. The host's own serve where there is none.
+#[derive(Clone, Default)]
+pub struct Outside {
+    /// The store of keys.
+    pub keyvalue: Option<Arc<dyn KeyValueStore>>,
+    /// The clocks.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// The source of random bytes.
+    pub random: Option<Arc<dyn Random>>,
+    /// What sends the requests that the grant covers.
+    pub http: Option<Arc<dyn HttpClient>>,
+}
+
+/// The clocks of `wasi:clocks`, as they are read. Waiting takes the time that it takes.
+pub trait Clock: Send + Sync {
+    /// The time since 1970.
+    fn now(&self) -> Duration;
+
+    /// The time since some moment, which never goes back.
+    fn monotonic(&self) -> Duration;
+}
+
+/// A source of random bytes, for all of `wasi:random`.
+pub trait Random: Send + Sync {
+    /// Fills the bytes.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// Sends requests of extensions.
+#[async_trait]
+pub trait HttpClient: Send + Sync {
+    /// Sends one request, which the grant covers.
+    ///
+    /// # Errors
+    /// The request is answered as one whose destination cannot be reached.
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable>;
+}
+
+/// There is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreachable;
