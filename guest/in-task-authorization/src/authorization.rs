@@ -3,7 +3,8 @@
 //! A decision is kept among the extension's own keys until the task is taken up, because a method has no task of its own.
 //! From then on the task's own keys say that it is authorized.
 
-use annex_sdk::{Entry, Interruption, Json, Rejection, Violation, Waiting, json};
+use annex_sdk::keyvalue::Keys;
+use annex_sdk::{Entry, Interruption, Json, Rejection, Violation, Waiting, json, tasks};
 use serde::Deserialize;
 
 use crate::parameters::{PLACEHOLDER, Parameters};
@@ -41,28 +42,6 @@ const APPROVED: &str = "+";
 const REFUSED: &str = "-";
 const DEFAULT_REASON: &str = "The authorization was refused.";
 
-/// The functions of the host that the decisions need.
-pub trait Host {
-    /// A secret by its name.
-    fn secret(&self, name: &str) -> Result<Option<String>, String>;
-    /// True if the turn's task has been authorized before.
-    fn is_authorized(&self) -> Result<bool, String>;
-    /// Remembers that the turn's task is authorized.
-    fn authorize(&self) -> Result<(), String>;
-    /// All keys that outlive tasks, in the order of their bytes.
-    fn keys(&self) -> Result<Vec<String>, String>;
-    /// The value of such a key.
-    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Sets such a key.
-    fn set(&self, key: &str, value: &[u8]) -> Result<(), String>;
-    /// Removes such a key, if it is there.
-    fn delete(&self, key: &str) -> Result<(), String>;
-    /// Adds one to such a key, which begins at 0, and returns what it is then.
-    fn increment(&self, key: &str) -> Result<u64, String>;
-    /// Takes up a task that waits.
-    fn resume(&self, task_id: &str) -> Result<(), String>;
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Verdict {
@@ -81,22 +60,22 @@ fn yes() -> bool {
 ///
 /// # Errors
 /// The host's stores do not work now.
-pub fn begin(parameters: &Parameters, task_id: &str, host: &impl Host) -> Result<Entry, String> {
+pub fn begin(parameters: &Parameters, task_id: &str) -> Result<Entry, String> {
     // A task that was authorized once runs over all its turns, and its decision is gone by then.
-    if host.is_authorized()? {
+    if Keys::of_task()?.get(AUTHORIZED)?.is_some() {
         return Ok(Entry::Proceed);
     }
-    let Some(decision) = decisions::of_task(task_id, host)? else {
-        return Ok(Entry::Interrupt(wait(parameters, &state::of_task(&parameters.secret(host)?, task_id))));
+    let Some(decision) = decisions::of_task(task_id)? else {
+        return Ok(Entry::Interrupt(wait(parameters, &state::of_task(&parameters.secret()?, task_id))));
     };
     let entry = if let Some(reason) = decision.strip_prefix(REFUSED) {
         Entry::Veto(reason.to_owned())
     } else {
         // The decision is forgotten only after this, so that a failure in between does not lose it.
-        host.authorize()?;
+        Keys::of_task()?.set(AUTHORIZED, b"1")?;
         Entry::Proceed
     };
-    decisions::forget(task_id, host)?;
+    decisions::forget(task_id)?;
     Ok(entry)
 }
 
@@ -117,11 +96,11 @@ fn wait(parameters: &Parameters, state: &str) -> Interruption {
 ///
 /// # Errors
 /// The token or the state is wrong, or no task waits.
-pub fn approve(parameters: &Parameters, params: &str, host: &impl Host) -> Result<Json, Rejection> {
+pub fn approve(parameters: &Parameters, params: &str) -> Result<Json, Rejection> {
     let refusal = |pointer: &str, message: String| Rejection::from(Violation::new(pointer, message));
     let verdict: Verdict =
         serde_json::from_str(params).map_err(|error| refusal("", format!("cannot be read: {error}")))?;
-    let secret = parameters.secret(host).map_err(|error| refusal("", error))?;
+    let secret = parameters.secret().map_err(|error| refusal("", error))?;
     // The token comes first: a caller without it learns nothing of states.
     if !state::is_secret(&secret, &verdict.token) {
         return Err(refusal("/token", "is not the verifier's".to_owned()));
@@ -132,11 +111,10 @@ pub fn approve(parameters: &Parameters, params: &str, host: &impl Host) -> Resul
     let reason = verdict.reason.unwrap_or_else(|| DEFAULT_REASON.to_owned());
     let decision = if verdict.approved { APPROVED.to_owned() } else { format!("{REFUSED}{reason}") };
     // Kept before the task is taken up, because its turn looks for the decision.
-    let kept =
-        decisions::keep(task_id, &decision, host).map_err(|error| refusal("", format!("cannot be kept: {error}")))?;
-    if let Err(error) = host.resume(task_id) {
+    let kept = decisions::keep(task_id, &decision).map_err(|error| refusal("", format!("cannot be kept: {error}")))?;
+    if let Err(error) = tasks::resume(task_id) {
         // A later turn of the task must not find a decision that the verifier was told does not count.
-        let _ = host.delete(&kept);
+        let _ = Keys::open().and_then(|keys| keys.delete(&kept));
         return Err(refusal("/state", format!("stands for no task that waits: {error}")));
     }
     Ok(format!(r#"{{"taskId":{}}}"#, json::string(task_id)))
@@ -144,99 +122,58 @@ pub fn approve(parameters: &Parameters, params: &str, host: &impl Host) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use std::cell::{Cell, RefCell};
-    use std::collections::BTreeMap;
+    use annex_sdk::testing::{self, Bucket, Host};
+    use annex_sdk::{Answer, Beginning};
 
     use super::*;
+    use crate::InTaskAuthorization;
     use crate::decisions::MAX_KEPT;
+    use crate::parameters::DEFAULT_URI;
 
     const SECRET: &str = "0123456789abcdef";
 
-    /// A host with one task, `t-1`, whose keys are within the grant's usual bounds.
-    #[derive(Default)]
-    struct FakeHost {
-        authorized: Cell<bool>,
-        keys: RefCell<BTreeMap<String, Vec<u8>>>,
-        resumed: RefCell<Vec<String>>,
-        waits: Cell<bool>,
+    /// A host of one task that waits, `t-1`.
+    fn host() -> Host {
+        Host::new()
+            .parameters(r#"{"client_id": "v", "request_uri": "https://v.example/r?state={state}"}"#)
+            .secret("VERIFIER_SECRET", SECRET)
+            .waiting(["t-1"])
     }
 
-    impl Host for FakeHost {
-        fn secret(&self, name: &str) -> Result<Option<String>, String> {
-            Ok((name == "VERIFIER_SECRET").then(|| SECRET.to_owned()))
-        }
-
-        fn is_authorized(&self) -> Result<bool, String> {
-            Ok(self.authorized.get())
-        }
-
-        fn authorize(&self) -> Result<(), String> {
-            self.authorized.set(true);
-            Ok(())
-        }
-
-        fn keys(&self) -> Result<Vec<String>, String> {
-            Ok(self.keys.borrow().keys().cloned().collect())
-        }
-
-        fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
-            Ok(self.keys.borrow().get(key).cloned())
-        }
-
-        fn set(&self, key: &str, value: &[u8]) -> Result<(), String> {
-            let mut keys = self.keys.borrow_mut();
-            keys.insert(key.to_owned(), value.to_vec());
-            let bytes: usize = keys.iter().map(|(key, value)| key.len() + value.len()).sum();
-            if keys.len() > 1_000 || bytes > 1 << 20 { Err("the keys are used up".to_owned()) } else { Ok(()) }
-        }
-
-        fn delete(&self, key: &str) -> Result<(), String> {
-            self.keys.borrow_mut().remove(key);
-            Ok(())
-        }
-
-        fn increment(&self, key: &str) -> Result<u64, String> {
-            let number = self.get(key)?.map_or(0, |text| String::from_utf8(text).unwrap().parse().unwrap()) + 1;
-            self.set(key, number.to_string().as_bytes())?;
-            Ok(number)
-        }
-
-        fn resume(&self, task_id: &str) -> Result<(), String> {
-            if !self.waits.replace(false) {
-                return Err("there is no such task".to_owned());
-            }
-            self.resumed.borrow_mut().push(task_id.to_owned());
-            Ok(())
-        }
+    /// A turn of the task `t-1` begins.
+    fn begin(host: &Host) -> Result<Entry, String> {
+        let beginning = Beginning { task_id: "t-1".to_owned(), ..testing::beginning() };
+        host.begin::<InTaskAuthorization>(testing::request(), beginning)
     }
 
-    fn parameters() -> Parameters {
-        serde_json::from_str(r#"{"client_id": "v", "request_uri": "https://v.example/r?state={state}"}"#).unwrap()
+    fn approve(host: &Host, params: &str) -> Result<Answer, Rejection> {
+        host.call::<InTaskAuthorization>(testing::request(), APPROVE, params)
     }
 
     /// The state that the client of a new task is told.
-    fn interrupted(host: &FakeHost) -> String {
-        let Ok(Entry::Interrupt(interruption)) = begin(&parameters(), "t-1", host) else { panic!("no interruption") };
+    fn interrupted(host: &Host) -> String {
+        let Ok(Entry::Interrupt(interruption)) = begin(host) else { panic!("no interruption") };
         assert_eq!(interruption.waiting, Waiting::Authorization);
         let (key, value) = &interruption.metadata[0];
-        assert_eq!(key, crate::parameters::DEFAULT_URI);
+        assert_eq!(key, DEFAULT_URI);
         let value: serde_json::Value = serde_json::from_str(value).unwrap();
         assert_eq!(value["authorizationRequest"]["client_id"], "v");
-        host.waits.set(true);
         value["authorizationRequest"]["request_uri"].as_str().unwrap().rsplit_once('=').unwrap().1.to_owned()
     }
 
-    /// The number of decisions that are kept.
-    fn decided(host: &FakeHost) -> usize {
-        host.keys.borrow().keys().filter(|key| key.contains(' ')).count()
+    /// The keys of the decisions that are kept.
+    fn decided(host: &Host) -> Vec<String> {
+        let mut keys = host.keys(Bucket::Lasting);
+        keys.retain(|key| key.contains(' '));
+        keys
     }
 
     fn verdict(state: &str, more: &str) -> String {
         format!(r#"{{"state": "{state}", "token": "{SECRET}"{more}}}"#)
     }
 
-    fn refused(host: &FakeHost, params: &str) -> String {
-        match approve(&parameters(), params, host) {
+    fn refused(host: &Host, params: &str) -> String {
+        match approve(host, params) {
             Err(Rejection::Violations(violations)) => violations[0].pointer.clone(),
             other => panic!("{other:?}"),
         }
@@ -244,39 +181,40 @@ mod tests {
 
     #[test]
     fn a_task_waits_until_it_is_approved_and_runs_from_then_on() {
-        let host = FakeHost::default();
+        let host = host();
         let state = interrupted(&host);
         assert_eq!(interrupted(&host), state, "a message alone lets it wait on");
-        assert_eq!(approve(&parameters(), &verdict(&state, ""), &host), Ok(r#"{"taskId":"t-1"}"#.to_owned()));
-        assert_eq!(*host.resumed.borrow(), ["t-1"]);
+        assert_eq!(approve(&host, &verdict(&state, "")), Ok(Answer::Value(r#"{"taskId":"t-1"}"#.to_owned())));
+        assert_eq!(host.resumed(), ["t-1"]);
         for _ in 0..2 {
-            assert_eq!(begin(&parameters(), "t-1", &host), Ok(Entry::Proceed));
+            assert_eq!(begin(&host), Ok(Entry::Proceed));
         }
-        assert_eq!(decided(&host), 0);
+        assert!(decided(&host).is_empty());
     }
 
     #[test]
     fn decisions_on_tasks_that_are_never_taken_up_do_not_use_up_the_keys() {
-        let host = FakeHost::default();
+        let ids: Vec<String> = (0..5 * MAX_KEPT).map(|number| format!("t-{number}")).collect();
+        let host = host().waiting(&ids);
         let more = format!(r#", "approved": false, "reason": "{}""#, "é".repeat(500));
-        for number in 0..5 * MAX_KEPT {
-            host.waits.set(true);
-            let state = state::of_task(SECRET, &format!("t-{number}"));
-            approve(&parameters(), &verdict(&state, &more), &host).unwrap();
-            assert!(decided(&host) <= MAX_KEPT);
+        for id in &ids {
+            approve(&host, &verdict(&state::of_task(SECRET, id), &more)).unwrap();
+            assert!(decided(&host).len() <= MAX_KEPT);
         }
-        let is_kept = |number: usize| decisions::of_task(&format!("t-{number}"), &host).unwrap().is_some();
+        let bytes = |key: &String| key.len() + host.value(Bucket::Lasting, key).unwrap().len();
+        assert!(decided(&host).iter().map(bytes).sum::<usize>() <= 1 << 19, "half of what the grant usually allows");
+        let is_kept = |number: usize| host.run(|| decisions::of_task(&ids[number])).unwrap().is_some();
         assert!(is_kept(4 * MAX_KEPT) && is_kept(5 * MAX_KEPT - 1), "the latest are kept");
         assert!(!is_kept(4 * MAX_KEPT - 1), "older ones make room");
     }
 
     #[test]
     fn a_second_verdict_on_a_task_that_goes_on_leaves_the_first() {
-        let host = FakeHost::default();
+        let host = host();
         let state = interrupted(&host);
-        approve(&parameters(), &verdict(&state, ""), &host).unwrap();
+        approve(&host, &verdict(&state, "")).unwrap();
         assert_eq!(refused(&host, &verdict(&state, r#", "approved": false"#)), "/state");
-        assert_eq!(begin(&parameters(), "t-1", &host), Ok(Entry::Proceed));
+        assert_eq!(begin(&host), Ok(Entry::Proceed));
     }
 
     #[test]
@@ -285,21 +223,36 @@ mod tests {
             (r#", "approved": false, "reason": "Too young.""#, "Too young."),
             (r#", "approved": false"#, DEFAULT_REASON),
         ] {
-            let host = FakeHost::default();
+            let host = host();
             let state = interrupted(&host);
-            approve(&parameters(), &verdict(&state, more), &host).unwrap();
-            assert_eq!(begin(&parameters(), "t-1", &host), Ok(Entry::Veto(reason.to_owned())));
+            approve(&host, &verdict(&state, more)).unwrap();
+            assert_eq!(begin(&host), Ok(Entry::Veto(reason.to_owned())));
         }
     }
 
     #[test]
     fn nobody_but_the_verifier_decides_and_only_on_tasks_that_wait() {
-        let host = FakeHost::default();
+        let host = host();
         let state = interrupted(&host);
         assert_eq!(refused(&host, &verdict(&state, "").replace(SECRET, "guess")), "/token");
         assert_eq!(refused(&host, &verdict("t-1.AAAA", "")), "/state");
-        host.waits.set(false);
+        let host = host.waiting(["t-2"]);
         assert_eq!(refused(&host, &verdict(&state, "")), "/state");
-        assert!(decided(&host) == 0 && host.resumed.borrow().is_empty());
+        assert!(decided(&host).is_empty() && host.resumed().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_decided_while_the_store_does_not_work() {
+        let host = host().failing(Bucket::Lasting, "out of reach");
+        assert_eq!(begin(&host), Err("out of reach".to_owned()));
+        assert_eq!(refused(&host, &verdict(&state::of_task(SECRET, "t-1"), "")), "");
+        assert!(host.resumed().is_empty());
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_or_short_stops_the_load() {
+        assert!(host().descriptor::<InTaskAuthorization>().is_ok());
+        let error = host().secret("VERIFIER_SECRET", "tiny").descriptor::<InTaskAuthorization>().unwrap_err();
+        assert!(error.contains("16 bytes") && !error.contains("tiny"), "{error}");
     }
 }

@@ -4,7 +4,7 @@
 //! what is left over cannot use up the extension's keys. A key is the decision's number and the task's id with a space
 //! between them, so that keys are in the order of decisions.
 
-use crate::authorization::Host;
+use annex_sdk::keyvalue::Keys;
 
 /// Decisions that are kept. Even with the longest reasons they are half of what the grant allows unless it says
 /// otherwise, and one listing has all their keys.
@@ -17,17 +17,18 @@ const COUNTER: &str = "decisions";
 ///
 /// # Errors
 /// The host's store does not work now, or the grant allows fewer keys.
-pub fn keep(task_id: &str, decision: &str, host: &impl Host) -> Result<String, String> {
+pub fn keep(task_id: &str, decision: &str) -> Result<String, String> {
+    let keys = Keys::open()?;
     // With leading zeros the order of the keys' bytes is that of their numbers.
-    let key = format!("{:020} {task_id}", host.increment(COUNTER)?);
-    let keys = host.keys()?;
-    let kept: Vec<&String> = keys.iter().filter(|key| task_of(key).is_some()).collect();
+    let key = format!("{:020} {task_id}", keys.increment(COUNTER, 1)?);
+    let all = keys.list()?;
+    let kept: Vec<&String> = all.iter().filter(|key| task_of(key).is_some()).collect();
     let too_many = (kept.len() + 1).saturating_sub(MAX_KEPT);
     // Room is made before the new key is set, because the grant may allow no further one.
     for oldest in kept.into_iter().take(too_many) {
-        host.delete(oldest)?;
+        keys.delete(oldest)?;
     }
-    host.set(&key, decision.as_bytes())?;
+    keys.set(&key, decision.as_bytes())?;
     Ok(key)
 }
 
@@ -35,24 +36,26 @@ pub fn keep(task_id: &str, decision: &str, host: &impl Host) -> Result<String, S
 ///
 /// # Errors
 /// The host's store does not work now.
-pub fn of_task(task_id: &str, host: &impl Host) -> Result<Option<String>, String> {
+pub fn of_task(task_id: &str) -> Result<Option<String>, String> {
+    let keys = Keys::open()?;
     // Keys are in the order of decisions, so the last one is the latest.
-    let Some(key) = keys_of(task_id, host)?.pop() else { return Ok(None) };
-    Ok(host.get(&key)?.map(|decision| String::from_utf8_lossy(&decision).into_owned()))
+    let Some(key) = keys_of(task_id, &keys)?.pop() else { return Ok(None) };
+    Ok(keys.get(&key)?.map(|decision| String::from_utf8_lossy(&decision).into_owned()))
 }
 
 /// Forgets all decisions on a task.
 ///
 /// # Errors
 /// The host's store does not work now.
-pub fn forget(task_id: &str, host: &impl Host) -> Result<(), String> {
-    keys_of(task_id, host)?.iter().try_for_each(|key| host.delete(key))
+pub fn forget(task_id: &str) -> Result<(), String> {
+    let keys = Keys::open()?;
+    keys_of(task_id, &keys)?.iter().try_for_each(|key| keys.delete(key))
 }
 
-fn keys_of(task_id: &str, host: &impl Host) -> Result<Vec<String>, String> {
-    let mut keys = host.keys()?;
-    keys.retain(|key| task_of(key) == Some(task_id));
-    Ok(keys)
+fn keys_of(task_id: &str, keys: &Keys) -> Result<Vec<String>, String> {
+    let mut all = keys.list()?;
+    all.retain(|key| task_of(key) == Some(task_id));
+    Ok(all)
 }
 
 /// `None` for the counter.

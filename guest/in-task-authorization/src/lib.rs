@@ -8,13 +8,11 @@ pub mod decisions;
 pub mod parameters;
 pub mod state;
 
-use annex_sdk::keyvalue::Keys;
 use annex_sdk::{
     Answer, Beginning, Card, Declaration, Descriptor, Entry, Extension, Json, Method, MethodDeclaration, Rejection,
-    Request, Ruling, StateChange, Transition, secrets, tasks,
+    Request, Ruling, StateChange, Transition,
 };
 
-use crate::authorization::Host;
 use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
 
 /// The extension; its parameters are all that it knows.
@@ -26,7 +24,7 @@ impl Extension for InTaskAuthorization {
     const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
-        parameters.check(&Imports)?;
+        parameters.check()?;
         Ok(Descriptor {
             name: "in-task-authorization".to_owned(),
             metadata_keys: vec![parameters.uri.clone()],
@@ -43,7 +41,7 @@ impl Card for InTaskAuthorization {
 
 impl Transition for InTaskAuthorization {
     fn begin(parameters: &Parameters, _request: Request, beginning: Beginning) -> Result<Entry, String> {
-        authorization::begin(parameters, &beginning.task_id, &Imports)
+        authorization::begin(parameters, &beginning.task_id)
     }
 
     fn change(_: &Parameters, _change: StateChange) -> Result<Ruling, String> {
@@ -62,48 +60,7 @@ impl Method for InTaskAuthorization {
 
     fn call(parameters: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
         // Whoever may call the agent may call the method. The token says whether it is the verifier.
-        authorization::approve(parameters, &params, &Imports).map(Answer::Value)
-    }
-}
-
-/// The host that this instance runs in.
-struct Imports;
-
-impl Host for Imports {
-    fn secret(&self, name: &str) -> Result<Option<String>, String> {
-        secrets::get(name)
-    }
-
-    fn is_authorized(&self) -> Result<bool, String> {
-        Ok(Keys::of_task()?.get(authorization::AUTHORIZED)?.is_some())
-    }
-
-    fn authorize(&self) -> Result<(), String> {
-        Keys::of_task()?.set(authorization::AUTHORIZED, b"1")
-    }
-
-    fn keys(&self) -> Result<Vec<String>, String> {
-        Keys::open()?.list()
-    }
-
-    fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
-        Keys::open()?.get(key)
-    }
-
-    fn set(&self, key: &str, value: &[u8]) -> Result<(), String> {
-        Keys::open()?.set(key, value)
-    }
-
-    fn delete(&self, key: &str) -> Result<(), String> {
-        Keys::open()?.delete(key)
-    }
-
-    fn increment(&self, key: &str) -> Result<u64, String> {
-        Keys::open()?.increment(key, 1)
-    }
-
-    fn resume(&self, task_id: &str) -> Result<(), String> {
-        tasks::resume(task_id)
+        authorization::approve(parameters, &params).map(Answer::Value)
     }
 }
 

@@ -1,8 +1,7 @@
 //! The operator's parameters.
 
+use annex_sdk::secrets;
 use serde::Deserialize;
-
-use crate::authorization::Host;
 
 /// The URI of the public specification.
 pub const DEFAULT_URI: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
@@ -56,11 +55,11 @@ impl Parameters {
     ///
     /// # Errors
     /// There is none that can be used; the text is for the operator.
-    pub fn secret(&self, host: &impl Host) -> Result<String, String> {
+    pub fn secret(&self) -> Result<String, String> {
         let name = &self.secret;
         let missing =
             || format!("there is no secret {name:?}: give it with secrets = {{ {name} = {{ env = \"…\" }} }}");
-        let secret = host.secret(name)?.ok_or_else(missing)?;
+        let secret = secrets::get(name)?.ok_or_else(missing)?;
         if secret.len() < MIN_SECRET_BYTES {
             return Err(format!("the secret {name:?} must have at least {MIN_SECRET_BYTES} bytes"));
         }
@@ -71,12 +70,12 @@ impl Parameters {
     ///
     /// # Errors
     /// Says which.
-    pub fn check(&self, host: &impl Host) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         // Without it the verifier could not tell which task it decides on.
         if !self.request_uri.contains(PLACEHOLDER) {
             return Err(format!("`request_uri` must have {PLACEHOLDER} where the task's state belongs"));
         }
-        self.secret(host).map(drop)
+        self.secret().map(drop)
     }
 }
 

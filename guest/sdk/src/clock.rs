@@ -1,6 +1,6 @@
 //! The time of day (import `wasi:clocks/wall-clock`, needs the grant `clock`).
 
-use crate::bindings::capabilities::wasi::clocks::wall_clock;
+use crate::imports::wall_clock;
 
 const MILLIS_PER_SECOND: u64 = 1_000;
 const SECONDS_PER_DAY: u64 = 86_400;

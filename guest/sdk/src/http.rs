@@ -3,24 +3,25 @@
 //!
 //! The host sends what the grant covers, and follows no redirect: an answer with status 3xx is an answer.
 
-use wasip2::http::outgoing_handler;
-use wasip2::http::types::{ErrorCode, Fields, IncomingBody, IncomingResponse, OutgoingBody, OutgoingRequest, Scheme};
-use wasip2::io::streams::StreamError;
+#[cfg(target_arch = "wasm32")]
+mod wire;
 
-pub use wasip2::http::types::Method;
+use wasip2::http::types::Scheme;
 
-/// The most that a stream takes at once (`wasi:io/streams`).
-const CHUNK: usize = 4096;
-/// The bytes of a response that are asked for at once.
-const READ: u64 = 64 * 1024;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::native::http::exchange;
+#[cfg(target_arch = "wasm32")]
+use wire::exchange;
+
+pub use wasip2::http::types::{ErrorCode, Method};
 
 /// A request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    method: Method,
-    url: String,
-    fields: Vec<(String, Vec<u8>)>,
-    body: Vec<u8>,
+    pub(crate) method: Method,
+    pub(crate) url: String,
+    pub(crate) fields: Vec<(String, Vec<u8>)>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A response, read to its end.
@@ -92,30 +93,12 @@ impl Request {
     /// # Errors
     /// When the grant does not cover it, or something goes wrong on the way.
     pub fn send(self) -> Result<Response, Error> {
-        let (scheme, authority, path) = split(&self.url).ok_or(Error::Url)?;
-        let fields = Fields::from_list(&self.fields).map_err(|error| Error::Fields(error.to_string()))?;
-        let request = OutgoingRequest::new(fields);
-        let is_set = request.set_method(&self.method).is_ok()
-            && request.set_scheme(Some(&scheme)).is_ok()
-            && request.set_authority(Some(authority)).is_ok()
-            && request.set_path_with_query(Some(path)).is_ok();
-        // The body is taken out first: the request is the host's once it is handed over.
-        let body = request.body().ok().filter(|_| is_set).ok_or(Error::Url)?;
-        let answer = outgoing_handler::handle(request, None).map_err(Error::Failed)?;
-        // The host reads the body while it sends, so it is written once the request is on its way.
-        write(body, &self.body)?;
-        // The outer limit of the turn ends this wait.
-        answer.subscribe().block();
-        match answer.get() {
-            Some(Ok(Ok(response))) => read(&response),
-            Some(Ok(Err(code))) => Err(Error::Failed(code)),
-            Some(Err(())) | None => Err(Error::Failed(ErrorCode::HttpResponseIncomplete)),
-        }
+        exchange(&self)
     }
 }
 
 /// Scheme, authority, and path with query.
-fn split(url: &str) -> Option<(Scheme, &str, &str)> {
+pub(crate) fn split(url: &str) -> Option<(Scheme, &str, &str)> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = match scheme {
         "https" => Scheme::Https,
@@ -127,37 +110,6 @@ fn split(url: &str) -> Option<(Scheme, &str, &str)> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     Some((scheme, authority, if path.is_empty() { "/" } else { path }))
-}
-
-fn write(body: OutgoingBody, bytes: &[u8]) -> Result<(), Error> {
-    let incomplete = || Error::Failed(ErrorCode::HttpRequestBodySize(None));
-    let stream = body.write().map_err(|()| incomplete())?;
-    for chunk in bytes.chunks(CHUNK) {
-        stream.blocking_write_and_flush(chunk).map_err(|_| incomplete())?;
-    }
-    // `wasi:http/types`: the stream of a body is dropped before the body is finished.
-    drop(stream);
-    OutgoingBody::finish(body, None).map_err(Error::Failed)
-}
-
-fn read(response: &IncomingResponse) -> Result<Response, Error> {
-    let incomplete = || Error::Failed(ErrorCode::HttpResponseIncomplete);
-    let body: IncomingBody = response.consume().map_err(|()| incomplete())?;
-    let stream = body.stream().map_err(|()| incomplete())?;
-    let mut bytes = Vec::new();
-    loop {
-        match stream.blocking_read(READ) {
-            Ok(chunk) => bytes.extend_from_slice(&chunk),
-            // In `wasi:io/streams` the end of a stream is an error.
-            Err(StreamError::Closed) => break,
-            Err(StreamError::LastOperationFailed(error)) => {
-                let code = wasip2::http::types::http_error_code(&error);
-                let unnamed = || ErrorCode::InternalError(Some(error.to_debug_string()));
-                return Err(Error::Failed(code.unwrap_or_else(unnamed)));
-            }
-        }
-    }
-    Ok(Response { status: response.status(), fields: response.headers().entries(), body: bytes })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! The grant bounds their number and size; what is beyond is an error, and nothing changes.
 
-use crate::bindings::capabilities::wasi::keyvalue::{atomics, store};
+use crate::imports::{atomics, store};
 
 /// The extension's keys.
 #[derive(Debug)]

@@ -15,6 +15,8 @@ pub mod session;
 pub mod steps;
 pub mod task;
 pub mod tasks;
+#[cfg(all(feature = "testing", not(target_arch = "wasm32")))]
+pub mod testing;
 
 #[doc(hidden)]
 pub mod bindings;
@@ -26,6 +28,9 @@ pub mod component;
 mod allocator;
 mod answers;
 mod extension;
+mod imports;
+#[cfg(not(target_arch = "wasm32"))]
+mod native;
 mod panics;
 mod parameters;
 

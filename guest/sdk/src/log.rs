@@ -1,6 +1,6 @@
 //! Lines for the host's log, which adds the extension's name. The host bounds how much one turn may write.
 
-use crate::bindings::capabilities::wasi::logging::logging::{Level, log};
+use crate::imports::logging::{Level, log};
 
 /// The `context` of each line; the host already knows which extension speaks.
 const CONTEXT: &str = "";

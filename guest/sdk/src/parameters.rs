@@ -3,10 +3,10 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::bindings::capabilities::wasi::config::store;
+use crate::imports::config;
 
 /// The key under which the host gives all parameters as one JSON object.
-const ALL_PARAMETERS: &str = "annex:parameters";
+pub(crate) const ALL_PARAMETERS: &str = "annex:parameters";
 
 /// For an extension without parameters: any that the operator sets is an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -42,8 +42,8 @@ impl Config {
     /// The host could not look; the text is for the operator.
     pub fn get(&self, key: &str) -> Result<Option<String>, String> {
         // Both kinds of errors mean the same to an author.
-        store::get(key).map_err(|error| match error {
-            store::Error::Upstream(cause) | store::Error::Io(cause) => {
+        config::get(key).map_err(|error| match error {
+            config::Error::Upstream(cause) | config::Error::Io(cause) => {
                 format!("the parameters are out of reach: {cause}")
             }
         })

@@ -1,7 +1,7 @@
 //! JSON Schema, validated by the host (import `json-schema`, no grant needed).
 
 use crate::Violation;
-use crate::bindings::capabilities::annex::extension::json_schema;
+use crate::imports::json_schema;
 
 /// Checks that the schema is usable. The text of an error says what is wrong. Call it from `descriptor` or `declare`.
 pub fn compile(schema: &str) -> Result<(), String> {

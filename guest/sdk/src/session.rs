@@ -2,7 +2,7 @@
 //!
 //! It shows the state at the moment of the call: before the turn in `validate`, with the turn's deltas in `respond`.
 
-use crate::bindings::capabilities::annex::extension::session_state;
+use crate::imports::session_state;
 use crate::{Json, Scopes};
 
 /// The value of a session-scope key, if it is set and the grant shows it.

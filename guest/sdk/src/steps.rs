@@ -1,7 +1,7 @@
 //! The steps of the agent in this turn (import `agent-steps`, needs the grant of that name).
 
 use crate::Json;
-use crate::bindings::capabilities::annex::extension::agent_steps;
+use crate::imports::agent_steps;
 
 /// The steps so far, as a JSON array.
 pub fn recorded() -> Json {

@@ -2,7 +2,7 @@
 //! needs that grant).
 
 use crate::Json;
-use crate::bindings::capabilities::annex::extension::{task_resumption, tasks};
+use crate::imports::{task_resumption, tasks};
 
 /// The answer of ListTasks to the caller; `request` is a ListTasksRequest as JSON.
 ///

@@ -1,64 +1,44 @@
 //! The server's side: decides whether a passport is relied on, and makes the state delta of it.
 
-use annex_sdk::{Json, Location, MetadataEntry, Rejection, Violation, json, pointer};
+use annex_sdk::{Json, Location, MetadataEntry, Rejection, Violation, json, log, pointer};
 
-use crate::parameters::{OnMalformed, OnUnsupportedKey, Parameters, Secrets};
+use crate::parameters::{OnMalformed, OnUnsupportedKey, Parameters};
 use crate::passport::{Malformed, Passport};
-
-/// The functions of the host that the decisions need.
-pub trait Host: Secrets {
-    /// A line for the operator.
-    fn warn(&self, line: &str);
-}
 
 /// The state delta of a request: the passport under the configured key, or `None` when there is none to rely on.
 ///
 /// # Errors
 /// The reason for which the request is refused.
-pub fn state_delta(
-    parameters: &Parameters,
-    metadata: &[MetadataEntry],
-    host: &impl Host,
-) -> Result<Option<Json>, Rejection> {
+pub fn state_delta(parameters: &Parameters, metadata: &[MetadataEntry]) -> Result<Option<Json>, Rejection> {
     // The public specification puts the passport on the message. An entry on the request is none.
     let shown = metadata.iter().find(|entry| entry.location == Location::Message && entry.key == parameters.uri);
     let Some(entry) = shown else { return Ok(None) };
     let base = entry.pointer();
     let passport = match Passport::parse(&entry.value) {
         Ok(passport) => passport,
-        Err(malformed) => return refuse_malformed(parameters, &base, &malformed, host),
+        Err(malformed) => return refuse_malformed(parameters, &base, &malformed),
     };
     // The signature covers all keys, so it is verified before any of them is dropped.
-    let (mut passport, is_verified) = verified(parameters, &base, passport, host)?;
-    check_keys(parameters, &base, &mut passport, host)?;
+    let (mut passport, is_verified) = verified(parameters, &base, passport)?;
+    check_keys(parameters, &base, &mut passport)?;
     Ok(Some(delta(&parameters.state_key, &passport, is_verified)))
 }
 
-fn refuse_malformed(
-    parameters: &Parameters,
-    base: &str,
-    malformed: &Malformed,
-    host: &impl Host,
-) -> Result<Option<Json>, Rejection> {
+fn refuse_malformed(parameters: &Parameters, base: &str, malformed: &Malformed) -> Result<Option<Json>, Rejection> {
     match parameters.on_malformed {
         OnMalformed::Reject => {
             Err(Violation::new(format!("{base}{}", malformed.pointer), malformed.message.clone()).into())
         }
         OnMalformed::Ignore => {
             // No value of the passport goes to the log: it tells of a user.
-            host.warn(&format!("a passport is ignored: {} {}", malformed.pointer, malformed.message));
+            log::warn(&format!("a passport is ignored: {} {}", malformed.pointer, malformed.message));
             Ok(None)
         }
     }
 }
 
 /// The passport to rely on, and whether its client signed it. A signature that does not verify is always refused.
-fn verified(
-    parameters: &Parameters,
-    base: &str,
-    passport: Passport,
-    host: &impl Host,
-) -> Result<(Passport, bool), Rejection> {
+fn verified(parameters: &Parameters, base: &str, passport: Passport) -> Result<(Passport, bool), Rejection> {
     let refusal = |message: &str| Err(Violation::new(format!("{base}/signature"), message).into());
     let (Some(signature), Some(client)) = (&passport.signature, parameters.client(&passport.client_id)) else {
         return match (parameters.require_signature, &passport.signature) {
@@ -69,7 +49,7 @@ fn verified(
         };
     };
     let verifies = client
-        .verifying_key(host)
+        .verifying_key()
         // A key that cannot be had, or a form that cannot be made, verifies nothing.
         .is_ok_and(|key| passport.canonical().is_ok_and(|signed| key.verifies(&signed, signature)));
     // A verified passport is read from the signed text, so that nothing in it is unsigned.
@@ -79,7 +59,7 @@ fn verified(
     }
 }
 
-fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport, host: &impl Host) -> Result<(), Rejection> {
+fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport) -> Result<(), Rejection> {
     let is_supported = |key: &str| parameters.supported_state_keys.iter().any(|supported| supported == key);
     let unsupported: Vec<&str> =
         passport.state.iter().map(|(key, _)| key.as_str()).filter(|key| !is_supported(key)).collect();
@@ -93,7 +73,7 @@ fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport, host
         return Err(Rejection::Violations(unsupported.iter().take(64).map(violation).collect()));
     }
     // Their number alone: keys are the client's words, and may be many.
-    host.warn(&format!("{} keys of a passport are not supported and dropped", unsupported.len()));
+    log::warn(&format!("{} keys of a passport are not supported and dropped", unsupported.len()));
     passport.state.retain(|(key, _)| is_supported(key));
     Ok(())
 }
@@ -114,32 +94,19 @@ fn delta(state_key: &str, passport: &Passport, is_verified: bool) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use annex_sdk::testing::{self, Host};
 
     use super::*;
+    use crate::SecurePassport;
     use crate::parameters::DEFAULT_URI;
-    use crate::parameters::tests::{FakeSecrets, PUBLIC_KEY, parameters};
+    use crate::parameters::tests::{PUBLIC_KEY, host};
     use crate::signature::Key;
 
     const POINTER: &str = "/message/metadata/https:~1~1github.com~1a2aproject~1a2a-samples~1tree~1main~1samples~1python~1extensions~1secure-passport";
 
-    #[derive(Default)]
-    struct FakeHost(RefCell<Vec<String>>);
-
-    impl Secrets for FakeHost {
-        fn secret(&self, name: &str) -> Result<Option<String>, String> {
-            FakeSecrets.secret(name)
-        }
-    }
-
-    impl Host for FakeHost {
-        fn warn(&self, line: &str) {
-            self.0.borrow_mut().push(line.to_owned());
-        }
-    }
-
-    fn known(more: &str) -> Parameters {
-        parameters(&format!(
+    /// The host of an agent that knows two clients; `more` over these parameters.
+    fn known(more: &str) -> Host {
+        host().parameters(format!(
             r#"{{"supported_state_keys": ["tier", "n"], "clients": [
                 {{"client_id": "shared", "algorithm": "hmac-sha256", "secret": "KEY"}},
                 {{"client_id": "public", "algorithm": "ed25519", "public_key": "{PUBLIC_KEY}"}}
@@ -148,14 +115,10 @@ mod tests {
     }
 
     /// The delta, or the pointer of the first violation below the passport and what it says.
-    fn show(parameters: &Parameters, passport: &str) -> Result<Option<String>, (String, String)> {
-        show_to(parameters, passport, &FakeHost::default())
-    }
-
-    fn show_to(parameters: &Parameters, passport: &str, host: &FakeHost) -> Result<Option<String>, (String, String)> {
+    fn show(host: &Host, passport: &str) -> Result<Option<String>, (String, String)> {
         let entry =
             MetadataEntry { location: Location::Message, key: DEFAULT_URI.to_owned(), value: passport.to_owned() };
-        state_delta(parameters, &[entry], host).map_err(|rejection| match rejection {
+        host.validate::<SecurePassport>(testing::request(), vec![entry]).map_err(|rejection| match rejection {
             Rejection::Violations(violations) => {
                 let first = &violations[0];
                 (first.pointer.strip_prefix(POINTER).unwrap().to_owned(), first.message.clone())
@@ -230,9 +193,9 @@ mod tests {
 
     #[test]
     fn a_malformed_passport_is_ignored_with_a_warning_or_refused() {
-        let host = FakeHost::default();
-        assert_eq!(show_to(&known(""), r#"{"clientId": "c", "state": {}, "admin": true}"#, &host), Ok(None));
-        assert_eq!(*host.0.borrow(), ["a passport is ignored: /admin is no field of a passport"]);
+        let host = known("");
+        assert_eq!(show(&host, r#"{"clientId": "c", "state": {}, "admin": true}"#), Ok(None));
+        assert_eq!(host.log(), ["warn: a passport is ignored: /admin is no field of a passport"]);
         let refused = show(&known(r#", "on_malformed": "reject""#), r#"{"clientId": "c", "state": []}"#);
         assert_eq!(refused, Err(("/state".to_owned(), "must be a JSON object".to_owned())));
     }
@@ -240,10 +203,10 @@ mod tests {
     #[test]
     fn keys_that_are_not_supported_are_dropped_with_a_warning_or_refused() {
         let passport = r#"{"clientId": "c", "state": {"a/b": 1, "tier": "gold"}}"#;
-        let host = FakeHost::default();
-        let delta = show_to(&known(""), passport, &host).unwrap().unwrap();
+        let host = known("");
+        let delta = show(&host, passport).unwrap().unwrap();
         assert!(delta.contains(r#""state":{"tier":"gold"}"#), "{delta}");
-        assert_eq!(host.0.borrow().len(), 1);
+        assert_eq!(host.log(), ["warn: 1 keys of a passport are not supported and dropped"]);
         let (pointer, _) = show(&known(r#", "on_unsupported_key": "reject""#), passport).unwrap_err();
         assert_eq!(pointer, "/state/a~1b");
     }
@@ -252,6 +215,6 @@ mod tests {
     fn a_request_without_passport_changes_nothing() {
         let request =
             MetadataEntry { location: Location::Request, key: DEFAULT_URI.to_owned(), value: "{}".to_owned() };
-        assert_eq!(state_delta(&known(""), &[request], &FakeHost::default()), Ok(None));
+        assert_eq!(known("").validate::<SecurePassport>(testing::request(), vec![request]), Ok(None));
     }
 }

@@ -11,7 +11,7 @@ pub mod writing;
 
 use annex_sdk::{
     Addition, Card, Client, Declaration, Descriptor, Extension, Json, MetadataEntry, Outgoing, Rejection, Request,
-    State, log, secrets,
+    State,
 };
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
@@ -26,7 +26,7 @@ impl Extension for SecurePassport {
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         // At load, so that a key that cannot be used stops the load and not each request.
-        parameters.check_keys(&Imports)?;
+        parameters.check_keys()?;
         Ok(Descriptor {
             name: "secure-passport".to_owned(),
             metadata_keys: vec![parameters.uri.clone()],
@@ -50,28 +50,13 @@ impl State for SecurePassport {
         _request: Request,
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
-        border::state_delta(parameters, &metadata, &Imports)
+        border::state_delta(parameters, &metadata)
     }
 }
 
 impl Client for SecurePassport {
     fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
-        writing::addition(parameters, &call, &Imports)
-    }
-}
-
-/// The host that this instance runs in.
-struct Imports;
-
-impl parameters::Secrets for Imports {
-    fn secret(&self, name: &str) -> Result<Option<String>, String> {
-        secrets::get(name)
-    }
-}
-
-impl border::Host for Imports {
-    fn warn(&self, line: &str) {
-        log::warn(line);
+        writing::addition(parameters, &call)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The operator's parameters.
 
-use annex_sdk::{Json, json};
+use annex_sdk::{Json, json, secrets};
 use serde::{Deserialize, Serialize};
 
 use crate::signature::{Algorithm, Key};
@@ -109,15 +109,6 @@ pub struct KnownClient {
     pub public_key: Option<String>,
 }
 
-/// The source of the values of secrets.
-pub trait Secrets {
-    /// A secret by its name; `None` when the operator gives none of that name.
-    ///
-    /// # Errors
-    /// It cannot be looked up now.
-    fn secret(&self, name: &str) -> Result<Option<String>, String>;
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CardParams<'a> {
@@ -142,16 +133,16 @@ impl Parameters {
     ///
     /// # Errors
     /// Says which, and why.
-    pub fn check_keys(&self, secrets: &impl Secrets) -> Result<(), String> {
+    pub fn check_keys(&self) -> Result<(), String> {
         // Every passport would be refused, which no operator means.
         if self.require_signature && self.clients.is_empty() {
             return Err("`require_signature` needs `clients` whose signatures can be verified".to_owned());
         }
         for client in &self.clients {
-            client.verifying_key(secrets).map_err(|error| client.complaint(&error))?;
+            client.verifying_key().map_err(|error| client.complaint(&error))?;
         }
         if let Some(client) = &self.sign_as {
-            client.signing_key(secrets).map_err(|error| client.complaint(&error))?;
+            client.signing_key().map_err(|error| client.complaint(&error))?;
         }
         Ok(())
     }
@@ -162,9 +153,9 @@ impl KnownClient {
     ///
     /// # Errors
     /// It is not there or is no key; the text is for the operator and holds nothing of it.
-    pub fn verifying_key(&self, secrets: &impl Secrets) -> Result<Key, String> {
+    pub fn verifying_key(&self) -> Result<Key, String> {
         match (self.algorithm, &self.public_key) {
-            (Algorithm::HmacSha256, None) => Key::hmac(&self.value(secrets)?),
+            (Algorithm::HmacSha256, None) => Key::hmac(&self.value()?),
             // Everybody knows a public key: as the secret of an HMAC it would let anybody sign.
             (Algorithm::HmacSha256, Some(_)) => {
                 Err("`public_key` is for ed25519; hmac-sha256 has a `secret`".to_owned())
@@ -178,19 +169,19 @@ impl KnownClient {
     ///
     /// # Errors
     /// As [`KnownClient::verifying_key`].
-    pub fn signing_key(&self, secrets: &impl Secrets) -> Result<Key, String> {
-        let value = self.value(secrets)?;
+    pub fn signing_key(&self) -> Result<Key, String> {
+        let value = self.value()?;
         match self.algorithm {
             Algorithm::HmacSha256 => Key::hmac(&value),
             Algorithm::Ed25519 => Key::private(&value),
         }
     }
 
-    fn value(&self, secrets: &impl Secrets) -> Result<String, String> {
+    fn value(&self) -> Result<String, String> {
         let name = self.secret.as_deref().ok_or("`secret` must name the secret that holds the key")?;
         let missing =
             || format!("there is no secret {name:?}: give it with secrets = {{ {name} = {{ env = \"…\" }} }}");
-        secrets.secret(name)?.ok_or_else(missing)
+        secrets::get(name)?.ok_or_else(missing)
     }
 
     fn complaint(&self, error: &str) -> String {
@@ -209,22 +200,19 @@ fn default_state_key() -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use annex_sdk::testing::Host;
+
     use super::*;
+    use crate::SecurePassport;
 
     pub(crate) const PUBLIC_KEY: &str = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
 
-    /// Two secrets: a good one, and one that is too short.
-    pub(crate) struct FakeSecrets;
-
-    impl Secrets for FakeSecrets {
-        fn secret(&self, name: &str) -> Result<Option<String>, String> {
-            Ok(match name {
-                "KEY" => Some("0123456789abcdef".to_owned()),
-                "SEED" => Some("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned()),
-                "SHORT" => Some("tiny".to_owned()),
-                _ => None,
-            })
-        }
+    /// A host with two secrets that are keys, and one that is too short.
+    pub(crate) fn host() -> Host {
+        Host::new()
+            .secret("KEY", "0123456789abcdef")
+            .secret("SEED", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+            .secret("SHORT", "tiny")
     }
 
     pub(crate) fn parameters(json: &str) -> Parameters {
@@ -251,7 +239,7 @@ pub(crate) mod tests {
         ];
         for (key, reason) in cases {
             let text = format!(r#"{{"clients": [{{"client_id": "c-1", {key}}}]}}"#);
-            let error = parameters(&text).check_keys(&FakeSecrets).unwrap_err();
+            let error = host().parameters(text).descriptor::<SecurePassport>().unwrap_err();
             assert!(error.contains("\"c-1\"") && error.contains(reason), "{key}: {error}");
             assert!(!error.contains("tiny"), "{error}");
         }
@@ -265,12 +253,13 @@ pub(crate) mod tests {
                 {{"client_id": "b", "algorithm": "ed25519", "public_key": "{PUBLIC_KEY}"}}
             ], "sign_as": {{"client_id": "c", "algorithm": "ed25519", "secret": "SEED"}}}}"#
         );
-        assert_eq!(parameters(&text).check_keys(&FakeSecrets), Ok(()));
+        assert!(host().parameters(text).descriptor::<SecurePassport>().is_ok());
     }
 
     #[test]
     fn signatures_are_required_only_of_clients_that_are_known() {
-        let error = parameters(r#"{"require_signature": true}"#).check_keys(&FakeSecrets).unwrap_err();
+        let host = host().parameters(r#"{"require_signature": true}"#);
+        let error = host.descriptor::<SecurePassport>().unwrap_err();
         assert!(error.contains("`clients`"), "{error}");
     }
 }

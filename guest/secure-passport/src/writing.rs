@@ -3,7 +3,7 @@
 use annex_sdk::members::Members;
 use annex_sdk::{Addition, Outgoing, Rejection, Violation, json, pointer};
 
-use crate::parameters::{Parameters, Secrets};
+use crate::parameters::Parameters;
 use crate::passport::Passport;
 
 /// The passport for a call: the program's input, in the name of `sign_as` and signed by it when that is configured.
@@ -12,7 +12,7 @@ use crate::passport::Passport;
 /// # Errors
 /// The agent does not declare the extension, or the input is no passport, has a key that the agent does not support, or
 /// cannot be signed.
-pub fn addition(parameters: &Parameters, call: &Outgoing, secrets: &impl Secrets) -> Result<Addition, Rejection> {
+pub fn addition(parameters: &Parameters, call: &Outgoing) -> Result<Addition, Rejection> {
     let (Some(_), Some(input)) = (&call.message, &call.input) else { return Ok(Addition::none()) };
     // A passport tells of a user, so it goes to agents that declare the extension and to no others.
     let Some(declaration) = &call.declaration else {
@@ -24,7 +24,7 @@ pub fn addition(parameters: &Parameters, call: &Outgoing, secrets: &impl Secrets
     check_keys(declaration, &passport)?;
     if let Some(client) = &parameters.sign_as {
         let cannot = |error: String| Violation::new("", format!("cannot be signed: {error}"));
-        let key = client.signing_key(secrets).map_err(cannot)?;
+        let key = client.signing_key().map_err(cannot)?;
         // What is sent is what is signed, to the same digits.
         passport = passport.as_signed().map_err(cannot)?;
         passport.signature = key.sign(&passport.canonical().map_err(cannot)?);
@@ -69,41 +69,26 @@ fn text(passport: &Passport) -> String {
 #[cfg(test)]
 mod tests {
     use annex_sdk::MetadataEntry;
+    use annex_sdk::testing;
 
     use super::*;
-    use crate::border;
-    use crate::parameters::tests::{FakeSecrets, parameters};
+    use crate::SecurePassport;
+    use crate::parameters::tests::host;
 
     const SIGNS: &str = r#"{"supported_state_keys": ["tier"], "require_signature": true,
         "sign_as": {"client_id": "c", "algorithm": "hmac-sha256", "secret": "KEY"},
         "clients": [{"client_id": "c", "algorithm": "hmac-sha256", "secret": "KEY"}]}"#;
 
-    struct Border;
-
-    impl Secrets for Border {
-        fn secret(&self, name: &str) -> Result<Option<String>, String> {
-            FakeSecrets.secret(name)
-        }
-    }
-
-    impl border::Host for Border {
-        fn warn(&self, line: &str) {
-            panic!("{line}");
-        }
-    }
-
     fn call(input: &str) -> Outgoing {
         Outgoing {
-            operation: "SendMessage".to_owned(),
-            agent: "https://a.example".to_owned(),
             declaration: Some(r#"{"uri": "u", "params": {"supportedStateKeys": ["tier"]}}"#.to_owned()),
             input: Some(input.to_owned()),
-            message: Some("{}".to_owned()),
+            ..testing::outgoing()
         }
     }
 
     fn written(text: &str, input: &str) -> Result<Vec<MetadataEntry>, Rejection> {
-        addition(&parameters(text), &call(input), &FakeSecrets).map(|addition| addition.metadata)
+        host().parameters(text).before::<SecurePassport>(call(input)).map(|addition| addition.metadata)
     }
 
     #[test]
@@ -112,8 +97,10 @@ mod tests {
             [r#"{"state": {"tier": "gold"}}"#, r#"{"clientId": "c", "state": {"tier": 1.0}, "sessionId": "s"}"#]
         {
             let entries = written(SIGNS, input).unwrap();
-            let delta = border::state_delta(&parameters(SIGNS), &entries, &Border).unwrap().unwrap();
+            let agent = host().parameters(SIGNS);
+            let delta = agent.validate::<SecurePassport>(testing::request(), entries).unwrap().unwrap();
             assert!(delta.contains(r#""verified":true"#), "{delta}");
+            assert!(agent.log().is_empty());
         }
     }
 
@@ -137,7 +124,7 @@ mod tests {
     #[test]
     fn an_agent_that_does_not_declare_the_extension_is_shown_no_passport() {
         let call = Outgoing { declaration: None, ..call(r#"{"clientId": "c", "state": {}}"#) };
-        let refused = addition(&parameters("{}"), &call, &FakeSecrets);
+        let refused = host().before::<SecurePassport>(call);
         assert!(matches!(refused, Err(Rejection::Violations(violations)) if violations[0].message.contains("declare")));
     }
 
@@ -145,7 +132,7 @@ mod tests {
     fn calls_without_message_or_input_get_nothing() {
         let calls = [Outgoing { message: None, ..call("{}") }, Outgoing { input: None, ..call("{}") }];
         for call in calls {
-            assert_eq!(addition(&parameters(SIGNS), &call, &FakeSecrets), Ok(Addition::none()));
+            assert_eq!(host().parameters(SIGNS).before::<SecurePassport>(call), Ok(Addition::none()));
         }
     }
 }

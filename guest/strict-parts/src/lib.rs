@@ -5,9 +5,7 @@
 pub mod logic;
 pub mod parameters;
 
-use annex_sdk::{
-    Card, Declaration, Descriptor, Extension, Json, Message, Rejection, Request, Rewrite, Violation, schema,
-};
+use annex_sdk::{Card, Declaration, Descriptor, Extension, Json, Message, Rejection, Request, Rewrite, schema};
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
 
@@ -40,18 +38,9 @@ impl Card for StrictParts {
 
 impl Message for StrictParts {
     fn check(parameters: &Parameters, _request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
-        let violations = logic::check(parameters, &message, &Imports);
+        let violations = logic::check(parameters, &message);
         // A profile narrows what is taken and rewrites nothing, which would need a grant.
         if violations.is_empty() { Ok(Vec::new()) } else { Err(Rejection::Violations(violations)) }
-    }
-}
-
-/// The host that this instance runs in.
-struct Imports;
-
-impl logic::Host for Imports {
-    fn violations(&self, data_schema: &str, data: &str) -> Result<Vec<Violation>, String> {
-        schema::validate(data_schema, data)
     }
 }
 

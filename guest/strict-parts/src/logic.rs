@@ -1,7 +1,7 @@
 //! Finds the violations of the profile by the parts of a message.
 
-use annex_sdk::Violation;
 use annex_sdk::members::Members;
+use annex_sdk::{Violation, schema};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -10,21 +10,15 @@ use crate::parameters::{Parameters, Rule};
 /// Violations in one answer; the client learns of the rest when these are mended.
 const MAX_VIOLATIONS: usize = 64;
 
-/// The functions of the host that the decisions need.
-pub trait Host {
-    /// The violations of a schema by an instance. The error is for a schema or an instance that cannot be used at all.
-    fn violations(&self, data_schema: &str, data: &str) -> Result<Vec<Violation>, String>;
-}
-
 /// The violations of the profile by a message (JSON), with pointers into the request.
-pub fn check(parameters: &Parameters, message: &str, host: &impl Host) -> Vec<Violation> {
+pub fn check(parameters: &Parameters, message: &str) -> Vec<Violation> {
     let parts = parts(message);
     let mut violations = Vec::new();
     let mut has_data = false;
     for (number, part) in parts.iter().enumerate() {
         let part = Members::of(part.get()).unwrap_or_default();
         has_data |= part.get("data").is_some();
-        violations.extend(check_part(parameters, &format!("/message/parts/{number}"), &part, host));
+        violations.extend(check_part(parameters, &format!("/message/parts/{number}"), &part));
     }
     if parameters.require_data && !has_data {
         violations.push(Violation::new("/message/parts", "must have at least one data part"));
@@ -39,10 +33,10 @@ fn parts(message: &str) -> Vec<&RawValue> {
     message.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default()
 }
 
-fn check_part(parameters: &Parameters, pointer: &str, part: &Members<'_>, host: &impl Host) -> Vec<Violation> {
+fn check_part(parameters: &Parameters, pointer: &str, part: &Members<'_>) -> Vec<Violation> {
     let refusal = |kind| vec![Violation::new(pointer, format!("must be a data part: {kind} is not taken here"))];
     match part.get("data") {
-        Some(data) => check_data(parameters, pointer, part, data, host),
+        Some(data) => check_data(parameters, pointer, part, data),
         None if part.get("text").is_some() => {
             if parameters.allow_text {
                 Vec::new()
@@ -60,19 +54,13 @@ fn check_part(parameters: &Parameters, pointer: &str, part: &Members<'_>, host: 
     }
 }
 
-fn check_data(
-    parameters: &Parameters,
-    pointer: &str,
-    part: &Members<'_>,
-    data: &str,
-    host: &impl Host,
-) -> Vec<Violation> {
+fn check_data(parameters: &Parameters, pointer: &str, part: &Members<'_>, data: &str) -> Vec<Violation> {
     // The first rule that is for the part decides, also where a later one would take its data.
     let Some(rule) = parameters.schemas.iter().find(|rule| is_for(rule, part)) else {
         return vec![Violation::new(pointer, is_for_none(parameters))];
     };
     let base = format!("{pointer}/data");
-    match host.violations(&rule.schema, data) {
+    match schema::validate(&rule.schema, data) {
         Ok(violations) => violations
             .into_iter()
             // The host's pointers begin at the data, those of the answer at the request.
@@ -108,25 +96,32 @@ fn is_for_none(parameters: &Parameters) -> String {
 
 #[cfg(test)]
 mod tests {
+    use annex_sdk::Rejection;
+    use annex_sdk::testing::{self, Host};
+
     use super::*;
+    use crate::StrictParts;
 
     /// Finds the schema's own text wrong with everything but what equals it, and says so at `/x`.
-    struct Equality;
-
-    impl Host for Equality {
-        fn violations(&self, data_schema: &str, data: &str) -> Result<Vec<Violation>, String> {
-            match data {
-                "\"deep\"" => Err("nested too deeply".to_owned()),
-                _ if data == data_schema => Ok(Vec::new()),
-                _ => Ok(vec![Violation::new("/x", format!("is not {data_schema}"))]),
-            }
+    fn equality(data_schema: &str, data: &str) -> Result<Vec<Violation>, String> {
+        match data {
+            "\"deep\"" => Err("nested too deeply".to_owned()),
+            _ if data == data_schema => Ok(Vec::new()),
+            _ => Ok(vec![Violation::new("/x", format!("is not {data_schema}"))]),
         }
     }
 
     fn found(parameters: &str, parts: &str) -> Vec<(String, String)> {
-        let parameters: Parameters = serde_json::from_str(parameters).unwrap();
+        let host = Host::new().parameters(parameters).schema(equality);
         let message = format!(r#"{{"messageId": "m", "role": "ROLE_USER", "parts": {parts}}}"#);
-        let violations = check(&parameters, &message, &Equality);
+        let violations = match host.check::<StrictParts>(testing::request(), message) {
+            Ok(rewrites) => {
+                assert_eq!(rewrites, []);
+                Vec::new()
+            }
+            Err(Rejection::Violations(violations)) => violations,
+            Err(Rejection::Error(error)) => panic!("{error:?}"),
+        };
         violations.into_iter().map(|violation| (violation.pointer, violation.message)).collect()
     }
 
@@ -199,5 +194,14 @@ mod tests {
     fn the_number_of_violations_is_bounded() {
         let parts = format!("[{}]", vec![r#"{"text": ""}"#; 100].join(","));
         assert_eq!(pointers(r#"{"schemas": [{"schema": "1"}]}"#, &parts).len(), MAX_VIOLATIONS);
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_used_stops_the_load_and_is_named_by_its_number() {
+        let host = Host::new()
+            .parameters(r#"{"schemas": [{"media_type": "a/b", "schema": "1"}, {"schema": "2"}]}"#)
+            .compile(|schema| if schema == "2" { Err("is no schema".to_owned()) } else { Ok(()) });
+        let error = host.declare::<StrictParts>().unwrap_err();
+        assert_eq!(error, "the schema of `schemas[1]` cannot be used: is no schema");
     }
 }

@@ -66,3 +66,21 @@ impl Method for TaskHistory {
 }
 
 annex_sdk::export!(TaskHistory: method);
+
+#[cfg(test)]
+mod tests {
+    use annex_sdk::testing::{self, Host};
+
+    use super::*;
+
+    #[test]
+    fn the_method_searches_what_the_host_lists() {
+        let host = Host::new().tasks(|_| {
+            let task = r#"{"id": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_COMPLETED"}}"#;
+            Ok(format!(r#"{{"tasks": [{task}], "nextPageToken": ""}}"#))
+        });
+        let found = host.call::<TaskHistory>(testing::request(), search::NAME, "{}");
+        let task = r#"{"id":"t-1","contextId":"c-1","status":{"state": "TASK_STATE_COMPLETED"}}"#;
+        assert_eq!(found, Ok(Answer::Value(format!(r#"{{"tasks":[{task}],"nextPageToken":""}}"#))));
+    }
+}

@@ -52,3 +52,43 @@ impl Client for Timestamp {
 }
 
 annex_sdk::export!(Timestamp: response, client);
+
+#[cfg(test)]
+mod tests {
+    use annex_sdk::EventKind;
+    use annex_sdk::testing::{self, Host};
+
+    use super::*;
+
+    const STAMP: &str = r#""2026-11-20T09:41:07.250Z""#;
+
+    fn host() -> Host {
+        Host::new().parameters(r#"{"key": "time"}"#).clock("2026-11-20T09:41:07.25Z")
+    }
+
+    #[test]
+    fn an_answer_has_the_time_at_which_it_was_made() {
+        let answer = testing::event(EventKind::Message);
+        assert_eq!(host().respond::<Timestamp>(answer.clone()), Ok(Some(Patch::entry("time", STAMP))));
+        let stamped = Event { present: vec!["time".to_owned()], ..answer };
+        assert_eq!(host().respond::<Timestamp>(stamped), Ok(None));
+    }
+
+    #[test]
+    fn a_client_stamps_its_messages_to_agents_that_read_stamps() {
+        assert_eq!(host().before::<Timestamp>(testing::outgoing()), Ok(Addition::entry("time", STAMP)));
+        let calls =
+            [Outgoing { message: None, ..testing::outgoing() }, Outgoing { declaration: None, ..testing::outgoing() }];
+        for call in calls {
+            assert_eq!(host().before::<Timestamp>(call), Ok(Addition::none()));
+        }
+    }
+
+    #[test]
+    fn the_program_gets_the_last_stamp_of_an_agent_that_is_active() {
+        let metadata = vec![("time".to_owned(), "1".to_owned()), ("time".to_owned(), STAMP.to_owned())];
+        let incoming = Incoming { active: true, event: "{}".to_owned(), metadata };
+        assert_eq!(host().after::<Timestamp>(incoming.clone()), Ok(Some(STAMP.to_owned())));
+        assert_eq!(host().after::<Timestamp>(Incoming { active: false, ..incoming }), Ok(None));
+    }
+}

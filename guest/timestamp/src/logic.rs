@@ -63,25 +63,14 @@ pub fn newest_stamp(event: Incoming) -> Option<Json> {
 
 #[cfg(test)]
 mod tests {
+    use annex_sdk::testing::event;
+
     use super::*;
 
     const KEY: &str = "github.com/a2aproject/a2a-samples/extensions/timestamp/v1/timestamp";
 
     fn parameters(json: &str) -> Parameters {
         serde_json::from_str(json).unwrap()
-    }
-
-    fn event(kind: EventKind) -> Event {
-        Event {
-            kind,
-            task_id: None,
-            context_id: "c".to_owned(),
-            task_state: None,
-            has_message: false,
-            last_chunk: false,
-            present: Vec::new(),
-            payload: None,
-        }
     }
 
     #[test]

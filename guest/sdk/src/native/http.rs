@@ -1,0 +1,62 @@
+//! Requests that nobody sends: they are noted, and the test answers.
+
+use std::rc::Rc;
+
+use crate::http::{Error, Method, Request, Response, split};
+
+/// A request that an extension sent in a test. It is public as `testing::Sent`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// The method, in upper case.
+    pub method: String,
+    /// The URL as the extension wrote it.
+    pub url: String,
+    /// Header fields as the extension wrote them.
+    pub fields: Vec<(String, Vec<u8>)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Answers a request.
+pub(crate) type Answer = Rc<dyn Fn(&Sent) -> Result<Response, Error>>;
+
+/// The others that a request may reach.
+#[derive(Default)]
+pub(crate) struct Network {
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) answer: Option<Answer>,
+}
+
+/// Notes a request and asks the test for the response.
+pub(crate) fn exchange(request: &Request) -> Result<Response, Error> {
+    const FUNCTION: &str = "http::Request::send";
+    // The host never sees a request without a proper URL.
+    split(&request.url).ok_or(Error::Url)?;
+    let sent = Sent {
+        method: name(&request.method).to_owned(),
+        url: request.url.clone(),
+        fields: request.fields.clone(),
+        body: request.body.clone(),
+    };
+    let answer = super::ask(FUNCTION, |host| {
+        host.http.sent.push(sent.clone());
+        host.http.answer.clone()
+    });
+    let Some(answer) = answer else { super::unprepared(FUNCTION, "http") };
+    answer(&sent)
+}
+
+fn name(method: &Method) -> &str {
+    match method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Delete => "DELETE",
+        Method::Connect => "CONNECT",
+        Method::Options => "OPTIONS",
+        Method::Trace => "TRACE",
+        Method::Patch => "PATCH",
+        Method::Other(name) => name,
+    }
+}

@@ -1,0 +1,311 @@
+//! A host for native unit tests, so that hooks can be called where there is no component (feature `testing`, off unless
+//! it is named, and without effect in a component).
+//!
+//! ```toml
+//! [dev-dependencies]
+//! annex-sdk = { path = "ANNEX/guest/sdk", features = ["testing"] }
+//! ```
+//!
+//! A test makes a [`Host`], says what it knows, and calls a hook by it. The function is called as the trait has it, with
+//! the parameters as the host would read them. Afterwards the host tells what it was asked for.
+//!
+//! ```
+//! use annex_sdk::keyvalue::Keys;
+//! use annex_sdk::testing::{self, Bucket, Host};
+//! use annex_sdk::{Descriptor, Event, EventKind, EventKinds, Extension, Patch, Response, clock, json, log};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Parameters {
+//!     key: String,
+//! }
+//!
+//! /// Adds the time to each tenth message of a conversation.
+//! struct Tenth;
+//!
+//! impl Extension for Tenth {
+//!     type Parameters = Parameters;
+//!
+//!     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+//!         let tenth = Descriptor::new("https://a.example/tenth", "Adds the time to each tenth message.");
+//!         Ok(Descriptor { metadata_keys: vec![parameters.key.clone()], events: EventKinds::MESSAGE, ..tenth })
+//!     }
+//! }
+//!
+//! impl Response for Tenth {
+//!     fn respond(parameters: &Parameters, _: Event) -> Result<Option<Patch>, String> {
+//!         let count = Keys::of_context()?.increment("count", 1)?;
+//!         if count % 10 != 0 {
+//!             return Ok(None);
+//!         }
+//!         log::info("that was the tenth");
+//!         Ok(Some(Patch::entry(parameters.key.clone(), json::string(&clock::now()))))
+//!     }
+//! }
+//!
+//! // In a test of your own:
+//! let host = Host::new()
+//!     .parameters(r#"{"key": "time"}"#)
+//!     .key(Bucket::Context, "count", "8")
+//!     .clock("2026-11-20T09:41:07Z");
+//! let message = testing::event(EventKind::Message);
+//! assert_eq!(host.respond::<Tenth>(message.clone()), Ok(None));
+//! let patch = Patch::entry("time", r#""2026-11-20T09:41:07.000Z""#);
+//! assert_eq!(host.respond::<Tenth>(message.clone()), Ok(Some(patch)));
+//! assert_eq!(host.value(Bucket::Context, "count"), Some("10".into()));
+//! assert_eq!(host.log(), ["info: that was the tenth"]);
+//!
+//! let elsewhere = Host::new().parameters(r#"{"key": "time"}"#).without(Bucket::Context);
+//! assert_eq!(elsewhere.respond::<Tenth>(message), Err("there is no such store".to_owned()));
+//! ```
+//!
+//! [`Host::run`] calls anything else that needs a host, such as a function of your own.
+//!
+//! # What is not as in a component
+//! - Everything is granted, and there are no limits. `annex inspect` shows the grants that a component needs.
+//! - What a hook answers has no effect: no delta reaches the session, no task waits. Say so to the host yourself:
+//!   `let host = host.session(…)`.
+//! - A component is a new instance in each turn, and its statics are new with it. In tests a `static` lives as long as the
+//!   process; a `thread_local!` is new in each test, because the test runner gives each test a thread.
+//! - Functions of other crates that call the host by bindings of their own, such as those of `wasip2`, do not work.
+
+mod hooks;
+mod samples;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+#[cfg(feature = "http")]
+use crate::http;
+use crate::native::keys::{Buckets, Fault};
+use crate::native::{self, State};
+use crate::{Json, Scopes, Violation, clock};
+
+#[cfg(feature = "http")]
+pub use native::http::Sent;
+pub use native::keys::Bucket;
+pub use samples::{beginning, change, event, outgoing, request};
+
+type Object = BTreeMap<String, IgnoredAny>;
+
+/// A host for one test.
+///
+/// A new one has no parameters, secrets, keys, task and steps, an empty session, and a clock that stands at
+/// 1970-01-01T00:00:00Z. The methods that take the host by value say what it knows; they may be called between hooks too.
+#[must_use]
+pub struct Host {
+    state: Rc<RefCell<State>>,
+}
+
+/// What the host knows.
+impl Host {
+    /// A host that knows nothing.
+    pub fn new() -> Self {
+        let state = State {
+            parameters: "{}".to_owned(),
+            secrets: BTreeMap::new(),
+            buckets: Buckets::default(),
+            now: 0,
+            session: "{}".to_owned(),
+            writable: Scopes::SESSION,
+            task: None,
+            steps: "[]".to_owned(),
+            tasks: None,
+            waiting: Vec::new(),
+            compile: None,
+            validate: None,
+            resumed: Vec::new(),
+            log: Vec::new(),
+            #[cfg(feature = "http")]
+            http: native::http::Network::default(),
+        };
+        Self { state: Rc::new(RefCell::new(state)) }
+    }
+
+    /// The operator's parameters, a JSON object. Hooks that are called by this host read them as they do at a real one.
+    ///
+    /// # Panics
+    /// When it is no JSON object.
+    #[track_caller]
+    pub fn parameters(self, parameters: impl Into<Json>) -> Self {
+        let parameters = checked::<Object>("the parameters", parameters.into());
+        self.with(|state| state.parameters = parameters)
+    }
+
+    /// A secret that [`secrets::get`](crate::secrets::get) finds by its name.
+    pub fn secret(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.with(|state| _ = state.secrets.insert(name.into(), value.into()))
+    }
+
+    /// One of the extension's keys.
+    pub fn key(self, bucket: Bucket, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        self.with(|state| _ = state.buckets.of(bucket).values.insert(key.into(), value.into()))
+    }
+
+    /// Lets a bucket be missing, as that of the task is where the turn has none: opening it is an error.
+    pub fn without(self, bucket: Bucket) -> Self {
+        self.with(|state| state.buckets.of(bucket).fault = Some(Fault::Missing))
+    }
+
+    /// Lets a bucket fail: it can be opened, and whatever is done with it is an error with this text. Its keys stay, for
+    /// [`Host::working`].
+    pub fn failing(self, bucket: Bucket, reason: impl Into<String>) -> Self {
+        self.with(|state| state.buckets.of(bucket).fault = Some(Fault::Failing(reason.into())))
+    }
+
+    /// Lets a bucket work again.
+    pub fn working(self, bucket: Bucket) -> Self {
+        self.with(|state| state.buckets.of(bucket).fault = None)
+    }
+
+    /// The time, in RFC 3339. It stands still until it is set again or [advances](Host::advance). For a time in
+    /// milliseconds there is [`clock::text`].
+    ///
+    /// # Panics
+    /// When it is no such time, or lies before 1970.
+    #[track_caller]
+    #[expect(clippy::panic, reason = "a test that is written wrong must fail")]
+    pub fn clock(self, time: &str) -> Self {
+        let Some(now) = clock::parse(time) else {
+            panic!("annex_sdk::testing: {time:?} is no time in RFC 3339 from 1970 on")
+        };
+        self.with(|state| state.now = now)
+    }
+
+    /// The session's state, a JSON object of session-scope keys.
+    ///
+    /// # Panics
+    /// When it is no JSON object.
+    #[track_caller]
+    pub fn session(self, state: impl Into<Json>) -> Self {
+        let session = checked::<Object>("the session", state.into());
+        self.with(|state| state.session = session)
+    }
+
+    /// The scopes that a delta may write; that of the session alone if this is not called.
+    pub fn writable(self, scopes: Scopes) -> Self {
+        self.with(|state| state.writable = scopes)
+    }
+
+    /// The turn's task, a JSON object with `id`, `contextId` and `status`.
+    ///
+    /// # Panics
+    /// When it is no JSON object.
+    #[track_caller]
+    pub fn task(self, task: impl Into<Json>) -> Self {
+        let task = checked::<Object>("the task", task.into());
+        self.with(|state| state.task = Some(task))
+    }
+
+    /// The steps of the agent in this turn, a JSON array.
+    ///
+    /// # Panics
+    /// When it is no JSON array.
+    #[track_caller]
+    pub fn steps(self, steps: impl Into<Json>) -> Self {
+        let steps = checked::<Vec<IgnoredAny>>("the steps", steps.into());
+        self.with(|state| state.steps = steps)
+    }
+
+    /// The answer of [`tasks::list`](crate::tasks::list), by the request.
+    pub fn tasks(self, list: impl Fn(&str) -> Result<Json, String> + 'static) -> Self {
+        self.with(|state| state.tasks = Some(Rc::new(list)))
+    }
+
+    /// The ids of the tasks that wait. [`tasks::resume`](crate::tasks::resume) takes up each of them once, and finds no
+    /// other.
+    pub fn waiting<I: Into<String>>(self, task_ids: impl IntoIterator<Item = I>) -> Self {
+        let waiting = task_ids.into_iter().map(Into::into).collect();
+        self.with(|state| state.waiting = waiting)
+    }
+
+    /// The answer of [`schema::validate`](crate::schema::validate), by the schema and the instance. There is no validator
+    /// outside of the host, so the test says what the violations are.
+    pub fn schema(self, validate: impl Fn(&str, &str) -> Result<Vec<Violation>, String> + 'static) -> Self {
+        self.with(|state| state.validate = Some(Rc::new(validate)))
+    }
+
+    /// The answer of [`schema::compile`](crate::schema::compile), by the schema. Without it all JSON is a usable schema.
+    pub fn compile(self, compile: impl Fn(&str) -> Result<(), String> + 'static) -> Self {
+        self.with(|state| state.compile = Some(Rc::new(compile)))
+    }
+
+    /// The answer of [`http::Request::send`], by the request. Nothing is really sent.
+    #[cfg(feature = "http")]
+    pub fn http(self, answer: impl Fn(&Sent) -> Result<http::Response, http::Error> + 'static) -> Self {
+        self.with(|state| state.http.answer = Some(Rc::new(answer)))
+    }
+
+    fn with(self, change: impl FnOnce(&mut State)) -> Self {
+        change(&mut self.state.borrow_mut());
+        self
+    }
+}
+
+/// What happens during the test, and what the host was told.
+impl Host {
+    /// Runs what calls the host, on this thread. A host that runs inside of another one takes its place meanwhile.
+    pub fn run<T>(&self, calls: impl FnOnce() -> T) -> T {
+        let _entered = native::enter(Rc::clone(&self.state));
+        calls()
+    }
+
+    /// Lets time pass, in whole milliseconds.
+    pub fn advance(&self, by: Duration) {
+        let millis = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        let mut state = self.state.borrow_mut();
+        state.now = state.now.saturating_add(millis);
+    }
+
+    /// The value of a key.
+    pub fn value(&self, bucket: Bucket, key: &str) -> Option<Vec<u8>> {
+        self.state.borrow_mut().buckets.of(bucket).values.get(key).cloned()
+    }
+
+    /// All keys of a bucket, in the order of their bytes.
+    pub fn keys(&self, bucket: Bucket) -> Vec<String> {
+        self.state.borrow_mut().buckets.of(bucket).values.keys().cloned().collect()
+    }
+
+    /// The lines that were logged, each with its level: `warn: the store is full`.
+    pub fn log(&self) -> Vec<String> {
+        self.state.borrow().log.clone()
+    }
+
+    /// The ids of the tasks that were taken up. A real host takes them up when the hook has returned without an error.
+    pub fn resumed(&self) -> Vec<String> {
+        self.state.borrow().resumed.clone()
+    }
+
+    /// The requests that were sent.
+    #[cfg(feature = "http")]
+    pub fn sent(&self) -> Vec<Sent> {
+        self.state.borrow().http.sent.clone()
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Host").finish_non_exhaustive()
+    }
+}
+
+/// The text, if it is JSON of this shape.
+#[track_caller]
+#[expect(clippy::panic, reason = "a test that is written wrong must fail")]
+fn checked<T: DeserializeOwned>(what: &str, json: Json) -> Json {
+    match serde_json::from_str::<T>(&json) {
+        Ok(_) => json,
+        Err(error) => panic!("annex_sdk::testing: {what} cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,236 @@
+//! The host for native unit tests, with an extension that calls each function of the host.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use annex_sdk::keyvalue::Keys;
+use annex_sdk::testing::{self, Bucket, Host};
+use annex_sdk::{
+    Answer, Descriptor, Event, EventKind, Extension, Json, Method, MethodDeclaration, Patch, Rejection, Request,
+    Response, Scopes, Violation, clock, log, schema, secrets, session, steps, task, tasks,
+};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    greeting: String,
+}
+
+struct Greeter;
+
+impl Extension for Greeter {
+    type Parameters = Parameters;
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        Ok(Descriptor::new("https://a.example/greeter", parameters.greeting.clone()))
+    }
+}
+
+impl Response for Greeter {
+    fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
+        let count = Keys::of_context()?.increment("count", 1)?;
+        log::debug(&format!("{count} in {}", event.context_id));
+        Ok(Some(Patch::entry("greeting", parameters.greeting.clone())))
+    }
+}
+
+impl Method for Greeter {
+    fn methods(_: &Parameters) -> Result<Vec<MethodDeclaration>, String> {
+        Ok(Vec::new())
+    }
+
+    fn call(_: &Parameters, _: Request, name: &str, params: Json) -> Result<Answer, Rejection> {
+        Ok(Answer::Value(format!("{name} {params}")))
+    }
+}
+
+fn host() -> Host {
+    Host::new().parameters(r#"{"greeting": "hi"}"#)
+}
+
+/// The text of the panic.
+fn panic_of<T>(calls: impl FnOnce() -> T) -> String {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(calls)) else { return "no panic".to_owned() };
+    *payload.downcast::<String>().expect("a formatted panic")
+}
+
+#[test]
+fn a_hook_gets_the_parameters_and_the_host_keeps_what_it_did() {
+    let host = host().key(Bucket::Context, "count", "7");
+    let patch = host.respond::<Greeter>(testing::event(EventKind::Message));
+    assert_eq!(patch, Ok(Some(Patch::entry("greeting", "hi"))));
+    assert_eq!(host.value(Bucket::Context, "count"), Some("8".into()));
+    assert_eq!(host.log(), ["debug: 8 in context-1"]);
+    assert_eq!(host.call::<Greeter>(testing::request(), "m", "{}"), Ok(Answer::Value("m {}".to_owned())));
+}
+
+#[test]
+fn parameters_that_do_not_fit_are_an_error_of_the_descriptor_and_a_panic_of_other_hooks() {
+    assert_eq!(host().descriptor::<Greeter>().map(|descriptor| descriptor.description), Ok("hi".to_owned()));
+    let other = Host::new().parameters(r#"{"greting": "hi"}"#);
+    assert!(other.descriptor::<Greeter>().is_err_and(|error| error.contains("`greting`")));
+    let panic = panic_of(|| other.respond::<Greeter>(testing::event(EventKind::Message)));
+    assert!(panic.contains("`greting`"), "{panic}");
+}
+
+#[test]
+fn a_new_host_has_nothing() {
+    Host::new().run(|| {
+        assert_eq!(clock::now(), "1970-01-01T00:00:00.000Z");
+        assert_eq!((session::get("name"), session::snapshot()), (None, "{}".to_owned()));
+        assert_eq!(session::writable(), Scopes::SESSION);
+        assert_eq!((task::current(), steps::recorded()), (None, "[]".to_owned()));
+        assert_eq!(secrets::get("KEY"), Ok(None));
+        assert_eq!(Keys::open().unwrap().list(), Ok(Vec::new()));
+        assert!(tasks::resume("task-1").is_err());
+    });
+}
+
+#[test]
+fn the_host_tells_what_it_was_given() {
+    let host = Host::new()
+        .parameters(r#"{"n": 1.0, "text": "a\n"}"#)
+        .secret("KEY", "x")
+        .session(r#"{"name": "Ada", "n": 1.0}"#)
+        .writable(Scopes::SESSION | Scopes::USER)
+        .task(r#"{"id": "task-1"}"#)
+        .steps("[{}]")
+        .tasks(|request| Ok(format!("[{request}]")));
+    host.run(|| {
+        assert_eq!(secrets::get("KEY"), Ok(Some("x".to_owned())));
+        // As the host does it: a string as it is, anything else as its JSON text.
+        assert_eq!(secrets::get("text"), Ok(Some("a\n".to_owned())));
+        assert_eq!(secrets::get("n"), Ok(Some("1.0".to_owned())));
+        assert_eq!(session::get("n"), Some("1.0".to_owned()));
+        assert_eq!(session::snapshot(), r#"{"name": "Ada", "n": 1.0}"#);
+        assert!(session::writable().contains(Scopes::USER));
+        assert_eq!(task::current(), Some(r#"{"id": "task-1"}"#.to_owned()));
+        assert_eq!(steps::recorded(), "[{}]");
+        assert_eq!(tasks::list("{}"), Ok("[{}]".to_owned()));
+    });
+}
+
+#[test]
+fn time_stands_still_until_it_is_let_pass() {
+    let host = Host::new().clock("2026-11-20T09:41:07.25+01:00");
+    assert_eq!(host.run(clock::now), "2026-11-20T08:41:07.250Z");
+    host.advance(Duration::from_millis(750));
+    assert_eq!(host.run(clock::now), "2026-11-20T08:41:08.000Z");
+    assert_eq!(host.clock(&clock::text(12)).run(clock::now_millis), 12);
+    let panic = panic_of(|| Host::new().clock("yesterday"));
+    assert!(panic.contains("\"yesterday\""), "{panic}");
+}
+
+#[test]
+fn buckets_are_apart_and_may_be_missing_or_fail() {
+    let host = Host::new().key(Bucket::Lasting, "b", "1").key(Bucket::Lasting, "a", [0, 255]);
+    host.run(|| {
+        let keys = Keys::open().unwrap();
+        assert_eq!(keys.list(), Ok(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(keys.get("a"), Ok(Some(vec![0, 255])));
+        keys.delete("a").unwrap();
+        Keys::of_task().unwrap().set("a", b"task").unwrap();
+        assert!(Keys::of_context().unwrap().list().unwrap().is_empty());
+    });
+    assert_eq!(host.keys(Bucket::Lasting), ["b"]);
+    assert_eq!(host.value(Bucket::Task, "a"), Some("task".into()));
+
+    let host = host.without(Bucket::Task).failing(Bucket::Lasting, "the disk is full");
+    host.run(|| {
+        assert!(Keys::of_task().is_err_and(|error| error == "there is no such store"));
+        assert_eq!(Keys::open().unwrap().get("b"), Err("the disk is full".to_owned()));
+    });
+    assert_eq!(host.working(Bucket::Lasting).run(|| Keys::open()?.get("b")), Ok(Some("1".into())));
+}
+
+#[test]
+fn a_counter_is_decimal_text() {
+    let host = Host::new().key(Bucket::Lasting, "text", "x").key(Bucket::Lasting, "full", u64::MAX.to_string());
+    host.run(|| {
+        let keys = Keys::open().unwrap();
+        assert_eq!((keys.increment("new", 2), keys.increment("new", 3)), (Ok(2), Ok(5)));
+        assert!(keys.increment("text", 1).is_err() && keys.increment("full", 1).is_err());
+    });
+    assert_eq!(host.value(Bucket::Lasting, "new"), Some("5".into()));
+    assert_eq!(host.value(Bucket::Lasting, "text"), Some("x".into()));
+}
+
+#[test]
+fn a_task_that_waits_is_taken_up_once() {
+    let host = Host::new().waiting(["task-1", "task-2"]);
+    host.run(|| {
+        assert_eq!(tasks::resume("task-2"), Ok(()));
+        assert!(tasks::resume("task-2").is_err());
+    });
+    assert_eq!(host.resumed(), ["task-2"]);
+}
+
+#[test]
+fn the_test_answers_for_schemas() {
+    assert_eq!(Host::new().run(|| schema::compile("{}")), Ok(()));
+    assert!(Host::new().run(|| schema::compile("{")).is_err());
+    let host = Host::new()
+        .compile(|schema| if schema == "{}" { Ok(()) } else { Err("too long".to_owned()) })
+        // An answer may call the host itself.
+        .schema(|_, instance| Ok(vec![Violation::new("/x", format!("{instance} at {}", clock::now_millis()))]));
+    assert_eq!(host.run(|| schema::compile("[]")), Err("too long".to_owned()));
+    assert_eq!(host.run(|| schema::validate("{}", "1")), Ok(vec![Violation::new("/x", "1 at 0")]));
+}
+
+#[test]
+fn what_is_not_prepared_is_named() {
+    let panic = panic_of(|| Host::new().run(|| schema::validate("{}", "1")));
+    assert!(panic.contains("`schema::validate`") && panic.contains("`Host::schema`"), "{panic}");
+    let panic = panic_of(|| Host::new().run(|| tasks::list("{}")));
+    assert!(panic.contains("`tasks::list`") && panic.contains("`Host::tasks`"), "{panic}");
+    let panic = panic_of(|| Host::new().session("[]"));
+    assert!(panic.starts_with("annex_sdk::testing: the session cannot be read"), "{panic}");
+}
+
+#[test]
+fn a_call_outside_of_a_host_says_what_to_do() {
+    let keys = Host::new().run(|| Keys::open().unwrap());
+    let advice = "was called outside of a Host; wrap the call in `Host::run`";
+    assert_eq!(panic_of(|| keys.get("a")), format!("annex_sdk::testing: `keyvalue::Keys::get` {advice}"));
+    assert_eq!(panic_of(clock::now), format!("annex_sdk::testing: `clock::now` {advice}"));
+    assert_eq!(panic_of(|| log::warn("x")), format!("annex_sdk::testing: `log::warn` {advice}"));
+}
+
+#[test]
+fn an_inner_host_takes_the_place_of_the_outer_one_until_it_ends_even_by_a_panic() {
+    let outer = Host::new();
+    let inner = Host::new();
+    outer.run(|| {
+        inner.run(|| log::info("inner"));
+        log::info("outer");
+        assert_eq!(panic_of(|| inner.run(|| panic!("{}", "trap"))), "trap");
+        log::info("outer again");
+    });
+    assert_eq!(inner.log(), ["info: inner"]);
+    assert_eq!(outer.log(), ["info: outer", "info: outer again"]);
+    assert_ne!(panic_of(clock::now), "no panic");
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_request_is_noted_and_the_test_answers() {
+    use annex_sdk::http;
+
+    let host = Host::new().http(|sent| match sent.url.as_str() {
+        "https://a.example/" => Ok(http::Response { status: 201, fields: Vec::new(), body: sent.body.clone() }),
+        _ => Err(http::Error::Failed(http::ErrorCode::HttpRequestDenied)),
+    });
+    host.run(|| {
+        let answer = http::Request::post("https://a.example/", "x").field("Accept", "text/plain").send().unwrap();
+        assert_eq!((answer.status, answer.body), (201, b"x".to_vec()));
+        assert!(matches!(http::Request::get("https://b.example/").send(), Err(http::Error::Failed(_))));
+        assert!(matches!(http::Request::get("b.example").send(), Err(http::Error::Url)));
+    });
+    let sent = host.sent();
+    let sent: Vec<(&str, &str)> = sent.iter().map(|sent| (sent.method.as_str(), sent.url.as_str())).collect();
+    assert_eq!(sent, [("POST", "https://a.example/"), ("GET", "https://b.example/")]);
+    assert_eq!(host.sent()[0].fields, [("Accept".to_owned(), b"text/plain".to_vec())]);
+    let panic = panic_of(|| Host::new().run(|| http::Request::get("https://a.example").send()));
+    assert!(panic.contains("`http::Request::send`") && panic.contains("`Host::http`"), "{panic}");
+}
