@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
-use annex_runtime::{Inspection, MAX_COMPONENT_BYTES};
+use annex_runtime::{Inspection, Installation, MAX_COMPONENT_BYTES};
 use annex_server::Locations;
 use anyhow::Context;
 use clap::Args;
@@ -42,20 +42,8 @@ impl Inspect {
             let rule = "a name without `/` and `.` is one that ships with Annex";
             format!("cannot read the component {} ({rule})", path.display())
         })?;
-        // The file is looked at before the trial, which runs it: what is no extension is refused here.
-        let inspection = Inspection::of(&bytes).with_context(|| format!("{} is refused", path.display()))?;
-        let trial = trial::load(&bytes, settings::read(self.settings.as_deref())?).await?;
-        let report = Report::new(&path, &self.in_config(&path, &locations), &inspection, &trial);
-        if self.json {
-            output::json(&serde_json::to_string(&report)?)?;
-        } else {
-            output::show(&table::of(&report)?)?;
-        }
-        // The report is shown first, because it also tells why a component cannot be loaded.
-        if trial.fits_a_config() {
-            return Ok(());
-        }
-        trial.loaded.map(drop).context("the component cannot be loaded")
+        let settings = settings::read(self.settings.as_deref())?;
+        examine(&path, &self.in_config(&path, &locations), &bytes, settings, self.json).await
     }
 
     /// The name by which a config names the component, wherever the config lies.
@@ -66,4 +54,31 @@ impl Inspect {
         // The path is absolute, because nobody knows yet where the config will lie.
         path.canonicalize().unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
     }
+}
+
+/// Shows what the component in `file` is, which a config names by `in_config`.
+///
+/// # Errors
+/// When no host would load it, whatever its parameters.
+pub(crate) async fn examine(
+    file: &Path,
+    in_config: &str,
+    bytes: &[u8],
+    settings: Installation,
+    json: bool,
+) -> anyhow::Result<()> {
+    // The file is looked at before the trial, which runs it: what is no extension is refused here.
+    let inspection = Inspection::of(bytes).with_context(|| format!("{} is refused", file.display()))?;
+    let trial = trial::load(bytes, settings).await?;
+    let report = Report::new(file, in_config, &inspection, &trial);
+    if json {
+        output::json(&serde_json::to_string(&report)?)?;
+    } else {
+        output::show(&table::of(&report)?)?;
+    }
+    // The report is shown first, because it also tells why a component cannot be loaded.
+    if trial.fits_a_config() {
+        return Ok(());
+    }
+    trial.loaded.map(drop).context("the component cannot be loaded")
 }

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use tokio::runtime::Runtime;
 
 mod admin;
+mod build;
 mod card;
 mod chat;
 mod connect;
@@ -14,6 +15,7 @@ mod extension;
 mod inspect;
 mod line;
 mod log;
+mod new;
 mod output;
 mod pretty;
 mod send;
@@ -24,6 +26,7 @@ mod shell;
 mod state;
 mod template;
 mod turn;
+mod wit;
 mod with;
 
 #[global_allocator]
@@ -46,6 +49,9 @@ enum Command {
     Inspect(inspect::Inspect),
     Extension(extension::Extension),
     Session(session::Session),
+    New(new::New),
+    Wit(wit::Wit),
+    Build(build::Build),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +81,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Inspect(inspect) => inspect.run().await,
             Command::Extension(extension) => extension.run().await,
             Command::Session(session) => Box::pin(session.run()).await,
+            Command::New(new) => new.run(),
+            Command::Wit(wit) => wit.run(),
+            Command::Build(build) => build.run().await,
         }
     });
     // A name that resolves slowly, of a receiver for instance, must not keep the process. All else is over by now.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use annex_authoring::{FILE, Project};
 use annex_files::Purpose;
 use annex_runtime::Installation;
 use annex_server::ExtensionConfig;
@@ -27,4 +28,13 @@ pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Installation> {
     let shown = file.map_or_else(|| "no settings".to_owned(), |file| file.display().to_string());
     let installation = ExtensionConfig::read_installation(&text, folder);
     installation.map_err(|reason| anyhow!("{shown}: {reason}"))
+}
+
+/// The settings that a project is tried with.
+///
+/// # Errors
+/// When they name what no extension has.
+pub(crate) fn of_project(project: &Project) -> anyhow::Result<Installation> {
+    let installation = ExtensionConfig::read_installation(&project.settings(), &project.folder);
+    installation.map_err(|reason| anyhow!("{}: settings: {reason}", project.folder.join(FILE).display()))
 }

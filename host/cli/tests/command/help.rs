@@ -6,7 +6,7 @@ use crate::support::run;
 
 #[test]
 fn each_help_text_shows_an_example() -> Result<()> {
-    for command in ["serve", "send", "chat", "card", "inspect", "extension"] {
+    for command in ["serve", "send", "chat", "card", "inspect", "extension", "new", "wit", "build"] {
         let run = run([command, "--help"])?;
         assert_eq!(run.code, Some(0));
         assert!(run.out.contains(&format!("  annex {command} ")), "{}", run.out);

@@ -1,0 +1,88 @@
+//! Bindings of the project's world for languages whose tools do not make them.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use include_dir::{Dir, include_dir};
+use wit_bindgen_core::Files;
+use wit_bindgen_core::wit_parser::{Resolve, WorldId, WorldItem};
+
+use super::component;
+use crate::error::ProjectError;
+use crate::manifest::{Bindings, Project};
+
+/// The folder of the project that they are written to, which has nothing else in it.
+const FOLDER: &str = "generated";
+
+/// Writes the bindings of the world in `wit/` anew.
+pub(super) fn write(project: &Project, language: Bindings) -> Result<(), ProjectError> {
+    let failed = |reason: String| ProjectError::Bindings { reason };
+    let (mut resolve, world) = component::world(project).map_err(failed)?;
+    let files = match language {
+        Bindings::C => c(&mut resolve, world),
+        Bindings::Go => go(&mut resolve, world, &project.manifest.name),
+    };
+    let files = files.map_err(|error| failed(format!("{error:#}")))?;
+    let folder = project.folder.join(FOLDER);
+    replace(&folder, &files).map_err(ProjectError::file(&folder))
+}
+
+fn c(resolve: &mut Resolve, world: WorldId) -> anyhow::Result<Files> {
+    let mut files = Files::default();
+    wit_bindgen_c::Opts::default().build().generate(resolve, world, &mut files)?;
+    Ok(files)
+}
+
+/// The package that Go's bindings call.
+static GO_PACKAGE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/go");
+
+/// The bindings want each interface in a package of its own. These hand on to the one package of the author, in the root
+/// folder of the module.
+fn go(resolve: &mut Resolve, world: WorldId, module: &str) -> anyhow::Result<Files> {
+    let mut files = Files::default();
+    let options = wit_bindgen_go::Opts { pkg_name: Some(format!("{module}/{FOLDER}")), ..Default::default() };
+    options.build().generate(resolve, world, &mut files)?;
+    let main = format!("package main\n\nimport _ \"{module}/{FOLDER}/exports/wit_exports\"\n\nfunc main() {{}}\n");
+    files.push("main.go", main.as_bytes());
+    let Some(world) = resolve.worlds.get(world) else { return Ok(files) };
+    for export in world.exports.values() {
+        let WorldItem::Interface { id, .. } = export else { continue };
+        let Some(interface) = resolve.interfaces.get(*id) else { continue };
+        let package =
+            format!("export_annex_extension_{}", interface.name.as_deref().unwrap_or_default().replace('-', "_"));
+        let functions = interface.functions.keys().map(|name| upper_camel(name));
+        let lines: String = functions.map(|name| format!("var {name} = extension.{name}\n")).collect();
+        let file = format!("package {package}\n\nimport extension \"{module}\"\n\n{lines}");
+        files.push(&format!("exports/{package}/hooks.go"), file.as_bytes());
+    }
+    add(&GO_PACKAGE, &mut files);
+    Ok(files)
+}
+
+/// Adds the files of a folder and of those in it.
+fn add(folder: &Dir<'_>, files: &mut Files) {
+    for file in folder.files() {
+        files.push(&format!("pkg/{}", file.path().display()), file.contents());
+    }
+    folder.dirs().for_each(|inner| add(inner, files));
+}
+
+/// `declare-methods` as `DeclareMethods`.
+fn upper_camel(name: &str) -> String {
+    let capital = |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
+    name.split('-').map(capital).collect()
+}
+
+fn replace(folder: &Path, files: &Files) -> std::io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    for (name, contents) in files.iter() {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        fs::write(path, contents)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! What authors of extensions do without the repository: begin a project, build its component, run its cases.
+//!
+//! All that a project needs of Annex is in this crate: the contract, the SDK for Rust, and the templates. The toolchain of
+//! the language comes from its own makers.
+
+mod build;
+mod choice;
+mod contract;
+mod error;
+mod manifest;
+mod scaffold;
+mod sdk;
+
+pub use build::{Built, build};
+pub use choice::{Capability, Choice, HOOKS, Language, ProjectName, parse_hook};
+pub use contract::{VERSION, write as write_contract};
+pub use error::ProjectError;
+pub use manifest::{Bindings, Build, FILE, Manifest, Project};
+pub use scaffold::create;

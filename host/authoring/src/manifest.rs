@@ -1,0 +1,122 @@
+//! `annex-extension.toml`, by which a project says how it is built and how it is tried.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use annex_files::Purpose;
+use serde::Deserialize;
+
+use crate::choice::ProjectName;
+use crate::error::ProjectError;
+
+/// The file's name.
+pub const FILE: &str = "annex-extension.toml";
+
+/// The most bytes of the file.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The project's name; its component is `NAME.wasm`.
+    pub name: String,
+    /// The project's version.
+    pub version: String,
+    /// Where the component comes from.
+    pub build: Build,
+    /// The keys of an `[[extension]]` in a server's config but for `component`: what `annex test`, `annex dev` and
+    /// `annex bench` run the component with.
+    #[serde(default)]
+    pub settings: toml::Table,
+}
+
+/// How the component is built. Each command is a program and its arguments, without a shell between.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Build {
+    /// Run in order before the first build, to fetch tools and libraries.
+    #[serde(default)]
+    pub setup: Vec<Vec<String>>,
+    /// The file or folder that `setup` makes; while it is there, `setup` is not run.
+    pub setup_makes: Option<PathBuf>,
+    /// The language of the bindings that are written to `generated` before each build.
+    pub bindings: Option<Bindings>,
+    /// Builds `output`.
+    pub command: Vec<String>,
+    /// A component, or a core module of which one is made.
+    pub output: PathBuf,
+    /// Files and folders whose change is a reason to build again.
+    #[serde(default)]
+    pub watch: Vec<PathBuf>,
+    /// Variables for the commands, beside those of `annex` itself.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// A language whose bindings `annex build` writes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bindings {
+    /// C.
+    C,
+    /// Go.
+    Go,
+}
+
+/// A project: its folder, and what its manifest says.
+#[derive(Clone, Debug)]
+pub struct Project {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The manifest.
+    pub manifest: Manifest,
+}
+
+impl Project {
+    /// Reads the project in `folder`.
+    ///
+    /// # Errors
+    /// When there is none, or its manifest says something that cannot be.
+    pub fn open(folder: &Path) -> Result<Self, ProjectError> {
+        let path = folder.join(FILE);
+        let text = annex_files::read_text(&path, Purpose::Named, MAX_BYTES);
+        let text = text.map_err(|source| ProjectError::NoProject { path: path.clone(), source })?;
+        let wrong = |reason: String| ProjectError::Manifest { path: path.clone(), reason };
+        let manifest: Manifest = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        ProjectName::parse(&manifest.name).map_err(|reason| wrong(format!("name: {reason}")))?;
+        manifest.check().map_err(wrong)?;
+        Ok(Self { folder: folder.to_owned(), manifest })
+    }
+
+    /// The component that a build makes.
+    #[must_use]
+    pub fn component(&self) -> PathBuf {
+        self.folder.join(format!("{}.wasm", self.manifest.name))
+    }
+
+    /// The settings of the extension as text: the keys of an `[[extension]]` but for `component`.
+    #[must_use]
+    pub fn settings(&self) -> String {
+        self.manifest.settings.to_string()
+    }
+}
+
+impl Manifest {
+    fn check(&self) -> Result<(), String> {
+        let Build { setup, command, output, watch, setup_makes, .. } = &self.build;
+        if setup.iter().chain([command]).any(Vec::is_empty) {
+            return Err("build: a command names no program".to_owned());
+        }
+        let paths = watch.iter().chain(setup_makes).chain([output]);
+        match paths.into_iter().find(|path| !is_inside(path)) {
+            Some(path) => Err(format!("build: {} is not a path inside the project", path.display())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_inside(path: &Path) -> bool {
+    let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    !path.as_os_str().is_empty() && path.components().all(plain)
+}

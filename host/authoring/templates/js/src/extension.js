@@ -1,0 +1,202 @@
+{% set counts = w.keyvalue or w.clock %}
+{% set greeting = "greeting()" if w.parameters else "GREETING" %}
+// Says hello. Each export is a hook. JSON crosses the boundary as text, and an
+// option that is empty is `null`. An error of the contract is thrown.
+{% if w.parameters or w.keyvalue or w.logging or w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps %}
+
+{% endif %}
+{% if w.parameters %}
+{{ "" if h.card or h.response else "// " }}import config from "wasi:config/store@0.2.0-rc.1";
+{% endif %}
+{% if w.keyvalue %}
+{{ "" if h.response else "// " }}import keyvalue from "wasi:keyvalue/store@0.2.0-draft";
+{{ "" if h.response else "// " }}import atomics from "wasi:keyvalue/atomics@0.2.0-draft";
+{% endif %}
+{% if w.logging %}
+{{ "" if h.response else "// " }}import logging from "wasi:logging/logging@0.1.0-draft";
+{% endif %}
+{% if w.random %}
+// import random from "wasi:random/random@0.2.12";
+{% endif %}
+{% if w.http %}
+// import http from "wasi:http/outgoing-handler@0.2.12";
+{% endif %}
+{% if w.json_schema %}
+// import jsonSchema from "annex:extension/json-schema@0.1.0";
+{% endif %}
+{% if w.session_state %}
+// import sessionState from "annex:extension/session-state@0.1.0";
+{% endif %}
+{% if w.task %}
+// import task from "annex:extension/task@0.1.0";
+{% endif %}
+{% if w.tasks %}
+// import tasks from "annex:extension/tasks@0.1.0";
+{% endif %}
+{% if w.task_resumption %}
+// import taskResumption from "annex:extension/task-resumption@0.1.0";
+{% endif %}
+{% if w.agent_steps %}
+// import agentSteps from "annex:extension/agent-steps@0.1.0";
+{% endif %}
+
+const KEY = "{{ name }}";
+{% if w.parameters %}
+const PARAMETER_SCHEMA = {
+  type: "object",
+  properties: { greeting: { type: "string", minLength: 1 } },
+  additionalProperties: false,
+};
+{% else %}
+const PARAMETER_SCHEMA = { type: "object", additionalProperties: false };
+{% endif %}
+{% if h.card or h.response %}
+{% if w.parameters %}
+
+const greeting = () => config.get("greeting") ?? "hello";
+{% else %}
+const GREETING = "hello";
+{% endif %}
+{% endif %}
+
+// Called once per load, before every other hook: what the extension is.
+export const descriptor = {
+  describe: () => ({
+    uri: "{{ uri }}",
+    name: "{{ name }}",
+    version: "0.1.0",
+    description: "Says hello.",
+    parameterSchema: JSON.stringify(PARAMETER_SCHEMA),
+    metadataKeys: [KEY],
+    dependsOn: [],
+    grants: [],
+    events: { message: false, status: false, artifact: {{ "true" if h.response else "false" }} },
+    payload: false,
+  }),
+};
+{% if h.card %}
+
+// Called once per load: fills the extension's own entry on the Agent Card.
+export const card = {
+  declare: () => ({
+    description: null,
+    params: JSON.stringify({ greeting: {{ greeting }} }),
+  }),
+};
+{% endif %}
+{% if h.activation %}
+
+// Called once per request that names the URI: takes part, stays out
+// ("inactive"), or refuses the request.
+export const activation = {
+  activate: (request) => "active",
+};
+{% endif %}
+{% if h.message %}
+
+// Called once per active request: refuses the message, or replaces parts of it
+// with the grant `rewrite-message`.
+export const message = {
+  check(request, message) {
+    const { parts } = JSON.parse(message);
+    if (parts.some((part) => part.text === "")) {
+      const violation = {
+        pointer: "/message/parts",
+        message: "a text is empty",
+      };
+      throw { tag: "violations", val: [violation] };
+    }
+    return [];
+  },
+};
+{% endif %}
+{% if h.state %}
+
+// Called once per active request, before the agent runs: returns a change of
+// the session's state, or refuses the request.
+export const state = {
+  validate: (request, metadata) =>
+    metadata.find((entry) => entry.key === KEY)?.value ?? null,
+};
+{% endif %}
+{% if h.transition %}
+
+// Called when a turn begins and for each change of the task's state: lets it
+// happen, lets the task wait, or vetoes it; a change can be annotated.
+export const transition = {
+  begin: (request, beginning) => ({ tag: "proceed" }),
+  change: (change) => ({ tag: "pass" }),
+};
+{% endif %}
+{% if h.response %}
+
+// Called for each outgoing event of the kinds that the descriptor names: adds
+// metadata under KEY.
+export const response = {
+  respond(event) {
+{% if w.logging %}
+    logging.log("info", KEY, "said hello");
+{% endif %}
+{% if counts %}
+    const value = {
+      greeting: {{ greeting }},
+{% if w.keyvalue %}
+      count: atomics.increment(keyvalue.open("context"), "count", 1),
+{% endif %}
+{% if w.clock %}
+      at: Math.floor(Date.now() / 1000),
+{% endif %}
+    };
+    return { metadata: [[KEY, JSON.stringify(value)]] };
+{% else %}
+    return { metadata: [[KEY, JSON.stringify({{ greeting }})]] };
+{% endif %}
+  },
+};
+{% endif %}
+{% if h.method %}
+
+// Called once per load, then for each call of a declared method: answers, or
+// refuses. `next` goes on with an answer that is a stream.
+export const method = {
+  declareMethods: () => [
+    {
+      name: `${KEY}.echo`,
+      description: "Returns its parameters.",
+      paramsSchema: null,
+      resultSchema: null,
+      streams: false,
+    },
+  ],
+  call: (request, name, params) => ({ tag: "value", val: params }),
+  next: () => null,
+};
+{% endif %}
+{% if h.client %}
+
+// Called on the calling side, before a call and for what comes back: adds to the
+// call or refuses it, and tells the program.
+export const client = {
+  before: (call) => ({ activate: call.declaration !== null, metadata: [] }),
+  after(event) {
+    const entry = event.metadata.find(([key]) => key === KEY);
+    return event.active && entry ? entry[1] : null;
+  },
+};
+{% endif %}
+
+// An error that a hook throws goes to the log with its stack: the host takes the
+// message alone.
+{% set traced = ["descriptor"] + (["card"] if h.card else []) + (["transition"] if h.transition else []) + (["response"] if h.response else []) + (["method"] if h.method else []) + (["client"] if h.client else []) %}
+for (const hooks of [{{ traced | join(", ") }}]) {
+  for (const [name, hook] of Object.entries(hooks)) {
+    hooks[name] = (...values) => {
+      try {
+        return hook(...values);
+      } catch (error) {
+        if (error instanceof Error) error.message += `\n${error.stack}`;
+        throw error;
+      }
+    };
+  }
+}

@@ -1,0 +1,282 @@
+{% set counts = w.keyvalue or w.clock %}
+{% set parameters = "Parameters" if w.parameters else "NoParameters" %}
+{% set greeting = "&parameters.greeting" if w.parameters else "GREETING" %}
+{% set ns = namespace(names=[], line="   ", first=true) %}
+{% for pair in [
+  ["Activation", h.activation], ["Addition", h.client], ["Answer", h.method], ["Beginning", h.transition],
+  ["Card", h.card], ["Client", h.client], ["Decision", h.activation], ["Declaration", h.card], ["Descriptor", true],
+  ["Entry", h.transition], ["Event", h.response], ["EventKinds", h.response], ["Extension", true],
+  ["ExtensionError", h.activation], ["Incoming", h.client], ["Json", h.message or h.state or h.method or h.client],
+  ["Message", h.message], ["MetadataEntry", h.state], ["Method", h.method], ["MethodDeclaration", h.method],
+  ["NoParameters", not w.parameters], ["Outgoing", h.client], ["Patch", h.response],
+  ["Rejection", h.message or h.state or h.method or h.client],
+  ["Request", h.activation or h.message or h.state or h.transition or h.method], ["Response", h.response],
+  ["Rewrite", h.message], ["Ruling", h.transition], ["State", h.state], ["StateChange", h.transition],
+  ["Transition", h.transition], ["Violation", h.message], ["clock", h.response and w.clock],
+  ["json", h.card or h.response], ["keyvalue", h.response and w.keyvalue], ["log", h.response and w.logging],
+] if pair[1] %}
+{% set ns.names = ns.names + [pair[0]] %}
+{% endfor %}
+//! Says hello. Each hook is a trait, and `annex_sdk::export!` names those that the component has.
+
+{% if (ns.names | join(", ") | length) <= 80 %}
+use annex_sdk::{ {{- ns.names | join(", ") -}} };
+{% else %}
+use annex_sdk::{
+{% for name in ns.names %}
+{% if (ns.line ~ " " ~ name ~ ",") | length > (100 if loop.last and ns.first else 99) %}
+{{ ns.line }}
+{% set ns.first = false %}
+{% set ns.line = "   " %}
+{% endif %}
+{% set ns.line = ns.line ~ " " ~ name ~ "," %}
+{% endfor %}
+{{ ns.line }}
+};
+{% endif %}
+{% if w.parameters and h.response and counts %}
+use serde::{Deserialize, Serialize};
+{% elif w.parameters %}
+use serde::Deserialize;
+{% elif h.response and counts %}
+use serde::Serialize;
+{% endif %}
+{% if h.message %}
+use serde_json::Value;
+{% endif %}
+
+{% if w.parameters %}
+const PARAMETER_SCHEMA: &str = r#"{
+  "type": "object",
+  "properties": {"greeting": {"type": "string", "minLength": 1}},
+  "additionalProperties": false
+}"#;
+{% else %}
+const PARAMETER_SCHEMA: &str = r#"{"type": "object", "additionalProperties": false}"#;
+{% if h.card or h.response %}
+const GREETING: &str = "hello";
+{% endif %}
+{% endif %}
+const KEY: &str = "{{ name }}";
+const URI: &str = "{{ uri }}";
+{% if w.parameters %}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    #[serde(default = "hello")]
+    pub greeting: String,
+}
+
+fn hello() -> String {
+    "hello".to_owned()
+}
+{% endif %}
+{% if h.response and counts %}
+
+#[derive(Serialize)]
+struct Greeting<'a> {
+    greeting: &'a str,
+{% if w.keyvalue %}
+    count: u64,
+{% endif %}
+{% if w.clock %}
+    at: u64,
+{% endif %}
+}
+{% endif %}
+
+struct {{ camel }}Extension;
+
+/// Called once per load, before every other hook: what the extension is.
+impl Extension for {{ camel }}Extension {
+    type Parameters = {{ parameters }};
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
+
+    fn descriptor(_: &{{ parameters }}) -> Result<Descriptor, String> {
+        Ok(Descriptor {
+            metadata_keys: vec![KEY.to_owned()],
+{% if h.response %}
+            events: EventKinds::ARTIFACT,
+{% endif %}
+            ..Descriptor::new(URI, "Says hello.")
+        })
+    }
+}
+{% if h.card %}
+
+/// Called once per load: fills the extension's own entry on the Agent Card.
+impl Card for {{ camel }}Extension {
+    fn declare({{ "parameters" if w.parameters else "_" }}: &{{ parameters }}) -> Result<Declaration, String> {
+        let params = format!(r#"{{ "{{" }}"greeting":{}}}"#, json::string({{ greeting }}));
+        Ok(Declaration {
+            description: None,
+            params: Some(params),
+        })
+    }
+}
+{% endif %}
+{% if h.activation %}
+
+/// Called once per request that names the URI: takes part, stays out, or refuses the request.
+impl Activation for {{ camel }}Extension {
+    fn activate(_: &{{ parameters }}, _: Request) -> Result<Decision, ExtensionError> {
+        Ok(Decision::Active)
+    }
+}
+{% endif %}
+{% if h.message %}
+
+/// Called once per active request: refuses the message, or replaces parts of it with the grant
+/// `rewrite-message`.
+impl Message for {{ camel }}Extension {
+    fn check(_: &{{ parameters }}, _: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
+        if has_empty_text(&message) {
+            return Err(Violation::new("/message/parts", "a text is empty").into());
+        }
+        Ok(Vec::new())
+    }
+}
+
+fn has_empty_text(message: &str) -> bool {
+    let message: Value = serde_json::from_str(message).unwrap_or_default();
+    let parts = message["parts"].as_array();
+    parts.is_some_and(|parts| parts.iter().any(|part| part["text"] == ""))
+}
+{% endif %}
+{% if h.state %}
+
+/// Called once per active request, before the agent runs: returns a change of the session's state, or
+/// refuses the request.
+impl State for {{ camel }}Extension {
+    fn validate(
+        _: &{{ parameters }},
+        _: Request,
+        metadata: Vec<MetadataEntry>,
+    ) -> Result<Option<Json>, Rejection> {
+        let entry = metadata.into_iter().find(|entry| entry.key == KEY);
+        Ok(entry.map(|entry| entry.value))
+    }
+}
+{% endif %}
+{% if h.transition %}
+
+/// Called when a turn begins and for each change of the task's state: lets it happen, lets the task
+/// wait, or vetoes it; a change can be annotated.
+impl Transition for {{ camel }}Extension {
+    fn begin(_: &{{ parameters }}, _: Request, _: Beginning) -> Result<Entry, String> {
+        Ok(Entry::Proceed)
+    }
+
+    fn change(_: &{{ parameters }}, _: StateChange) -> Result<Ruling, String> {
+        Ok(Ruling::Pass)
+    }
+}
+{% endif %}
+{% if h.response %}
+
+/// Called for each outgoing event of the kinds that the descriptor names: adds metadata under `KEY`.
+impl Response for {{ camel }}Extension {
+    fn respond({{ "parameters" if w.parameters else "_" }}: &{{ parameters }}, _: Event) -> Result<Option<Patch>, String> {
+{% if w.logging %}
+        log::info("said hello");
+{% endif %}
+{% if counts %}
+        let value = Greeting {
+            greeting: {{ greeting }},
+{% if w.keyvalue %}
+            count: keyvalue::Keys::of_context()?.increment("count", 1)?,
+{% endif %}
+{% if w.clock %}
+            at: clock::now_millis() / 1000,
+{% endif %}
+        };
+        Ok(Some(Patch::entry(KEY, json::text(&value)?)))
+{% else %}
+        Ok(Some(Patch::entry(KEY, json::string({{ greeting }}))))
+{% endif %}
+    }
+}
+{% endif %}
+{% if h.method %}
+
+/// Called for each call of a method that `methods` declares: answers, or refuses.
+impl Method for {{ camel }}Extension {
+    fn methods(_: &{{ parameters }}) -> Result<Vec<MethodDeclaration>, String> {
+        let name = format!("{KEY}.echo");
+        let echo = MethodDeclaration::new(name, "Returns its parameters.");
+        Ok(vec![echo])
+    }
+
+    fn call(_: &{{ parameters }}, _: Request, _: &str, params: Json) -> Result<Answer, Rejection> {
+        Ok(Answer::Value(params))
+    }
+}
+{% endif %}
+{% if h.client %}
+
+/// Called on the calling side, before a call and for what comes back: adds to the call or refuses it,
+/// and tells the program.
+impl Client for {{ camel }}Extension {
+    fn before(_: &{{ parameters }}, call: Outgoing) -> Result<Addition, Rejection> {
+        Ok(Addition {
+            activate: call.declaration.is_some(),
+            metadata: Vec::new(),
+        })
+    }
+
+    fn after(_: &{{ parameters }}, event: Incoming) -> Result<Option<Json>, String> {
+        let mut metadata = event.metadata.into_iter();
+        let value = metadata.find(|(key, _)| key == KEY).map(|(_, value)| value);
+        Ok(value.filter(|_| event.active))
+    }
+}
+{% endif %}
+
+{% if w.keyvalue and not h.response %}
+// keyvalue: `annex_sdk::keyvalue::Keys::open()?.get("key")?`
+{% endif %}
+{% if w.clock and not h.response %}
+// clock: `annex_sdk::clock::now()`
+{% endif %}
+{% if w.logging and not h.response %}
+// logging: `annex_sdk::log::info("a line")`
+{% endif %}
+{% if w.random %}
+// random: `wasip2::random::random::get_random_u64()`
+{% endif %}
+{% if w.http %}
+// http: `annex_sdk::http::Request::get("https://example.com/").send()`
+{% endif %}
+{% if w.json_schema %}
+// json-schema: `annex_sdk::schema::validate(schema, instance)?`
+{% endif %}
+{% if w.session_state %}
+// session-state: `annex_sdk::session::get("key")`
+{% endif %}
+{% if w.task %}
+// task: `annex_sdk::task::current()`
+{% endif %}
+{% if w.tasks %}
+// tasks: `annex_sdk::tasks::list("{}")?`
+{% endif %}
+{% if w.task_resumption %}
+// task-resumption: `annex_sdk::tasks::resume(task_id)?`
+{% endif %}
+{% if w.agent_steps %}
+// agent-steps: `annex_sdk::steps::recorded()`
+{% endif %}
+annex_sdk::export!({{ camel }}Extension{{ ": " if hooks }}{{ hooks | join(", ") }});
+{% if h.message %}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_text_is_found_in_any_part() {
+        assert!(has_empty_text(r#"{"parts":[{"text":"hi"},{"text":""}]}"#));
+        assert!(!has_empty_text(r#"{"parts":[{"text":"hi"}]}"#));
+    }
+}
+{% endif %}

@@ -1,0 +1,109 @@
+//! `annex new`
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use annex_authoring::{Capability, Choice, HOOKS, Language, ProjectName, parse_hook};
+use annex_runtime::Hook;
+use anyhow::{anyhow, bail, ensure};
+use clap::Args;
+
+use crate::output;
+
+/// Begin the project of an extension
+///
+/// All that it needs of Annex is written into it. Whatever is not said is asked for on a terminal.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  annex new word-count --lang rust\n  annex new word-count --lang python --hooks \
+                        message,response --with keyvalue,parameters\n\nHooks: card, activation, message, state, transition, \
+                        response, method, client.\nCapabilities: parameters, keyvalue, clock, random, http, json-schema, \
+                        session-state, task, tasks,\ntask-resumption, agent-steps, logging.")]
+pub(crate) struct New {
+    /// Its name, which becomes that of a folder: `word-count`
+    #[arg(value_parser = ProjectName::parse)]
+    name: Option<ProjectName>,
+    /// The language: rust, js, ts, python, c or go
+    #[arg(long, value_parser = Language::parse)]
+    lang: Option<Language>,
+    /// The hooks that it has, with commas between them; without, response
+    #[arg(long, value_delimiter = ',', value_parser = parse_hook)]
+    hooks: Option<Vec<Hook>>,
+    /// The capabilities of the host that it calls, with commas between them
+    #[arg(long, value_delimiter = ',', value_parser = Capability::parse)]
+    with: Option<Vec<Capability>>,
+}
+
+impl New {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let choice = self.choice()?;
+        choice.check().map_err(anyhow::Error::msg)?;
+        let folder = annex_authoring::create(Path::new("."), &choice)?;
+        let name = folder.strip_prefix(".").unwrap_or(&folder).display();
+        output::note(&format!("{name} is there; its README.md says what is in it. Go on with:"));
+        output::write(&format!("cd {name} && annex build\nannex test\nannex dev\n"))
+    }
+
+    fn choice(self) -> anyhow::Result<Choice> {
+        // A script that forgets something is told so. It must not wait for an answer that nobody gives.
+        let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
+        let missing = |what: &str| anyhow!("{what} is missing; for example: annex new word-count --lang rust");
+        let name = match self.name {
+            Some(name) => name,
+            None if asks => ask("Name, such as word-count", ProjectName::parse)?,
+            None => return Err(missing("NAME")),
+        };
+        let language = match self.lang {
+            Some(language) => language,
+            None if asks => {
+                ask(&format!("Language ({})", Language::ALL.map(Language::name).join(", ")), Language::parse)?
+            }
+            None => return Err(missing("--lang")),
+        };
+        let hooks = match self.hooks {
+            Some(hooks) => hooks,
+            None if asks => ask(&format!("Hooks ({}) [response]", HOOKS.map(Hook::name).join(", ")), hooks_of)?,
+            None => vec![Hook::Response],
+        };
+        let with = match self.with {
+            Some(with) => with,
+            None if asks => {
+                ask(&format!("Capabilities ({}) []", Capability::ALL.map(Capability::name).join(", ")), with_of)?
+            }
+            None => Vec::new(),
+        };
+        ensure!(!hooks.is_empty(), "an extension without a hook does nothing; name one with --hooks");
+        // In the order of the contract, each once, however they were named.
+        let hooks = HOOKS.into_iter().filter(|hook| hooks.contains(hook)).collect();
+        let capabilities = Capability::ALL.into_iter().filter(|capability| with.contains(capability)).collect();
+        Ok(Choice { name, language, hooks, capabilities })
+    }
+}
+
+fn hooks_of(answer: &str) -> Result<Vec<Hook>, String> {
+    let hooks = listed(answer, parse_hook)?;
+    Ok(if hooks.is_empty() { vec![Hook::Response] } else { hooks })
+}
+
+fn with_of(answer: &str) -> Result<Vec<Capability>, String> {
+    listed(answer, Capability::parse)
+}
+
+fn listed<T>(answer: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    let words = answer.split(|between: char| between == ',' || between.is_whitespace());
+    words.filter(|word| !word.is_empty()).map(parse).collect()
+}
+
+/// Asks until the answer can be used.
+fn ask<T>(question: &str, parse: impl Fn(&str) -> Result<T, String>) -> anyhow::Result<T> {
+    loop {
+        output::prompt(&format!("{question}: "));
+        let mut answer = String::new();
+        if io::stdin().read_line(&mut answer)? == 0 {
+            bail!("there was no answer");
+        }
+        match parse(answer.trim()) {
+            Ok(value) => return Ok(value),
+            Err(reason) => output::note(&reason),
+        }
+    }
+}
