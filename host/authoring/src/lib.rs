@@ -4,6 +4,7 @@
 //! the language comes from its own makers.
 
 mod build;
+mod case;
 mod choice;
 mod contract;
 mod error;
@@ -12,6 +13,7 @@ mod scaffold;
 mod sdk;
 
 pub use build::{Built, build};
+pub use case::{CaseError, CaseRun, ReadSettings, Runner, Verdict, cases_in};
 pub use choice::{Capability, Choice, HOOKS, Language, ProjectName, parse_hook};
 pub use contract::{VERSION, write as write_contract};
 pub use error::ProjectError;

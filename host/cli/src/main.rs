@@ -25,6 +25,7 @@ mod settings;
 mod shell;
 mod state;
 mod template;
+mod test;
 mod turn;
 mod wit;
 mod with;
@@ -52,6 +53,7 @@ enum Command {
     New(new::New),
     Wit(wit::Wit),
     Build(build::Build),
+    Test(test::Test),
 }
 
 fn main() -> ExitCode {
@@ -84,6 +86,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::New(new) => new.run(),
             Command::Wit(wit) => wit.run(),
             Command::Build(build) => build.run().await,
+            Command::Test(test) => test.run().await,
         }
     });
     // A name that resolves slowly, of a receiver for instance, must not keep the process. All else is over by now.

@@ -12,7 +12,7 @@ use crate::contract::{ClientEvent, ClientRequest, Location};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::turn_view::NoTurn;
+use crate::turn_view::{NoTurn, TurnView};
 
 /// A call that is about to be made.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,19 @@ impl ClientCall {
     /// # Errors
     /// When the extension refuses the call, or fails. The call must not be made then.
     pub async fn start(extension: &Arc<Extension>, call: &OutgoingCall<'_>) -> Result<(Self, Addition), HookError> {
-        let mut started = Self { member: Member::admit(extension, Arc::new(NoTurn)).await?, is_asked_for: false };
+        Self::start_in(extension, call, Arc::new(NoTurn)).await
+    }
+
+    /// The same with a view of what surrounds the call. A client has no turn; tests bring services of their own.
+    ///
+    /// # Errors
+    /// As [`ClientCall::start`].
+    pub async fn start_in(
+        extension: &Arc<Extension>,
+        call: &OutgoingCall<'_>,
+        view: Arc<dyn TurnView>,
+    ) -> Result<(Self, Addition), HookError> {
+        let mut started = Self { member: Member::admit(extension, view).await?, is_asked_for: false };
         let added = started.ask(call).await;
         let added = started.member.counted(Hook::Client, added);
         started.member.fails_by(&added);

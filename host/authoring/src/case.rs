@@ -1,0 +1,89 @@
+//! Cases: a turn, a call of a method or a call of a client, and what an extension makes of it.
+//!
+//! A case runs in the host's own chain, with the limits of the project's settings and without a server. Whatever could differ
+//! from one run to the next is in the case: the clock stands, random numbers come from a seed, keys are the case's own, and
+//! requests are answered from it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use annex_runtime::Installation;
+
+mod file;
+mod outcome;
+mod run;
+mod scene;
+mod toml_json;
+
+pub use file::CaseError;
+use file::CaseFile;
+pub use run::Runner;
+
+/// The settings of an installation as text: the keys of an `[[extension]]` but for `component`.
+pub type ReadSettings<'a> = &'a (dyn Fn(&str) -> Result<Installation, String> + Sync);
+
+/// A case that was run.
+#[derive(Debug)]
+pub struct CaseRun {
+    /// Its file.
+    pub path: PathBuf,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// The time that it took.
+    pub took: Duration,
+}
+
+/// The verdict on a case.
+#[derive(Debug)]
+pub enum Verdict {
+    /// What came out is what is expected.
+    Passed,
+    /// It is something else.
+    Different {
+        /// What is expected, as TOML.
+        expected: String,
+        /// What came out, as TOML.
+        found: String,
+    },
+    /// The file was written anew.
+    Updated,
+    /// The case cannot be run.
+    Broken(CaseError),
+}
+
+/// The files of cases in a folder, in the order of their names.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn cases_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let paths: io::Result<Vec<PathBuf>> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    Ok(paths)
+}
+
+impl Runner<'_> {
+    /// Runs one case. With `update` the file gets what came out in place of what it expects.
+    pub async fn run(&self, path: &Path, update: bool) -> CaseRun {
+        let started = Instant::now();
+        let verdict = self.verdict(path, update).await.unwrap_or_else(Verdict::Broken);
+        CaseRun { path: path.to_owned(), verdict, took: started.elapsed() }
+    }
+
+    async fn verdict(&self, path: &Path, update: bool) -> Result<Verdict, CaseError> {
+        let case = CaseFile::read(path)?;
+        let found = self.outcome(&case).await?;
+        if case.expect.as_ref() == Some(&found) {
+            return Ok(Verdict::Passed);
+        }
+        if update {
+            case.write(path, &found)?;
+            return Ok(Verdict::Updated);
+        }
+        let expected = case.expect.ok_or(CaseError::NothingExpected)?;
+        Ok(Verdict::Different { expected: outcome::text(&expected), found: outcome::text(&found) })
+    }
+}

@@ -1,0 +1,192 @@
+//! The file of a case.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use annex_files::Purpose;
+use annex_runtime::LoadError;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::outcome;
+
+/// The most bytes of a file.
+const MAX_BYTES: usize = 4 << 20;
+/// The line that begins what is expected. It is the last table of a file, so that it can be written anew.
+const EXPECT: &str = "[expect]";
+
+/// A reason for which a case cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// The file cannot be read or written.
+    #[error("{}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        #[source]
+        source: io::Error,
+    },
+    /// The file says something that cannot be.
+    #[error("{0}")]
+    Case(String),
+    /// The settings or parameters cannot be used.
+    #[error("the settings: {0}")]
+    Settings(String),
+    /// The component does not load.
+    #[error("the component does not load")]
+    Load(#[from] LoadError),
+    /// Nothing is expected.
+    #[error("nothing is expected; `annex test --update` writes what comes out")]
+    NothingExpected,
+}
+
+impl CaseError {
+    pub(super) fn wrong(key: &str, reason: impl std::fmt::Display) -> Self {
+        Self::Case(format!("given.{key}: {reason}"))
+    }
+}
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CaseFile {
+    #[serde(default)]
+    pub(super) given: Given,
+    pub(super) expect: Option<Table>,
+    /// The text up to what is expected.
+    #[serde(skip)]
+    head: String,
+}
+
+/// What a case begins with. All of it can be left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Given {
+    /// The one hook that is looked at; without, the whole turn.
+    pub(super) hook: Option<String>,
+    /// The text of the message, or a Message.
+    pub(super) message: Option<Value>,
+    /// The A2A operation. Default: SendMessage.
+    pub(super) operation: Option<String>,
+    /// `metadata` of the request.
+    pub(super) metadata: Table,
+    /// The URIs that the client asks for. Default: the extension's.
+    pub(super) requested: Option<Vec<String>>,
+    /// Parameters in place of those in the settings, key by key.
+    pub(super) parameters: Table,
+    /// The session's state.
+    pub(super) session: Table,
+    /// The keys that the extension has set before: those that last under `lasting`, then `context` and `task`.
+    pub(super) keys: BTreeMap<String, BTreeMap<String, String>>,
+    /// The time. Default: 2026-01-01T00:00:00Z.
+    pub(super) clock: Option<Value>,
+    /// The seed of random numbers. Default: 0.
+    pub(super) random: u64,
+    /// Answers to the extension's requests.
+    pub(super) http: Vec<HttpGiven>,
+    /// The caller's tasks, as ListTasks gives them.
+    pub(super) tasks: Vec<Table>,
+    /// What the agent did.
+    pub(super) steps: Vec<Table>,
+    /// The state in which the task waited, when the message continues one.
+    pub(super) waits_in: Option<String>,
+    /// What the agent does, event by event. Default: an artifact, and the task is completed.
+    pub(super) answer: Option<Vec<AnswerGiven>>,
+    /// A method to call in place of sending a message.
+    pub(super) method: Option<MethodGiven>,
+    /// A call of a client in place of a turn.
+    pub(super) client: Option<ClientGiven>,
+}
+
+/// An answer to a request that the extension makes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HttpGiven {
+    /// Method and URL: `GET https://api.example.com/users`.
+    pub(super) request: String,
+    #[serde(default = "ok")]
+    pub(super) status: u16,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) body: String,
+}
+
+fn ok() -> u16 {
+    200
+}
+
+/// One event of the agent: an artifact, a state with or without a message, or a message as the whole answer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct AnswerGiven {
+    /// The text of an artifact.
+    pub(super) artifact: Option<String>,
+    /// The task's new state: `completed`.
+    pub(super) state: Option<String>,
+    /// The text of a message.
+    pub(super) message: Option<String>,
+}
+
+/// A call of a method.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MethodGiven {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) params: Table,
+}
+
+/// A call of a client.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ClientGiven {
+    /// The URL of the agent's card.
+    pub(super) agent: String,
+    /// The agent declares the extension.
+    pub(super) declared: bool,
+    /// The program's input.
+    pub(super) input: Option<Value>,
+    /// What comes back, as StreamResponses.
+    pub(super) events: Vec<Table>,
+}
+
+impl Default for ClientGiven {
+    fn default() -> Self {
+        Self { agent: "https://agent.example".to_owned(), declared: true, input: None, events: Vec::new() }
+    }
+}
+
+impl CaseFile {
+    pub(super) fn read(path: &Path) -> Result<Self, CaseError> {
+        let text = annex_files::read_text(path, Purpose::Named, MAX_BYTES);
+        let text = text.map_err(|source| CaseError::File { path: path.to_owned(), source })?;
+        let mut case: Self =
+            toml::from_str(&text).map_err(|error| CaseError::Case(error.to_string().trim_end().to_owned()))?;
+        let begins_expectation = |line: &str| line.trim() == EXPECT || line.trim().starts_with("[expect.");
+        let head = text.split_inclusive('\n').take_while(|line| !begins_expectation(line));
+        case.head = head.collect();
+        if text.split_inclusive('\n').skip(case.head.split_inclusive('\n').count()).any(is_of_given) {
+            return Err(CaseError::Case(format!("{EXPECT} comes last in the file, so that it can be written anew")));
+        }
+        Ok(case)
+    }
+
+    /// Writes the file with another expectation. It is replaced as a whole.
+    pub(super) fn write(&self, path: &Path, expect: &Table) -> Result<(), CaseError> {
+        let head = self.head.trim_end();
+        let gap = if head.is_empty() { "" } else { "\n\n" };
+        let text = format!("{head}{gap}{}", outcome::text(expect));
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+        written.map_err(|source| CaseError::File { path: path.to_owned(), source })
+    }
+}
+
+fn is_of_given(line: &str) -> bool {
+    let line = line.trim();
+    line == "[given]" || line.starts_with("[given.") || line.starts_with("[[given.")
+}

@@ -1,0 +1,195 @@
+//! What came of a case, as a table of TOML: all of it, so that nothing can go unseen. What is empty is left out.
+
+use std::error::Error;
+use std::sync::PoisonError;
+
+use annex_protocol::{A2aError, Json, JsonObject, Metadata, StreamResponse};
+use annex_runtime::{Addition, Extension, Fault, HookError, KeyValueStore, RequestOutcome, ScopeKind, Space};
+use serde_json::{Map, Value, json};
+use toml::Table;
+
+use super::scene::{self, Scene};
+use super::toml_json;
+
+/// What came of a case.
+#[derive(Default)]
+pub(super) struct Outcome {
+    active: Option<bool>,
+    refused: Option<Value>,
+    fault: Option<String>,
+    delta: Option<JsonObject>,
+    parts: Option<Value>,
+    /// The reason for which the agent does not run.
+    pub(super) rejected: Option<String>,
+    events: Vec<Value>,
+    /// The result of a method.
+    pub(super) result: Option<Json>,
+    /// Those of a method that streams.
+    pub(super) results: Vec<Json>,
+    addition: Option<Value>,
+    /// What a client's extension has for its program.
+    pub(super) told: Vec<Json>,
+    log: Vec<String>,
+    keys: Map<String, Value>,
+    requests: Vec<String>,
+    resumed: Vec<String>,
+}
+
+impl Outcome {
+    /// The way in let the request pass.
+    pub(super) fn entered(&mut self, entered: &RequestOutcome) {
+        self.active = Some(entered.chain.active().next().is_some());
+        self.delta = Some(entered.delta.clone());
+        self.parts = entered.parts.as_ref().map(value);
+    }
+
+    /// The request ended early.
+    pub(super) fn stopped(&mut self, error: &HookError) {
+        match error {
+            HookError::Refused(refusal) => self.refused = Some(refused(refusal)),
+            HookError::Fault(fault) => self.failed(fault),
+        }
+    }
+
+    /// The extension failed, or a limit stopped it.
+    pub(super) fn failed(&mut self, fault: &Fault) {
+        let mut text = fault.to_string();
+        let mut cause = fault.source();
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        self.fault = Some(text);
+    }
+
+    pub(super) fn add_event(&mut self, event: &StreamResponse) {
+        self.events.push(shown(event));
+    }
+
+    pub(super) fn added(&mut self, addition: &Addition) {
+        self.addition = Some(without_empty(json!({
+            "activate": addition.activate,
+            "message": value(&addition.message),
+            "request": value(&addition.request),
+        })));
+    }
+
+    /// Looks at what the extension left behind.
+    pub(super) async fn look_back(&mut self, extension: &Extension, scene: &Scene) {
+        self.log = extension
+            .log()
+            .into_iter()
+            .map(|line| match line.context.as_str() {
+                "" => format!("{}: {}", line.level, line.message),
+                context => format!("{}: {context}: {}", line.level, line.message),
+            })
+            .collect();
+        for (name, kind) in
+            [("lasting", ScopeKind::Lasting), ("context", ScopeKind::Context), ("task", ScopeKind::Task)]
+        {
+            let space = Space { extension: extension.uri().clone(), scope: scene::scope(kind) };
+            let mut values = Map::new();
+            // A store in memory cannot fail.
+            for key in scene.keys.keys(&space, 0).await.unwrap_or_default() {
+                let value = scene.keys.get(&space, &key).await.ok().flatten().unwrap_or_default();
+                values.insert(key, String::from_utf8_lossy(&value).into());
+            }
+            if !values.is_empty() {
+                self.keys.insert(name.to_owned(), values.into());
+            }
+        }
+        self.requests.clone_from(&scene.requests.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        self.resumed.clone_from(&scene.resumed.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn into_table(self) -> Table {
+        let whole = without_empty(json!({
+            "active": self.active,
+            "refused": self.refused,
+            "fault": self.fault,
+            "delta": self.delta.as_ref().map(value),
+            "parts": self.parts,
+            "rejected": self.rejected,
+            "events": self.events,
+            "result": self.result.as_ref().map(value),
+            "results": self.results.iter().map(value).collect::<Vec<_>>(),
+            "addition": self.addition,
+            "told": self.told.iter().map(value).collect::<Vec<_>>(),
+            "log": self.log,
+            "keys": self.keys,
+            "requests": self.requests,
+            "resumed": self.resumed,
+        }));
+        match whole {
+            // Each by itself, so that a `null` deep in one makes a text of that one alone.
+            Value::Object(members) => {
+                members.iter().map(|(key, value)| (key.clone(), toml_json::toml(value))).collect()
+            }
+            _ => Table::new(),
+        }
+    }
+}
+
+fn refused(refusal: &A2aError) -> Value {
+    let (violations, data) = match refusal {
+        A2aError::InvalidParams { violations } => (value(violations), None),
+        A2aError::Extension { data, .. } => (Value::Null, data.as_ref().map(value)),
+        _ => (Value::Null, None),
+    };
+    without_empty(
+        json!({ "code": refusal.code(), "message": refusal.to_string(), "violations": violations, "data": data }),
+    )
+}
+
+/// The event without what is the same in each case.
+fn shown(event: &StreamResponse) -> Value {
+    let metadata = |metadata: &Metadata| value(metadata);
+    without_empty(match event {
+        StreamResponse::Message(message) => {
+            json!({ "message": message.text(), "metadata": metadata(&message.metadata), "extensions": value(&message.extensions) })
+        }
+        StreamResponse::ArtifactUpdate(update) => {
+            let artifact = &update.artifact;
+            let text = artifact.parts.iter().find_map(|part| match &part.content {
+                annex_protocol::PartContent::Text(text) => Some(text.as_str()),
+                _ => None,
+            });
+            json!({ "artifact": text, "metadata": metadata(&artifact.metadata), "extensions": value(&artifact.extensions) })
+        }
+        StreamResponse::StatusUpdate(update) => {
+            let message = update.status.message.as_ref();
+            let state = update.status.state.name().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-");
+            json!({
+                "state": state,
+                "message": message.map(annex_protocol::Message::text),
+                "metadata": metadata(message.map_or(&update.metadata, |message| &message.metadata)),
+                "extensions": message.map(|message| value(&message.extensions)),
+            })
+        }
+        StreamResponse::Task(task) => json!({ "task": value(task) }),
+    })
+}
+
+fn value(of: &impl serde::Serialize) -> Value {
+    serde_json::to_value(of).unwrap_or_default()
+}
+
+/// The members that say something.
+fn without_empty(value: Value) -> Value {
+    let Value::Object(members) = value else { return value };
+    let says = |value: &Value| match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        _ => true,
+    };
+    members.into_iter().filter(|(_, value)| says(value)).collect::<Map<_, _>>().into()
+}
+
+/// The table as a file has it.
+pub(super) fn text(expect: &Table) -> String {
+    let whole = Table::from_iter([("expect".to_owned(), expect.clone().into())]);
+    let text = whole.to_string();
+    // A table without values of its own has no line, and the file needs it.
+    if text.starts_with("[expect]") { text } else { format!("[expect]\n{text}") }
+}

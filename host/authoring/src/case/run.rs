@@ -1,0 +1,330 @@
+//! Runs cases.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use annex_protocol::{
+    Artifact, ContextId, ExtensionUri, Json, JsonObject, Message, MessageId, Metadata, Part, StreamResponse,
+    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
+};
+use annex_runtime::{
+    BeginOutcome, Chain, ClientCall, Extension, Fault, Hook, MethodAnswer, MethodCall, OutgoingCall, Runtime,
+    RuntimeConfig, RuntimeError, TurnRequest,
+};
+use toml::Table;
+
+use super::file::{AnswerGiven, CaseError, CaseFile, ClientGiven, Given, MethodGiven};
+use super::outcome::Outcome;
+use super::scene::{CONTEXT, Scene, TASK};
+use super::{ReadSettings, toml_json};
+
+/// Runs the cases of one component.
+pub struct Runner<'a> {
+    runtime: Runtime,
+    component: &'a [u8],
+    settings: &'a Table,
+    read: ReadSettings<'a>,
+}
+
+impl<'a> Runner<'a> {
+    /// `settings` are the keys of an `[[extension]]` but for `component`, which `read` reads. Compiled components are kept in
+    /// `cache`.
+    ///
+    /// # Errors
+    /// When the runtime does not start.
+    pub fn new(
+        component: &'a [u8],
+        settings: &'a Table,
+        read: ReadSettings<'a>,
+        cache: Option<PathBuf>,
+    ) -> Result<Self, RuntimeError> {
+        let config =
+            RuntimeConfig { instances: 4, cache, debug_info: true, quarantine: false, ..RuntimeConfig::default() };
+        Ok(Self { runtime: Runtime::new(&config)?, component, settings, read })
+    }
+
+    /// What comes of a case.
+    pub(super) async fn outcome(&self, case: &CaseFile) -> Result<Table, CaseError> {
+        let given = &case.given;
+        let extension = Arc::new(self.load(&given.parameters).await?);
+        let scene = Arc::new(Scene::of(given, extension.uri()).await?);
+        let mut outcome = Outcome::default();
+        let run = Run { given, extension: &extension, scene: &scene, outcome: &mut outcome };
+        match (&given.method, &given.client) {
+            (None, None) => run.turn().await?,
+            (Some(method), None) => run.method(method).await?,
+            (None, Some(client)) => run.client(client).await?,
+            (Some(_), Some(_)) => return Err(CaseError::wrong("method", "a case has a method or a client, not both")),
+        }
+        outcome.look_back(&extension, &scene).await;
+        Ok(outcome.into_table())
+    }
+
+    async fn load(&self, parameters: &Table) -> Result<Extension, CaseError> {
+        let mut settings = self.settings.clone();
+        if !parameters.is_empty() {
+            let own = settings.entry("parameters").or_insert_with(|| Table::new().into());
+            let own = own.as_table_mut().ok_or_else(|| CaseError::Settings("parameters is no table".to_owned()))?;
+            own.extend(parameters.clone());
+        }
+        let installation = (self.read)(&settings.to_string()).map_err(CaseError::Settings)?;
+        Ok(self.runtime.load(self.component.to_vec(), installation).await?)
+    }
+}
+
+/// One case that runs.
+struct Run<'a> {
+    given: &'a Given,
+    extension: &'a Arc<Extension>,
+    scene: &'a Arc<Scene>,
+    outcome: &'a mut Outcome,
+}
+
+/// The hooks of the way in.
+const WAY_IN: [Hook; 3] = [Hook::Activation, Hook::Message, Hook::State];
+
+impl Run<'_> {
+    /// A turn: the way in, the beginning, and each event of the agent.
+    async fn turn(mut self) -> Result<(), CaseError> {
+        let only = self.only()?;
+        let message = message(self.given)?;
+        // Of the way in only `activation` runs when a task is taken up again.
+        let resumed = only.is_some_and(|hook| !WAY_IN.contains(&hook));
+        let requested = self.requested();
+        let metadata = metadata(self.given)?;
+        let request = TurnRequest {
+            operation: self.given.operation.as_deref().unwrap_or("SendMessage"),
+            context_id: Some(&ContextId::from(CONTEXT)),
+            task_id: Some(&TaskId::from(TASK)),
+            requested: &requested,
+            message: &message,
+            request: &metadata,
+            view: Arc::clone(self.scene) as _,
+            resumed,
+        };
+        let mut chain = match Chain::run_request_hooks(std::slice::from_ref(self.extension), &request).await {
+            Err(error) => {
+                self.outcome.stopped(&error);
+                return Ok(());
+            }
+            Ok(entered) => {
+                self.outcome.entered(&entered);
+                entered.chain
+            }
+        };
+        if only.is_some_and(|hook| WAY_IN.contains(&hook)) || chain.active().next().is_none() {
+            return Ok(());
+        }
+        if only != Some(Hook::Response) && !self.begins(&mut chain, resumed).await? {
+            return Ok(());
+        }
+        self.answers(&mut chain, only).await
+    }
+
+    /// The one hook that the case is about.
+    fn only(&self) -> Result<Option<Hook>, CaseError> {
+        let only = self.given.hook.as_deref().map(crate::choice::parse_hook).transpose();
+        match only.map_err(|reason| CaseError::wrong("hook", reason))? {
+            Some(hook @ (Hook::Card | Hook::Method | Hook::Client)) => {
+                let reason = format!("{hook} is no hook of a turn; given.method and given.client are for the last two");
+                Err(CaseError::wrong("hook", reason))
+            }
+            only => Ok(only),
+        }
+    }
+
+    fn requested(&self) -> Vec<ExtensionUri> {
+        match &self.given.requested {
+            Some(requested) => requested.iter().map(|uri| ExtensionUri::from(uri.as_str())).collect(),
+            None => vec![self.extension.uri().clone()],
+        }
+    }
+
+    /// True when the agent is to run.
+    async fn begins(&mut self, chain: &mut Chain, resumed: bool) -> Result<bool, CaseError> {
+        let waits_in = self.given.waits_in.as_deref().map(state).transpose()?;
+        let (task, context) = (TaskId::from(TASK), ContextId::from(CONTEXT));
+        match chain.run_beginning_hooks(&task, &context, waits_in, resumed).await {
+            Ok(BeginOutcome::Proceed) => return Ok(true),
+            Ok(BeginOutcome::Vetoed(reason)) => self.outcome.rejected = Some(reason),
+            Ok(BeginOutcome::Interrupted(interruption)) => {
+                let mut update = status(TaskState::Working, None);
+                interruption.place(&mut update);
+                self.outcome.add_event(&StreamResponse::StatusUpdate(update));
+            }
+            Err(fault) => self.outcome.failed(&fault),
+        }
+        Ok(false)
+    }
+
+    async fn answers(&mut self, chain: &mut Chain, only: Option<Hook>) -> Result<(), CaseError> {
+        let finished = [
+            AnswerGiven { artifact: Some("Hello, world!".to_owned()), ..AnswerGiven::default() },
+            AnswerGiven { state: Some("completed".to_owned()), ..AnswerGiven::default() },
+        ];
+        let mut current = TaskState::Working;
+        for (place, answer) in self.given.answer.as_deref().unwrap_or(&finished).iter().enumerate() {
+            let mut event = event(answer, place)?;
+            if let Err(fault) = way_out(chain, &mut event, &mut current, only).await {
+                self.outcome.failed(&fault);
+                break;
+            }
+            self.outcome.add_event(&event);
+        }
+        Ok(())
+    }
+
+    async fn method(self, method: &MethodGiven) -> Result<(), CaseError> {
+        let params = toml_json::object(&method.params).to_string();
+        let params = Json::parse(params).map_err(|error| CaseError::wrong("method.params", error))?;
+        let requested = self.requested();
+        let request = TurnRequest {
+            operation: &method.name,
+            context_id: None,
+            task_id: None,
+            requested: &requested,
+            message: &Message::default(),
+            request: &Metadata::new(),
+            view: Arc::clone(self.scene) as _,
+            resumed: false,
+        };
+        let mut results = Vec::new();
+        match MethodCall::start(self.extension, &request, &params).await {
+            Err(error) => self.outcome.stopped(&error),
+            Ok(MethodAnswer::Value(value)) => self.outcome.result = Some(value),
+            Ok(MethodAnswer::Results(mut call)) => loop {
+                match call.next().await {
+                    Ok(Some(value)) => results.push(value),
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.outcome.stopped(&error);
+                        break;
+                    }
+                }
+            },
+        }
+        self.outcome.results = results;
+        Ok(())
+    }
+
+    async fn client(self, client: &ClientGiven) -> Result<(), CaseError> {
+        let input = client.input.as_ref().map(|input| Json::parse(toml_json::json(input).to_string())).transpose();
+        let input = input.map_err(|error| CaseError::wrong("client.input", error))?;
+        let message = message(self.given)?;
+        let call = OutgoingCall {
+            operation: self.given.operation.as_deref().unwrap_or("SendMessage"),
+            agent: &client.agent,
+            declaration: client.declared.then(|| self.extension.card()),
+            input: input.as_ref(),
+            message: Some(&message),
+        };
+        let view = Arc::clone(self.scene) as _;
+        let mut started = match ClientCall::start_in(self.extension, &call, view).await {
+            Err(error) => {
+                self.outcome.stopped(&error);
+                return Ok(());
+            }
+            Ok((started, addition)) => {
+                self.outcome.added(&addition);
+                started
+            }
+        };
+        for event in &client.events {
+            let event = serde_json::from_value(toml_json::object(event));
+            let event: StreamResponse = event.map_err(|error| CaseError::wrong("client.events", error))?;
+            match started.after(&event, true).await {
+                Ok(told) => self.outcome.told.extend(told),
+                Err(fault) => self.outcome.failed(&fault),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The hooks that an event of the agent passes.
+async fn way_out(
+    chain: &mut Chain,
+    event: &mut StreamResponse,
+    current: &mut TaskState,
+    only: Option<Hook>,
+) -> Result<(), Fault> {
+    if let StreamResponse::StatusUpdate(update) = event
+        && only != Some(Hook::Response)
+    {
+        chain.run_transition_hooks(*current, update).await?;
+        *current = update.status.state;
+    }
+    if only != Some(Hook::Transition) {
+        chain.run_response_hooks(event).await?;
+    }
+    Ok(())
+}
+
+/// The message of the case: a text, or a Message with what a client makes up itself filled in.
+fn message(given: &Given) -> Result<Message, CaseError> {
+    let wrong = |reason: String| CaseError::wrong("message", reason);
+    let mut message = match &given.message {
+        None => Message::user_text("Hello"),
+        Some(toml::Value::String(text)) => Message::user_text(text),
+        Some(toml::Value::Table(table)) => {
+            let mut table = table.clone();
+            table.entry("messageId").or_insert_with(|| "message-1".into());
+            table.entry("role").or_insert_with(|| "ROLE_USER".into());
+            table.entry("parts").or_insert_with(|| toml::Value::Array(Vec::new()));
+            serde_json::from_value(toml_json::object(&table)).map_err(|error| wrong(error.to_string()))?
+        }
+        Some(_) => return Err(wrong("it is neither a text nor a Message".to_owned())),
+    };
+    message.message_id = MessageId::from("message-1");
+    message.context_id.get_or_insert_with(|| ContextId::from(CONTEXT));
+    Ok(message)
+}
+
+fn metadata(given: &Given) -> Result<Metadata, CaseError> {
+    let metadata = JsonObject::parse(&toml_json::object(&given.metadata).to_string());
+    metadata.map_err(|error| CaseError::wrong("metadata", error))
+}
+
+/// One event of the agent, the `place`-th.
+fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError> {
+    let AnswerGiven { artifact, state: next, message } = answer;
+    Ok(match (artifact, next, message) {
+        (Some(text), None, None) => StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+            task_id: TaskId::from(TASK),
+            context_id: ContextId::from(CONTEXT),
+            artifact: Artifact {
+                artifact_id: format!("artifact-{}", place + 1).into(),
+                parts: vec![Part::text(text)],
+                ..Artifact::default()
+            },
+            last_chunk: true,
+            ..TaskArtifactUpdateEvent::default()
+        }),
+        (None, Some(next), message) => StreamResponse::StatusUpdate(status(state(next)?, message.as_deref())),
+        (None, None, Some(text)) => StreamResponse::Message(agent_message(text)),
+        _ => {
+            let reason = "each has an artifact, a state (with or without a message), or a message";
+            return Err(CaseError::wrong("answer", reason));
+        }
+    })
+}
+
+fn agent_message(text: &str) -> Message {
+    let message = Message::agent(ContextId::from(CONTEXT), Some(TaskId::from(TASK)), vec![Part::text(text)]);
+    Message { message_id: MessageId::from("answer-1"), ..message }
+}
+
+fn status(state: TaskState, message: Option<&str>) -> TaskStatusUpdateEvent {
+    TaskStatusUpdateEvent {
+        task_id: TaskId::from(TASK),
+        context_id: ContextId::from(CONTEXT),
+        status: TaskStatus { state, message: message.map(agent_message), timestamp: None },
+        ..TaskStatusUpdateEvent::default()
+    }
+}
+
+/// A state by its name, with or without `TASK_STATE_`.
+fn state(name: &str) -> Result<TaskState, CaseError> {
+    let whole = format!("TASK_STATE_{}", name.trim_start_matches("TASK_STATE_").replace('-', "_").to_uppercase());
+    serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong("state", format!("there is no state {name:?}")))
+}

@@ -1,0 +1,54 @@
+//! JSON as TOML and the other way round.
+
+use serde_json::{Map, Value as Json};
+use toml::{Table, Value};
+
+/// TOML as JSON. Dates become text.
+pub(super) fn json(value: &Value) -> Json {
+    match value {
+        Value::String(text) => Json::from(text.as_str()),
+        Value::Integer(number) => Json::from(*number),
+        // JSON has no infinity and no value that is no number.
+        Value::Float(number) => serde_json::Number::from_f64(*number).map_or(Json::Null, Json::Number),
+        Value::Boolean(truth) => Json::from(*truth),
+        Value::Datetime(time) => Json::from(time.to_string()),
+        Value::Array(items) => items.iter().map(json).collect(),
+        Value::Table(table) => object(table),
+    }
+}
+
+pub(super) fn object(table: &Table) -> Json {
+    Json::Object(table.iter().map(|(key, value)| (key.clone(), json(value))).collect::<Map<_, _>>())
+}
+
+/// JSON as TOML. What TOML cannot say, `null` and numbers that are too large, makes it a string of JSON.
+pub(super) fn toml(value: &Json) -> Value {
+    of(value).unwrap_or_else(|| Value::String(value.to_string()))
+}
+
+fn of(value: &Json) -> Option<Value> {
+    Some(match value {
+        Json::Null => return None,
+        Json::Bool(truth) => Value::Boolean(*truth),
+        Json::Number(number) if number.is_f64() => Value::Float(number.as_f64()?),
+        Json::Number(number) => Value::Integer(number.as_i64()?),
+        Json::String(text) => Value::String(text.clone()),
+        Json::Array(items) => Value::Array(items.iter().map(of).collect::<Option<_>>()?),
+        Json::Object(members) => {
+            Value::Table(members.iter().map(|(key, value)| Some((key.clone(), of(value)?))).collect::<Option<_>>()?)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn json_comes_back_as_it_was() {
+        for value in [json!({"a": [1, 2.5, "x", true, {"b": {}}]}), json!("text"), json!(-7)] {
+            assert_eq!(super::json(&super::toml(&value)), value);
+        }
+        assert_eq!(super::toml(&json!({"a": null})).as_str(), Some(r#"{"a":null}"#));
+    }
+}

@@ -1,0 +1,185 @@
+//! `annex test`
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use annex_authoring::{CaseRun, Project, Runner, Verdict, cases_in};
+use annex_files::Purpose;
+use annex_runtime::MAX_COMPONENT_BYTES;
+use annex_server::ExtensionConfig;
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use serde_json::json;
+use similar::TextDiff;
+
+use crate::{output, serve};
+
+/// Run the cases of a project against its component
+///
+/// Each case is a turn, a call of a method or a call of a client. It runs in the host's own chain with the limits of the
+/// project's settings, without a server.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  annex test\n  annex test cases/refused.toml --update\n  annex test --junit \
+                        report.xml\n\nThe last line is `N passed, N failed`. The exit code is 1 when a case failed.")]
+pub(crate) struct Test {
+    /// Files of cases; without, all of cases/*.toml
+    cases: Vec<PathBuf>,
+    /// The folder of the project
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    project: PathBuf,
+    /// Write what comes out into the files, in place of what they expect
+    #[arg(long)]
+    update: bool,
+    /// Write a report that CI systems read
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Test {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let project = Project::open(&self.project)?;
+        let path = project.component();
+        let component = annex_files::read(&path, Purpose::Named, MAX_COMPONENT_BYTES);
+        let component = component.with_context(|| format!("cannot read {}; `annex build` makes it", path.display()))?;
+        let cases = self.cases(&project.folder)?;
+        let folder = project.folder.clone();
+        let read = move |text: &str| ExtensionConfig::read_installation(text, &folder);
+        let runner = Runner::new(&component, &project.manifest.settings, &read, serve::cache())?;
+        let mut runs = Vec::new();
+        for case in &cases {
+            let run = runner.run(case, self.update).await;
+            if !self.json {
+                output::show(&line(&run))?;
+            }
+            runs.push(run);
+        }
+        self.report(&project.manifest.name, &runs)
+    }
+
+    fn cases(&self, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        if !self.cases.is_empty() {
+            return Ok(self.cases.clone());
+        }
+        let folder = folder.join("cases");
+        let cases = cases_in(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        ensure!(!cases.is_empty(), "{} has no case; a case is a file `NAME.toml` in it", folder.display());
+        Ok(cases)
+    }
+
+    fn report(&self, project: &str, runs: &[CaseRun]) -> anyhow::Result<()> {
+        let failed = runs.iter().filter(|run| has_failed(run)).count();
+        let passed = runs.len() - failed;
+        if let Some(file) = &self.junit {
+            fs::write(file, junit(project, runs)).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        if self.json {
+            let cases: Vec<_> = runs.iter().map(in_json).collect();
+            output::json(&json!({ "passed": passed, "failed": failed, "cases": cases }).to_string())?;
+        } else {
+            output::write(&format!("{passed} passed, {failed} failed\n"))?;
+        }
+        if failed > 0 {
+            bail!("a case failed");
+        }
+        Ok(())
+    }
+}
+
+fn has_failed(run: &CaseRun) -> bool {
+    matches!(run.verdict, Verdict::Different { .. } | Verdict::Broken(_))
+}
+
+fn line(run: &CaseRun) -> String {
+    let name = run.path.display();
+    let took = millis(run.took);
+    match &run.verdict {
+        Verdict::Passed => format!("ok      {name} ({took} ms)\n"),
+        Verdict::Updated => format!("updated {name}\n"),
+        failed => format!("FAILED  {name}\n{}\n", indented(&reason(failed))),
+    }
+}
+
+/// The reason for which a case failed; empty when it did not.
+fn reason(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Passed | Verdict::Updated => String::new(),
+        Verdict::Broken(error) => format!("{:#}", anyhow::Error::msg(chain(error))),
+        Verdict::Different { expected, found } => difference(expected, found),
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// What is expected with `-`, what came out with `+`.
+fn difference(expected: &str, found: &str) -> String {
+    TextDiff::from_lines(expected, found).unified_diff().context_radius(3).header("expected", "found").to_string()
+}
+
+fn indented(text: &str) -> String {
+    text.trim_end().lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn in_json(run: &CaseRun) -> serde_json::Value {
+    let verdict = match run.verdict {
+        Verdict::Passed => "passed",
+        Verdict::Updated => "updated",
+        Verdict::Different { .. } | Verdict::Broken(_) => "failed",
+    };
+    let reason = Some(reason(&run.verdict)).filter(|reason| !reason.is_empty());
+    json!({ "case": run.path, "verdict": verdict, "reason": reason, "ms": millis(run.took) })
+}
+
+/// The report in the form of JUnit, as CI systems read it.
+fn junit(project: &str, runs: &[CaseRun]) -> String {
+    let failed = runs.iter().filter(|run| has_failed(run)).count();
+    let cases: String = runs
+        .iter()
+        .map(|run| {
+            let name = escaped(&run.path.display().to_string());
+            let seconds = run.took.as_secs_f64();
+            let failure = match has_failed(run) {
+                true => format!("<failure>{}</failure>", escaped(&reason(&run.verdict))),
+                false => String::new(),
+            };
+            format!("  <testcase classname=\"{project}\" name=\"{name}\" time=\"{seconds:.3}\">{failure}</testcase>\n")
+        })
+        .collect();
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{project}\" tests=\"{}\" failures=\"{failed}\">\n{cases}\
+         </testsuite>\n",
+        runs.len()
+    )
+}
+
+/// The text as XML takes it, which has no way to say control characters.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' | '\t' => escaped.push(character),
+            other if other.is_control() => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
