@@ -11,6 +11,7 @@ mod build;
 mod card;
 mod chat;
 mod connect;
+mod dev;
 mod extension;
 mod inspect;
 mod line;
@@ -54,6 +55,7 @@ enum Command {
     Wit(wit::Wit),
     Build(build::Build),
     Test(test::Test),
+    Dev(dev::Dev),
 }
 
 fn main() -> ExitCode {
@@ -87,6 +89,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Wit(wit) => wit.run(),
             Command::Build(build) => build.run().await,
             Command::Test(test) => test.run().await,
+            Command::Dev(dev) => Box::pin(dev.run()).await,
         }
     });
     // A name that resolves slowly, of a receiver for instance, must not keep the process. All else is over by now.

@@ -126,7 +126,7 @@ async fn reload_at(mut hangup: Signal, installers: Arc<Installers>) {
 }
 
 /// Resolves at the first SIGTERM or Ctrl-C; the second one ends the process.
-async fn shutdown() {
+pub(crate) async fn shutdown() {
     // One pair for both signals: the second one may come before anybody waits for it.
     let mut signals = match Signals::new() {
         Ok(signals) => signals,

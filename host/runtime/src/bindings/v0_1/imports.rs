@@ -1,8 +1,6 @@
 //! The interfaces of this version that a component can import: the grant that each takes, and the function of the host
 //! that answers each of theirs.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use wasmtime::component::{HasSelf, Resource};
 
 use super::generated::annex::extension::{
@@ -135,8 +133,7 @@ impl config::Host for HostState {
 
 impl wall_clock::Host for HostState {
     fn now(&mut self) -> wasmtime::Result<wall_clock::Datetime> {
-        // A machine whose clock stands before 1970 is no reason to stop a guest.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = self.wall_time();
         Ok(wall_clock::Datetime { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() })
     }
 

@@ -1,12 +1,22 @@
 //! The turn beside its session: its task, the caller's tasks, the agent's steps.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::chain::owned_metadata;
 use crate::confinement::store::HostState;
 use crate::turn_view::{NoTurn, TurnView};
 
 impl HostState {
+    /// The time since 1970.
+    pub(crate) fn wall_time(&self) -> Duration {
+        match self.turn.as_ref().and_then(|turn| turn.outside()?.clock.as_ref()) {
+            Some(clock) => clock.now(),
+            // A machine whose clock stands before 1970 is no reason to stop a guest.
+            None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        }
+    }
+
     /// The task that the turn works on, as JSON.
     pub(crate) fn current_task(&self) -> Option<String> {
         self.turn.as_ref().and_then(|turn| turn.task())

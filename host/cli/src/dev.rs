@@ -1,0 +1,155 @@
+//! `annex dev`
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annex_authoring::{Built, Project};
+use annex_runtime::Extension;
+use annex_server::{App, Config, Installers, Locations, Server};
+use anyhow::Context;
+use clap::Args;
+use tempfile::TempDir;
+
+use crate::{log, output, serve, shell};
+
+mod sources;
+
+use sources::Sources;
+
+/// Build a project, serve it, and again at each change
+///
+/// A scripted agent answers every message with an artifact. A build that fails leaves the last good version in force. What
+/// the extension logs is on standard error, with the files and lines of its traps.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  annex dev\n\nOnly what build.watch in annex-extension.toml names is watched. Ctrl-C \
+                        ends it."
+)]
+pub(crate) struct Dev {
+    /// The folder of the project
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    project: PathBuf,
+    /// The address to serve on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    listen: SocketAddr,
+}
+
+impl Dev {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        log::start()?;
+        // A mistake in the first build is mended like any later one, so it does not end the command.
+        let mut sources = Sources::of(&Project::open(&self.project)?);
+        let (project, built) = loop {
+            tokio::select! {
+                built = build(&self.project) => match built {
+                    Ok(built) => break built,
+                    Err(error) => output::error(&format!("{error:#}\nNothing is served yet; waiting for a change.")),
+                },
+                () = serve::shutdown() => return Ok(()),
+            }
+            tokio::select! {
+                () = sources.changed() => {}
+                () = serve::shutdown() => return Ok(()),
+            }
+        };
+        let config = DevConfig::new(self.listen)?;
+        config.write(&project)?;
+        let server = Server::bind(Config::read(&config.path)?).await?;
+        let locations = Locations { config: config.folder(), components: serve::components(), cache: serve::cache() };
+        let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
+        let ready = |app: &App| {
+            let url = app.base_url().to_owned();
+            show(app.installed().iter().next(), &built, &url);
+            tokio::spawn(follow(self.project.clone(), config, sources, Arc::clone(app.installers()), url));
+        };
+        server.run(load, ready, serve::shutdown()).await?;
+        Ok(())
+    }
+}
+
+async fn build(folder: &Path) -> anyhow::Result<(Project, Built)> {
+    let project = Project::open(folder)?;
+    let built = annex_authoring::build(&project, |command| output::note(&format!("$ {command}"))).await?;
+    Ok((project, built))
+}
+
+/// Builds at each change, and puts what was built in force.
+async fn follow(folder: PathBuf, config: DevConfig, mut sources: Sources, installers: Arc<Installers>, url: String) {
+    loop {
+        sources.changed().await;
+        let replaced = async {
+            let (project, built) = build(&folder).await?;
+            // The manifest may name other files now.
+            sources.follow(&project);
+            config.write(&project)?;
+            let outcome = installers.reload().await.context("it is not put in force")?;
+            anyhow::Ok((built, outcome.changed))
+        };
+        match replaced.await {
+            Ok((built, true)) => show(installers.own().installed().iter().next(), &built, &url),
+            Ok((_, false)) => output::note("the component is the same as before"),
+            Err(error) => output::error(&format!("{error:#}\nThe last good version stays in force.")),
+        }
+    }
+}
+
+/// What runs now, and how to try it.
+fn show(extension: Option<&Arc<Extension>>, built: &Built, url: &str) {
+    let Some(extension) = extension else { return };
+    let descriptor = extension.descriptor();
+    let hooks: Vec<&str> = extension.hooks().iter().map(|hook| hook.name()).collect();
+    let size = extension.size().div_ceil(1024);
+    let took = built.took.as_secs_f64();
+    let text = format!(
+        "\n{} {} is in force\n  uri      {}\n  digest   {}\n  built    {size} KiB in {took:.1} s, loaded in {:.0} ms\n  hooks    {}\n  try      annex send {url} Hello --extension {} --json\n\n",
+        descriptor.name,
+        descriptor.version,
+        descriptor.uri,
+        extension.digest(),
+        extension.load_time().as_secs_f64() * 1e3,
+        hooks.join(", "),
+        shell::word(descriptor.uri.as_str()),
+    );
+    // Nobody may be reading, and the server goes on.
+    let _ = output::show(&text);
+}
+
+/// The config of the server, in a folder that goes with the command.
+struct DevConfig {
+    listen: SocketAddr,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl DevConfig {
+    fn new(listen: SocketAddr) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir().context("cannot make a folder for the server's config")?;
+        Ok(Self { listen, path: folder.path().join("annex.toml"), _folder: folder })
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).to_owned()
+    }
+
+    fn write(&self, project: &Project) -> anyhow::Result<()> {
+        let component = project.component();
+        let component = component.canonicalize().with_context(|| format!("cannot find {}", component.display()))?;
+        let mut extension = project.manifest.settings.clone();
+        extension.insert("component".to_owned(), component.to_string_lossy().into_owned().into());
+        let extensions = toml::Table::from_iter([("extension".to_owned(), vec![extension].into())]);
+        let text = format!("{}\n{extensions}", self.head(&project.manifest.name));
+        fs::write(&self.path, text).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    fn head(&self, name: &str) -> String {
+        format!(
+            "[server]\nlisten = \"{}\"\n[runtime]\nwatch = false\ndebug_info = true\nquarantine = false\n[card]\nname = \
+             \"{name}\"\ndescription = \"Tries an extension\"\n[agent]\nkind = \"script\"\nname = \"{name}\"\n[[agent.rule]]\nsteps = \
+             [{{ artifact = {{ id = \"answer\", parts = [{{ text = \"Hello, world!\" }}] }} }}, {{ status = {{ state = \
+             \"completed\" }} }}]\n",
+            self.listen
+        )
+    }
+}
