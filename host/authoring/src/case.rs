@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use annex_runtime::Installation;
 
+mod cost;
 mod file;
 mod outcome;
 mod run;
 mod scene;
 mod toml_json;
 
+pub use cost::Cost;
 pub use file::CaseError;
 use file::CaseFile;
 pub use run::Runner;

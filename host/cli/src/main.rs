@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use tokio::runtime::Runtime;
 
 mod admin;
+mod bench;
 mod build;
 mod card;
 mod chat;
@@ -56,6 +57,7 @@ enum Command {
     Build(build::Build),
     Test(test::Test),
     Dev(dev::Dev),
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -89,6 +91,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Wit(wit) => wit.run(),
             Command::Build(build) => build.run().await,
             Command::Test(test) => test.run().await,
+            Command::Bench(bench) => bench.run().await,
             Command::Dev(dev) => Box::pin(dev.run()).await,
         }
     });

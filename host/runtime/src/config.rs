@@ -7,6 +7,7 @@ use std::time::Duration;
 use annex_egress::{Resolver, SystemResolver};
 use annex_keyvalue::{KeyValueStore, MemoryKeyValueStore};
 
+use crate::confinement::engine::EngineOptions;
 use crate::load::compile::CompilerProcess;
 
 /// The settings of a runtime.
@@ -31,6 +32,8 @@ pub struct RuntimeConfig {
     /// Traps have files and lines, of components that have debug information. Each trap then costs the host the reading of
     /// that information, which is work that no limit counts: for components of one's own.
     pub debug_info: bool,
+    /// Counts the instructions of guests, which then run about half as fast.
+    pub count_instructions: bool,
     /// An extension that fails again and again is left alone for a while. Whoever works on one does without.
     pub quarantine: bool,
     /// The store of keys, for extensions with the grant.
@@ -41,7 +44,7 @@ pub struct RuntimeConfig {
 
 impl Default for RuntimeConfig {
     /// 1,000 instances, one second to wait for one, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
-    /// them at once by this program, no debug information, quarantine, keys in memory, the resolver of the operating system.
+    /// them at once by this program, no debug information, no counting, quarantine, keys in memory, the resolver of the operating system.
     fn default() -> Self {
         Self {
             instances: 1_000,
@@ -53,9 +56,16 @@ impl Default for RuntimeConfig {
             compile_processes: 2,
             compiler: CompilerProcess::default(),
             debug_info: false,
+            count_instructions: false,
             quarantine: true,
             keyvalue: Arc::new(MemoryKeyValueStore::default()),
             resolver: Arc::new(SystemResolver::default()),
         }
+    }
+}
+
+impl RuntimeConfig {
+    pub(crate) fn engine_options(&self) -> EngineOptions {
+        EngineOptions { debug_info: self.debug_info, count_instructions: self.count_instructions }
     }
 }

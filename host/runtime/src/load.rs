@@ -56,6 +56,7 @@ pub struct Runtime {
     metrics: Arc<Registry>,
     validators: Validators,
     quarantine: bool,
+    counts_instructions: bool,
     /// The tenant whose extensions it loads; empty where there are no tenants.
     tenant: Arc<str>,
 }
@@ -66,7 +67,7 @@ impl Runtime {
     /// # Errors
     /// When the engine cannot be set up or the cache folder is not safe to use.
     pub fn new(config: &RuntimeConfig) -> Result<Self, RuntimeError> {
-        let engine = engine::start(config.instances, config.debug_info)?;
+        let engine = engine::start(config.instances, config.engine_options())?;
         let open = |folder| CompileCache::open(folder, config.cache_bytes, &engine);
         let cache = config.cache.as_deref().map(open).transpose()?;
         Ok(Self {
@@ -78,6 +79,7 @@ impl Runtime {
             metrics: Arc::default(),
             validators: Validators::default(),
             quarantine: config.quarantine,
+            counts_instructions: config.count_instructions,
             tenant: Arc::default(),
         })
     }
@@ -95,6 +97,7 @@ impl Runtime {
             metrics: Arc::default(),
             validators: self.validators.of_tenant(),
             quarantine: self.quarantine,
+            counts_instructions: self.counts_instructions,
             tenant: Arc::from(name),
         }
     }
@@ -157,7 +160,8 @@ impl Runtime {
             Ok((component, hooks))
         };
         let (component, hooks) = linked().map_err(|error| LoadError::Link(error.into()))?;
-        Ok(Program { component, hooks, slots: self.slots.clone() })
+        let counts_instructions = self.counts_instructions;
+        Ok(Program { component, hooks, slots: self.slots.clone(), counts_instructions })
     }
 }
 

@@ -37,6 +37,9 @@ pub enum CaseError {
     /// The component does not load.
     #[error("the component does not load")]
     Load(#[from] LoadError),
+    /// The runtime does not start.
+    #[error("the runtime does not start")]
+    Runtime(#[source] annex_runtime::RuntimeError),
     /// Nothing is expected.
     #[error("nothing is expected; `annex test --update` writes what comes out")]
     NothingExpected,

@@ -8,6 +8,7 @@ use annex_runtime::{Addition, Extension, Fault, HookError, KeyValueStore, Reques
 use serde_json::{Map, Value, json};
 use toml::Table;
 
+use super::file::CaseError;
 use super::scene::{self, Scene};
 use super::toml_json;
 
@@ -72,6 +73,15 @@ impl Outcome {
             "message": value(&addition.message),
             "request": value(&addition.request),
         })));
+    }
+
+    /// # Errors
+    /// When the extension failed, so that its costs say nothing.
+    pub(super) fn check(&self) -> Result<(), CaseError> {
+        match &self.fault {
+            Some(fault) => Err(CaseError::Case(format!("a turn fails: {fault}"))),
+            None => Ok(()),
+        }
     }
 
     /// Looks at what the extension left behind.

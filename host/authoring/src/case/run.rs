@@ -38,29 +38,31 @@ impl<'a> Runner<'a> {
         read: ReadSettings<'a>,
         cache: Option<PathBuf>,
     ) -> Result<Self, RuntimeError> {
-        let config =
-            RuntimeConfig { instances: 4, cache, debug_info: true, quarantine: false, ..RuntimeConfig::default() };
-        Ok(Self { runtime: Runtime::new(&config)?, component, settings, read })
+        let quarantine = false;
+        let config = RuntimeConfig { instances: 4, cache, debug_info: true, quarantine, ..RuntimeConfig::default() };
+        Self::with(&config, component, settings, read)
+    }
+
+    /// A runner whose runtime is as `config` says.
+    pub(super) fn with(
+        config: &RuntimeConfig,
+        component: &'a [u8],
+        settings: &'a Table,
+        read: ReadSettings<'a>,
+    ) -> Result<Self, RuntimeError> {
+        Ok(Self { runtime: Runtime::new(config)?, component, settings, read })
     }
 
     /// What comes of a case.
     pub(super) async fn outcome(&self, case: &CaseFile) -> Result<Table, CaseError> {
-        let given = &case.given;
-        let extension = Arc::new(self.load(&given.parameters).await?);
-        let scene = Arc::new(Scene::of(given, extension.uri()).await?);
-        let mut outcome = Outcome::default();
-        let run = Run { given, extension: &extension, scene: &scene, outcome: &mut outcome };
-        match (&given.method, &given.client) {
-            (None, None) => run.turn().await?,
-            (Some(method), None) => run.method(method).await?,
-            (None, Some(client)) => run.client(client).await?,
-            (Some(_), Some(_)) => return Err(CaseError::wrong("method", "a case has a method or a client, not both")),
-        }
+        let extension = Arc::new(self.load(&case.given.parameters).await?);
+        let scene = Arc::new(Scene::of(&case.given, extension.uri()).await?);
+        let mut outcome = play(&case.given, &extension, &scene).await?;
         outcome.look_back(&extension, &scene).await;
         Ok(outcome.into_table())
     }
 
-    async fn load(&self, parameters: &Table) -> Result<Extension, CaseError> {
+    pub(crate) async fn load(&self, parameters: &Table) -> Result<Extension, CaseError> {
         let mut settings = self.settings.clone();
         if !parameters.is_empty() {
             let own = settings.entry("parameters").or_insert_with(|| Table::new().into());
@@ -70,6 +72,19 @@ impl<'a> Runner<'a> {
         let installation = (self.read)(&settings.to_string()).map_err(CaseError::Settings)?;
         Ok(self.runtime.load(self.component.to_vec(), installation).await?)
     }
+}
+
+/// Lets the extension take its part in what is given.
+pub(super) async fn play(given: &Given, extension: &Arc<Extension>, scene: &Arc<Scene>) -> Result<Outcome, CaseError> {
+    let mut outcome = Outcome::default();
+    let run = Run { given, extension, scene, outcome: &mut outcome };
+    match (&given.method, &given.client) {
+        (None, None) => run.turn().await?,
+        (Some(method), None) => run.method(method).await?,
+        (None, Some(client)) => run.client(client).await?,
+        (Some(_), Some(_)) => return Err(CaseError::wrong("method", "a case has a method or a client, not both")),
+    }
+    Ok(outcome)
 }
 
 /// One case that runs.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails, WasmFeatures,
 };
@@ -31,18 +32,27 @@ pub(crate) fn ticks() -> u64 {
     TICKS.load(Ordering::Relaxed)
 }
 
+/// What an engine does beside running guests. Compiled code depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EngineOptions {
+    /// Traps have files and lines.
+    pub(crate) debug_info: bool,
+    /// The instructions of guests are counted.
+    pub(crate) count_instructions: bool,
+}
+
 /// Builds the engine with room for `instances` live instances and starts its ticker. It is not given away before it has
-/// stopped a guest that loops. With `debug_info` traps have files and lines.
-pub(crate) fn start(instances: u32, debug_info: bool) -> Result<Engine, RuntimeError> {
-    let engine = Engine::new(&config(instances, debug_info)).map_err(|error| RuntimeError::Engine(error.into()))?;
+/// stopped a guest that loops.
+pub(crate) fn start(instances: u32, options: EngineOptions) -> Result<Engine, RuntimeError> {
+    let engine = Engine::new(&config(instances, options)).map_err(|error| RuntimeError::Engine(error.into()))?;
     start_ticker(&engine)?;
     self_check::a_loop_is_stopped(&engine, self_check::PATIENCE)?;
     Ok(engine)
 }
 
 /// Builds an engine that makes code for the other one, and has no pool, because it runs none.
-pub(crate) fn for_compiling(debug_info: bool) -> wasmtime::Result<Engine> {
-    Engine::new(&settings(debug_info))
+pub(crate) fn for_compiling(options: EngineOptions) -> wasmtime::Result<Engine> {
+    Engine::new(&settings(options))
 }
 
 /// Engines with one identity run each other's code: they have one version, and settings that make the same code.
@@ -52,20 +62,25 @@ pub(crate) fn identity(engine: &Engine) -> u64 {
     hasher.finish()
 }
 
-pub(crate) fn config(instances: u32, debug_info: bool) -> Config {
-    let mut config = settings(debug_info);
+pub(crate) fn config(instances: u32, options: EngineOptions) -> Config {
+    let mut config = settings(options);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances)));
     config
 }
 
 /// The settings that compiled code depends on.
-fn settings(debug_info: bool) -> Config {
+fn settings(options: EngineOptions) -> Config {
     let mut config = Config::new();
     config
         // Reading a stranger's debug information at each trap is work that no limit of the guest counts.
-        .wasm_backtrace_details(if debug_info { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable })
+        .wasm_backtrace_details(if options.debug_info {
+            WasmBacktraceDetails::Enable
+        } else {
+            WasmBacktraceDetails::Disable
+        })
         // Fuel would be exact. It costs more in guest code, and 30 to 50 % more time to compile.
         .epoch_interruption(true)
+        .consume_fuel(options.count_instructions)
         // Components with asynchronous lifting are refused and calls are five times cheaper.
         .concurrency_support(false)
         // One core is what a load may take from the requests that run meanwhile.
@@ -145,13 +160,13 @@ fn tick(mut advance: impl FnMut() -> bool, mut pause: impl FnMut()) {
 mod tests {
     use std::thread;
 
-    use super::{TICK, start, tick};
+    use super::{EngineOptions, TICK, start, tick};
     use crate::confinement::self_check::{self, PATIENCE};
 
     /// The test's one worker is the thread that waits here.
     #[tokio::test]
     async fn the_ticker_goes_on_while_every_worker_is_busy() {
-        let engine = start(1, false).expect("the engine starts");
+        let engine = start(1, EngineOptions::default()).expect("the engine starts");
         for _ in 0..3 {
             self_check::a_loop_is_stopped(&engine, PATIENCE).expect("the loop is stopped");
         }

@@ -31,6 +31,8 @@ pub(crate) struct Instance {
     component: ComponentInstance,
     profile: Arc<Profile>,
     log: Log,
+    /// The fuel that was left when instructions were last counted; `None` when they are not.
+    fuel: Option<u64>,
     /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
     // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
@@ -54,11 +56,15 @@ impl Instance {
         // Instantiating may run guest code already: the start functions of core modules.
         store::rearm(&mut store);
         let wall_left = profile.limits.turn_wall;
+        let fuel = program.counts_instructions.then_some(u64::MAX);
+        if let Some(fuel) = fuel {
+            store.set_fuel(fuel).map_err(|error| Call { profile, log: &log, hook }.fault(&error))?;
+        }
         let waits = store.data().waits();
         let starting = program.component.instantiate_async(&mut store);
         let call = Call { profile, log: &log, hook };
         let component = call.bounded(wall_left, counted(&waits, pin!(starting))).await?;
-        Ok(Self { store, component, profile: Arc::clone(profile), log, wall_left, _slot: slot })
+        Ok(Self { store, component, profile: Arc::clone(profile), log, fuel, wall_left, _slot: slot })
     }
 
     /// The last snapshot of the session that the guest asked for.
@@ -91,7 +97,16 @@ impl Instance {
         let ended = call.bounded(self.wall_left, counted(&waits, pin!(running))).await;
         // Only the call itself counts: between two calls it is the agent that works.
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
+        self.count_instructions();
         ended
+    }
+
+    /// One unit of fuel is about one instruction.
+    fn count_instructions(&mut self) {
+        let Some(before) = self.fuel else { return };
+        let left = self.store.get_fuel().unwrap_or(before);
+        self.profile.meters.add_instructions(before.saturating_sub(left));
+        self.fuel = Some(left);
     }
 }
 

@@ -16,6 +16,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::config::RuntimeConfig;
+use crate::confinement::engine::EngineOptions;
 use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::load::cache::CompileCache;
@@ -39,7 +40,7 @@ pub(crate) struct Compiler {
     time: Duration,
     /// Bytes of memory that one process may have.
     memory: u64,
-    debug_info: bool,
+    options: EngineOptions,
     /// Each process holds one until it has ended.
     places: Arc<Semaphore>,
 }
@@ -53,7 +54,7 @@ impl Compiler {
             process: config.compiler.clone(),
             time: config.compile_time,
             memory: config.compile_memory,
-            debug_info: config.debug_info,
+            options: config.engine_options(),
             places: Arc::new(Semaphore::new(places)),
         }
     }
@@ -95,7 +96,7 @@ impl Compiler {
             engine: crate::confinement::engine::identity(&engine),
             time: self.time,
             memory: self.memory,
-            debug_info: self.debug_info,
+            options: self.options,
         };
         let (sender, compiled) = oneshot::channel();
         let work = move || {
@@ -147,18 +148,22 @@ fn deserialize(engine: &Engine, code: &[u8], digest: Digest) -> Result<Component
 
 #[cfg(test)]
 mod tests {
-    use crate::confinement::engine;
+    use crate::confinement::engine::{self, EngineOptions};
 
     crate::compile_in_tests!();
 
     #[test]
     fn the_engine_that_compiles_makes_code_for_the_one_that_runs_it() {
-        let identities = [false, true].map(|debug_info| {
-            let runs = engine::start(4, debug_info).expect("the engine starts");
-            let compiles = engine::for_compiling(debug_info).expect("the engine starts");
+        let none = EngineOptions::default();
+        let debugging = EngineOptions { debug_info: true, ..none };
+        let counting = EngineOptions { count_instructions: true, ..none };
+        let identities = [none, debugging, counting].map(|options| {
+            let runs = engine::start(4, options).expect("the engine starts");
+            let compiles = engine::for_compiling(options).expect("the engine starts");
             assert_eq!(engine::identity(&compiles), engine::identity(&runs));
             engine::identity(&runs)
         });
-        assert_ne!(identities[0], identities[1], "code with debug information is other code");
+        let [none, debugging, counting] = identities;
+        assert!(none != debugging && none != counting, "code of other options is other code");
     }
 }

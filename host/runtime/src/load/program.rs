@@ -11,4 +11,6 @@ pub(crate) struct Program {
     pub(crate) component: InstancePre<HostState>,
     pub(crate) hooks: Hooks,
     pub(crate) slots: Slots,
+    /// The engine counts instructions as fuel.
+    pub(crate) counts_instructions: bool,
 }

@@ -145,6 +145,8 @@ pub struct ExtensionMetrics {
     pub memory_peak: usize,
     /// Calls of imports. They are counted when the turn is over.
     pub host_calls: u64,
+    /// Instructions of its code, where they are counted.
+    pub instructions: u64,
     /// Turns that were refused, or went on without it, because it was quarantined.
     pub quarantined_turns: u64,
     /// Turns that were refused, or went on without it, because it served as many as it may.

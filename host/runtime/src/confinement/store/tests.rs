@@ -46,7 +46,7 @@ fn profile(cpu: Duration) -> Arc<Profile> {
 
 /// Ticks from the start of the call to the moment when it is broken off.
 async fn ticks_to_stop(module: &str, cpu: Duration) -> u64 {
-    let engine = Engine::new(&engine::config(1, false)).expect("an engine");
+    let engine = Engine::new(&engine::config(1, engine::EngineOptions::default())).expect("an engine");
     let module = Module::new(&engine, wat::parse_str(module).expect("a module")).expect("a module");
     let profile = profile(cpu);
     let log = Log::new(Arc::clone(&profile), None);
@@ -81,7 +81,7 @@ async fn growth_beyond_a_maximum_of_the_guests_own_fails_and_is_not_counted() {
     let module = r#"(module (memory 1 2) (table 1 2 funcref)
         (func (export "run") (result i32 i32)
             (memory.grow (i32.const 1000)) (table.grow (ref.null func) (i32.const 1000))))"#;
-    let engine = Engine::new(&engine::config(1, false)).expect("an engine");
+    let engine = Engine::new(&engine::config(1, engine::EngineOptions::default())).expect("an engine");
     let module = Module::new(&engine, wat::parse_str(module).expect("a module")).expect("a module");
     let profile = profile(TICK);
     let log = Log::new(Arc::clone(&profile), None);

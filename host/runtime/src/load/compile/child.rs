@@ -82,7 +82,7 @@ fn ready(request: &Request) -> Result<(Engine, bool), String> {
         return Err("the request is not one of this version".to_owned());
     }
     let engine =
-        engine::for_compiling(request.debug_info).map_err(|error| format!("its engine does not start: {error:#}"))?;
+        engine::for_compiling(request.options).map_err(|error| format!("its engine does not start: {error:#}"))?;
     // The host must not run code that an engine with another version or other settings has made.
     if engine::identity(&engine) != request.engine {
         return Err("its engine has another version or other settings than the host's".to_owned());

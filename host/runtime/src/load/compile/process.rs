@@ -14,6 +14,7 @@ use rustix::process::Signal;
 
 use super::child::COMPILE_ARGUMENT;
 use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, VERSION};
+use crate::confinement::engine::EngineOptions;
 use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::load::source::Source;
@@ -50,8 +51,7 @@ pub(super) struct Job {
     pub(super) time: Duration,
     /// Bytes of memory that it may cost.
     pub(super) memory: u64,
-    /// The engine keeps files and lines for traps.
-    pub(super) debug_info: bool,
+    pub(super) options: EngineOptions,
 }
 
 /// The reason for a missing answer.
@@ -122,7 +122,7 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<(Answer, Vec<u8>), Failure> {
         memory: job.memory,
         cpu_seconds: whole_seconds(job.time),
         engine: job.engine,
-        debug_info: job.debug_info,
+        options: job.options,
         component: job.digest.hex(),
         length: wide(job.bytes.len()),
     };
@@ -238,6 +238,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Answer, Job, MAX_CODE_BYTES, Outcome, VERSION, judge};
+    use crate::confinement::engine::EngineOptions;
     use crate::digest::Digest;
     use crate::error::LoadError;
 
@@ -246,7 +247,14 @@ mod tests {
     fn job() -> Job {
         let bytes = b"component".to_vec();
         let digest = Digest::of(&bytes);
-        Job { digest, bytes, engine: 7, time: Duration::from_secs(1), memory: 1 << 20, debug_info: false }
+        Job {
+            digest,
+            bytes,
+            engine: 7,
+            time: Duration::from_secs(1),
+            memory: 1 << 20,
+            options: EngineOptions::default(),
+        }
     }
 
     fn compiled(length: u64, code: &[u8]) -> Outcome {

@@ -7,6 +7,8 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::confinement::engine::EngineOptions;
+
 /// Changes with the messages below.
 pub(super) const VERSION: u32 = 2;
 
@@ -29,8 +31,8 @@ pub(super) struct Request {
     pub(super) cpu_seconds: u64,
     /// The engine that is to run the code, as `engine::identity` gives it.
     pub(super) engine: u64,
-    /// That engine keeps files and lines for traps.
-    pub(super) debug_info: bool,
+    /// The options of that engine.
+    pub(super) options: EngineOptions,
     /// SHA-256 of the component, in hexadecimal digits.
     pub(super) component: String,
     /// Bytes of the component.

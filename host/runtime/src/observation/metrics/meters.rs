@@ -18,6 +18,7 @@ pub(crate) struct Meters {
     last_failure: Mutex<Option<LastFailure>>,
     memory_peak: AtomicUsize,
     host_calls: AtomicU64,
+    instructions: AtomicU64,
     quarantined_turns: AtomicU64,
     busy_turns: AtomicU64,
     waits: AtomicU64,
@@ -62,6 +63,10 @@ impl Meters {
         }
     }
 
+    pub(crate) fn add_instructions(&self, instructions: u64) {
+        self.instructions.fetch_add(instructions, Ordering::Relaxed);
+    }
+
     pub(crate) fn add_host_calls(&self, calls: u32) {
         self.host_calls.fetch_add(u64::from(calls), Ordering::Relaxed);
     }
@@ -100,6 +105,7 @@ impl Meters {
             last_failure: self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             memory_peak: self.memory_peak.load(Ordering::Relaxed),
             host_calls: self.host_calls.load(Ordering::Relaxed),
+            instructions: self.instructions.load(Ordering::Relaxed),
             quarantined_turns: self.quarantined_turns.load(Ordering::Relaxed),
             busy_turns: self.busy_turns.load(Ordering::Relaxed),
             waits: self.waits.load(Ordering::Relaxed),

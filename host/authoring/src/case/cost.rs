@@ -1,0 +1,134 @@
+//! What a case costs, turn for turn.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use annex_runtime::{Digest, Extension, Hook, HookMetrics, Limits, RuntimeConfig};
+use toml::Table;
+
+use super::ReadSettings;
+use super::file::{CaseError, CaseFile};
+use super::run::{Runner, play};
+use super::scene::Scene;
+
+/// Turns before the first that is measured. They find caches cold.
+const WARM_UP: usize = 20;
+
+/// The cost of a case to one component.
+#[derive(Debug)]
+pub struct Cost {
+    /// The component.
+    pub digest: Digest,
+    /// Its limits.
+    pub limits: Limits,
+    /// The time of each turn, in ascending order: with what the host does around the hooks.
+    pub turns: Vec<Duration>,
+    /// The time of each turn in a hook, in ascending order.
+    pub hooks: Vec<(Hook, Vec<Duration>)>,
+    /// The most linear memory of an instance, in bytes.
+    pub memory: usize,
+    /// Calls of imports per turn.
+    pub host_calls: u64,
+    /// Instructions of the guest per turn. They are the same in each run.
+    pub instructions: u64,
+}
+
+impl Cost {
+    /// Measures a case on components in turns, one turn of each after the other, so that what disturbs the machine disturbs
+    /// all of them.
+    ///
+    /// # Errors
+    /// When the case cannot be run, or a turn fails.
+    pub async fn of(
+        components: &[&[u8]],
+        case: &Path,
+        turns: usize,
+        (settings, read): (&Table, ReadSettings<'_>),
+        cache: Option<&PathBuf>,
+    ) -> Result<Vec<Self>, CaseError> {
+        let case = CaseFile::read(case)?;
+        let config = RuntimeConfig { instances: 4, cache: cache.cloned(), ..RuntimeConfig::default() };
+        let mut measured = Vec::new();
+        for component in components {
+            let runner = Runner::with(&config, component, settings, read).map_err(CaseError::Runtime)?;
+            let extension = Arc::new(runner.load(&case.given.parameters).await?);
+            measured.push(Measured { extension, turns: Vec::new(), hooks: Vec::new() });
+        }
+        for turn in 0..turns + WARM_UP {
+            for measured in &mut measured {
+                measured.turn(&case, turn >= WARM_UP).await?;
+            }
+        }
+        let mut costs = Vec::new();
+        for (measured, component) in measured.into_iter().zip(components) {
+            let counting = RuntimeConfig { count_instructions: true, ..config.clone() };
+            let runner = Runner::with(&counting, component, settings, read).map_err(CaseError::Runtime)?;
+            let extension = Arc::new(runner.load(&case.given.parameters).await?);
+            costs.push(measured.cost(instructions(&extension, &case).await?, turns));
+        }
+        Ok(costs)
+    }
+}
+
+/// A component while it is measured.
+struct Measured {
+    extension: Arc<Extension>,
+    turns: Vec<Duration>,
+    hooks: Vec<(Hook, Vec<Duration>)>,
+}
+
+impl Measured {
+    async fn turn(&mut self, case: &CaseFile, counts: bool) -> Result<(), CaseError> {
+        let scene = Arc::new(Scene::of(&case.given, self.extension.uri()).await?);
+        let before = self.extension.metrics().hooks;
+        let began = Instant::now();
+        let outcome = play(&case.given, &self.extension, &scene).await?;
+        let took = began.elapsed();
+        outcome.check()?;
+        if !counts {
+            return Ok(());
+        }
+        self.turns.push(took);
+        for (before, after) in before.iter().zip(&self.extension.metrics().hooks) {
+            self.add(before, after);
+        }
+        Ok(())
+    }
+
+    /// Adds the time that a turn spent in a hook.
+    fn add(&mut self, before: &HookMetrics, after: &HookMetrics) {
+        if before.calls == after.calls {
+            return;
+        }
+        let took = after.time.saturating_sub(before.time);
+        match self.hooks.iter_mut().find(|(hook, _)| *hook == after.hook) {
+            Some((_, times)) => times.push(took),
+            None => self.hooks.push((after.hook, vec![took])),
+        }
+    }
+
+    fn cost(mut self, instructions: u64, turns: usize) -> Cost {
+        self.turns.sort_unstable();
+        self.hooks.iter_mut().for_each(|(_, times)| times.sort_unstable());
+        let metrics = self.extension.metrics();
+        let all = u64::try_from(turns + WARM_UP).unwrap_or(u64::MAX).max(1);
+        Cost {
+            digest: self.extension.digest(),
+            limits: *self.extension.limits(),
+            turns: self.turns,
+            hooks: self.hooks,
+            memory: metrics.memory_peak,
+            host_calls: metrics.host_calls / all,
+            instructions,
+        }
+    }
+}
+
+/// Those of one turn.
+async fn instructions(extension: &Arc<Extension>, case: &CaseFile) -> Result<u64, CaseError> {
+    let scene = Arc::new(Scene::of(&case.given, extension.uri()).await?);
+    let before = extension.metrics().instructions;
+    play(&case.given, extension, &scene).await?.check()?;
+    Ok(extension.metrics().instructions.saturating_sub(before))
+}
