@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use annex_protocol::{ExtensionUri, Json, Metadata};
-use annex_runtime::{Addition, ClientCall, Extension, Hook, OutgoingCall as HookCall};
+use annex_runtime::{Addition, ClientCall, ClientCallRequest, Extension, Hook};
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
@@ -92,7 +92,7 @@ impl ComponentInterceptor {
 #[async_trait]
 impl Interceptor for ComponentInterceptor {
     async fn before(&self, call: &mut OutgoingCall<'_>) -> Result<(), InterceptorError> {
-        let outgoing = HookCall {
+        let outgoing = ClientCallRequest {
             operation: call.operation.name(),
             agent: call.card_url,
             declaration: call.card.extension(self.extension.uri().as_str()),

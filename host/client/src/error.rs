@@ -5,7 +5,7 @@ use annex_protocol::A2aError;
 use annex_protocol::service::VERSION;
 use http::StatusCode;
 
-use crate::{AgentError, InterceptorError, ParameterError};
+use crate::{InterceptorError, ParameterError, RemoteError};
 
 /// The reason that a card cannot be had, or that a call has no answer. URLs are shown as they were asked for.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +120,7 @@ pub enum ClientError {
     AnswerRefused(#[source] InterceptorError),
     /// The agent's error.
     #[error(transparent)]
-    Agent(Box<AgentError>),
+    Agent(Box<RemoteError>),
     /// An HTTP status without an error that A2A defines.
     #[error("{url} answered {status}: {body}")]
     Status {
@@ -154,7 +154,7 @@ pub enum ClientError {
 
 impl ClientError {
     /// The error that the agent answered with, if it did.
-    pub fn agent(&self) -> Option<&AgentError> {
+    pub fn agent(&self) -> Option<&RemoteError> {
         match self {
             Self::Agent(error) => Some(error),
             _ => None,
@@ -173,8 +173,8 @@ impl ClientError {
     }
 }
 
-impl From<AgentError> for ClientError {
-    fn from(error: AgentError) -> Self {
+impl From<RemoteError> for ClientError {
+    fn from(error: RemoteError) -> Self {
         Self::Agent(Box::new(error))
     }
 }

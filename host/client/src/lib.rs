@@ -31,7 +31,6 @@
 #![warn(missing_docs)]
 
 mod agent;
-mod agent_error;
 mod answer;
 mod binding;
 mod card;
@@ -44,12 +43,12 @@ mod http;
 mod interceptor;
 mod operation;
 mod parameters;
+mod remote_error;
 mod session;
 mod sse;
 mod transport;
 
 pub use agent::Agent;
-pub use agent_error::{AgentError, Violation};
 pub use answer::{Answer, EventStream, ResultStream};
 pub use binding::Binding;
 pub use card::AgentCardDocument;
@@ -61,4 +60,5 @@ pub use error::ClientError;
 pub use interceptor::{Incoming, Interceptor, InterceptorError, OutgoingCall};
 pub use operation::{ExtensionMethod, Operation};
 pub use parameters::{ParameterError, ServiceParameters};
+pub use remote_error::{RemoteError, Violation};
 pub use session::{ClientSession, SessionError};

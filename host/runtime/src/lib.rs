@@ -28,7 +28,7 @@ pub use annex_keyvalue::{
     KEYS_PER_PAGE, KeyValueError, KeyValueStore, MAX_KEY_BYTES, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
     ScopeKind, Space, Usage, incremented,
 };
-pub use chain::client_call::{Addition, ClientCall, OutgoingCall};
+pub use chain::client_call::{Addition, ClientCall, ClientCallRequest};
 pub use chain::method_call::{MethodAnswer, MethodCall};
 pub use chain::outgoing::apply_patch;
 pub use chain::transition::{BeginOutcome, ChangeOutcome, Interruption};

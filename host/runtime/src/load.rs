@@ -16,7 +16,7 @@ use crate::confinement::breaker::Breaker;
 use crate::confinement::engine;
 use crate::confinement::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::confinement::http_sender::Sender;
-use crate::confinement::instance::Instance;
+use crate::confinement::instance::GuestInstance;
 use crate::confinement::linker::linker;
 use crate::confinement::profile::{Profile, Services, Validators};
 use crate::confinement::slots::Slots;
@@ -217,10 +217,10 @@ async fn describe(
     Ok((Arc::new(profile), descriptor))
 }
 
-async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<Instance, LoadError> {
+async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<GuestInstance, LoadError> {
     // There is no turn while an extension is loaded, so there is no session, no task and no bucket of keys.
     let log = Log::new(Arc::clone(profile), None);
-    Instance::start(program, profile, None, log, hook).await.map_err(LoadError::SelfTest)
+    GuestInstance::start(program, profile, None, log, hook).await.map_err(LoadError::SelfTest)
 }
 
 /// Metadata keys, dependencies and grants of one extension.

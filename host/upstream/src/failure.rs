@@ -2,7 +2,7 @@
 //! kind.
 
 use annex_agent::AgentError;
-use annex_client::{AgentError as UpstreamError, ClientError, Violation};
+use annex_client::{ClientError, RemoteError, Violation};
 use annex_protocol::{A2aError, FieldViolation};
 
 use crate::links::Link;
@@ -69,7 +69,7 @@ pub(crate) fn of_lost_task(error: ClientError) -> AgentError {
 }
 
 /// The upstream's error as it is told to the caller, when it is about the request.
-fn of_request(error: &UpstreamError) -> Option<A2aError> {
+fn of_request(error: &RemoteError) -> Option<A2aError> {
     let reason = error.message.clone();
     Some(match error.code? {
         -32602 => {
@@ -92,7 +92,7 @@ fn violation(violation: Violation) -> FieldViolation {
 }
 
 /// The media type that the upstream names in the details, if it does.
-fn content_type(error: &UpstreamError) -> String {
+fn content_type(error: &RemoteError) -> String {
     let named = error.details.iter().find_map(|detail| {
         let detail: annex_protocol::JsonObject = detail.to().ok()?;
         let metadata: annex_protocol::JsonObject = detail.get("metadata")?.to().ok()?;

@@ -73,7 +73,9 @@ mod tests {
         ] {
             let built = build(features);
             if std::env::var_os("UPDATE_ADAPTER").is_some() {
-                std::fs::write(format!("{FOLDER}/{name}.wasm"), &built).expect("it works");
+                std::fs::write(format!("{FOLDER}/{name}.wasm"), &built).expect("it is written");
+                // What the test compares with was compiled in before.
+                continue;
             }
             assert!(for_imports(imports.iter().copied()) == built, "{name}.wasm is not what adapter.wat says");
         }

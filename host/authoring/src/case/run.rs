@@ -8,7 +8,7 @@ use annex_protocol::{
     TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_runtime::{
-    BeginOutcome, Chain, ClientCall, Extension, Fault, Hook, MethodAnswer, MethodCall, OutgoingCall, Runtime,
+    BeginOutcome, Chain, ClientCall, ClientCallRequest, Extension, Fault, Hook, MethodAnswer, MethodCall, Runtime,
     RuntimeConfig, RuntimeError, TurnRequest,
 };
 use toml::Table;
@@ -226,7 +226,7 @@ impl Run<'_> {
         let input = client.input.as_ref().map(|input| Json::parse(toml_json::json(input).to_string())).transpose();
         let input = input.map_err(|error| CaseError::wrong("client.input", error))?;
         let message = message(self.given)?;
-        let call = OutgoingCall {
+        let call = ClientCallRequest {
             operation: self.given.operation.as_deref().unwrap_or("SendMessage"),
             agent: &client.agent,
             declaration: client.declared.then(|| self.extension.card()),

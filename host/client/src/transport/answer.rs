@@ -10,12 +10,12 @@ use super::wire::JsonStream;
 use crate::error::quoted;
 use crate::http::{Http, failed};
 use crate::sse::Decoder;
-use crate::{AgentError, ClientError};
+use crate::{ClientError, RemoteError};
 
 /// The reason that a text is no result.
 pub(super) enum Unreadable {
     /// It is the agent's error.
-    Agent(AgentError),
+    Agent(RemoteError),
     /// It is not what the binding has.
     Foreign(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -18,7 +18,7 @@ use tonic::codegen::Service;
 
 use super::wire::{JsonStream, Transport, WireCall};
 use crate::http::{Http, failed};
-use crate::{AgentError, Answer, ClientError, Operation};
+use crate::{Answer, ClientError, Operation, RemoteError};
 
 const BINDING: &str = "GRPC";
 
@@ -71,7 +71,7 @@ fn told(url: &str, max_bytes: usize, error: CallError) -> ClientError {
         CallError::Answer(problem) => ClientError::protocol(&url, "a protobuf message", problem),
         CallError::TooLarge => ClientError::TooLarge { url, max_bytes },
         CallError::Agent { status, message, details } => {
-            AgentError::without_code(Some(status.to_owned()), message, details).into()
+            RemoteError::without_code(Some(status.to_owned()), message, details).into()
         }
         CallError::Transport(status) => not_sent(url, status),
     }

@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use super::answer::{self, Unreadable};
 use super::wire::{JsonStream, Transport, WireCall, active};
-use crate::agent_error::HttpError;
 use crate::http::{self as transport, EVENT_STREAM, Http};
+use crate::remote_error::HttpError;
 use crate::{Answer, ClientError, Operation};
 
 const BINDING: &str = "HTTP+JSON";

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::answer::{self, Unreadable};
 use super::wire::{JsonStream, Transport, WireCall, active};
-use crate::agent_error::RpcError;
 use crate::http::{self as transport, EVENT_STREAM, Http};
+use crate::remote_error::RpcError;
 use crate::{Answer, ClientError};
 
 pub(super) const JSON: &str = "application/json";

@@ -7,7 +7,8 @@ use annex_protocol::{
     AgentExtension, ContextId, Json, Message, Metadata, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_runtime::{
-    ClientCall, Extension, Grants, MethodAnswer, MethodCall, OutgoingCall, SessionStateGrant, TurnRequest, TurnView,
+    ClientCall, ClientCallRequest, Extension, Grants, MethodAnswer, MethodCall, SessionStateGrant, TurnRequest,
+    TurnView,
 };
 use criterion::{BenchmarkId, Criterion, Throughput};
 
@@ -94,7 +95,7 @@ pub(crate) fn client(criterion: &mut Criterion) {
     group.sample_size(50).throughput(Throughput::Bytes(input.get().len() as u64));
     group.bench_function(BenchmarkId::new("before and after", KIB.name), |bencher| {
         bencher.to_async(&executor).iter(async || {
-            let call = OutgoingCall {
+            let call = ClientCallRequest {
                 operation: "SendMessage",
                 agent: "http://a.example/.well-known/agent-card.json",
                 declaration: Some(&declaration),

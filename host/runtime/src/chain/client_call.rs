@@ -16,7 +16,7 @@ use crate::turn_view::{NoTurn, TurnView};
 
 /// A call that is about to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct OutgoingCall<'a> {
+pub struct ClientCallRequest<'a> {
     /// The A2A operation, or the method of an extension.
     pub operation: &'a str,
     /// The URL of the agent's card.
@@ -52,7 +52,10 @@ impl ClientCall {
     ///
     /// # Errors
     /// When the extension refuses the call, or fails. The call must not be made then.
-    pub async fn start(extension: &Arc<Extension>, call: &OutgoingCall<'_>) -> Result<(Self, Addition), HookError> {
+    pub async fn start(
+        extension: &Arc<Extension>,
+        call: &ClientCallRequest<'_>,
+    ) -> Result<(Self, Addition), HookError> {
         Self::start_in(extension, call, Arc::new(NoTurn)).await
     }
 
@@ -62,7 +65,7 @@ impl ClientCall {
     /// As [`ClientCall::start`].
     pub async fn start_in(
         extension: &Arc<Extension>,
-        call: &OutgoingCall<'_>,
+        call: &ClientCallRequest<'_>,
         view: Arc<dyn TurnView>,
     ) -> Result<(Self, Addition), HookError> {
         let mut started = Self { member: Member::admit(extension, view).await?, is_asked_for: false };
@@ -88,7 +91,7 @@ impl ClientCall {
         })
     }
 
-    async fn ask(&mut self, call: &OutgoingCall<'_>) -> Result<Addition, HookError> {
+    async fn ask(&mut self, call: &ClientCallRequest<'_>) -> Result<Addition, HookError> {
         let extension = Arc::clone(&self.member.extension);
         let hooks = &extension.program.hooks;
         if !hooks.has(Hook::Client) {

@@ -9,10 +9,10 @@ use annex_schema::Violation;
 use annex_text::cut;
 use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
-use wasmtime::component::Instance as ComponentInstance;
+use wasmtime::component::Instance;
 
 use crate::confinement::breaker::Admission;
-use crate::confinement::instance::Instance;
+use crate::confinement::instance::GuestInstance;
 use crate::confinement::limits::LimitReached;
 use crate::confinement::store::HostState;
 use crate::contract::{ExtensionError, Rejection};
@@ -52,7 +52,7 @@ pub(crate) struct Member {
 enum Slot {
     /// No hook has run yet.
     Idle,
-    Running(Instance),
+    Running(GuestInstance),
     /// A hook failed or was broken off, or the member was left out. It takes no further part in the turn.
     Out,
 }
@@ -129,7 +129,7 @@ impl Member {
     pub(crate) async fn call<T>(
         &mut self,
         hook: Hook,
-        body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
+        body: impl AsyncFnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
         let mut watch = Watch::new(&self.extension, hook);
         let called = watch.run(pin!(self.run(hook, body))).await;
@@ -142,7 +142,7 @@ impl Member {
     async fn run<T>(
         &mut self,
         hook: Hook,
-        body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
+        body: impl AsyncFnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
         // The member is out while the hook runs, so a call whose future is dropped leaves no instance to enter again.
         let mut instance = match mem::replace(&mut self.instance, Slot::Out) {
@@ -150,7 +150,8 @@ impl Member {
             // No caller asks a member that is out, so this is its first hook.
             Slot::Idle | Slot::Out => {
                 let view = Some(Arc::clone(&self.view));
-                Instance::start(&self.extension.program, &self.extension.profile, view, self.log.clone(), hook).await?
+                GuestInstance::start(&self.extension.program, &self.extension.profile, view, self.log.clone(), hook)
+                    .await?
             }
         };
         let value = instance.call(hook, body).await?;

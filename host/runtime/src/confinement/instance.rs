@@ -14,7 +14,7 @@ use annex_protocol::Json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 use wasmtime::Store;
-use wasmtime::component::Instance as ComponentInstance;
+use wasmtime::component::Instance;
 
 use crate::confinement::limits::{HostBusy, LimitReached};
 use crate::confinement::profile::Profile;
@@ -26,9 +26,9 @@ use crate::observation::log::Log;
 use crate::observation::trap::Trap;
 use crate::turn_view::TurnView;
 
-pub(crate) struct Instance {
+pub(crate) struct GuestInstance {
     store: Store<HostState>,
-    component: ComponentInstance,
+    component: Instance,
     profile: Arc<Profile>,
     log: Log,
     /// The fuel that was left when instructions were last counted; `None` when they are not.
@@ -39,7 +39,7 @@ pub(crate) struct Instance {
     _slot: OwnedSemaphorePermit,
 }
 
-impl Instance {
+impl GuestInstance {
     /// Instantiates the program with all limits armed. `hook` is the call that the instance is started for.
     pub(crate) async fn start(
         program: &Program,
@@ -82,7 +82,7 @@ impl Instance {
     pub(crate) async fn call<T>(
         &mut self,
         hook: Hook,
-        body: impl AsyncFnOnce(&mut Store<HostState>, &ComponentInstance) -> wasmtime::Result<T>,
+        body: impl AsyncFnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
         let call = Call { profile: &self.profile, log: &self.log, hook };
         // The clock of a call starts when it first waits. One that never waits would not notice that the turn is over.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, AgentExtension, Json, JsonObject, Message, Metadata, StreamResponse, Task};
-use annex_runtime::{Addition, ClientCall, Extension, Fault, Hook, HookError, Installation, OutgoingCall};
+use annex_runtime::{Addition, ClientCall, ClientCallRequest, Extension, Fault, Hook, HookError, Installation};
 
 use crate::support::{artifact, installation, runtime, test_extension};
 
@@ -12,7 +12,7 @@ async fn before(extension: &Arc<Extension>, input: &str) -> Result<(ClientCall, 
     message.metadata = Metadata::parse(r#"{"other/key":"private"}"#).expect("an object");
     let declaration = AgentExtension { uri: extension.uri().clone(), ..AgentExtension::default() };
     let input = Json::parse(input.to_owned()).expect("JSON");
-    let call = OutgoingCall {
+    let call = ClientCallRequest {
         operation: "SendMessage",
         agent: "http://a.example/card.json",
         declaration: Some(&declaration),

@@ -9,8 +9,8 @@ use annex_protocol::{
     StreamResponse, TaskState,
 };
 use annex_runtime::{
-    ClientCall, Extension, Fault, Grants, HookError, Installation, Limits, OnFailure, OutgoingCall, Quota, Runtime,
-    RuntimeConfig,
+    ClientCall, ClientCallRequest, Extension, Fault, Grants, HookError, Installation, Limits, OnFailure, Quota,
+    Runtime, RuntimeConfig,
 };
 use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use async_trait::async_trait;
@@ -124,7 +124,7 @@ impl Program {
         let declaration = declaration(server).await;
         let context_id = self.context.as_deref().map(ContextId::from);
         let mut message = Message { context_id, ..Message::user_text(text) };
-        let call = OutgoingCall {
+        let call = ClientCallRequest {
             operation: "SendMessage",
             agent: AGENT,
             declaration: Some(&declaration),

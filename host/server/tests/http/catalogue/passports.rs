@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use annex_protocol::{AgentExtension, ExtensionUri, Json, JsonObject, Message, Secret};
 use annex_runtime::{
-    ClientCall, Extension, Grants, Installation, Limits, OnFailure, OutgoingCall, Runtime, RuntimeConfig,
+    ClientCall, ClientCallRequest, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig,
 };
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ async fn the_agent_verifies_what_the_other_half_of_the_component_signs() {
     let declaration = AgentExtension { uri: ExtensionUri::from(URI), ..AgentExtension::default() };
     let input = Json::parse(r#"{"state": {"loyalty_tier": "Gold"}}"#.to_owned()).expect("JSON");
     let message = Message::user_text("prompt");
-    let call = OutgoingCall {
+    let call = ClientCallRequest {
         operation: "SendMessage",
         agent: "http://a.example/card.json",
         declaration: Some(&declaration),

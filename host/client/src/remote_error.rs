@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// The error that an agent answered with.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AgentError {
+pub struct RemoteError {
     /// The JSON-RPC code. HTTP+JSON and gRPC do not carry it: there it follows from `reason`, when that is known.
     pub code: Option<i64>,
     /// `google.rpc.ErrorInfo.reason`, such as `TASK_NOT_FOUND`; without one, the gRPC status if there is one.
@@ -63,7 +63,7 @@ pub(crate) struct HttpError {
     details: Option<Json>,
 }
 
-impl AgentError {
+impl RemoteError {
     /// The violations of a request's fields that the details name.
     pub fn violations(&self) -> Vec<Violation> {
         self.read_details().flat_map(|detail| detail.field_violations).collect()
@@ -92,7 +92,7 @@ fn list(details: Option<Json>) -> Vec<Json> {
     details.and_then(|details| details.to().ok()).unwrap_or_default()
 }
 
-impl From<RpcError> for AgentError {
+impl From<RpcError> for RemoteError {
     fn from(error: RpcError) -> Self {
         let mut read = Self::without_code(None, error.message, list(error.data));
         // This binding carries the code itself, which counts whatever the reason is.
@@ -101,14 +101,14 @@ impl From<RpcError> for AgentError {
     }
 }
 
-impl From<HttpError> for AgentError {
+impl From<HttpError> for RemoteError {
     fn from(error: HttpError) -> Self {
         Self::without_code(error.status, error.message, list(error.details))
     }
 }
 
 /// The code or the reason, the message, and the violations that the message does not spell out already.
-impl fmt::Display for AgentError {
+impl fmt::Display for RemoteError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, &self.reason) {
             (Some(code), _) => write!(formatter, "the agent answered with error {code}: {}", self.message)?,
@@ -125,17 +125,17 @@ impl fmt::Display for AgentError {
     }
 }
 
-impl std::error::Error for AgentError {}
+impl std::error::Error for RemoteError {}
 
 #[cfg(test)]
 mod tests {
-    use super::{AgentError, HttpError, RpcError};
+    use super::{HttpError, RemoteError, RpcError};
 
-    fn rpc(text: &str) -> AgentError {
+    fn rpc(text: &str) -> RemoteError {
         serde_json::from_str::<RpcError>(text).unwrap().into()
     }
 
-    fn http(text: &str) -> AgentError {
+    fn http(text: &str) -> RemoteError {
         serde_json::from_str::<HttpError>(text).unwrap().into()
     }
 
