@@ -89,10 +89,16 @@ impl Project {
         Ok(Self { folder: folder.to_owned(), manifest })
     }
 
+    /// The path of something in the project, as a person writes it: without a `.` before it.
+    #[must_use]
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.strip_prefix(".").unwrap_or(&self.folder).join(name)
+    }
+
     /// The component that a build makes.
     #[must_use]
     pub fn component(&self) -> PathBuf {
-        self.folder.join(format!("{}.wasm", self.manifest.name))
+        self.path(format!("{}.wasm", self.manifest.name))
     }
 
     /// The settings of the extension as text: the keys of an `[[extension]]` but for `component`.

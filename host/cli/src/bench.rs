@@ -74,7 +74,7 @@ fn component(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 fn first(project: &Project) -> anyhow::Result<PathBuf> {
-    let folder = project.folder.join("cases");
+    let folder = project.path("cases");
     let cases = cases_in(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     cases.into_iter().next().with_context(|| format!("{} has no case", folder.display()))
 }

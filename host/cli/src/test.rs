@@ -45,7 +45,7 @@ impl Test {
         let path = project.component();
         let component = annex_files::read(&path, Purpose::Named, MAX_COMPONENT_BYTES);
         let component = component.with_context(|| format!("cannot read {}; `annex build` makes it", path.display()))?;
-        let cases = self.cases(&project.folder)?;
+        let cases = self.cases(&project.path("cases"))?;
         let folder = project.folder.clone();
         let read = move |text: &str| ExtensionConfig::read_installation(text, &folder);
         let runner = Runner::new(&component, &project.manifest.settings, &read, serve::cache())?;
@@ -64,8 +64,7 @@ impl Test {
         if !self.cases.is_empty() {
             return Ok(self.cases.clone());
         }
-        let folder = folder.join("cases");
-        let cases = cases_in(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        let cases = cases_in(folder).with_context(|| format!("cannot read {}", folder.display()))?;
         ensure!(!cases.is_empty(), "{} has no case; a case is a file `NAME.toml` in it", folder.display());
         Ok(cases)
     }
