@@ -49,19 +49,12 @@ pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, Proje
     })?;
     let component = component::of(project, &made)?;
     let path = project.component();
-    place(&path, &component)?;
+    // Nobody, a server that watches it for instance, reads half of it.
+    annex_files::replace(&path, &component, 0o644).map_err(ProjectError::file(&path))?;
     Ok(Built { component, took: started.elapsed() })
 }
 
 fn make_folder_of(file: &Path) -> Result<(), ProjectError> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(ProjectError::file(folder))
-}
-
-/// Writes the file so that nobody, a server that watches it for instance, reads half of it.
-fn place(path: &Path, content: &[u8]) -> Result<(), ProjectError> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".new");
-    let placed = fs::write(&aside, content).and_then(|()| fs::rename(&aside, path));
-    placed.map_err(ProjectError::file(path))
 }

@@ -57,7 +57,9 @@ impl Bench {
         let costs = costs.with_context(|| format!("{}", case.display()))?;
         if self.json {
             let costs: Vec<_> = costs.iter().map(in_json).collect();
-            return output::json(&json!({ "case": case, "turns": turns, "components": costs }).to_string());
+            return output::json(
+                &json!({ "case": case.display().to_string(), "turns": turns, "components": costs }).to_string(),
+            );
         }
         let mut text = format!("{}, {turns} turns\n", case.display());
         costs.iter().for_each(|cost| text.push_str(&shown(cost)));

@@ -57,7 +57,9 @@ impl Dev {
         let config = DevConfig::new(self.listen)?;
         config.write(&project)?;
         let server = Server::bind(Config::read(&config.path)?).await?;
-        let locations = Locations { config: config.folder(), components: serve::components(), cache: serve::cache() };
+        // Paths in the settings begin at the project's folder, as they do for the other commands.
+        let folder = self.project.canonicalize().context("cannot find the project")?;
+        let locations = Locations { config: folder, components: serve::components(), cache: serve::cache() };
         let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
         let ready = |app: &App| {
             let url = app.base_url().to_owned();
@@ -127,10 +129,6 @@ impl DevConfig {
     fn new(listen: SocketAddr) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a folder for the server's config")?;
         Ok(Self { listen, path: folder.path().join("annex.toml"), _folder: folder })
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).to_owned()
     }
 
     fn write(&self, project: &Project) -> anyhow::Result<()> {

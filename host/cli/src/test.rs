@@ -1,6 +1,5 @@
 //! `annex test`
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -73,7 +72,8 @@ impl Test {
         let failed = runs.iter().filter(|run| has_failed(run)).count();
         let passed = runs.len() - failed;
         if let Some(file) = &self.junit {
-            fs::write(file, junit(project, runs)).with_context(|| format!("cannot write {}", file.display()))?;
+            annex_files::replace(file, junit(project, runs).as_bytes(), 0o644)
+                .with_context(|| format!("cannot write {}", file.display()))?;
         }
         if self.json {
             let cases: Vec<_> = runs.iter().map(in_json).collect();
@@ -93,7 +93,8 @@ fn has_failed(run: &CaseRun) -> bool {
 }
 
 fn line(run: &CaseRun) -> String {
-    let name = run.path.display();
+    let name = run.path.display().to_string();
+    let name = annex_text::line(&name);
     let took = millis(run.took);
     match &run.verdict {
         Verdict::Passed => format!("ok      {name} ({took} ms)\n"),
@@ -121,9 +122,18 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The time in which the shortest difference is looked for; then any will do.
+const DIFF_TIME: Duration = Duration::from_secs(2);
+
 /// What is expected with `-`, what came out with `+`.
 fn difference(expected: &str, found: &str) -> String {
-    TextDiff::from_lines(expected, found).unified_diff().context_radius(3).header("expected", "found").to_string()
+    TextDiff::configure()
+        .timeout(DIFF_TIME)
+        .diff_lines(expected, found)
+        .unified_diff()
+        .context_radius(3)
+        .header("expected", "found")
+        .to_string()
 }
 
 fn indented(text: &str) -> String {
@@ -137,7 +147,7 @@ fn in_json(run: &CaseRun) -> serde_json::Value {
         Verdict::Different { .. } | Verdict::Broken(_) => "failed",
     };
     let reason = Some(reason(&run.verdict)).filter(|reason| !reason.is_empty());
-    json!({ "case": run.path, "verdict": verdict, "reason": reason, "ms": millis(run.took) })
+    json!({ "case": run.path.display().to_string(), "verdict": verdict, "reason": reason, "ms": millis(run.took) })
 }
 
 /// The report in the form of JUnit, as CI systems read it.
@@ -172,7 +182,7 @@ fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\n' | '\t' => escaped.push(character),
-            other if other.is_control() => escaped.push('\u{fffd}'),
+            other if other.is_control() || matches!(other, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }
     }

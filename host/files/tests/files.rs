@@ -136,7 +136,7 @@ fn a_file_that_is_replaced_is_for_its_user_alone_and_no_link_is_followed() {
     let other = folder.path().join("other");
     fs::write(&other, "untouched").expect("a file");
     symlink(&other, folder.path().join("file.new")).expect("a link");
-    replace(&path, b"new").expect("it is replaced");
+    replace(&path, b"new", 0o600).expect("it is replaced");
     assert_eq!(fs::read_to_string(&path).expect("the file"), "new");
     assert_eq!(fs::read_to_string(&other).expect("the file"), "untouched");
     assert_eq!(fs::metadata(&path).expect("the file").permissions().mode() & 0o777, 0o600);

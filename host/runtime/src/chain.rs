@@ -289,7 +289,10 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
     let uri = extension.uri();
     match fault {
         Fault::Quarantined { .. } => tracing::debug!(extension = %uri, "skipped: {}", fault.text()),
-        _ => tracing::warn!(extension = %uri, "skipped in one turn: {}", fault.text()),
+        _ => {
+            let error_id = fault.error_id().map(tracing::field::display);
+            tracing::warn!(extension = %uri, error_id, "skipped in one turn: {}", fault.text());
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use annex_keyvalue::{KeyValueStore, MemoryKeyValueStore};
 
 use crate::confinement::engine::EngineOptions;
 use crate::load::compile::CompilerProcess;
+use crate::outside::Outside;
 
 /// The settings of a runtime.
 #[derive(Clone)]
@@ -36,6 +37,9 @@ pub struct RuntimeConfig {
     pub count_instructions: bool,
     /// An extension that fails again and again is left alone for a while. Whoever works on one does without.
     pub quarantine: bool,
+    /// The services that turns have which bring none of their own, and components while they are loaded. Empty in a server:
+    /// the real ones serve.
+    pub outside: Outside,
     /// The store of keys, for extensions with the grant.
     pub keyvalue: Arc<dyn KeyValueStore>,
     /// The source of addresses, for requests of extensions with the grant.
@@ -58,6 +62,7 @@ impl Default for RuntimeConfig {
             debug_info: false,
             count_instructions: false,
             quarantine: true,
+            outside: Outside::default(),
             keyvalue: Arc::new(MemoryKeyValueStore::default()),
             resolver: Arc::new(SystemResolver::default()),
         }

@@ -33,6 +33,7 @@ use crate::load::installation::Installation;
 use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::Registry;
+use crate::outside::Outside;
 
 pub(crate) mod cache;
 pub(crate) mod compile;
@@ -56,6 +57,7 @@ pub struct Runtime {
     metrics: Arc<Registry>,
     validators: Validators,
     quarantine: bool,
+    outside: Outside,
     counts_instructions: bool,
     /// The tenant whose extensions it loads; empty where there are no tenants.
     tenant: Arc<str>,
@@ -79,6 +81,7 @@ impl Runtime {
             metrics: Arc::default(),
             validators: Validators::default(),
             quarantine: config.quarantine,
+            outside: config.outside.clone(),
             counts_instructions: config.count_instructions,
             tenant: Arc::default(),
         })
@@ -97,6 +100,7 @@ impl Runtime {
             metrics: Arc::default(),
             validators: self.validators.of_tenant(),
             quarantine: self.quarantine,
+            outside: self.outside.clone(),
             counts_instructions: self.counts_instructions,
             tenant: Arc::from(name),
         }
@@ -144,7 +148,8 @@ impl Runtime {
         let metrics = Arc::clone(&self.metrics);
         let validators = self.validators.clone();
         let tenant = Arc::clone(&self.tenant);
-        Ok(Services { keyvalue, http, metrics, validators, tenant })
+        let outside = self.outside.clone();
+        Ok(Services { keyvalue, outside, http, metrics, validators, tenant })
     }
 
     fn link(

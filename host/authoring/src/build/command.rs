@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::process::Command;
@@ -39,5 +39,7 @@ pub(super) async fn run(project: &Project, words: &[String], say: impl Fn(&str))
 
 /// A name is looked for on the `PATH`; a path is one in the project.
 fn path_of(folder: &Path, program: &str) -> PathBuf {
-    if program.contains('/') { folder.join(program) } else { PathBuf::from(program) }
+    // Absolute, because the program starts in the folder.
+    let inside = || path::absolute(folder.join(program)).unwrap_or_else(|_| folder.join(program));
+    if program.contains('/') { inside() } else { PathBuf::from(program) }
 }

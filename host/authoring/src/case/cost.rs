@@ -52,7 +52,7 @@ impl Cost {
         let mut measured = Vec::new();
         for component in components {
             let runner = Runner::with(&config, component, settings, read).map_err(CaseError::Runtime)?;
-            let extension = Arc::new(runner.load(&case.given.parameters).await?);
+            let extension = Arc::new(runner.load(&case.given).await?);
             measured.push(Measured { extension, turns: Vec::new(), hooks: Vec::new() });
         }
         for turn in 0..turns + WARM_UP {
@@ -64,7 +64,7 @@ impl Cost {
         for (measured, component) in measured.into_iter().zip(components) {
             let counting = RuntimeConfig { count_instructions: true, ..config.clone() };
             let runner = Runner::with(&counting, component, settings, read).map_err(CaseError::Runtime)?;
-            let extension = Arc::new(runner.load(&case.given.parameters).await?);
+            let extension = Arc::new(runner.load(&case.given).await?);
             costs.push(measured.cost(instructions(&extension, &case).await?, turns));
         }
         Ok(costs)

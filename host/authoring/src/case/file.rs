@@ -1,8 +1,8 @@
 //! The file of a case.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use annex_files::Purpose;
 use annex_runtime::LoadError;
@@ -79,6 +79,8 @@ pub(super) struct Given {
     pub(super) requested: Option<Vec<String>>,
     /// Parameters in place of those in the settings, key by key.
     pub(super) parameters: Table,
+    /// Values of the secrets that the settings name; the others have a stand-in.
+    pub(super) secrets: BTreeMap<String, String>,
     /// The session's state.
     pub(super) session: Table,
     /// The keys that the extension has set before: those that last under `lasting`, then `context` and `task`.
@@ -166,8 +168,12 @@ impl CaseFile {
     pub(super) fn read(path: &Path) -> Result<Self, CaseError> {
         let text = annex_files::read_text(path, Purpose::Named, MAX_BYTES);
         let text = text.map_err(|source| CaseError::File { path: path.to_owned(), source })?;
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Result<Self, CaseError> {
         let mut case: Self =
-            toml::from_str(&text).map_err(|error| CaseError::Case(error.to_string().trim_end().to_owned()))?;
+            toml::from_str(text).map_err(|error| CaseError::Case(error.to_string().trim_end().to_owned()))?;
         let begins_expectation = |line: &str| line.trim() == EXPECT || line.trim().starts_with("[expect.");
         let head = text.split_inclusive('\n').take_while(|line| !begins_expectation(line));
         case.head = head.collect();
@@ -182,9 +188,13 @@ impl CaseFile {
         let head = self.head.trim_end();
         let gap = if head.is_empty() { "" } else { "\n\n" };
         let text = format!("{head}{gap}{}", outcome::text(expect));
-        let mut new = path.as_os_str().to_owned();
-        new.push(".new");
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+        // An extension's own words are in it, and may look like the lines of a case.
+        if Self::parse(&text).ok().and_then(|case| case.expect).as_ref() != Some(expect) {
+            let reason =
+                "what came out has lines that look like those of a case, so it cannot be written into the file";
+            return Err(CaseError::Case(reason.to_owned()));
+        }
+        let written = annex_files::replace(path, text.as_bytes(), 0o644);
         written.map_err(|source| CaseError::File { path: path.to_owned(), source })
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use annex_protocol::{
-    Artifact, ContextId, ExtensionUri, Json, JsonObject, Message, MessageId, Metadata, Part, StreamResponse,
+    Artifact, ContextId, ExtensionUri, Json, JsonObject, Message, MessageId, Metadata, Part, Secret, StreamResponse,
     TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_runtime::{
@@ -15,7 +15,7 @@ use toml::Table;
 
 use super::file::{AnswerGiven, CaseError, CaseFile, ClientGiven, Given, MethodGiven};
 use super::outcome::Outcome;
-use super::scene::{CONTEXT, Scene, TASK};
+use super::scene::{self, CONTEXT, Scene, TASK};
 use super::{ReadSettings, toml_json};
 
 /// Runs the cases of one component.
@@ -50,28 +50,47 @@ impl<'a> Runner<'a> {
         settings: &'a Table,
         read: ReadSettings<'a>,
     ) -> Result<Self, RuntimeError> {
-        Ok(Self { runtime: Runtime::new(config)?, component, settings, read })
+        // While a component is loaded there is no case yet. It reaches nobody then, and its time and numbers are the same in
+        // each run.
+        let config = RuntimeConfig { outside: scene::nowhere(), ..config.clone() };
+        Ok(Self { runtime: Runtime::new(&config)?, component, settings, read })
     }
 
     /// What comes of a case.
     pub(super) async fn outcome(&self, case: &CaseFile) -> Result<Table, CaseError> {
-        let extension = Arc::new(self.load(&case.given.parameters).await?);
+        let extension = Arc::new(self.load(&case.given).await?);
         let scene = Arc::new(Scene::of(&case.given, extension.uri()).await?);
         let mut outcome = play(&case.given, &extension, &scene).await?;
         outcome.look_back(&extension, &scene).await;
         Ok(outcome.into_table())
     }
 
-    pub(crate) async fn load(&self, parameters: &Table) -> Result<Extension, CaseError> {
+    pub(super) async fn load(&self, given: &Given) -> Result<Extension, CaseError> {
+        let parameters = &given.parameters;
         let mut settings = self.settings.clone();
+        let secrets = take_secrets(&mut settings);
         if !parameters.is_empty() {
             let own = settings.entry("parameters").or_insert_with(|| Table::new().into());
             let own = own.as_table_mut().ok_or_else(|| CaseError::Settings("parameters is no table".to_owned()))?;
             own.extend(parameters.clone());
         }
-        let installation = (self.read)(&settings.to_string()).map_err(CaseError::Settings)?;
+        let mut installation = (self.read)(&settings.to_string()).map_err(CaseError::Settings)?;
+        for name in secrets {
+            let value = given.secrets.get(&name).map_or(STAND_IN, String::as_str);
+            installation.grants.secrets.insert(name, Secret::new(value));
+        }
         Ok(self.runtime.load(self.component.to_vec(), installation).await?)
     }
+}
+
+/// In place of a secret for which the case has no value.
+const STAND_IN: &str = "a stand-in, because a case has no secrets but its own";
+
+/// Takes the secrets out of the settings, so that no file and no variable of this machine is opened: the settings and the
+/// component may be a stranger's.
+fn take_secrets(settings: &mut Table) -> Vec<String> {
+    let secrets = settings.get_mut("grants").and_then(|grants| grants.as_table_mut()?.remove("secrets"));
+    secrets.and_then(|secrets| Some(secrets.as_table()?.keys().cloned().collect())).unwrap_or_default()
 }
 
 /// Lets the extension take its part in what is given.
@@ -95,6 +114,8 @@ struct Run<'a> {
     outcome: &'a mut Outcome,
 }
 
+/// Results of a method that a case looks at. A client of a server takes them one by one; here they are kept.
+const MAX_RESULTS: usize = 1_000;
 /// The hooks of the way in.
 const WAY_IN: [Hook; 3] = [Hook::Activation, Hook::Message, Hook::State];
 
@@ -209,7 +230,8 @@ impl Run<'_> {
             Ok(MethodAnswer::Value(value)) => self.outcome.result = Some(value),
             Ok(MethodAnswer::Results(mut call)) => loop {
                 match call.next().await {
-                    Ok(Some(value)) => results.push(value),
+                    Ok(Some(value)) if results.len() < MAX_RESULTS => results.push(value),
+                    Ok(Some(_)) => return Err(CaseError::Case(format!("there are more than {MAX_RESULTS} results"))),
                     Ok(None) => break,
                     Err(error) => {
                         self.outcome.stopped(&error);

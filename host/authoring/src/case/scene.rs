@@ -35,6 +35,17 @@ pub(super) struct Scene {
     pub(super) resumed: Mutex<Vec<String>>,
 }
 
+/// The services where there is no case: the default time, numbers of the default seed, and nobody to reach.
+pub(super) fn nowhere() -> Outside {
+    let time = Timestamp::parse(TIME).map_or(0, Timestamp::as_millis);
+    Outside {
+        keyvalue: None,
+        clock: Some(Arc::new(Standing(Duration::from_millis(u64::try_from(time).unwrap_or(0))))),
+        random: Some(Arc::new(Seeded(Mutex::new(0)))),
+        http: Some(Arc::new(Requests { answers: Vec::new(), sent: Mutex::default() })),
+    }
+}
+
 impl Scene {
     pub(super) async fn of(given: &Given, extension: &ExtensionUri) -> Result<Self, CaseError> {
         let keys = Arc::new(MemoryKeyValueStore::default());

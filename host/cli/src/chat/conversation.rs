@@ -51,7 +51,7 @@ impl Conversation {
         let Some(file) = &self.file else { return Ok(()) };
         let text = format!("{}\n", serde_json::to_string(&self.session)?);
         // Whoever has the ids in it can go on with the conversation, so the file is for this user alone.
-        let written = annex_files::replace(file, text.as_bytes());
+        let written = annex_files::replace(file, text.as_bytes(), 0o600);
         written.with_context(|| format!("cannot keep the conversation in {}", file.display()))
     }
 

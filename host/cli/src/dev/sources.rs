@@ -65,7 +65,7 @@ impl Sources {
 
 fn add(path: &Path, seen: &mut Seen) {
     // What has gone meanwhile is not there, which is a change as well.
-    let Ok(metadata) = fs::metadata(path) else { return };
+    let Ok(metadata) = fs::symlink_metadata(path) else { return };
     if metadata.is_file() {
         seen.insert(path.to_owned(), (metadata.modified().ok(), metadata.len()));
     } else if metadata.is_dir() {

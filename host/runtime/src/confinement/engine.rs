@@ -1,6 +1,7 @@
 //! The one engine of the process: the only place that builds a wasmtime configuration.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -80,6 +81,7 @@ fn settings(options: EngineOptions) -> Config {
         })
         // Fuel would be exact. It costs more in guest code, and 30 to 50 % more time to compile.
         .epoch_interruption(true)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(20))
         .consume_fuel(options.count_instructions)
         // Components with asynchronous lifting are refused and calls are five times cheaper.
         .concurrency_support(false)

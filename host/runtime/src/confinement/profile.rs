@@ -15,6 +15,7 @@ use crate::load::installation::Installation;
 use crate::observation::log;
 use crate::observation::log_tail::LogTail;
 use crate::observation::metrics::{Meters, Registry};
+use crate::outside::Outside;
 
 /// The data that every store of the extension shares. A guest can change nothing in it but the validators that it had
 /// compiled, its last log lines and its counters.
@@ -39,6 +40,8 @@ pub(crate) struct Profile {
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) keyvalue: Arc<dyn KeyValueStore>,
+    /// In place of what the host itself has, where the turn brings nothing.
+    pub(crate) outside: Outside,
     /// `None` without the grant.
     pub(crate) http: Option<Arc<Sender>>,
     pub(crate) metrics: Arc<Registry>,

@@ -12,6 +12,7 @@ use crate::confinement::imports::wasi_context::Wasi;
 use crate::confinement::limits::LimitReached;
 use crate::confinement::profile::Profile;
 use crate::observation::log::Log;
+use crate::outside::Outside;
 use crate::turn_view::TurnView;
 
 /// Core instances, tables and memories that one component may be made of.
@@ -115,6 +116,11 @@ impl HostState {
             self.take_ticks(passed)?;
         }
         Ok(())
+    }
+
+    /// The services in place of the host's own: those of the turn, or those of the runtime.
+    pub(crate) fn outside(&self) -> &Outside {
+        self.turn.as_ref().and_then(|turn| turn.outside()).unwrap_or(&self.profile.services.outside)
     }
 
     /// The number of times that the call into the guest had to wait.

@@ -17,6 +17,9 @@ use crate::turn_view::{TurnIds, TurnView};
 /// The text that takes the place of a secret in a line.
 const HIDDEN: &str = "(secret)";
 
+/// Bytes of a secret's line from which on it is hidden by itself.
+const SHORTEST_LINE: usize = 8;
+
 /// The log of one extension in one turn. Clones share what is left of it.
 #[derive(Clone)]
 pub(crate) struct Log {
@@ -98,6 +101,16 @@ impl Log {
         self.profile.limits.log_line.saturating_add(secrets.max().unwrap_or(0))
     }
 
+    /// Writes the beginning of a line, of which [`Log::taken_bytes`] were taken. A secret may be cut at the end of it, where it
+    /// would not be found, so that as much as can be of one is left out.
+    pub(crate) fn write_cut(&self, level: LogLevel, context: &str, message: &str) {
+        let secrets = &self.profile.grants.secrets;
+        let longest = secrets.values().map(|secret| secret.expose().len()).max().unwrap_or(0);
+        let hidden = without(message, secrets.values());
+        let end = hidden.floor_char_boundary(hidden.len().saturating_sub(longest));
+        self.write(level, context, hidden.get(..end).unwrap_or_default());
+    }
+
     /// Writes one line, if any are left.
     pub(crate) fn write(&self, level: LogLevel, context: &str, message: &str) {
         let Some(left) = self.turn.left.take_line() else { return self.profile.meters.add_dropped_log_line() };
@@ -162,12 +175,17 @@ fn level_name(level: LogLevel) -> &'static str {
     }
 }
 
-/// The text without secrets.
+/// The text without secrets. Of a secret of several lines, a key for instance, each line is one, because a guest writes line
+/// by line.
 pub(crate) fn without<'a>(text: &'a str, secrets: impl Iterator<Item = &'a Secret>) -> Cow<'a, str> {
+    let lines = |secret: &'a Secret| secret.expose().lines().filter(|line| line.len() >= SHORTEST_LINE);
+    let mut hidden: Vec<&str> = secrets.flat_map(|secret| lines(secret).chain([secret.expose()])).collect();
+    // A secret may begin with another one.
+    hidden.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
     let mut text = Cow::Borrowed(text);
-    for secret in secrets {
-        if text.contains(secret.expose()) {
-            text = Cow::Owned(text.replace(secret.expose(), HIDDEN));
+    for secret in hidden {
+        if text.contains(secret) {
+            text = Cow::Owned(text.replace(secret, HIDDEN));
         }
     }
     text
@@ -184,5 +202,7 @@ mod tests {
         let secrets = [Secret::new("hunter2"), Secret::new("abc")];
         assert_eq!(without("key=hunter2 id=abcd", secrets.iter()), "key=(secret) id=(secret)d");
         assert_eq!(without("nothing here", secrets.iter()), "nothing here");
+        let secrets = [Secret::new("abc"), Secret::new("abcdef"), Secret::new("-----BEGIN\nMIIEvQIBADAN\nxy\n")];
+        assert_eq!(without("abcdef MIIEvQIBADAN xy", secrets.iter()), "(secret) (secret) xy");
     }
 }

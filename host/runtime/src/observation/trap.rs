@@ -10,6 +10,8 @@ use wasmtime::{FrameInfo, WasmBacktrace};
 
 /// Frames that are shown. What a person looks for is near the top.
 const MAX_FRAMES: usize = 12;
+/// Bytes of each reason.
+const MAX_REASON: usize = 4 << 10;
 /// Bytes of a name, before and after it is demangled. A mangled name can stand for one that is longer by any factor.
 const MAX_NAME: usize = 256;
 
@@ -27,9 +29,9 @@ struct Stack(String);
 
 impl Trap {
     pub(crate) fn of(error: &wasmtime::Error) -> Self {
-        // The engine's own backtrace is one of the causes, as a text of many lines.
-        let reasons =
-            error.chain().map(ToString::to_string).filter(|cause| !cause.starts_with("error while executing at"));
+        // The engine's own backtrace is one of the causes, as a text of many lines and of any length.
+        let reasons = error.chain().map(|cause| bounded(MAX_REASON, format_args!("{cause}")));
+        let reasons = reasons.filter(|cause| !cause.starts_with("error while executing at"));
         Self {
             reason: reasons.collect::<Vec<_>>().join(": "),
             stack: error.downcast_ref::<WasmBacktrace>().and_then(|trace| Stack::of(trace.frames())),
@@ -66,10 +68,15 @@ fn name(frame: &FrameInfo) -> String {
     let Some(name) = frame.func_name() else { return format!("wasm function {}", frame.func_index()) };
     let name = within(name);
     let Ok(demangled) = rustc_demangle::try_demangle(name) else { return name.to_owned() };
-    let mut text = Bounded(String::new());
+    bounded(MAX_NAME, format_args!("{demangled:#}"))
+}
+
+/// The text in at most so many bytes.
+fn bounded(most: usize, text: fmt::Arguments<'_>) -> String {
+    let mut bounded = Bounded { text: String::new(), most };
     // The writer stops it when the text is long enough.
-    let _ = write!(text, "{demangled:#}");
-    text.0
+    let _ = bounded.write_fmt(text);
+    bounded.text
 }
 
 /// The text, cut to what is looked at.
@@ -86,13 +93,16 @@ fn is_of_the_runtime(name: &str) -> bool {
         || name == "abort"
 }
 
-/// Text that takes no more than [`MAX_NAME`] bytes, and ends what writes more.
-struct Bounded(String);
+/// Text that takes no more than so many bytes, and ends what writes more.
+struct Bounded {
+    text: String,
+    most: usize,
+}
 
 impl Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = MAX_NAME.saturating_sub(self.0.len());
-        self.0.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
+        let room = self.most.saturating_sub(self.text.len());
+        self.text.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
         if text.len() > room { Err(fmt::Error) } else { Ok(()) }
     }
 }
@@ -119,15 +129,12 @@ impl Error for Stack {}
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write;
-
-    use super::{Bounded, MAX_NAME, is_of_the_runtime};
+    use super::{MAX_NAME, bounded, is_of_the_runtime};
 
     #[test]
     fn a_text_that_is_too_long_ends_the_writing() {
-        let mut text = Bounded(String::new());
-        assert!(text.write_str(&"ä".repeat(1_000)).is_err());
-        assert!(text.0.len() <= MAX_NAME && text.0.len() > MAX_NAME - 2);
+        let text = bounded(MAX_NAME, format_args!("{}", "ä".repeat(1_000)));
+        assert!(text.len() <= MAX_NAME && text.len() > MAX_NAME - 2);
     }
 
     #[test]

@@ -26,8 +26,7 @@ fn kind_of(name: &str) -> Option<ScopeKind> {
 impl HostState {
     /// The store of the turn, or the host's.
     fn keyvalue(&self) -> &dyn KeyValueStore {
-        let own = self.turn.as_ref().and_then(|turn| turn.outside()?.keyvalue.as_ref());
-        own.unwrap_or(&self.profile.services.keyvalue).as_ref()
+        self.outside().keyvalue.as_ref().unwrap_or(&self.profile.services.keyvalue).as_ref()
     }
 
     /// The space of the keys of a kind in this turn; `None` where there is no such bucket.

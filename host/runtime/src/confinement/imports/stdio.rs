@@ -24,11 +24,13 @@ struct Lines {
     name: &'static str,
     /// The line that has not ended yet, cut to what the log takes.
     line: Vec<u8>,
+    /// More was written to the line than was taken.
+    is_cut: bool,
 }
 
 impl LogStream {
     pub(super) fn new(log: Log, level: LogLevel, name: &'static str) -> Self {
-        Self(Arc::new(Mutex::new(Lines { log, level, name, line: Vec::new() })))
+        Self(Arc::new(Mutex::new(Lines { log, level, name, line: Vec::new(), is_cut: false })))
     }
 }
 
@@ -38,7 +40,9 @@ impl Lines {
             let text = piece.strip_suffix(b"\n");
             // What is beyond a log line is dropped here, so that a line without an end takes no memory of the host.
             let room = self.log.taken_bytes().saturating_sub(self.line.len());
-            self.line.extend(text.unwrap_or(piece).iter().take(room));
+            let text_or_rest = text.unwrap_or(piece);
+            self.line.extend(text_or_rest.iter().take(room));
+            self.is_cut |= text_or_rest.len() > room;
             if text.is_some() {
                 self.end_line();
             }
@@ -46,8 +50,14 @@ impl Lines {
     }
 
     fn end_line(&mut self) {
-        self.log.write(self.level, self.name, &String::from_utf8_lossy(&self.line));
+        let line = String::from_utf8_lossy(&self.line);
+        if self.is_cut {
+            self.log.write_cut(self.level, self.name, &line);
+        } else {
+            self.log.write(self.level, self.name, &line);
+        }
         self.line.clear();
+        self.is_cut = false;
     }
 }
 

@@ -10,7 +10,7 @@ use crate::turn_view::{NoTurn, TurnView};
 impl HostState {
     /// The time since 1970.
     pub(crate) fn wall_time(&self) -> Duration {
-        match self.turn.as_ref().and_then(|turn| turn.outside()?.clock.as_ref()) {
+        match &self.outside().clock {
             Some(clock) => clock.now(),
             // A machine whose clock stands before 1970 is no reason to stop a guest.
             None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),

@@ -93,8 +93,10 @@ impl HasData for HasIo {
 impl HostState {
     fn wasi(&mut self) -> &mut Wasi {
         // Made at the first call of WASI, because most instances never make one.
-        let outside = || self.turn.as_ref().and_then(|turn| turn.outside());
-        self.wasi.get_or_insert_with(|| Box::new(Wasi::new(&self.log, &self.profile, outside())))
+        if self.wasi.is_none() {
+            self.wasi = Some(Box::new(Wasi::new(&self.log, &self.profile, self.outside())));
+        }
+        self.wasi.get_or_insert_with(|| unreachable!("it was made above"))
     }
 
     fn resources(&mut self) -> &mut ResourceTable {

@@ -31,7 +31,7 @@ pub(crate) struct Wasi {
 }
 
 impl Wasi {
-    pub(super) fn new(log: &Log, profile: &Arc<Profile>, outside: Option<&Outside>) -> Self {
+    pub(super) fn new(log: &Log, profile: &Arc<Profile>, outside: &Outside) -> Self {
         let mut resources = ResourceTable::new();
         // Handles, random bytes and header fields take memory of the host, which no limit of linear memory counts
         // (wasmtime GHSA-852m-cvvp-9p4w).
@@ -46,7 +46,7 @@ impl Wasi {
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);
-        let Outside { clock, random, http: client, .. } = outside.cloned().unwrap_or_default();
+        let Outside { clock, random, http: client, .. } = outside.clone();
         if let Some(clock) = clock {
             context.wall_clock(Given(Arc::clone(&clock))).monotonic_clock(Given(clock));
         }

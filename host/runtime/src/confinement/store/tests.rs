@@ -15,6 +15,7 @@ use crate::confinement::limits::{LimitReached, Limits};
 use crate::confinement::profile::{Profile, Services, Validators};
 use crate::load::installation::{Installation, OnFailure};
 use crate::observation::log::Log;
+use crate::outside::Outside;
 
 /// Each makes the epoch advance once per round.
 const LOOPS: [&str; 3] = [
@@ -40,7 +41,8 @@ fn profile(cpu: Duration) -> Arc<Profile> {
     let keyvalue = Arc::new(MemoryKeyValueStore::default());
     let validators = Validators::default();
     let tenant = Arc::default();
-    let services = Services { keyvalue, http: None, metrics: Arc::default(), validators, tenant };
+    let services =
+        Services { keyvalue, outside: Outside::default(), http: None, metrics: Arc::default(), validators, tenant };
     Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
 }
 
