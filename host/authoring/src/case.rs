@@ -82,6 +82,12 @@ impl Runner<'_> {
             return Ok(Verdict::Passed);
         }
         if update {
+            let expects_fault = case.expect.as_ref().is_some_and(|expect| expect.contains_key("fault"));
+            // A failure that passes for what is expected would never be seen again.
+            if let Some(fault) = found.get("fault").filter(|_| !expects_fault) {
+                let reason = format!("it fails, which --update does not write: {fault}");
+                return Err(CaseError::Case(reason));
+            }
             case.write(path, &found)?;
             return Ok(Verdict::Updated);
         }

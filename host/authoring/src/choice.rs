@@ -146,7 +146,13 @@ impl Language {
     /// # Errors
     /// Names those that there are.
     pub fn parse(text: &str) -> Result<Self, String> {
-        one_of(text, Self::ALL, Self::name, "language")
+        match text.trim() {
+            "javascript" => Ok(Self::JavaScript),
+            "typescript" => Ok(Self::TypeScript),
+            "py" => Ok(Self::Python),
+            "golang" => Ok(Self::Go),
+            other => one_of(other, Self::ALL, Self::name, "language"),
+        }
     }
 }
 
@@ -248,6 +254,7 @@ fn one_of<T: Copy, const N: usize>(
     name: impl Fn(T) -> &'static str,
     what: &str,
 ) -> Result<T, String> {
+    let text = text.trim();
     let found = all.into_iter().find(|item| name(*item) == text);
     found.ok_or_else(|| format!("there is no {what} {text:?}; there are {}", all.map(name).join(", ")))
 }

@@ -17,5 +17,5 @@ pub use case::{CaseError, CaseRun, Cost, ReadSettings, Runner, Verdict, cases_in
 pub use choice::{Capability, Choice, HOOKS, Language, ProjectName, parse_hook};
 pub use contract::{VERSION, write as write_contract};
 pub use error::ProjectError;
-pub use manifest::{Bindings, Build, FILE, Manifest, Project};
+pub use manifest::{Bindings, Build, FILE, Manifest, Project, Sources};
 pub use scaffold::create;

@@ -1,7 +1,9 @@
 //! `annex-extension.toml`, by which a project says how it is built and how it is tried.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 use annex_files::Purpose;
 use serde::Deserialize;
@@ -101,6 +103,32 @@ impl Project {
         self.path(format!("{}.wasm", self.manifest.name))
     }
 
+    /// What `build.watch` names and is not there.
+    #[must_use]
+    pub fn unwatchable(&self) -> Vec<PathBuf> {
+        let watch = self.manifest.build.watch.iter();
+        watch.filter(|path| fs::symlink_metadata(self.folder.join(path)).is_err()).cloned().collect()
+    }
+
+    /// The files that `build.watch` names, and the manifest, each with the time of its last change and its size.
+    #[must_use]
+    pub fn sources(&self) -> Sources {
+        let mut sources = Sources::new();
+        let declared = self.manifest.build.watch.iter().map(|path| self.path(path));
+        declared.chain([self.path(FILE)]).for_each(|root| add(&root, &mut sources));
+        sources
+    }
+
+    /// A source that has changed since the component was built.
+    #[must_use]
+    pub fn newer_source(&self) -> Option<PathBuf> {
+        let built = fs::metadata(self.component()).and_then(|metadata| metadata.modified()).ok()?;
+        self.sources()
+            .into_iter()
+            .find(|(_, (changed, _))| changed.is_some_and(|changed| changed > built))
+            .map(|(path, _)| path)
+    }
+
     /// The settings of the extension as text: the keys of an `[[extension]]` but for `component`.
     #[must_use]
     pub fn settings(&self) -> String {
@@ -118,6 +146,27 @@ impl Manifest {
         match paths.into_iter().find(|path| !is_inside(path)) {
             Some(path) => Err(format!("build: {} is not a path inside the project", path.display())),
             None => Ok(()),
+        }
+    }
+}
+
+/// Files, each with the time of its last change and its size.
+pub type Sources = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
+
+/// Folders that hold what tools make. They lie among the sources of some languages.
+const MADE: [&str; 4] = ["__pycache__", "node_modules", "target", "deps"];
+
+fn add(path: &Path, sources: &mut Sources) {
+    // What has gone meanwhile is not there. A link could lead anywhere, to a folder above too, and is not followed.
+    let Ok(metadata) = fs::symlink_metadata(path) else { return };
+    if metadata.is_file() {
+        sources.insert(path.to_owned(), (metadata.modified().ok(), metadata.len()));
+    } else if metadata.is_dir() {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if !MADE.iter().any(|made| name == *made) && !name.to_string_lossy().starts_with('.') {
+                add(&entry.path(), sources);
+            }
         }
     }
 }

@@ -42,6 +42,14 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let project = Project::open(&self.project)?;
+        if let Some(source) = project.newer_source() {
+            let component = project.component();
+            output::note(&format!(
+                "{} is older than {}; `annex build` builds it",
+                component.display(),
+                source.display()
+            ));
+        }
         let own = component(&project.component())?;
         let other = self.against.as_deref().map(component).transpose()?;
         let case = match &self.case {

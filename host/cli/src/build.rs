@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use annex_authoring::Project;
+use annex_runtime::RuntimeConfig;
+use anyhow::{Context, ensure};
 use clap::Args;
 
-use crate::{inspect, output, settings};
+use crate::inspect::{self, trial};
+use crate::{output, serve, settings};
 
 /// Build the component of a project
 ///
@@ -30,7 +33,25 @@ impl Build {
         let settings = settings::of_project(&project)?;
         let built = annex_authoring::build(&project, |command| output::note(&format!("$ {command}"))).await?;
         output::note(&format!("built in {:.1} s", built.took.as_secs_f64()));
+        for path in project.unwatchable() {
+            output::note(&format!("build.watch names {}, which is not there", path.display()));
+        }
         let component = project.component();
-        inspect::examine(&component, &component.to_string_lossy(), &built.component, settings, self.json).await
+        // Compiled as `annex test` runs it, which finds it in the cache then.
+        let config =
+            RuntimeConfig { cache: serve::cache(), debug_info: true, instances: 1, ..RuntimeConfig::default() };
+        let granted = settings.grants.clone();
+        let in_config = component.to_string_lossy();
+        let trial = inspect::examine(&component, &in_config, &built.component, (settings, &config), self.json).await?;
+        trial.loaded.map(drop).context("no host would load the component with the settings of annex-extension.toml")?;
+        let given = trial::in_config(&granted);
+        let missing: Vec<String> =
+            trial::in_config(&trial.grants).into_iter().filter(|grant| !given.contains(grant)).collect();
+        ensure!(
+            missing.is_empty(),
+            "the component needs grants that the project does not give it: add `{}` to [settings.grants] in annex-extension.toml",
+            missing.join("`, `")
+        );
+        Ok(())
     }
 }

@@ -1,14 +1,14 @@
 //! `annex dev`
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annex_authoring::{Built, Project};
 use annex_runtime::Extension;
 use annex_server::{App, Config, Installers, Locations, Server};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use tempfile::TempDir;
 
@@ -16,12 +16,12 @@ use crate::{log, output, serve, shell};
 
 mod sources;
 
-use sources::Sources;
+use sources::Watch;
 
 /// Build a project, serve it, and again at each change
 ///
 /// A scripted agent answers every message with an artifact. A build that fails leaves the last good version in force. What
-/// the extension logs is on standard error, with the files and lines of its traps.
+/// the extension logs is on standard error, its traps with the functions that ran, and with lines where the component has them.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  annex dev\n\nOnly what build.watch in annex-extension.toml names is watched. Ctrl-C \
@@ -39,8 +39,16 @@ pub(crate) struct Dev {
 impl Dev {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         log::start()?;
+        ensure!(
+            self.listen.ip().is_loopback(),
+            "annex dev serves this machine alone, without credentials; {} is not an address such as 127.0.0.1:8787",
+            self.listen
+        );
+        // A port that is taken is found out before the first build, which may take long.
+        let free = TcpListener::bind(self.listen);
+        drop(free.with_context(|| format!("cannot listen on {}; --listen names another address", self.listen))?);
         // A mistake in the first build is mended like any later one, so it does not end the command.
-        let mut sources = Sources::of(&Project::open(&self.project)?);
+        let mut sources = Watch::of(Project::open(&self.project)?);
         let (project, built) = loop {
             tokio::select! {
                 built = build(&self.project) => match built {
@@ -78,7 +86,7 @@ async fn build(folder: &Path) -> anyhow::Result<(Project, Built)> {
 }
 
 /// Builds at each change, and puts what was built in force.
-async fn follow(folder: PathBuf, config: DevConfig, mut sources: Sources, installers: Arc<Installers>, url: String) {
+async fn follow(folder: PathBuf, config: DevConfig, mut sources: Watch, installers: Arc<Installers>, url: String) {
     loop {
         sources.changed().await;
         let replaced = async {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
-use annex_runtime::{Inspection, Installation, MAX_COMPONENT_BYTES};
+use annex_runtime::{Inspection, Installation, MAX_COMPONENT_BYTES, RuntimeConfig};
 use annex_server::Locations;
 use anyhow::Context;
 use clap::Args;
@@ -12,9 +12,10 @@ use crate::{output, serve, settings};
 
 mod report;
 mod table;
-mod trial;
+pub(crate) mod trial;
 
 use report::Report;
+use trial::Trial;
 
 /// Show what a component is, what it needs and how to install it.
 #[derive(Args)]
@@ -43,7 +44,13 @@ impl Inspect {
             format!("cannot read the component {} ({rule})", path.display())
         })?;
         let settings = settings::read(self.settings.as_deref())?;
-        examine(&path, &self.in_config(&path, &locations), &bytes, settings, self.json).await
+        let config = RuntimeConfig { instances: 1, ..RuntimeConfig::default() };
+        let trial = examine(&path, &self.in_config(&path, &locations), &bytes, (settings, &config), self.json).await?;
+        // The report is shown first, because it also tells why a component cannot be loaded.
+        if trial.fits_a_config() {
+            return Ok(());
+        }
+        trial.loaded.map(drop).context("the component cannot be loaded")
     }
 
     /// The name by which a config names the component, wherever the config lies.
@@ -56,29 +63,25 @@ impl Inspect {
     }
 }
 
-/// Shows what the component in `file` is, which a config names by `in_config`.
+/// Shows what the component in `file` is, which a config names by `in_config`, and how its trial went.
 ///
 /// # Errors
-/// When no host would load it, whatever its parameters.
+/// When it is no extension.
 pub(crate) async fn examine(
     file: &Path,
     in_config: &str,
     bytes: &[u8],
-    settings: Installation,
+    (settings, config): (Installation, &RuntimeConfig),
     json: bool,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Trial> {
     // The file is looked at before the trial, which runs it: what is no extension is refused here.
     let inspection = Inspection::of(bytes).with_context(|| format!("{} is refused", file.display()))?;
-    let trial = trial::load(bytes, settings).await?;
+    let trial = trial::load(bytes, settings, config).await?;
     let report = Report::new(file, in_config, &inspection, &trial);
     if json {
         output::json(&serde_json::to_string(&report)?)?;
     } else {
         output::show(&table::of(&report)?)?;
     }
-    // The report is shown first, because it also tells why a component cannot be loaded.
-    if trial.fits_a_config() {
-        return Ok(());
-    }
-    trial.loaded.map(drop).context("the component cannot be loaded")
+    Ok(trial)
 }

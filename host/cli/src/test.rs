@@ -41,6 +41,14 @@ pub(crate) struct Test {
 impl Test {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let project = Project::open(&self.project)?;
+        if let Some(source) = project.newer_source() {
+            let component = project.component();
+            output::note(&format!(
+                "{} is older than {}; `annex build` builds it",
+                component.display(),
+                source.display()
+            ));
+        }
         let path = project.component();
         let component = annex_files::read(&path, Purpose::Named, MAX_COMPONENT_BYTES);
         let component = component.with_context(|| format!("cannot read {}; `annex build` makes it", path.display()))?;

@@ -53,7 +53,12 @@ impl<'a> Runner<'a> {
         // While a component is loaded there is no case yet. It reaches nobody then, and its time and numbers are the same in
         // each run.
         let config = RuntimeConfig { outside: scene::nowhere(), ..config.clone() };
-        Ok(Self { runtime: Runtime::new(&config)?, component, settings, read })
+        let runtime = match Runtime::new(&config) {
+            // Without a cache each run compiles, which is no reason to run nothing.
+            Err(RuntimeError::Cache { .. }) => Runtime::new(&RuntimeConfig { cache: None, ..config })?,
+            started => started?,
+        };
+        Ok(Self { runtime, component, settings, read })
     }
 
     /// What comes of a case.
@@ -164,6 +169,9 @@ impl Run<'_> {
             Some(hook @ (Hook::Card | Hook::Method | Hook::Client)) => {
                 let reason = format!("{hook} is no hook of a turn; given.method and given.client are for the last two");
                 Err(CaseError::wrong("hook", reason))
+            }
+            Some(hook) if !self.extension.hooks().contains(&hook) => {
+                Err(CaseError::wrong("hook", format!("the component has no hook {hook}")))
             }
             only => Ok(only),
         }

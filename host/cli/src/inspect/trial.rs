@@ -7,10 +7,10 @@ use annex_runtime::{
 };
 
 /// The outcome of a trial.
-pub(super) struct Trial {
+pub(crate) struct Trial {
     /// The grants that it cannot do without.
-    pub(super) grants: Grants,
-    pub(super) loaded: Result<Extension, LoadError>,
+    pub(crate) grants: Grants,
+    pub(crate) loaded: Result<Extension, LoadError>,
 }
 
 impl Trial {
@@ -24,10 +24,14 @@ impl Trial {
 ///
 /// # Errors
 /// When the runtime does not start. That the component is refused is a result.
-pub(super) async fn load(component: &[u8], settings: Installation) -> Result<Trial, RuntimeError> {
+pub(super) async fn load(
+    component: &[u8],
+    settings: Installation,
+    config: &RuntimeConfig,
+) -> Result<Trial, RuntimeError> {
     let settings = without_trust(settings);
     // The default has no compile cache, so a component on trial leaves nothing on the disk.
-    let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() })?;
+    let runtime = Runtime::new(config)?;
     let mut granted = Vec::new();
     loop {
         let grants = grants(settings.grants.clone(), &granted);
@@ -82,7 +86,7 @@ fn no_requests() -> HttpGrant {
 }
 
 /// The lines of a config's `[extension.grants]` table.
-pub(super) fn in_config(grants: &Grants) -> Vec<String> {
+pub(crate) fn in_config(grants: &Grants) -> Vec<String> {
     let line = |grant: GrantNeeded, is_granted: bool| is_granted.then(|| grant.to_string());
     let session_state = grants.session_state.as_ref().map(|grant| match grant.scopes.as_slice() {
         [] => GrantNeeded::SessionState.to_string(),
