@@ -1,13 +1,13 @@
 // The Timestamp extension, version 1: the time at which a message or artifact was made, in its metadata.
 
-#include "generated/timestamp.h"
+#include "extension.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 // The host frees what a hook returns, so that each string in it is a copy.
-typedef timestamp_string_t string;
+typedef extension_string_t string;
 
 static const char DEFAULT_URI[] = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
 
@@ -24,15 +24,15 @@ static const char PARAMETER_SCHEMA[] =
 
 static string copy(const char *text) {
   string result;
-  timestamp_string_dup(&result, text);
+  extension_string_dup(&result, text);
   return result;
 }
 
 // A parameter as it is in the config. It ends with a zero byte, which its length does not count.
 static bool parameter(const char *name, char **result) {
   string key;
-  timestamp_string_set(&key, name);
-  timestamp_option_string_t value;
+  extension_string_set(&key, name);
+  extension_option_string_t value;
   wasi_config_store_error_t error;
   if (!wasi_config_store_get(&key, &value, &error)) abort();
   if (value.is_some) *result = strndup((char *)value.val.ptr, value.val.len);

@@ -14,7 +14,6 @@ import (
 	descriptor "timestamp/generated/imports/annex_extension_descriptor"
 	response "timestamp/generated/imports/annex_extension_response"
 	types "timestamp/generated/imports/annex_extension_types"
-	clock "timestamp/generated/imports/wasi_clocks_wall_clock"
 	config "timestamp/generated/imports/wasi_config_store"
 )
 
@@ -41,10 +40,9 @@ func key() string {
 	return config.Get("key").Ok().SomeOr(path + "/timestamp")
 }
 
-// now is the time as JSON, in RFC 3339 with milliseconds. The standard library's clock does not tell the time here.
+// now is the time as JSON, in RFC 3339 with milliseconds.
 func now() string {
-	now := clock.Now()
-	return strconv.Quote(time.Unix(int64(now.Seconds), int64(now.Nanoseconds)).UTC().Format("2006-01-02T15:04:05.000Z"))
+	return strconv.Quote(time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
 func Describe() wit.Result[descriptor.ExtensionDescriptor, string] {

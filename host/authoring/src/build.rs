@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::contract;
 use crate::error::ProjectError;
 use crate::manifest::Project;
 
@@ -30,6 +31,7 @@ pub struct Built {
 /// Which step failed. The component of an earlier build stays then.
 pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, ProjectError> {
     let build = &project.manifest.build;
+    complete(project)?;
     let is_set_up = build.setup_makes.as_ref().is_none_or(|made| project.folder.join(made).exists());
     if !is_set_up {
         for step in &build.setup {
@@ -54,7 +56,43 @@ pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, Proje
     Ok(Built { component, took: started.elapsed() })
 }
 
+/// Writes the contract beside the world of a project that comes without it: its repository need not keep a copy.
+fn complete(project: &Project) -> Result<(), ProjectError> {
+    let wit = project.folder.join("wit");
+    if !wit.join("world.wit").exists() || wit.join("deps").exists() {
+        return Ok(());
+    }
+    contract::write_dependencies(&wit).map_err(ProjectError::file(&wit))
+}
+
 fn make_folder_of(file: &Path) -> Result<(), ProjectError> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(ProjectError::file(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_world_without_the_contract_gets_it_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let manifest = "name = \"a\"\nversion = \"0.1.0\"\n[build]\ncommand = [\"true\"]\noutput = \"a.wasm\"\n";
+        fs::write(folder.path().join(crate::FILE), manifest).expect("a manifest");
+        let project = Project::open(folder.path()).expect("a project");
+        complete(&project).expect("nothing to do");
+        assert!(!folder.path().join("wit").exists(), "a project without a world needs no contract");
+
+        let wit = folder.path().join("wit");
+        let world = "package my:a;\nworld extension {\n  export annex:extension/response@0.1.0;\n}\n";
+        fs::create_dir(&wit).expect("a folder");
+        fs::write(wit.join("world.wit"), world).expect("a world");
+        complete(&project).expect("the contract");
+        component::world(&project).expect("a world that is whole");
+
+        let own = wit.join("deps").join("config.wit");
+        fs::write(&own, "// the author's").expect("a file");
+        complete(&project).expect("nothing to do");
+        assert_eq!(fs::read_to_string(&own).expect("a file"), "// the author's");
+    }
 }

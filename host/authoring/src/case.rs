@@ -21,7 +21,7 @@ mod toml_json;
 pub use cost::Cost;
 pub use file::CaseError;
 use file::CaseFile;
-pub use run::Runner;
+pub use run::{Runner, config as runtime_config};
 
 /// The settings of an installation as text: the keys of an `[[extension]]` but for `component`.
 pub type ReadSettings<'a> = &'a (dyn Fn(&str) -> Result<Installation, String> + Sync);

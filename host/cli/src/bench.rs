@@ -34,6 +34,9 @@ pub(crate) struct Bench {
     /// Turns to measure
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     turns: u32,
+    /// Leave out the instructions, for which the component is compiled once more
+    #[arg(long)]
+    no_instructions: bool,
     /// Print the numbers as JSON
     #[arg(long)]
     json: bool,
@@ -61,7 +64,8 @@ impl Bench {
         let components: Vec<&[u8]> = [Some(&own), other.as_ref()].into_iter().flatten().map(Vec::as_slice).collect();
         let turns = usize::try_from(self.turns).unwrap_or(usize::MAX);
         let settings = (&project.manifest.settings, &read as _);
-        let costs = Cost::of(&components, &case, turns, settings, serve::cache().as_ref()).await;
+        let costs =
+            Cost::of(&components, &case, (turns, !self.no_instructions), settings, serve::cache().as_ref()).await;
         let costs = costs.with_context(|| format!("{}", case.display()))?;
         if self.json {
             let costs: Vec<_> = costs.iter().map(in_json).collect();
@@ -101,15 +105,20 @@ fn shown(cost: &Cost) -> String {
     }
     text.push_str(&format!("{:13}{:>9} KiB{:>25}{} KiB\n", "memory", cost.memory >> 10, "", limits.memory >> 10));
     text.push_str(&format!("{:13}{:>9}{:>29}{}\n", "host calls", cost.host_calls, "", limits.host_calls));
-    text.push_str(&format!("{:13}{:>9}\n", "instructions", cost.instructions));
+    if let Some(instructions) = cost.instructions {
+        text.push_str(&format!("{:13}{instructions:>9}\n", "instructions"));
+    }
     text
 }
 
 /// The first component by the second.
 fn compared(own: &Cost, other: &Cost) -> String {
     let time = micros(percentile(&own.turns, 0.5)) / micros(percentile(&other.turns, 0.5)).max(f64::MIN_POSITIVE);
-    let instructions = own.instructions as f64 / (other.instructions as f64).max(1.0);
-    format!("\nThe first by the second: {time:.2} of the time of a turn, {instructions:.3} of the instructions\n")
+    let mut text = format!("\nThe first by the second: {time:.2} of the time of a turn");
+    if let (Some(own), Some(other)) = (own.instructions, other.instructions) {
+        text.push_str(&format!(", {:.3} of the instructions", own as f64 / (other as f64).max(1.0)));
+    }
+    text + "\n"
 }
 
 fn in_json(cost: &Cost) -> serde_json::Value {

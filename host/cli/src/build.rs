@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use annex_authoring::Project;
-use annex_runtime::RuntimeConfig;
 use anyhow::{Context, ensure};
 use clap::Args;
 
@@ -38,8 +37,7 @@ impl Build {
         }
         let component = project.component();
         // Compiled as `annex test` runs it, which finds it in the cache then.
-        let config =
-            RuntimeConfig { cache: serve::cache(), debug_info: true, instances: 1, ..RuntimeConfig::default() };
+        let config = annex_authoring::runtime_config(serve::cache());
         let granted = settings.grants.clone();
         let in_config = component.to_string_lossy();
         let trial = inspect::examine(&component, &in_config, &built.component, (settings, &config), self.json).await?;

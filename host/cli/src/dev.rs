@@ -151,7 +151,7 @@ impl DevConfig {
 
     fn head(&self, name: &str) -> String {
         format!(
-            "[server]\nlisten = \"{}\"\n[runtime]\nwatch = false\ndebug_info = true\nquarantine = false\n[card]\nname = \
+            "[server]\nlisten = \"{}\"\n[runtime]\nwatch = false\ncompile_seconds = 600\ndebug_info = true\nquarantine = false\n[card]\nname = \
              \"{name}\"\ndescription = \"Tries an extension\"\n[agent]\nkind = \"script\"\nname = \"{name}\"\n[[agent.rule]]\nsteps = \
              [{{ artifact = {{ id = \"answer\", parts = [{{ text = \"Hello, world!\" }}] }} }}, {{ status = {{ state = \
              \"completed\" }} }}]\n",

@@ -9,7 +9,7 @@ use toml::Table;
 
 use super::ReadSettings;
 use super::file::{CaseError, CaseFile};
-use super::run::{Runner, play};
+use super::run::{Runner, config, play};
 use super::scene::Scene;
 
 /// Turns before the first that is measured. They find caches cold.
@@ -30,8 +30,8 @@ pub struct Cost {
     pub memory: usize,
     /// Calls of imports per turn.
     pub host_calls: u64,
-    /// Instructions of the guest per turn. They are the same in each run.
-    pub instructions: u64,
+    /// Instructions of the guest per turn, the same in each run. They take another compilation, and are left out on demand.
+    pub instructions: Option<u64>,
 }
 
 impl Cost {
@@ -43,12 +43,12 @@ impl Cost {
     pub async fn of(
         components: &[&[u8]],
         case: &Path,
-        turns: usize,
+        (turns, instructions): (usize, bool),
         (settings, read): (&Table, ReadSettings<'_>),
         cache: Option<&PathBuf>,
     ) -> Result<Vec<Self>, CaseError> {
         let case = CaseFile::read(case)?;
-        let config = RuntimeConfig { instances: 4, cache: cache.cloned(), ..RuntimeConfig::default() };
+        let config = config(cache.cloned());
         let mut measured = Vec::new();
         for component in components {
             let runner = Runner::with(&config, component, settings, read).map_err(CaseError::Runtime)?;
@@ -62,10 +62,14 @@ impl Cost {
         }
         let mut costs = Vec::new();
         for (measured, component) in measured.into_iter().zip(components) {
-            let counting = RuntimeConfig { count_instructions: true, ..config.clone() };
-            let runner = Runner::with(&counting, component, settings, read).map_err(CaseError::Runtime)?;
-            let extension = Arc::new(runner.load(&case.given).await?);
-            costs.push(measured.cost(instructions(&extension, &case).await?, turns));
+            let mut counted = None;
+            if instructions {
+                let counting = RuntimeConfig { count_instructions: true, ..config.clone() };
+                let runner = Runner::with(&counting, component, settings, read).map_err(CaseError::Runtime)?;
+                let extension = Arc::new(runner.load(&case.given).await?);
+                counted = Some(count(&extension, &case).await?);
+            }
+            costs.push(measured.cost(counted, turns));
         }
         Ok(costs)
     }
@@ -108,7 +112,7 @@ impl Measured {
         }
     }
 
-    fn cost(mut self, instructions: u64, turns: usize) -> Cost {
+    fn cost(mut self, instructions: Option<u64>, turns: usize) -> Cost {
         self.turns.sort_unstable();
         self.hooks.iter_mut().for_each(|(_, times)| times.sort_unstable());
         let metrics = self.extension.metrics();
@@ -125,8 +129,8 @@ impl Measured {
     }
 }
 
-/// Those of one turn.
-async fn instructions(extension: &Arc<Extension>, case: &CaseFile) -> Result<u64, CaseError> {
+/// The instructions of one turn.
+async fn count(extension: &Arc<Extension>, case: &CaseFile) -> Result<u64, CaseError> {
     let scene = Arc::new(Scene::of(&case.given, extension.uri()).await?);
     let before = extension.metrics().instructions;
     play(&case.given, extension, &scene).await?.check()?;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_protocol::{
     Artifact, ContextId, ExtensionUri, Json, JsonObject, Message, MessageId, Metadata, Part, Secret, StreamResponse,
@@ -38,9 +39,7 @@ impl<'a> Runner<'a> {
         read: ReadSettings<'a>,
         cache: Option<PathBuf>,
     ) -> Result<Self, RuntimeError> {
-        let quarantine = false;
-        let config = RuntimeConfig { instances: 4, cache, debug_info: true, quarantine, ..RuntimeConfig::default() };
-        Self::with(&config, component, settings, read)
+        Self::with(&config(cache), component, settings, read)
     }
 
     /// A runner whose runtime is as `config` says.
@@ -86,6 +85,13 @@ impl<'a> Runner<'a> {
         }
         Ok(self.runtime.load(self.component.to_vec(), installation).await?)
     }
+}
+
+/// The runtime of all runs on an author's machine, where interpreters are compiled that take minutes on a busy one.
+#[must_use]
+pub fn config(cache: Option<PathBuf>) -> RuntimeConfig {
+    let compile_time = Duration::from_secs(600);
+    RuntimeConfig { instances: 4, cache, compile_time, debug_info: true, quarantine: false, ..RuntimeConfig::default() }
 }
 
 /// In place of a secret for which the case has no value.
