@@ -81,3 +81,48 @@ impl Capability {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use annex_runtime::Hook;
+    use wit_bindgen_core::wit_parser::Resolve;
+
+    use super::*;
+    use crate::choice::{HOOKS, Language, ProjectName};
+
+    fn choice(name: &str, hooks: &[Hook], capabilities: &[Capability]) -> Option<Choice> {
+        let name = ProjectName::parse(name).ok()?;
+        Some(Choice { name, language: Language::C, hooks: hooks.to_vec(), capabilities: capabilities.to_vec() })
+    }
+
+    /// Asserts that tools for WIT read the world of the choice, with all its hooks.
+    fn check(choice: &Choice) {
+        let folder = tempfile::tempdir().expect("a folder");
+        write_world(folder.path(), choice).expect("it can be written");
+        let mut resolve = Resolve::default();
+        let pushed = resolve.push_dir(folder.path());
+        let (package, _) = pushed.unwrap_or_else(|error| panic!("{choice:?}: {error:#}"));
+        let world = resolve.select_world(&[package], Some("extension")).expect("a world");
+        let exports = resolve.worlds.get(world).map(|world| world.exports.len());
+        assert_eq!(exports, Some(choice.hooks.len() + 1), "{choice:?}");
+    }
+
+    #[test]
+    fn tools_read_the_world_of_each_choice() {
+        let hooks = HOOKS.iter().map(|hook| choice("word-count", &[*hook], &[]));
+        let each = Capability::ALL.iter().map(|capability| choice("word-count", &[Hook::Response], &[*capability]));
+        hooks.chain(each).chain([choice("x", &HOOKS, &Capability::ALL)]).flatten().for_each(|choice| check(&choice));
+    }
+
+    /// A name that WIT keeps to itself is refused, or written so that WIT takes it.
+    #[test]
+    fn tools_read_the_world_of_each_name() {
+        let words = "use type func u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 char bool string list map record resource own borrow \
+                     flags variant enum option result future stream static interface world import export package include \
+                     with constructor from tuple error-context as async match loop fn my wasi annex";
+        words
+            .split_whitespace()
+            .filter_map(|word| choice(word, &[Hook::Response], &[]))
+            .for_each(|choice| check(&choice));
+    }
+}

@@ -175,3 +175,59 @@ fn is_inside(path: &Path) -> bool {
     let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     !path.as_os_str().is_empty() && path.components().all(plain)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_the_project_leads_nowhere_else() {
+        for inside in ["out.wasm", "build/out.wasm", "./src", "a..b", "..."] {
+            assert!(is_inside(Path::new(inside)), "{inside}");
+        }
+        for outside in ["", "/", "/out.wasm", "..", "../out.wasm", "build/../../out.wasm", "build/.."] {
+            assert!(!is_inside(Path::new(outside)), "{outside}");
+        }
+    }
+
+    fn opened(manifest: &str) -> Result<Project, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join(FILE), manifest).expect("a file");
+        Project::open(folder.path()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_manifest_needs_little() {
+        let project = opened("name = \"x\"\nversion = \"1\"\nbuild = { command = [\"true\"], output = \"o\" }")
+            .expect("a project");
+        assert!(project.component().ends_with("x.wasm"));
+        assert!(project.manifest.build.watch.is_empty() && project.manifest.settings.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_key() {
+        let build = "build = { command = [\"true\"], output = \"o\" }";
+        for (manifest, expected) in [
+            (format!("name = \"X\"\nversion = \"1\"\n{build}"), "name: \"X\" does not begin"),
+            (format!("version = \"1\"\n{build}"), "missing field `name`"),
+            (format!("name = \"x\"\nversion = \"1\"\n{build}\n[setings]"), "unknown field `setings`"),
+            (
+                "name = \"x\"\nversion = \"1\"\n[build]\ncommand = [\"true\"]\noutput = \"o\"\nsetup = [[]]".to_owned(),
+                "a command names no program",
+            ),
+            (
+                "name = \"x\"\nversion = \"1\"\n[build]\ncommand = [\"true\"]\noutput = \"o\"\nsetup_makes = \"/o\""
+                    .to_owned(),
+                "/o is not a path inside",
+            ),
+            (
+                "name = \"x\"\nversion = \"1\"\n[build]\ncommand = [\"true\"]\noutput = \"o\"\nbindings = \"rust\""
+                    .to_owned(),
+                "unknown variant `rust`, expected `c` or `go`",
+            ),
+        ] {
+            let reason = opened(&manifest).expect_err("a mistake");
+            assert!(reason.contains(expected), "{expected}: {reason}");
+        }
+    }
+}

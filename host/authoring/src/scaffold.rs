@@ -135,3 +135,95 @@ impl Capability {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use annex_runtime::Hook;
+
+    use super::*;
+    use crate::case::cases_in;
+    use crate::choice::ProjectName;
+    use crate::manifest::Project;
+
+    /// Each hook by itself, each capability by itself, and all that go together.
+    fn choices(language: Language) -> Vec<Choice> {
+        let name = ProjectName::parse("word-count").expect("a name");
+        let choice = |hooks: &[Hook], capabilities: &[Capability]| Choice {
+            name: name.clone(),
+            language,
+            hooks: hooks.to_vec(),
+            capabilities: capabilities.to_vec(),
+        };
+        let all_but_http: Vec<Capability> =
+            Capability::ALL.into_iter().filter(|capability| *capability != Capability::Http).collect();
+        let mut choices: Vec<Choice> = HOOKS.iter().map(|hook| choice(&[*hook], &[])).collect();
+        choices.extend(Capability::ALL.iter().map(|capability| choice(&[Hook::Response], &[*capability])));
+        // Capabilities without the hook that calls them in other choices.
+        choices.extend(HOOKS.iter().map(|hook| choice(&[*hook], &all_but_http)));
+        choices.extend([choice(&HOOKS, &[]), choice(&HOOKS, &all_but_http), choice(&HOOKS, &Capability::ALL)]);
+        choices.retain(|choice| choice.check().is_ok());
+        choices
+    }
+
+    /// The text of a file of the project, where there is one.
+    fn text(folder: &Path, name: &str) -> Option<String> {
+        fs::read_to_string(folder.join(name)).ok()
+    }
+
+    fn check(choice: &Choice) {
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = create(parent.path(), choice).unwrap_or_else(|error| panic!("{choice:?}: {error}"));
+        let project = Project::open(&folder).unwrap_or_else(|error| panic!("{choice:?}: {error}"));
+        assert_eq!(project.manifest.name, choice.name.as_str());
+        let cases = cases_in(&folder.join("cases")).expect("a folder of cases");
+        assert!(!cases.is_empty(), "{choice:?} has no case");
+        for case in cases {
+            let case: toml::Table = toml::from_str(&fs::read_to_string(&case).expect("a case"))
+                .unwrap_or_else(|error| panic!("{choice:?}: {}: {error}", case.display()));
+            assert!(case.contains_key("expect"), "{choice:?}");
+        }
+        if let Some(package) = text(&folder, "package.json") {
+            serde_json::from_str::<serde_json::Value>(&package).unwrap_or_else(|error| panic!("{choice:?}: {error}"));
+        }
+        if let Some(package) = text(&folder, "Cargo.toml") {
+            toml::from_str::<toml::Table>(&package).unwrap_or_else(|error| panic!("{choice:?}: {error}"));
+        }
+        let sources = [
+            "src/lib.rs",
+            "src/extension.js",
+            "src/extension.ts",
+            "src/extension.py",
+            "src/extension.c",
+            "extension.go",
+        ];
+        let source = sources.iter().find_map(|name| text(&folder, name)).expect("a source");
+        assert!(!source.contains("{%") && !source.contains("{{ "), "{choice:?}: {source}");
+    }
+
+    #[test]
+    fn the_templates_of_each_language_are_filled_in_for_each_choice() {
+        Language::ALL.into_iter().flat_map(choices).for_each(|choice| check(&choice));
+    }
+
+    #[test]
+    fn a_keyword_of_the_language_is_a_name_as_any_other() {
+        for word in ["match", "fn", "loop", "def", "class", "int", "func", "var"] {
+            for language in Language::ALL {
+                let Ok(name) = ProjectName::parse(word) else { continue };
+                check(&Choice { name, language, hooks: HOOKS.to_vec(), capabilities: Vec::new() });
+            }
+        }
+    }
+
+    #[test]
+    fn the_interpreters_are_granted_what_they_import() {
+        let name = ProjectName::parse("x").expect("a name");
+        let grants = |language: Language, capabilities: &[Capability]| {
+            let capabilities = capabilities.to_vec();
+            grants(&Choice { name: name.clone(), language, hooks: vec![Hook::Response], capabilities })
+        };
+        assert_eq!(grants(Language::Python, &[]), ["clock = true", "random = true"]);
+        assert_eq!(grants(Language::JavaScript, &[Capability::Random]), ["random = true", "clock = true"]);
+        assert_eq!(grants(Language::Go, &[]), Vec::<String>::new());
+    }
+}

@@ -86,3 +86,56 @@ fn replace(folder: &Path, files: &Files) -> std::io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use super::*;
+
+    fn output(program: &str, arguments: &[&str]) -> String {
+        let output = Command::new(program).args(arguments).output().expect("it starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The folder with Go's package in the release of `wit-bindgen-go` that this workspace builds with.
+    fn original() -> PathBuf {
+        let version = output("rustc", &["-vV"]);
+        let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        // Crates of other platforms need not be on this machine.
+        let arguments =
+            ["metadata", "--offline", "--format-version", "1", "--filter-platform", host, "--manifest-path", manifest];
+        let metadata: serde_json::Value = serde_json::from_str(&output(env!("CARGO"), &arguments)).expect("JSON");
+        let packages = metadata["packages"].as_array().expect("packages");
+        let package = packages.iter().find(|package| package["name"] == "wit-bindgen-go").expect("the crate");
+        let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+        manifest.parent().expect("a folder").join("src/pkg")
+    }
+
+    fn check(folder: &Dir<'_>, original: &Path) {
+        for file in folder.files() {
+            let path = original.join(file.path());
+            let expected = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(
+                file.contents() == expected,
+                "go/{}: host/authoring/README.md says how to update it",
+                file.path().display()
+            );
+        }
+        folder.dirs().for_each(|inner| check(inner, original));
+    }
+
+    #[test]
+    fn the_package_for_go_is_that_of_the_crate_that_writes_its_bindings() {
+        check(&GO_PACKAGE, &original());
+    }
+
+    #[test]
+    fn a_name_of_wit_becomes_one_of_go() {
+        assert_eq!(upper_camel("declare-methods"), "DeclareMethods");
+        assert_eq!(upper_camel("respond"), "Respond");
+    }
+}

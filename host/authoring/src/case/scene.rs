@@ -210,3 +210,22 @@ impl HttpClient for Requests {
         response.body(Bytes::from(answer.body.clone())).map_err(|_| Unreachable)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(seed: u64) -> [u8; 20] {
+        let mut bytes = [0; 20];
+        Seeded(Mutex::new(seed)).fill(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn random_numbers_follow_from_the_seed_alone() {
+        assert_eq!(numbers(7), numbers(7));
+        assert_ne!(numbers(7), numbers(8));
+        // The first number that SplitMix64 makes of 0, as its authors give it.
+        assert!(numbers(0).starts_with(&0xe220_a839_7b1d_cdaf_u64.to_le_bytes()));
+    }
+}

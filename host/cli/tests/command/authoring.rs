@@ -1,0 +1,103 @@
+//! The commands for authors, without the tools of any language: what builds here copies components of this repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::Result;
+use tempfile::TempDir;
+
+use crate::support::{Run, annex};
+
+mod bench;
+mod build;
+mod cases;
+mod contract;
+mod dev;
+mod new;
+mod scenes;
+
+/// A project named `tried` in a folder of its own.
+struct Project {
+    folder: TempDir,
+}
+
+impl Project {
+    /// `build` are the lines of its `[build]`, and the tables behind it.
+    fn with(build: &str) -> Result<Self> {
+        let project = Self { folder: tempfile::tempdir()? };
+        project.write("annex-extension.toml", &format!("name = \"tried\"\nversion = \"0.1.0\"\n\n[build]\n{build}"))?;
+        Ok(project)
+    }
+
+    /// Its build runs this script, which makes `out.wasm`.
+    fn of_script(script: &str) -> Result<Self> {
+        Self::with(&format!("command = [\"sh\", \"-c\", {script:?}]\noutput = \"out.wasm\"\n"))
+    }
+
+    /// Its build copies the component. `more` are the tables behind `[build]`.
+    fn of(component: &str, more: &str) -> Result<Self> {
+        Self::with(&format!("command = [\"cp\", {component:?}, \"out.wasm\"]\noutput = \"out.wasm\"\n{more}"))
+    }
+
+    /// The same with its component in place, as after a build.
+    fn built(component: &str, more: &str) -> Result<Self> {
+        let project = Self::of(component, more)?;
+        fs::copy(component, project.path("tried.wasm"))?;
+        Ok(project)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.path(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        Ok(fs::write(path, text)?)
+    }
+
+    fn read(&self, name: &str) -> Result<String> {
+        Ok(fs::read_to_string(self.path(name))?)
+    }
+
+    /// Runs the command in the folder of the project.
+    fn run(&self, arguments: &[&str]) -> Result<Run> {
+        run_in(self.folder.path(), arguments)
+    }
+}
+
+/// Runs the command in a folder, without a terminal.
+fn run_in(folder: &Path, arguments: &[&str]) -> Result<Run> {
+    let output = annex(arguments).current_dir(folder).stdin(Stdio::null()).output()?;
+    let out = String::from_utf8(output.stdout)?;
+    let err = String::from_utf8(output.stderr)?;
+    Ok(Run { code: output.status.code(), out, err })
+}
+
+/// Asserts that the command failed with this code and said all of this on standard error.
+#[track_caller]
+fn check_refused(run: &Run, code: i32, expected: &[&str]) {
+    assert_eq!(run.code, Some(code), "{}{}", run.out, run.err);
+    for expected in expected {
+        assert!(run.err.contains(expected), "{expected:?} is not in: {}", run.err);
+    }
+}
+
+/// The files below a folder by their paths in it, but for those in the folders that `left_out` names; in order.
+fn files_below(folder: &Path, left_out: &[&str]) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !entry.file_type()?.is_dir() {
+            found.push(name);
+        } else if !left_out.contains(&name.as_str()) {
+            found.extend(files_below(&entry.path(), &[])?.iter().map(|inner| format!("{name}/{inner}")));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
