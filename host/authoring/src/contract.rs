@@ -55,7 +55,7 @@ fn world(choice: &Choice) -> String {
     let exports = choice.hooks.iter().map(|hook| format!("  export annex:extension/{}@{VERSION};\n", hook.name()));
     let name = &choice.name;
     format!(
-        "package my:{name};\n\n/// The hooks that the extension has, and the capabilities that it calls.\nworld extension {{\n\
+        "package my:%{name};\n\n/// The hooks that the extension has, and the capabilities that it calls.\nworld extension {{\n\
          {}  export annex:extension/descriptor@{VERSION};\n{}}}\n",
         imports.collect::<String>(),
         exports.collect::<String>(),

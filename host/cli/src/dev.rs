@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
 use annex_authoring::{Built, Project};
@@ -49,17 +50,21 @@ impl Dev {
         drop(free.with_context(|| format!("cannot listen on {}; --listen names another address", self.listen))?);
         // A mistake in the first build is mended like any later one, so it does not end the command.
         let mut sources = Watch::of(Project::open(&self.project)?);
+        // Begun once: a signal between two waits would be lost otherwise.
+        let mut shutdown = pin!(serve::shutdown());
         let (project, built) = loop {
             tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(()),
                 built = build(&self.project) => match built {
                     Ok(built) => break built,
                     Err(error) => output::error(&format!("{error:#}\nNothing is served yet; waiting for a change.")),
                 },
-                () = serve::shutdown() => return Ok(()),
             }
             tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(()),
                 () = sources.changed() => {}
-                () = serve::shutdown() => return Ok(()),
             }
         };
         let config = DevConfig::new(self.listen)?;
@@ -74,7 +79,7 @@ impl Dev {
             show(app.installed().iter().next(), &built, &url);
             tokio::spawn(follow(self.project.clone(), config, sources, Arc::clone(app.installers()), url));
         };
-        server.run(load, ready, serve::shutdown()).await?;
+        server.run(load, ready, shutdown).await?;
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn write(project: &Project, language: Bindings) -> Result<(), Project
     let (mut resolve, world) = component::world(project).map_err(failed)?;
     let files = match language {
         Bindings::C => c(&mut resolve, world),
-        Bindings::Go => go(&mut resolve, world, &project.manifest.name),
+        Bindings::Go => go(&mut resolve, world, &go_module(project)),
     };
     let files = files.map_err(|error| failed(format!("{error:#}")))?;
     let folder = project.folder.join(FOLDER);
@@ -36,6 +36,13 @@ fn c(resolve: &mut Resolve, world: WorldId) -> anyhow::Result<Files> {
 
 /// The package that Go's bindings call.
 static GO_PACKAGE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/go");
+
+/// The module of `go.mod`, which imports of its packages begin with.
+fn go_module(project: &Project) -> String {
+    let file = fs::read_to_string(project.folder.join("go.mod")).unwrap_or_default();
+    let named = file.lines().find_map(|line| line.strip_prefix("module "));
+    named.map_or_else(|| project.manifest.name.clone(), |module| module.trim().to_owned())
+}
 
 /// The bindings want each interface in a package of its own. These hand on to the one package of the author, in the root
 /// folder of the module.

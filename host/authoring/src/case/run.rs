@@ -192,7 +192,7 @@ impl Run<'_> {
 
     /// True when the agent is to run.
     async fn begins(&mut self, chain: &mut Chain, resumed: bool) -> Result<bool, CaseError> {
-        let waits_in = self.given.waits_in.as_deref().map(state).transpose()?;
+        let waits_in = self.given.waits_in.as_deref().map(|name| state(name, "waits_in")).transpose()?;
         let (task, context) = (TaskId::from(TASK), ContextId::from(CONTEXT));
         match chain.run_beginning_hooks(&task, &context, waits_in, resumed).await {
             Ok(BeginOutcome::Proceed) => return Ok(true),
@@ -351,7 +351,9 @@ fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError
             last_chunk: true,
             ..TaskArtifactUpdateEvent::default()
         }),
-        (None, Some(next), message) => StreamResponse::StatusUpdate(status(state(next)?, message.as_deref())),
+        (None, Some(next), message) => {
+            StreamResponse::StatusUpdate(status(state(next, "answer.state")?, message.as_deref()))
+        }
         (None, None, Some(text)) => StreamResponse::Message(agent_message(text)),
         _ => {
             let reason = "each has an artifact, a state (with or without a message), or a message";
@@ -375,7 +377,7 @@ fn status(state: TaskState, message: Option<&str>) -> TaskStatusUpdateEvent {
 }
 
 /// A state by its name, with or without `TASK_STATE_`.
-fn state(name: &str) -> Result<TaskState, CaseError> {
+fn state(name: &str, key: &str) -> Result<TaskState, CaseError> {
     let whole = format!("TASK_STATE_{}", name.trim_start_matches("TASK_STATE_").replace('-', "_").to_uppercase());
-    serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong("state", format!("there is no state {name:?}")))
+    serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong(key, format!("there is no state {name:?}")))
 }

@@ -15,42 +15,42 @@ import (
 	wit "go.bytecodealliance.org/pkg/wit/types"
 
 {% if h.activation %}
-	activation "{{ name }}/generated/imports/annex_extension_activation"
+	activation "example.com/{{ name }}/generated/imports/annex_extension_activation"
 {% endif %}
 {% if h.card %}
-	card "{{ name }}/generated/imports/annex_extension_card"
+	card "example.com/{{ name }}/generated/imports/annex_extension_card"
 {% endif %}
 {% if h.client %}
-	client "{{ name }}/generated/imports/annex_extension_client"
+	client "example.com/{{ name }}/generated/imports/annex_extension_client"
 {% endif %}
-	descriptor "{{ name }}/generated/imports/annex_extension_descriptor"
+	descriptor "example.com/{{ name }}/generated/imports/annex_extension_descriptor"
 {% if h.message %}
-	message "{{ name }}/generated/imports/annex_extension_message"
+	message "example.com/{{ name }}/generated/imports/annex_extension_message"
 {% endif %}
 {% if h.method %}
-	method "{{ name }}/generated/imports/annex_extension_method"
+	method "example.com/{{ name }}/generated/imports/annex_extension_method"
 {% endif %}
 {% if h.response %}
-	response "{{ name }}/generated/imports/annex_extension_response"
+	response "example.com/{{ name }}/generated/imports/annex_extension_response"
 {% endif %}
 {% if h.transition %}
-	transition "{{ name }}/generated/imports/annex_extension_transition"
+	transition "example.com/{{ name }}/generated/imports/annex_extension_transition"
 {% endif %}
 {% if h.activation or h.message or h.state or h.transition or h.method or h.client %}
-	types "{{ name }}/generated/imports/annex_extension_types"
+	types "example.com/{{ name }}/generated/imports/annex_extension_types"
 {% endif %}
 {% if h.response and w.clock %}
-	clock "{{ name }}/generated/imports/wasi_clocks_wall_clock"
+	clock "example.com/{{ name }}/generated/imports/wasi_clocks_wall_clock"
 {% endif %}
 {% if w.parameters and (h.card or h.response) %}
-	config "{{ name }}/generated/imports/wasi_config_store"
+	config "example.com/{{ name }}/generated/imports/wasi_config_store"
 {% endif %}
 {% if h.response and w.keyvalue %}
-	atomics "{{ name }}/generated/imports/wasi_keyvalue_atomics"
-	keyvalue "{{ name }}/generated/imports/wasi_keyvalue_store"
+	atomics "example.com/{{ name }}/generated/imports/wasi_keyvalue_atomics"
+	keyvalue "example.com/{{ name }}/generated/imports/wasi_keyvalue_store"
 {% endif %}
 {% if h.response and w.logging %}
-	logging "{{ name }}/generated/imports/wasi_logging_logging"
+	logging "example.com/{{ name }}/generated/imports/wasi_logging_logging"
 {% endif %}
 )
 {% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps %}

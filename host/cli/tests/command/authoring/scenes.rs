@@ -274,3 +274,15 @@ fn a_limit_and_a_broken_contract_are_faults() -> Result<()> {
         ),
     )
 }
+
+/// The settings are the project's own words, and so may be a stranger's.
+#[test]
+fn a_component_under_test_has_no_secret_of_this_machine() -> Result<()> {
+    let secrets = "\n[settings.grants.secrets]\nKEY = { file = \"/etc/hostname\" }\nOTHER = { env = \"PATH\" }\n";
+    let missing = "MISSING = { file = \"/nowhere/at-all\" }\n";
+    let case = "[given]\nhook = \"state\"\nsecrets = { KEY = \"of the case\" }\n\
+                metadata = { \"test/capability\" = [{ secret = \"KEY\" }, { secret = \"OTHER\" }, { secret = \"MISSING\" }] }\n\
+                [expect]\nactive = true\ndelta.results = [\"of the case\", STAND_IN, STAND_IN]\n";
+    let stand_in = "\"a stand-in, because a case has no secrets but its own\"";
+    check(TEST_CAPABILITIES, &format!("{GRANTS}{secrets}{missing}"), &case.replace("STAND_IN", stand_in))
+}
