@@ -1,0 +1,322 @@
+// The types of the contract annex:extension@0.1.0, as componentize-qjs hands them over: `option` is `T | null`, a variant
+// `{ tag, val }`, `u64` a number. A function whose result has an error throws it. wit/deps says more about each.
+
+declare module "annex:extension" {
+  /** JSON text: one value. Hand on what you were given, so that numbers and key order survive. */
+  export type Json = string;
+  export type Metadata = [key: string, value: Json][];
+
+  /** The request that a hook runs for. */
+  export interface Request {
+    /** `SendMessage`, `SendStreamingMessage`, or the name of a method of the extension's own. */
+    operation: string;
+    contextId: string | null;
+    taskId: string | null;
+    /** The extension URIs that the client asked for. */
+    requested: string[];
+  }
+
+  /** A metadata entry of the request under a key that the descriptor owns. */
+  export interface MetadataEntry {
+    location: "message" | "request";
+    key: string;
+    value: Json;
+  }
+
+  /** One thing that is wrong; the pointer (RFC 6901) begins at the request: `/message/parts/0`. */
+  export interface Violation {
+    pointer: string;
+    message: string;
+  }
+
+  /** An error of the extension's own; its code is none of JSON-RPC's or A2A's. Thrown by `activate`. */
+  export interface ExtensionError {
+    code: number;
+    message: string;
+    data: Json | null;
+  }
+
+  /** Refuses a request. Thrown by `check`, `validate`, `call`, `next` and `before`. */
+  export type Rejection =
+    | { tag: "violations"; val: Violation[] }
+    | { tag: "error"; val: ExtensionError };
+
+  /** What the extension is. */
+  export interface ExtensionDescriptor {
+    uri: string;
+    /** A short name for logs and listings. */
+    name: string;
+    version: string;
+    /** One sentence; it stands on the Agent Card. */
+    description: string;
+    /** JSON Schema of the operator's parameters. */
+    parameterSchema: Json | null;
+    /** The metadata keys that the extension reads and writes; it sees no other. */
+    metadataKeys: string[];
+    /** URIs of extensions that must be active together with this one. */
+    dependsOn: string[];
+    /** Grants that it needs and no import shows. */
+    grants: string[];
+    /** The events that `respond` is called for. */
+    events: { message: boolean; status: boolean; artifact: boolean };
+    /** Whether `respond` gets the event as JSON. */
+    payload: boolean;
+  }
+
+  export interface Descriptor {
+    /** Called once per load, before every other hook. A thrown string stops the load. */
+    describe(): ExtensionDescriptor;
+  }
+
+  export interface Card {
+    /** Called once per load. `description` is instead of the descriptor's, `params` a JSON object. */
+    declare(): { description: string | null; params: Json | null };
+  }
+
+  export interface Activation {
+    /** Called once per request that names the URI. */
+    activate(request: Request): "active" | "inactive";
+  }
+
+  /** A part of the message, counted from 0, and the parts that take its place. */
+  export interface Rewrite {
+    part: number;
+    replacement: Json[];
+  }
+
+  export interface Message {
+    /** Called once per active request. Rewriting takes the grant `rewrite-message`. */
+    check(request: Request, message: Json): Rewrite[];
+  }
+
+  export interface State {
+    /** Called once per active request. Returns the change of the session's state, a JSON object. */
+    validate(request: Request, metadata: MetadataEntry[]): Json | null;
+  }
+
+  /** The task that a turn takes up. */
+  export interface Beginning {
+    taskId: string;
+    contextId: string;
+    /** The state that a task which waits is in (`TASK_STATE_AUTH_REQUIRED`). */
+    waitsIn: string | null;
+    /** Whether an extension resumed it, rather than a message of the client. */
+    resumed: boolean;
+  }
+
+  /** A change of the task's state that is about to happen. */
+  export interface StateChange {
+    taskId: string;
+    contextId: string;
+    current: string;
+    next: string;
+    /** The message of the new status. */
+    message: Json | null;
+  }
+
+  /** The task waits instead, and the client is told the text. */
+  export interface Interruption {
+    waiting: "input" | "authorization";
+    text: string;
+    metadata: Metadata;
+  }
+
+  export type Entry =
+    | { tag: "proceed" }
+    | { tag: "interrupt"; val: Interruption }
+    | { tag: "veto"; val: string };
+
+  export type Ruling =
+    | { tag: "pass" }
+    | { tag: "annotate"; val: Metadata }
+    | { tag: "interrupt"; val: Interruption }
+    | { tag: "veto"; val: string };
+
+  export interface Transition {
+    /** Called once per turn, before the agent runs. */
+    begin(request: Request, beginning: Beginning): Entry;
+    /** Called for each change of state, before `respond` sees its event. */
+    change(change: StateChange): Ruling;
+  }
+
+  /** An outgoing event, before it is stored and sent. */
+  export interface Event {
+    kind: "message" | "status" | "artifact";
+    taskId: string | null;
+    contextId: string;
+    /** The new state, for a status. */
+    taskState: string | null;
+    hasMessage: boolean;
+    lastChunk: boolean;
+    /** Which of the extension's own keys are there already. */
+    present: string[];
+    /** The event as in a StreamResponse, when the descriptor asked for it. */
+    payload: Json | null;
+  }
+
+  export interface Response {
+    /** Called for each outgoing event that the descriptor named. `null` leaves it alone. */
+    respond(event: Event): { metadata: Metadata } | null;
+  }
+
+  /** A method of the extension's own; the host checks parameters and results against the schemas. */
+  export interface MethodDeclaration {
+    name: string;
+    description: string;
+    paramsSchema: Json | null;
+    resultSchema: Json | null;
+    streams: boolean;
+  }
+
+  export interface Method {
+    /** Called once per load. */
+    declareMethods(): MethodDeclaration[];
+    /** Called for each call of a method. After `results` the host asks `next`. */
+    call(
+      request: Request,
+      name: string,
+      params: Json,
+    ): { tag: "value"; val: Json } | { tag: "results" };
+    /** The next result of a stream; `null` ends it. */
+    next(): Json | null;
+  }
+
+  /** A call that is about to be made. */
+  export interface Outgoing {
+    operation: string;
+    /** The URL of the agent's card. */
+    agent: string;
+    /** The extension's entry on that card. */
+    declaration: Json | null;
+    /** What the program wants the extension to send. */
+    input: Json | null;
+    message: Json | null;
+  }
+
+  /** Something that came back. */
+  export interface Incoming {
+    /** Whether the agent says that the extension was active. */
+    active: boolean;
+    /** A StreamResponse. */
+    event: Json;
+    /** The entries under the extension's own keys. */
+    metadata: Metadata;
+  }
+
+  export interface Client {
+    /** Called before each call: whether to name the URI, and what to add. */
+    before(call: Outgoing): { activate: boolean; metadata: MetadataEntry[] };
+    /** Called for each thing that comes back. What it returns is for the program. */
+    after(event: Incoming): Json | null;
+  }
+}
+
+declare module "wasi:config/store@0.2.0-rc.1" {
+  /** The operator's parameters: a string as it is, anything else as JSON text. */
+  const config: {
+    get(key: string): string | null;
+    getAll(): [key: string, value: string][];
+  };
+  export default config;
+}
+
+declare module "wasi:logging/logging@0.1.0-draft" {
+  type Level = "trace" | "debug" | "info" | "warn" | "error" | "critical";
+  /** Lines for the host's log. */
+  const logging: { log(level: Level, context: string, message: string): void };
+  export default logging;
+}
+
+declare module "wasi:keyvalue/store@0.2.0-draft" {
+  export interface Bucket {
+    get(key: string): Uint8Array | null;
+    set(key: string, value: Uint8Array): void;
+    delete(key: string): void;
+    exists(key: string): boolean;
+    listKeys(cursor: number | null): { keys: string[]; cursor: number | null };
+  }
+  /** The bucket `""` is for good; `task` and `context` live as long as the turn's task and conversation. */
+  const keyvalue: { open(identifier: "" | "task" | "context"): Bucket };
+  export default keyvalue;
+}
+
+declare module "wasi:keyvalue/atomics@0.2.0-draft" {
+  import type { Bucket } from "wasi:keyvalue/store@0.2.0-draft";
+  /** Adds to a counter and returns what it is then. */
+  const atomics: {
+    increment(bucket: Bucket, key: string, delta: number): number;
+  };
+  export default atomics;
+}
+
+declare module "wasi:clocks/wall-clock@0.2.12" {
+  /** The time of day; `Date` tells it too. */
+  const clock: {
+    now(): { seconds: number; nanoseconds: number };
+    resolution(): { seconds: number; nanoseconds: number };
+  };
+  export default clock;
+}
+
+declare module "wasi:random/random@0.2.12" {
+  const random: {
+    getRandomBytes(length: number): Uint8Array;
+    /** Above 2^53 it is not exact. */
+    getRandomU64(): number;
+  };
+  export default random;
+}
+
+declare module "annex:extension/json-schema@0.1.0" {
+  import type { Json, Violation } from "annex:extension";
+  /** JSON Schema, validated by the host; a schema that cannot be used is thrown as text. */
+  const jsonSchema: {
+    compile(schema: Json): void;
+    validate(schema: Json, instance: Json): Violation[];
+  };
+  export default jsonSchema;
+}
+
+declare module "annex:extension/session-state@0.1.0" {
+  import type { Json } from "annex:extension";
+  /** The session of the conversation, as it is at the moment of the call. */
+  const sessionState: {
+    get(key: string): Json | null;
+    /** All keys that the grant shows, as one JSON object. */
+    snapshot(): Json;
+    writable(): {
+      session: boolean;
+      user: boolean;
+      app: boolean;
+      temp: boolean;
+    };
+  };
+  export default sessionState;
+}
+
+declare module "annex:extension/task@0.1.0" {
+  import type { Json } from "annex:extension";
+  /** The turn's task: `id`, `contextId` and `status`. */
+  const task: { current(): Json | null };
+  export default task;
+}
+
+declare module "annex:extension/tasks@0.1.0" {
+  import type { Json } from "annex:extension";
+  /** The caller's tasks, as ListTasks gives them. */
+  const tasks: { list(request: Json): Json };
+  export default tasks;
+}
+
+declare module "annex:extension/task-resumption@0.1.0" {
+  /** Takes up a task that this extension interrupted. */
+  const taskResumption: { resume(taskId: string): void };
+  export default taskResumption;
+}
+
+declare module "annex:extension/agent-steps@0.1.0" {
+  import type { Json } from "annex:extension";
+  /** What the agent did in this turn, as a JSON array. */
+  const agentSteps: { recorded(): Json };
+  export default agentSteps;
+}
