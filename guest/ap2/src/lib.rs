@@ -1,0 +1,105 @@
+//! The Agent Payments Protocol (AP2), version 0.1: mandates come as data parts, and are checked before the agent acts on
+//! them. No money is moved, and nothing is signed.
+//!
+//! This file holds the hooks. Mandates are found in [`mandates`]; [`cart`], [`payment`] and [`presentation`] say what
+//! each must be, [`jws`] verifies signatures, and [`memory`] is what is kept between turns.
+
+pub mod cart;
+pub mod jws;
+pub mod mandates;
+pub mod memory;
+pub mod parameters;
+pub mod payment;
+pub mod presentation;
+pub mod schemas;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+
+use annex_sdk::members::Members;
+use annex_sdk::{
+    Beginning, Card, Declaration, Descriptor, Entry, Event, EventKinds, Extension, Json, Message, Patch, Rejection,
+    Request, Response, Rewrite, Ruling, StateChange, Transition, log, schema,
+};
+
+use crate::memory::Cart;
+use crate::parameters::{PARAMETER_SCHEMA, Parameters, Role};
+
+/// The extension; its parameters are all that it knows.
+#[derive(Debug)]
+pub struct Ap2;
+
+thread_local! {
+    /// The carts of the turn's message; an instance lives for one turn.
+    static TAKEN: RefCell<Vec<Cart>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Extension for Ap2 {
+    type Parameters = Parameters;
+    const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
+
+    fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
+        parameters.check()?;
+        // Only a merchant sends carts.
+        let makes_carts = parameters.has(Role::Merchant);
+        Ok(Descriptor {
+            name: "ap2".to_owned(),
+            events: if makes_carts { EventKinds::ARTIFACT } else { EventKinds::empty() },
+            payload: makes_carts,
+            ..Descriptor::new(parameters.uri.clone(), "Checks mandates of agent payments and their signatures.")
+        })
+    }
+}
+
+impl Card for Ap2 {
+    fn declare(parameters: &Parameters) -> Result<Declaration, String> {
+        for mandate in [schemas::INTENT, schemas::CART, schemas::PAYMENT] {
+            schema::compile(mandate)?;
+        }
+        if parameters.require_signatures && parameters.merchants.is_empty() && parameters.issuers.is_empty() {
+            log::warn(
+                "signatures are required, and there are no keys to verify any: all carts and payments are refused",
+            );
+        }
+        Ok(Declaration { description: None, params: Some(parameters.card_params()?) })
+    }
+}
+
+impl Message for Ap2 {
+    fn check(parameters: &Parameters, request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
+        let carts = mandates::check(parameters, &request, &message)?;
+        // Kept when the turn begins: another extension may still refuse this message.
+        TAKEN.set(carts);
+        Ok(Vec::new())
+    }
+}
+
+impl Transition for Ap2 {
+    fn begin(_: &Parameters, _request: Request, _beginning: Beginning) -> Result<Entry, String> {
+        TAKEN.take().iter().try_for_each(memory::keep)?;
+        Ok(Entry::Proceed)
+    }
+
+    fn change(_: &Parameters, _change: StateChange) -> Result<Ruling, String> {
+        Ok(Ruling::Pass)
+    }
+}
+
+impl Response for Ap2 {
+    fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
+        let payload = event.payload.unwrap_or_default();
+        let artifact =
+            Members::of(&payload).and_then(|event| Members::of(event.get("artifactUpdate")?)?.get("artifact"));
+        let carts = mandates::own_carts(parameters, artifact.unwrap_or("{}")).map_err(|violations| {
+            let all = violations.iter().map(|one| format!("{} {}", one.pointer, one.message));
+            format!("the agent sends a cart that cannot be paid: {}", all.collect::<Vec<_>>().join("; "))
+        })?;
+        carts.iter().try_for_each(memory::keep)?;
+        // AP2 has no metadata: the mandates themselves are all that it says.
+        Ok(None)
+    }
+}
+
+annex_sdk::export!(Ap2: card, message, transition, response);

@@ -1,0 +1,167 @@
+//! Finds the mandates among the parts of a message or an artifact, and has each of them checked.
+
+use annex_sdk::members::Members;
+use annex_sdk::{Rejection, Request, Violation, clock, pointer};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::memory::{self, Cart, Once};
+use crate::parameters::Parameters;
+use crate::{cart, payment, schemas};
+
+/// Violations in one answer; the client learns of the rest when these are mended.
+const MAX_VIOLATIONS: usize = 64;
+
+/// What the keys of mandates begin with.
+const PREFIX: &str = "ap2.mandates.";
+
+/// A mandate in a message.
+struct Mandate<'a> {
+    name: String,
+    pointer: String,
+    value: &'a str,
+}
+
+/// Checks the mandates of a message to this agent. Returns its carts, which are to be kept when the turn begins.
+///
+/// # Errors
+/// The reason for which the message is refused.
+pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Result<Vec<Cart>, Rejection> {
+    let mut violations = Vec::new();
+    let found = find(message, "/message/parts", &mut violations);
+    if found.is_empty() && violations.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut incoming = Incoming { parameters, request, carts: Vec::new(), once: Vec::new() };
+    // Carts first: a payment may come with its cart, in whatever order.
+    let (payments, others): (Vec<_>, Vec<_>) = found.iter().partition(|mandate| mandate.name == "PaymentMandate");
+    for mandate in others.into_iter().chain(payments) {
+        match incoming.take(mandate) {
+            Ok(()) => {}
+            Err(Rejection::Violations(more)) => violations.extend(more),
+            Err(error @ Rejection::Error(_)) => return Err(error),
+        }
+    }
+    if violations.is_empty() {
+        // At last, because what is refused for something else was not used.
+        let used = memory::used_before(&incoming.once, clock::now_millis() / 1_000)?;
+        violations.extend(used.iter().map(|once| Violation::new(once.pointer.clone(), "was here before")));
+    }
+    if violations.is_empty() {
+        return Ok(incoming.carts);
+    }
+    violations.truncate(MAX_VIOLATIONS);
+    Err(Rejection::Violations(violations))
+}
+
+/// Checks the carts among the parts that this agent sends.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn own_carts(parameters: &Parameters, artifact: &str) -> Result<Vec<Cart>, Vec<Violation>> {
+    let mut violations = Vec::new();
+    let found = find(artifact, "/artifact/parts", &mut violations);
+    let mut carts = Vec::new();
+    for mandate in found.iter().filter(|mandate| mandate.name == "CartMandate") {
+        match cart::check(parameters, &mandate.pointer, mandate.value, true) {
+            Ok(checked) => carts.push(checked.cart),
+            Err(more) => violations.extend(more),
+        }
+    }
+    if violations.is_empty() { Ok(carts) } else { Err(violations) }
+}
+
+/// The mandates of something with parts. What is there twice is a violation: readers differ in which one they take.
+fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec<Mandate<'a>> {
+    let members = Members::of(whole).unwrap_or_default();
+    let all: Vec<&RawValue> =
+        members.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default();
+    let mut found: Vec<Mandate<'a>> = Vec::new();
+    for (number, part) in all.into_iter().enumerate() {
+        let data = Members::of(part.get()).and_then(|part| part.get("data")).and_then(Members::of);
+        for (key, value) in data.iter().flat_map(Members::iter) {
+            let Some(name) = key.strip_prefix(PREFIX) else { continue };
+            let pointer = pointer::child(&format!("{parts}/{number}/data"), key);
+            if found.iter().any(|mandate| mandate.name == name) {
+                violations.push(Violation::new(pointer, "is there twice"));
+            } else {
+                found.push(Mandate { name: name.to_owned(), pointer, value });
+            }
+        }
+    }
+    found
+}
+
+/// The mandates of one message, as far as they were checked.
+struct Incoming<'a> {
+    parameters: &'a Parameters,
+    request: &'a Request,
+    carts: Vec<Cart>,
+    once: Vec<Once>,
+}
+
+impl Incoming<'_> {
+    fn take(&mut self, mandate: &Mandate<'_>) -> Result<(), Rejection> {
+        let Mandate { name, pointer, value } = mandate;
+        match name.as_str() {
+            "IntentMandate" => check_intent(self.parameters, pointer, value).map_err(Rejection::Violations),
+            "CartMandate" => {
+                let checked = cart::check(self.parameters, pointer, value, false).map_err(Rejection::Violations)?;
+                self.carts.push(checked.cart);
+                self.once.extend(checked.token);
+                Ok(())
+            }
+            "PaymentMandate" => {
+                let once = payment::check(self.parameters, pointer, value, |id| self.cart(id))?;
+                self.once.extend(once);
+                Ok(())
+            }
+            _ if self.parameters.require_signatures => {
+                Err(Violation::new(pointer, "is no mandate of AP2 v0.1, and cannot be verified here").into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The cart of this id, in this message or in the conversation.
+    fn cart(&self, details_id: &str) -> Result<Option<Cart>, Rejection> {
+        let here = self.carts.iter().find(|cart| cart.details_id == details_id).cloned();
+        // Without a conversation there is nothing that it could know.
+        let before = if self.request.context_id.is_some() { memory::known(details_id)? } else { None };
+        Ok(match (here, before) {
+            (Some(here), Some(before)) if before.origin > here.origin => Some(before),
+            (here, before) => here.or(before),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Intent {
+    #[serde(default = "yes")]
+    user_cart_confirmation_required: bool,
+    intent_expiry: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn check_intent(parameters: &Parameters, pointer: &str, mandate: &str) -> Result<(), Vec<Violation>> {
+    cart::fits(schemas::INTENT, pointer, mandate)?;
+    let intent: Intent = serde_json::from_str::<Value>(mandate)
+        .and_then(serde_json::from_value::<Intent>)
+        .map_err(|error| vec![Violation::new(pointer, format!("cannot be read: {error}"))])?;
+    let mut violations = Vec::new();
+    let mut refuse = |place: &str, message| violations.push(Violation::new(format!("{pointer}{place}"), message));
+    match clock::parse(&intent.intent_expiry) {
+        None => refuse("/intent_expiry", "is no time with an offset, by ISO 8601"),
+        Some(expiry) if expiry <= clock::now_millis() => refuse("/intent_expiry", "is over"),
+        Some(_) => {}
+    }
+    // An intent without confirmation must be signed by the user, and v0.1 has no place for that signature.
+    if !intent.user_cart_confirmation_required && !parameters.allow_unattended {
+        refuse("/user_cart_confirmation_required", "must be true: nothing shows that the user signed the intent");
+    }
+    if violations.is_empty() { Ok(()) } else { Err(violations) }
+}
