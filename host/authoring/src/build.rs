@@ -15,7 +15,7 @@ mod component;
 mod segments;
 mod tools;
 
-/// A component that was built, and is in its place.
+/// A component that was built.
 #[derive(Clone, Debug)]
 pub struct Built {
     /// The component.
@@ -24,11 +24,22 @@ pub struct Built {
     pub took: Duration,
 }
 
-/// Builds the component of a project and puts it in its place. The tools write to standard error; `say` is told each
+impl Built {
+    /// Puts the component in its place, as a whole: nobody, a server that watches it for instance, reads half of it.
+    ///
+    /// # Errors
+    /// When it cannot be written. The component of an earlier build stays then.
+    pub fn place(&self, project: &Project) -> Result<(), ProjectError> {
+        let path = project.component();
+        annex_files::replace(&path, &self.component, 0o644).map_err(ProjectError::file(&path))
+    }
+}
+
+/// Builds the component of a project. The tools write to standard error; `say` is told each
 /// command before it runs.
 ///
 /// # Errors
-/// Which step failed. The component of an earlier build stays then.
+/// Which step failed.
 pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, ProjectError> {
     let build = &project.manifest.build;
     complete(project)?;
@@ -50,9 +61,6 @@ pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, Proje
         ProjectError::NoOutput { command, output: build.output.clone() }
     })?;
     let component = component::of(project, &made)?;
-    let path = project.component();
-    // Nobody, a server that watches it for instance, reads half of it.
-    annex_files::replace(&path, &component, 0o644).map_err(ProjectError::file(&path))?;
     Ok(Built { component, took: started.elapsed() })
 }
 

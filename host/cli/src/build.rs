@@ -50,6 +50,8 @@ impl Build {
             "the component needs grants that the project does not give it: add `{}` to [settings.grants] in annex-extension.toml",
             missing.join("`, `")
         );
+        // Last, so that the component of an earlier build stays when this one is of no use.
+        built.place(&project)?;
         Ok(())
     }
 }

@@ -48,25 +48,38 @@ impl Dev {
         // A port that is taken is found out before the first build, which may take long.
         let free = TcpListener::bind(self.listen);
         drop(free.with_context(|| format!("cannot listen on {}; --listen names another address", self.listen))?);
-        // A mistake in the first build is mended like any later one, so it does not end the command.
-        let mut sources = Watch::of(Project::open(&self.project)?);
+        let mut sources = Some(Watch::of(Project::open(&self.project)?));
         // Begun once: a signal between two waits would be lost otherwise.
         let mut shutdown = pin!(serve::shutdown());
-        let (project, built) = loop {
-            tokio::select! {
+        // A first mistake is mended like any later one, so it does not end the command.
+        loop {
+            let served = tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(()),
                 built = build(&self.project) => match built {
-                    Ok(built) => break built,
-                    Err(error) => output::error(&format!("{error:#}\nNothing is served yet; waiting for a change.")),
+                    Ok(built) => self.serve(built, &mut sources, shutdown.as_mut()).await,
+                    Err(error) => Err(error),
                 },
-            }
+            };
+            let Err(error) = served else { return Ok(()) };
+            let Some(sources) = &mut sources else { return Err(error) };
+            output::error(&format!("{error:#}\nNothing is served yet; waiting for a change."));
             tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(()),
                 () = sources.changed() => {}
             }
-        };
+        }
+    }
+
+    /// Serves what was built, and what is built after it, until the command is told to end. It takes the sources once the
+    /// first version is in force.
+    async fn serve(
+        &self,
+        (project, built): (Project, Built),
+        sources: &mut Option<Watch>,
+        shutdown: impl Future<Output = ()>,
+    ) -> anyhow::Result<()> {
         let config = DevConfig::new(self.listen)?;
         config.write(&project)?;
         let server = Server::bind(Config::read(&config.path)?).await?;
@@ -77,7 +90,9 @@ impl Dev {
         let ready = |app: &App| {
             let url = app.base_url().to_owned();
             show(app.installed().iter().next(), &built, &url);
-            tokio::spawn(follow(self.project.clone(), config, sources, Arc::clone(app.installers()), url));
+            if let Some(sources) = sources.take() {
+                tokio::spawn(follow(self.project.clone(), config, sources, Arc::clone(app.installers()), url));
+            }
         };
         server.run(load, ready, shutdown).await?;
         Ok(())
@@ -87,6 +102,8 @@ impl Dev {
 async fn build(folder: &Path) -> anyhow::Result<(Project, Built)> {
     let project = Project::open(folder)?;
     let built = annex_authoring::build(&project, |command| output::note(&format!("$ {command}"))).await?;
+    // The server loads it from there, and keeps the last good version when it refuses this one.
+    built.place(&project)?;
     Ok((project, built))
 }
 
@@ -156,10 +173,26 @@ impl DevConfig {
 
     fn head(&self, name: &str) -> String {
         format!(
-            "[server]\nlisten = \"{}\"\n[runtime]\nwatch = false\ncompile_seconds = 600\ndebug_info = true\nquarantine = false\n[card]\nname = \
-             \"{name}\"\ndescription = \"Tries an extension\"\n[agent]\nkind = \"script\"\nname = \"{name}\"\n[[agent.rule]]\nsteps = \
-             [{{ artifact = {{ id = \"answer\", parts = [{{ text = \"Hello, world!\" }}] }} }}, {{ status = {{ state = \
-             \"completed\" }} }}]\n",
+            r#"
+[server]
+listen = "{}"
+[runtime]
+watch = false
+compile_seconds = 600
+debug_info = true
+quarantine = false
+[card]
+name = "{name}"
+description = "Tries an extension"
+[agent]
+kind = "script"
+name = "{name}"
+[[agent.rule]]
+steps = [
+  {{ artifact = {{ id = "answer", parts = [{{ text = "Hello, world!" }}] }} }},
+  {{ status = {{ state = "completed" }} }},
+]
+"#,
             self.listen
         )
     }

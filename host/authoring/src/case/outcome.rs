@@ -44,6 +44,11 @@ impl Outcome {
         self.parts = entered.parts.as_ref().map(value);
     }
 
+    /// The client does not ask for the extension.
+    pub(super) fn stays_out(&mut self) {
+        self.active = Some(false);
+    }
+
     /// The request ended early.
     pub(super) fn stopped(&mut self, error: &HookError) {
         match error {
@@ -201,5 +206,5 @@ pub(super) fn text(expect: &Table) -> String {
     let whole = Table::from_iter([("expect".to_owned(), expect.clone().into())]);
     let text = whole.to_string();
     // A table without values of its own has no line, and the file needs it.
-    if text.starts_with("[expect]") { text } else { format!("[expect]\n{text}") }
+    if text.starts_with("[expect]") { text } else { format!("[expect]\n\n{text}") }
 }

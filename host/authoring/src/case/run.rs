@@ -138,6 +138,10 @@ impl Run<'_> {
         // Of the way in only `activation` runs when a task is taken up again.
         let resumed = only.is_some_and(|hook| !WAY_IN.contains(&hook));
         let requested = self.requested();
+        if !requested.contains(self.extension.uri()) {
+            self.outcome.stays_out();
+            return Ok(());
+        }
         let metadata = metadata(self.given)?;
         let request = TurnRequest {
             operation: self.given.operation.as_deref().unwrap_or("SendMessage"),
