@@ -24,7 +24,7 @@ pub(crate) type Compile = Rc<dyn Fn(&str) -> Result<(), String>>;
 /// The violations of a schema by an instance.
 pub(crate) type Validate = Rc<dyn Fn(&str, &str) -> Result<Vec<Violation>, String>>;
 
-/// What a host knows, and what it was told.
+/// The knowledge of a host, and all that it was told.
 pub(crate) struct State {
     pub(crate) parameters: Json,
     pub(crate) secrets: BTreeMap<String, String>,

@@ -62,7 +62,7 @@
 //!
 //! # What is not as in a component
 //! - Everything is granted, and there are no limits. `annex inspect` shows the grants that a component needs.
-//! - What a hook answers has no effect: no delta reaches the session, no task waits. Say so to the host yourself:
+//! - The answer of a hook has no effect: no delta reaches the session, no task waits. Say so to the host yourself:
 //!   `let host = host.session(…)`.
 //! - A component is a new instance in each turn, and its statics are new with it. In tests a `static` lives as long as the
 //!   process; a `thread_local!` is new in each test, because the test runner gives each test a thread.
@@ -101,7 +101,7 @@ pub struct Host {
     state: Rc<RefCell<State>>,
 }
 
-/// What the host knows.
+/// The methods by which a test says what the host knows.
 impl Host {
     /// A host that knows nothing.
     pub fn new() -> Self {
@@ -246,7 +246,7 @@ impl Host {
     }
 }
 
-/// What happens during the test, and what the host was told.
+/// The methods by which a test runs calls, and asks afterwards what the host was told.
 impl Host {
     /// Runs what calls the host, on this thread. A host that runs inside of another one takes its place meanwhile.
     pub fn run<T>(&self, calls: impl FnOnce() -> T) -> T {

@@ -118,7 +118,7 @@ pub fn after(
         let boundary = Boundary { revision: call.revision, up_to, is_open: false };
         let conversation =
             Conversation { agent: call.agent.clone(), peer: call.peer.clone(), context: context.clone() };
-        // What cannot be kept is shared again.
+        // Events whose boundary cannot be kept are shared again.
         let kept = boundaries::set(&conversation, boundary, keys);
         call.is_settled = kept.is_ok();
     }

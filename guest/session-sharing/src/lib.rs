@@ -72,7 +72,7 @@ impl Message for SessionSharing {
 
 impl Transition for SessionSharing {
     fn begin(_: &Parameters, _request: Request, _beginning: Beginning) -> Result<Entry, String> {
-        // What cannot be noted does not fail the turn: without an acknowledgement the client shares the events again.
+        // A failure to note the events does not fail the turn: without an acknowledgement the client shares the events again.
         TAKEN.with_borrow_mut(|taken| taken.as_mut().map(|taken| taken.note(&Conversation)));
         Ok(Entry::Proceed)
     }

@@ -27,7 +27,7 @@ pub fn parts(events: &[Event], is_revised: bool) -> Vec<Json> {
     let mut is_introduced = false;
     for event in events {
         match event.role {
-            // What the caller gives as the user's words counts as the user's, as its message does.
+            // Words that the caller gives as the user's count as the user's, as its message does.
             Role::User => parts.extend(event.texts.iter().map(|text| part(text))),
             Role::Agent => {
                 if !is_introduced {

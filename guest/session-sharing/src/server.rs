@@ -73,7 +73,7 @@ pub fn check(
         is_revised = standing.is_some_and(|standing| standing.revision < shared.revision);
         // A new revision takes the place of what was told before, so none of its events is known.
         let known = standing.filter(|_| !is_revised).map_or(0, |standing| standing.taken);
-        // What the agent itself said is in its own conversation, unless that was lost.
+        // The agent has its own words in its conversation, unless that was lost.
         let is_lost = standing.is_none_or(|standing| standing.taken == 0);
         shared.events.retain(|event| event.seq > known && (is_lost || !event.yours));
     }

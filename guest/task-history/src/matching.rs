@@ -104,7 +104,7 @@ fn mentions(task: &Task<'_>, status: &Status<'_>, query: &str) -> bool {
 }
 
 fn parsed<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
-    // What cannot be parsed is not found. It must not end the search for other tasks.
+    // A value that cannot be parsed is not found. It must not end the search for other tasks.
     serde_json::from_str(value?.get()).ok()
 }
 

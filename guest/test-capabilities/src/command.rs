@@ -96,7 +96,7 @@ impl Command {
             Self::Input => return std::io::read_to_string(std::io::stdin()).map_err(text),
             Self::ReadFile(path) => return fs::read_to_string(path).map_err(text),
             Self::WriteFile(path) => fs::write(path, "written").map_err(text)?,
-            // What is opened is dropped at once: the test looks at whether the host allowed it.
+            // An open socket is dropped at once: the test looks at whether the host allowed it.
             Self::Connect(address) => drop(TcpStream::connect(address).map_err(text)?),
             Self::Listen(address) => drop(TcpListener::bind(address).map_err(text)?),
             Self::Bind(address) => drop(UdpSocket::bind(address).map_err(text)?),

@@ -31,7 +31,7 @@ pub type ReadSettings<'a> = &'a (dyn Fn(&str) -> Result<Installation, String> + 
 pub struct CaseRun {
     /// Its file.
     pub path: PathBuf,
-    /// What came of it.
+    /// The verdict on it.
     pub verdict: Verdict,
     /// The time that it took.
     pub took: Duration,
@@ -40,13 +40,13 @@ pub struct CaseRun {
 /// The verdict on a case.
 #[derive(Debug)]
 pub enum Verdict {
-    /// What came out is what is expected.
+    /// The outcome is the expected one.
     Passed,
     /// It is something else.
     Different {
-        /// What is expected, as TOML.
+        /// The expected outcome, as TOML.
         expected: String,
-        /// What came out, as TOML.
+        /// The outcome, as TOML.
         found: String,
     },
     /// The file was written anew.

@@ -179,7 +179,7 @@ pub enum Capability {
     Tasks,
     /// Taking up tasks that it interrupted.
     TaskResumption,
-    /// What the agent did.
+    /// The steps of the agent.
     AgentSteps,
     /// Lines in the host's log.
     Logging,

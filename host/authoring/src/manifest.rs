@@ -103,7 +103,7 @@ impl Project {
         self.path(format!("{}.wasm", self.manifest.name))
     }
 
-    /// What `build.watch` names and is not there.
+    /// The paths in `build.watch` where nothing is.
     #[must_use]
     pub fn unwatchable(&self) -> Vec<PathBuf> {
         let watch = self.manifest.build.watch.iter();
@@ -157,7 +157,7 @@ pub type Sources = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 const MADE: [&str; 4] = ["__pycache__", "node_modules", "target", "deps"];
 
 fn add(path: &Path, sources: &mut Sources) {
-    // What has gone meanwhile is not there. A link could lead anywhere, to a folder above too, and is not followed.
+    // A file that has gone meanwhile is no source. A link could lead anywhere, to a folder above too, and is not followed.
     let Ok(metadata) = fs::symlink_metadata(path) else { return };
     if metadata.is_file() {
         sources.insert(path.to_owned(), (metadata.modified().ok(), metadata.len()));

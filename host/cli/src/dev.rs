@@ -127,7 +127,7 @@ async fn follow(folder: PathBuf, config: DevConfig, mut sources: Watch, installe
     }
 }
 
-/// What runs now, and how to try it.
+/// Shows the version that is in force, and how to try it.
 fn show(extension: Option<&Arc<Extension>>, built: &Built, url: &str) {
     let Some(extension) = extension else { return };
     let descriptor = extension.descriptor();

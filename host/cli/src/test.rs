@@ -133,7 +133,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// The time in which the shortest difference is looked for; then any will do.
 const DIFF_TIME: Duration = Duration::from_secs(2);
 
-/// What is expected with `-`, what came out with `+`.
+/// The expected lines with `-`, those that came out with `+`.
 fn difference(expected: &str, found: &str) -> String {
     TextDiff::configure()
         .timeout(DIFF_TIME)

@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Writes a file with these permissions, in place of one that may be there. No link is followed. If the process ends meanwhile, the old one stays
-/// whole, and `PATH.new` may be left, which the next call removes.
+/// Writes a file with these permissions, in place of one that may be there. No link is followed. If the process ends
+/// meanwhile, the old one stays whole, and `PATH.new` may be left, which the next call removes.
 ///
 /// # Errors
 /// As removing, writing and renaming have them.

@@ -39,7 +39,7 @@ pub(crate) fn negotiate(
         }
         lacking.push((extension.uri(), lack));
     }
-    // What an upstream requires is enforced here as well, before anything is sent to it.
+    // The requirements of an upstream are enforced here as well, before anything is sent to it.
     missing.extend(passed_on.iter().filter(|other| other.required && !asked(&other.uri)).map(|other| &other.uri));
     if missing.is_empty() {
         return Ok(active);

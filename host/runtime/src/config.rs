@@ -48,7 +48,8 @@ pub struct RuntimeConfig {
 
 impl Default for RuntimeConfig {
     /// 1,000 instances, one second to wait for one, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
-    /// them at once by this program, no debug information, no counting, quarantine, keys in memory, the resolver of the operating system.
+    /// them at once by this program, no debug information, no counting, quarantine, keys in memory, the resolver of the
+    /// operating system.
     fn default() -> Self {
         Self {
             instances: 1_000,

@@ -18,7 +18,7 @@ pub struct Outside {
     pub clock: Option<Arc<dyn Clock>>,
     /// The source of random bytes.
     pub random: Option<Arc<dyn Random>>,
-    /// What sends the requests that the grant covers.
+    /// The client that sends the requests which the grant covers.
     pub http: Option<Arc<dyn HttpClient>>,
 }
 

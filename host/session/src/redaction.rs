@@ -62,7 +62,7 @@ impl Redaction {
             }),
             _ => return value.clone(),
         };
-        // What cannot be read cannot be shown to have nothing to hide, such as a key that stands there twice.
+        // A value that cannot be read, such as an object with a key twice, cannot be shown to have nothing to hide.
         shown.unwrap_or_else(|_| Json::string(HIDDEN))
     }
 

@@ -4,11 +4,11 @@
 //! component asks for the grants `clock` and `random` only when its world names them.
 //! `UPDATE_ADAPTER=1 cargo test adapter` writes them anew.
 
-/// What modules call WASI preview 1.
+/// The name by which modules import WASI preview 1.
 pub(super) const PREVIEW1: &str = "wasi_snapshot_preview1";
 
-/// The variant for a world with these imports (`wasi:clocks/wall-clock@0.2.12`). What the interfaces of a world use of each
-/// other is among its imports too: `wasi:http/types` brings `wasi:clocks/monotonic-clock`, which does not count.
+/// The variant for a world with these imports (`wasi:clocks/wall-clock@0.2.12`). The interfaces that those
+/// of a world use are among its imports too: `wasi:http/types` brings `wasi:clocks/monotonic-clock`, which does not count.
 pub(super) fn for_imports<'a>(mut imports: impl Iterator<Item = &'a str> + Clone) -> &'static [u8] {
     let has_random = imports.clone().any(|import| import.starts_with("wasi:random/random@"));
     let has_clock = imports.any(|import| import.starts_with("wasi:clocks/wall-clock@"));
@@ -74,7 +74,7 @@ mod tests {
             let built = build(features);
             if std::env::var_os("UPDATE_ADAPTER").is_some() {
                 std::fs::write(format!("{FOLDER}/{name}.wasm"), &built).expect("it is written");
-                // What the test compares with was compiled in before.
+                // The bytes that the test compares with were compiled in before.
                 continue;
             }
             assert!(for_imports(imports.iter().copied()) == built, "{name}.wasm is not what adapter.wat says");

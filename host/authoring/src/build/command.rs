@@ -11,8 +11,8 @@ use super::tools;
 use crate::error::ProjectError;
 use crate::manifest::Project;
 
-/// Runs one command in the project's folder. What it says goes to standard error, because standard output is for what
-/// `annex` itself has to say. Dropping the future ends the program.
+/// Runs one command in the project's folder. Its words go to standard error, because standard output is for those
+/// of `annex` itself. Dropping the future ends the program.
 pub(super) async fn run(project: &Project, words: &[String], say: impl Fn(&str)) -> Result<(), ProjectError> {
     let Some((program, arguments)) = words.split_first() else { return Ok(()) };
     let command = words.join(" ");

@@ -192,7 +192,7 @@ mod tests {
         found
     }
 
-    /// What the segments make of a memory of one page.
+    /// A memory of one page, with the segments in it.
     fn image(module: &[u8]) -> Vec<u8> {
         let mut memory = vec![0; 1 << 16];
         for (start, data) in segments_of(module) {

@@ -1,4 +1,4 @@
-//! What a case costs, turn for turn.
+//! The cost of a case, turn for turn.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

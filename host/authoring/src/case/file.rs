@@ -63,7 +63,7 @@ pub(super) struct CaseFile {
     head: String,
 }
 
-/// What a case begins with. All of it can be left out.
+/// The beginning of a case. All of it can be left out.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Given {
@@ -93,11 +93,11 @@ pub(super) struct Given {
     pub(super) http: Vec<HttpGiven>,
     /// The caller's tasks, as ListTasks gives them.
     pub(super) tasks: Vec<Table>,
-    /// What the agent did.
+    /// The steps of the agent.
     pub(super) steps: Vec<Table>,
     /// The state in which the task waited, when the message continues one.
     pub(super) waits_in: Option<String>,
-    /// What the agent does, event by event. Default: an artifact, and the task is completed.
+    /// The agent's answer, event by event. Default: an artifact, and the task is completed.
     pub(super) answer: Option<Vec<AnswerGiven>>,
     /// A method to call in place of sending a message.
     pub(super) method: Option<MethodGiven>,
@@ -154,7 +154,7 @@ pub(super) struct ClientGiven {
     pub(super) declared: bool,
     /// The program's input.
     pub(super) input: Option<Value>,
-    /// What comes back, as StreamResponses.
+    /// The agent's answer, as StreamResponses.
     pub(super) events: Vec<Table>,
 }
 

@@ -1,4 +1,4 @@
-//! What came of a case, as a table of TOML: all of it, so that nothing can go unseen. What is empty is left out.
+//! The outcome of a case, as a table of TOML: all of it, so that nothing can go unseen. Empty members are left out.
 
 use std::error::Error;
 use std::sync::PoisonError;
@@ -12,7 +12,7 @@ use super::file::CaseError;
 use super::scene::{self, Scene};
 use super::toml_json;
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Default)]
 pub(super) struct Outcome {
     active: Option<bool>,
@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     /// Those of a method that streams.
     pub(super) results: Vec<Json>,
     addition: Option<Value>,
-    /// What a client's extension has for its program.
+    /// The values that a client's extension has for its program.
     pub(super) told: Vec<Json>,
     log: Vec<String>,
     keys: Map<String, Value>,

@@ -60,7 +60,7 @@ impl<'a> Runner<'a> {
         Ok(Self { runtime, component, settings, read })
     }
 
-    /// What comes of a case.
+    /// The outcome of a case, as its table.
     pub(super) async fn outcome(&self, case: &CaseFile) -> Result<Table, CaseError> {
         let extension = Arc::new(self.load(&case.given).await?);
         let scene = Arc::new(Scene::of(&case.given, extension.uri()).await?);

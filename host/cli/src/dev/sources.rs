@@ -20,7 +20,7 @@ impl Watch {
         Self { seen: project.sources(), project }
     }
 
-    /// Watches what the project declares now. What was seen is kept, so that no change is missed.
+    /// Watches what the project declares now. The sources that were seen are kept, so that no change is missed.
     pub(super) fn follow(&mut self, project: &Project) {
         self.project = project.clone();
     }

@@ -33,7 +33,7 @@ pub(crate) fn ticks() -> u64 {
     TICKS.load(Ordering::Relaxed)
 }
 
-/// What an engine does beside running guests. Compiled code depends on it.
+/// The work of an engine beside running guests. Compiled code depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EngineOptions {
     /// Traps have files and lines.

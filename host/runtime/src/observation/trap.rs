@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 
 use wasmtime::{FrameInfo, WasmBacktrace};
 
-/// Frames that are shown. What a person looks for is near the top.
+/// Frames that are shown. The one that a person looks for is near the top.
 const MAX_FRAMES: usize = 12;
 /// Bytes of each reason.
 const MAX_REASON: usize = 4 << 10;

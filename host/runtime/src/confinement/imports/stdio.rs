@@ -38,7 +38,7 @@ impl Lines {
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n");
-            // What is beyond a log line is dropped here, so that a line without an end takes no memory of the host.
+            // The rest beyond a log line is dropped here, so that a line without an end takes no memory of the host.
             let room = self.log.taken_bytes().saturating_sub(self.line.len());
             let text_or_rest = text.unwrap_or(piece);
             self.line.extend(text_or_rest.iter().take(room));

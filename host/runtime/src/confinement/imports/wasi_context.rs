@@ -62,7 +62,7 @@ impl Wasi {
     }
 }
 
-/// What the turn brings, as WASI's own clocks and sources of random numbers.
+/// A service that the turn brings, as WASI's own clock or source of random numbers.
 struct Given<T: ?Sized>(Arc<T>);
 
 impl HostWallClock for Given<dyn Clock> {

@@ -39,7 +39,7 @@ impl Folder {
             // A file that does not say when it was used counts as the oldest.
             let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             if is_aside(name) && is_left_over(&metadata, used) {
-                // Another process may be faster. What stays for another reason is tried again after the next write.
+                // Another process may be faster. A file that stays for another reason is tried again after the next write.
                 let _ = fs::remove_file(entry.path());
             } else if is_compiled(name) {
                 total = total.saturating_add(metadata.len());
