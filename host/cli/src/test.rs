@@ -115,19 +115,9 @@ fn line(run: &CaseRun) -> String {
 fn reason(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Passed | Verdict::Updated => String::new(),
-        Verdict::Broken(error) => format!("{:#}", anyhow::Error::msg(chain(error))),
+        Verdict::Broken(error) => annex_text::with_causes(error),
         Verdict::Different { expected, found } => difference(expected, found),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// The time in which the shortest difference is looked for; then any will do.

@@ -30,22 +30,10 @@ fn logged_under(error_id: Uuid, fault: &(dyn Error + 'static)) -> String {
 
 /// The error and everything that caused it, in one line that is fit for a log: parts of it are a guest's words.
 pub fn text(error: &(dyn Error + 'static)) -> String {
-    annex_text::line_within(&chain(error), MAX_LOGGED)
+    annex_text::line_within(&annex_text::with_causes(error), MAX_LOGGED)
 }
 
-/// The error and everything that caused it, in one line.
-fn chain(fault: &(dyn Error + 'static)) -> String {
-    let mut line = fault.to_string();
-    let mut cause = fault.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line
-}
-
-/// Bytes of one logged fault; a trap brings its backtrace.
+/// Bytes of one logged fault; a trap brings the stack of the guest.
 const MAX_LOGGED: usize = 8 << 10;
 
 /// The error that the client gets when a hook stopped its request.

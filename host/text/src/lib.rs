@@ -6,6 +6,7 @@
 //! Unassigned characters stay too: they may be new letters and pictures, and do nothing until somebody assigns them.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt::{self, Write};
 use std::iter;
 
@@ -49,6 +50,20 @@ pub fn line_within(text: &str, limit: usize) -> String {
         }
     }
     line
+}
+
+/// An error and everything that caused it, with `: ` between one and the next. It is as many lines as they have.
+#[must_use]
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    // An error does not repeat its cause, so the chain as a whole tells the reason.
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 /// The text, cut after at most `limit` bytes where a character ends; `…` says that there was more.

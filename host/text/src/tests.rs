@@ -1,7 +1,8 @@
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::error::Error;
+use std::fmt::{self, Write};
 
-use super::{Line, block, cut, indented, json, line, line_within, steers};
+use super::{Line, block, cut, indented, json, line, line_within, steers, with_causes};
 
 /// The characters that hostile texts are made of, with what each does.
 const HARMFUL: [(&str, char); 16] = [
@@ -152,4 +153,28 @@ fn a_text_is_cut_where_a_character_ends_and_says_so() {
     assert_eq!(cut("Grüße".to_owned(), 4), "Grü…");
     assert_eq!(cut("Grüße".to_owned(), 3), "Gr…");
     assert_eq!(cut("a".repeat(1 << 20), 8).capacity(), "aaaaaaaa…".len());
+}
+
+/// An error with its cause.
+#[derive(Debug)]
+struct Failure(&'static str, Option<Box<Self>>);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0)
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.1.as_deref().map(|cause| cause as _)
+    }
+}
+
+#[test]
+fn an_error_is_told_with_all_its_causes() {
+    let cause = Failure("no connection", Some(Box::new(Failure("the port is closed", None))));
+    let error = Failure("the task is lost", Some(Box::new(cause)));
+    assert_eq!(with_causes(&error), "the task is lost: no connection: the port is closed");
+    assert_eq!(with_causes(&Failure("alone", None)), "alone");
 }

@@ -1,6 +1,5 @@
 //! The outcome of a case, as a table of TOML: all of it, so that nothing can go unseen. Empty members are left out.
 
-use std::error::Error;
 use std::sync::PoisonError;
 
 use annex_protocol::{A2aError, Json, JsonObject, Metadata, StreamResponse};
@@ -59,13 +58,7 @@ impl Outcome {
 
     /// The extension failed, or a limit stopped it.
     pub(super) fn failed(&mut self, fault: &Fault) {
-        let mut text = fault.to_string();
-        let mut cause = fault.source();
-        while let Some(error) = cause {
-            text = format!("{text}: {error}");
-            cause = error.source();
-        }
-        self.fault = Some(text);
+        self.fault = Some(annex_text::with_causes(fault));
     }
 
     pub(super) fn add_event(&mut self, event: &StreamResponse) {

@@ -79,7 +79,7 @@ impl Report {
             contract: inspection.contract.clone(),
             hooks: inspection.hooks.iter().copied().map(Hook::name).collect(),
             imports: inspection.imports.iter().map(ImportReport::new).collect(),
-            problem: trial.loaded.as_ref().err().map(|error| error_chain(error)),
+            problem: trial.loaded.as_ref().err().map(|error| annex_text::with_causes(error)),
             parameter_schema: match &trial.loaded {
                 Err(LoadError::Parameters { schema, .. }) => Json::parse(schema.clone()).ok(),
                 _ => None,
@@ -141,17 +141,6 @@ fn config(component: &str, descriptor: Option<&DescriptorReport>, trial: &Trial)
     // A component that was refused for its parameters has no descriptor, and needs the table most.
     if descriptor.is_none_or(|descriptor| descriptor.parameter_schema.is_some()) {
         text.push_str("\n[extension.parameters]\n");
-    }
-    text
-}
-
-fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    // An error does not repeat its cause, so the chain as a whole tells the reason.
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
     }
     text
 }
