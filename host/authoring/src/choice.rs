@@ -98,9 +98,14 @@ impl ProjectName {
     /// With a capital at each word: `WordCount`.
     #[must_use]
     pub fn camel(&self) -> String {
-        let capital = |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
-        self.0.split('-').map(capital).collect()
+        upper_camel(&self.0)
     }
+}
+
+/// The name of a project or of something in WIT, `declare-methods`, as `DeclareMethods`.
+pub(crate) fn upper_camel(name: &str) -> String {
+    let capital = |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
+    name.split('-').map(capital).collect()
 }
 
 impl fmt::Display for ProjectName {

@@ -9,6 +9,7 @@ use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::{Resolve, WorldId, WorldItem};
 
 use super::component;
+use crate::choice::upper_camel;
 use crate::error::ProjectError;
 use crate::manifest::{Bindings, Project};
 
@@ -73,12 +74,6 @@ fn add(folder: &Dir<'_>, files: &mut Files) {
         files.push(&format!("pkg/{}", file.path().display()), file.contents());
     }
     folder.dirs().for_each(|inner| add(inner, files));
-}
-
-/// `declare-methods` as `DeclareMethods`.
-fn upper_camel(name: &str) -> String {
-    let capital = |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
-    name.split('-').map(capital).collect()
 }
 
 fn replace(folder: &Path, files: &Files) -> std::io::Result<()> {
