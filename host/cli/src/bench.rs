@@ -1,17 +1,15 @@
 //! `annex bench`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use annex_authoring::{Cost, Project, cases_in};
-use annex_files::Purpose;
-use annex_runtime::MAX_COMPONENT_BYTES;
 use annex_server::ExtensionConfig;
 use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 
-use crate::{output, serve};
+use crate::{component, output, serve};
 
 /// Measure what a turn costs
 ///
@@ -45,28 +43,19 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let project = Project::open(&self.project)?;
-        if let Some(source) = project.newer_source() {
-            let component = project.component();
-            output::note(&format!(
-                "{} is older than {}; `annex build` builds it",
-                component.display(),
-                source.display()
-            ));
-        }
-        let own = component(&project.component())?;
-        let other = self.against.as_deref().map(component).transpose()?;
+        let own = component::of_project(&project)?;
+        let other = self.against.as_deref().map(component::read).transpose()?;
         let case = match &self.case {
             Some(case) => case.clone(),
             None => first(&project)?,
         };
-        let folder = project.folder.clone();
-        let read = move |text: &str| ExtensionConfig::read_installation(text, &folder);
+        let read = |text: &str| ExtensionConfig::read_installation(text, &project.folder);
         let components: Vec<&[u8]> = [Some(&own), other.as_ref()].into_iter().flatten().map(Vec::as_slice).collect();
         let turns = usize::try_from(self.turns).unwrap_or(usize::MAX);
         let settings = (&project.manifest.settings, &read as _);
         let costs =
             Cost::of(&components, &case, (turns, !self.no_instructions), settings, serve::cache().as_ref()).await;
-        let costs = costs.with_context(|| format!("{}", case.display()))?;
+        let costs = costs.with_context(|| case.display().to_string())?;
         if self.json {
             let costs: Vec<_> = costs.iter().map(in_json).collect();
             return output::json(
@@ -80,11 +69,6 @@ impl Bench {
         }
         output::show(&text)
     }
-}
-
-fn component(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let component = annex_files::read(path, Purpose::Named, MAX_COMPONENT_BYTES);
-    component.with_context(|| format!("cannot read {}; `annex build` makes it", path.display()))
 }
 
 fn first(project: &Project) -> anyhow::Result<PathBuf> {

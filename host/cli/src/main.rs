@@ -11,6 +11,7 @@ mod bench;
 mod build;
 mod card;
 mod chat;
+mod component;
 mod connect;
 mod dev;
 mod extension;

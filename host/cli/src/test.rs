@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use annex_authoring::{CaseRun, Project, Runner, Verdict, cases_in};
-use annex_files::Purpose;
-use annex_runtime::MAX_COMPONENT_BYTES;
 use annex_server::ExtensionConfig;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde_json::json;
 use similar::TextDiff;
 
-use crate::{output, serve};
+use crate::{component, output, serve};
 
 /// Run the cases of a project against its component
 ///
@@ -41,20 +39,9 @@ pub(crate) struct Test {
 impl Test {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let project = Project::open(&self.project)?;
-        if let Some(source) = project.newer_source() {
-            let component = project.component();
-            output::note(&format!(
-                "{} is older than {}; `annex build` builds it",
-                component.display(),
-                source.display()
-            ));
-        }
-        let path = project.component();
-        let component = annex_files::read(&path, Purpose::Named, MAX_COMPONENT_BYTES);
-        let component = component.with_context(|| format!("cannot read {}; `annex build` makes it", path.display()))?;
+        let component = component::of_project(&project)?;
         let cases = self.cases(&project.path("cases"))?;
-        let folder = project.folder.clone();
-        let read = move |text: &str| ExtensionConfig::read_installation(text, &folder);
+        let read = |text: &str| ExtensionConfig::read_installation(text, &project.folder);
         let runner = Runner::new(&component, &project.manifest.settings, &read, serve::cache())?;
         let mut runs = Vec::new();
         for case in &cases {
@@ -156,9 +143,10 @@ fn junit(project: &str, runs: &[CaseRun]) -> String {
         .map(|run| {
             let name = escaped(&run.path.display().to_string());
             let seconds = run.took.as_secs_f64();
-            let failure = match has_failed(run) {
-                true => format!("<failure>{}</failure>", escaped(&reason(&run.verdict))),
-                false => String::new(),
+            let failure = if has_failed(run) {
+                format!("<failure>{}</failure>", escaped(&reason(&run.verdict)))
+            } else {
+                String::new()
             };
             format!("  <testcase classname=\"{project}\" name=\"{name}\" time=\"{seconds:.3}\">{failure}</testcase>\n")
         })
