@@ -97,18 +97,20 @@ impl Log {
     /// Bytes of one line that are worth collecting. A secret that begins within the line is among them to its end, because
     /// one that was cut would not be found.
     pub(crate) fn taken_bytes(&self) -> usize {
-        let secrets = self.profile.grants.secrets.values().map(|secret| secret.expose().len());
-        self.profile.limits.log_line.saturating_add(secrets.max().unwrap_or(0))
+        self.profile.limits.log_line.saturating_add(self.longest_secret())
     }
 
     /// Writes the beginning of a line, of which [`Log::taken_bytes`] were taken. A secret may be cut at the end of it, where it
     /// would not be found, so that as much as can be of one is left out.
     pub(crate) fn write_cut(&self, level: LogLevel, context: &str, message: &str) {
-        let secrets = &self.profile.grants.secrets;
-        let longest = secrets.values().map(|secret| secret.expose().len()).max().unwrap_or(0);
-        let hidden = without(message, secrets.values());
-        let end = hidden.floor_char_boundary(hidden.len().saturating_sub(longest));
+        let hidden = self.profile.without_secrets(message);
+        let end = hidden.floor_char_boundary(hidden.len().saturating_sub(self.longest_secret()));
         self.write(level, context, hidden.get(..end).unwrap_or_default());
+    }
+
+    /// Bytes of the longest secret.
+    fn longest_secret(&self) -> usize {
+        self.profile.grants.secrets.values().map(|secret| secret.expose().len()).max().unwrap_or(0)
     }
 
     /// Writes one line, if any are left.
@@ -162,7 +164,7 @@ impl Log {
 /// A guest's words: without secrets, in one line, and cut to `room` bytes.
 pub(crate) fn shown(profile: &Profile, text: &str, room: usize) -> String {
     // Secrets go first: when the text is escaped and cut they may no longer be found in it.
-    annex_text::line_within(&without(text, profile.grants.secrets.values()), room)
+    annex_text::line_within(&profile.without_secrets(text), room)
 }
 
 fn level_name(level: LogLevel) -> &'static str {

@@ -93,10 +93,9 @@ impl HasData for HasIo {
 impl HostState {
     fn wasi(&mut self) -> &mut Wasi {
         // Made at the first call of WASI, because most instances never make one.
-        if self.wasi.is_none() {
-            self.wasi = Some(Box::new(Wasi::new(&self.log, &self.profile, self.outside())));
-        }
-        self.wasi.get_or_insert_with(|| unreachable!("it was made above"))
+        let made = self.wasi.take();
+        let wasi = made.unwrap_or_else(|| Box::new(Wasi::new(&self.log, &self.profile, self.outside())));
+        self.wasi.insert(wasi)
     }
 
     fn resources(&mut self) -> &mut ResourceTable {
