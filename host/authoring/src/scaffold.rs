@@ -109,12 +109,11 @@ fn grants(choice: &Choice) -> Vec<String> {
     let mut grants: Vec<GrantNeeded> = choice.capabilities.iter().filter_map(|capability| capability.grant()).collect();
     // The interpreters import both, whether a program in them asks for the time or not.
     if matches!(choice.language, Language::JavaScript | Language::TypeScript | Language::Python) {
-        grants.extend(
-            [GrantNeeded::Clock, GrantNeeded::Random]
-                .into_iter()
-                .filter(|grant| !grants.contains(grant))
-                .collect::<Vec<_>>(),
-        );
+        for grant in [GrantNeeded::Clock, GrantNeeded::Random] {
+            if !grants.contains(&grant) {
+                grants.push(grant);
+            }
+        }
     }
     grants.iter().map(ToString::to_string).collect()
 }

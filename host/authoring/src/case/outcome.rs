@@ -2,8 +2,8 @@
 
 use std::sync::PoisonError;
 
-use annex_protocol::{A2aError, Json, JsonObject, Metadata, StreamResponse};
-use annex_runtime::{Addition, Extension, Fault, HookError, KeyValueStore, RequestOutcome, ScopeKind, Space};
+use annex_protocol::{A2aError, Json, JsonObject, StreamResponse};
+use annex_runtime::{Addition, Extension, Fault, HookError, KeyValueStore, RequestOutcome, Space};
 use serde_json::{Map, Value, json};
 use toml::Table;
 
@@ -92,9 +92,7 @@ impl Outcome {
                 context => format!("{}: {context}: {}", line.level, line.message),
             })
             .collect();
-        for (name, kind) in
-            [("lasting", ScopeKind::Lasting), ("context", ScopeKind::Context), ("task", ScopeKind::Task)]
-        {
+        for (name, kind) in scene::BUCKETS {
             let space = Space { extension: extension.uri().clone(), scope: scene::scope(kind) };
             let mut values = Map::new();
             // A store in memory cannot fail.
@@ -151,10 +149,9 @@ fn refused(refusal: &A2aError) -> Value {
 
 /// The event without what is the same in each case.
 fn shown(event: &StreamResponse) -> Value {
-    let metadata = |metadata: &Metadata| value(metadata);
     without_empty(match event {
         StreamResponse::Message(message) => {
-            json!({ "message": message.text(), "metadata": metadata(&message.metadata), "extensions": value(&message.extensions) })
+            json!({ "message": message.text(), "metadata": value(&message.metadata), "extensions": value(&message.extensions) })
         }
         StreamResponse::ArtifactUpdate(update) => {
             let artifact = &update.artifact;
@@ -162,7 +159,7 @@ fn shown(event: &StreamResponse) -> Value {
                 annex_protocol::PartContent::Text(text) => Some(text.as_str()),
                 _ => None,
             });
-            json!({ "artifact": text, "metadata": metadata(&artifact.metadata), "extensions": value(&artifact.extensions) })
+            json!({ "artifact": text, "metadata": value(&artifact.metadata), "extensions": value(&artifact.extensions) })
         }
         StreamResponse::StatusUpdate(update) => {
             let message = update.status.message.as_ref();
@@ -170,7 +167,7 @@ fn shown(event: &StreamResponse) -> Value {
             json!({
                 "state": state,
                 "message": message.map(annex_protocol::Message::text),
-                "metadata": metadata(message.map_or(&update.metadata, |message| &message.metadata)),
+                "metadata": value(message.map_or(&update.metadata, |message| &message.metadata)),
                 "extensions": message.map(|message| value(&message.extensions)),
             })
         }

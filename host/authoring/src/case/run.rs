@@ -242,13 +242,12 @@ impl Run<'_> {
             view: Arc::clone(self.scene) as _,
             resumed: false,
         };
-        let mut results = Vec::new();
         match MethodCall::start(self.extension, &request, &params).await {
             Err(error) => self.outcome.stopped(&error),
             Ok(MethodAnswer::Value(value)) => self.outcome.result = Some(value),
             Ok(MethodAnswer::Results(mut call)) => loop {
                 match call.next().await {
-                    Ok(Some(value)) if results.len() < MAX_RESULTS => results.push(value),
+                    Ok(Some(value)) if self.outcome.results.len() < MAX_RESULTS => self.outcome.results.push(value),
                     Ok(Some(_)) => return Err(CaseError::Case(format!("there are more than {MAX_RESULTS} results"))),
                     Ok(None) => break,
                     Err(error) => {
@@ -258,7 +257,6 @@ impl Run<'_> {
                 }
             },
         }
-        self.outcome.results = results;
         Ok(())
     }
 

@@ -23,6 +23,10 @@ pub(super) const TASK: &str = "task-1";
 /// The time of cases that name none.
 const TIME: &str = "2026-01-01T00:00:00Z";
 
+/// The buckets for keys, each with its name in a case.
+pub(super) const BUCKETS: [(&str, ScopeKind); 3] =
+    [("lasting", ScopeKind::Lasting), ("context", ScopeKind::Context), ("task", ScopeKind::Task)];
+
 /// The host of one case.
 pub(super) struct Scene {
     pub(super) keys: Arc<MemoryKeyValueStore>,
@@ -94,13 +98,8 @@ fn time(given: &Given) -> Result<Duration, CaseError> {
 }
 
 /// The kind of bucket of a name in a case.
-pub(super) fn kind(bucket: &str) -> Option<ScopeKind> {
-    match bucket {
-        "lasting" => Some(ScopeKind::Lasting),
-        "context" => Some(ScopeKind::Context),
-        "task" => Some(ScopeKind::Task),
-        _ => None,
-    }
+fn kind(bucket: &str) -> Option<ScopeKind> {
+    BUCKETS.into_iter().find(|(name, _)| *name == bucket).map(|(_, kind)| kind)
 }
 
 /// The place of the case's keys of a kind.
