@@ -18,7 +18,7 @@ mod run;
 mod scene;
 mod toml_json;
 
-pub use cost::Cost;
+pub use cost::{Cost, Measurement};
 pub use file::CaseError;
 use file::CaseFile;
 pub use run::{Runner, config as runtime_config};

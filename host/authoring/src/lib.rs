@@ -13,7 +13,7 @@ mod scaffold;
 mod sdk;
 
 pub use build::{Built, build};
-pub use case::{CaseError, CaseRun, Cost, ReadSettings, Runner, Verdict, cases_in, runtime_config};
+pub use case::{CaseError, CaseRun, Cost, Measurement, ReadSettings, Runner, Verdict, cases_in, runtime_config};
 pub use choice::{Capability, Choice, HOOKS, Language, ProjectName, parse_hook};
 pub use contract::{VERSION, write as write_contract};
 pub use error::ProjectError;

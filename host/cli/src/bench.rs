@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use annex_authoring::{Cost, Project, cases_in};
+use annex_authoring::{Cost, Measurement, Project, cases_in};
 use annex_server::ExtensionConfig;
 use anyhow::Context;
 use clap::Args;
@@ -52,9 +52,14 @@ impl Bench {
         let read = |text: &str| ExtensionConfig::read_installation(text, &project.folder);
         let components: Vec<&[u8]> = [Some(&own), other.as_ref()].into_iter().flatten().map(Vec::as_slice).collect();
         let turns = usize::try_from(self.turns).unwrap_or(usize::MAX);
-        let settings = (&project.manifest.settings, &read as _);
-        let costs =
-            Cost::of(&components, &case, (turns, !self.no_instructions), settings, serve::cache().as_ref()).await;
+        let measurement = Measurement {
+            turns,
+            instructions: !self.no_instructions,
+            settings: &project.manifest.settings,
+            read: &read,
+            cache: serve::cache(),
+        };
+        let costs = Cost::of(&components, &case, &measurement).await;
         let costs = costs.with_context(|| case.display().to_string())?;
         if self.json {
             let costs: Vec<_> = costs.iter().map(in_json).collect();

@@ -15,6 +15,32 @@ use super::scene::Scene;
 /// Turns before the first that is measured. They find caches cold.
 const WARM_UP: usize = 20;
 
+/// The way in which costs are measured.
+pub struct Measurement<'a> {
+    /// The turns that are measured.
+    pub turns: usize,
+    /// Instructions are counted as well, for which each component is compiled once more.
+    pub instructions: bool,
+    /// The keys of an `[[extension]]` but for `component`.
+    pub settings: &'a Table,
+    /// Reads the settings.
+    pub read: ReadSettings<'a>,
+    /// The folder in which compiled components are kept.
+    pub cache: Option<PathBuf>,
+}
+
+impl Measurement<'_> {
+    async fn load(
+        &self,
+        config: &RuntimeConfig,
+        component: &[u8],
+        case: &CaseFile,
+    ) -> Result<Arc<Extension>, CaseError> {
+        let runner = Runner::with(config, component, self.settings, self.read).map_err(CaseError::Runtime)?;
+        Ok(Arc::new(runner.load(&case.given).await?))
+    }
+}
+
 /// The cost of a case to one component.
 #[derive(Debug)]
 pub struct Cost {
@@ -40,19 +66,13 @@ impl Cost {
     ///
     /// # Errors
     /// When the case cannot be run, or a turn fails.
-    pub async fn of(
-        components: &[&[u8]],
-        case: &Path,
-        (turns, instructions): (usize, bool),
-        (settings, read): (&Table, ReadSettings<'_>),
-        cache: Option<&PathBuf>,
-    ) -> Result<Vec<Self>, CaseError> {
+    pub async fn of(components: &[&[u8]], case: &Path, measurement: &Measurement<'_>) -> Result<Vec<Self>, CaseError> {
+        let turns = measurement.turns;
         let case = CaseFile::read(case)?;
-        let config = config(cache.cloned());
+        let config = config(measurement.cache.clone());
         let mut measured = Vec::new();
         for component in components {
-            let runner = Runner::with(&config, component, settings, read).map_err(CaseError::Runtime)?;
-            let extension = Arc::new(runner.load(&case.given).await?);
+            let extension = measurement.load(&config, component, &case).await?;
             measured.push(Measured { extension, turns: Vec::new(), hooks: Vec::new() });
         }
         for turn in 0..turns + WARM_UP {
@@ -63,10 +83,9 @@ impl Cost {
         let mut costs = Vec::new();
         for (measured, component) in measured.into_iter().zip(components) {
             let mut counted = None;
-            if instructions {
+            if measurement.instructions {
                 let counting = RuntimeConfig { count_instructions: true, ..config.clone() };
-                let runner = Runner::with(&counting, component, settings, read).map_err(CaseError::Runtime)?;
-                let extension = Arc::new(runner.load(&case.given).await?);
+                let extension = measurement.load(&counting, component, &case).await?;
                 counted = Some(count(&extension, &case).await?);
             }
             costs.push(measured.cost(counted, turns));
