@@ -21,10 +21,12 @@ mod member;
 pub(crate) mod method_call;
 pub(crate) mod outgoing;
 pub(crate) mod owned_metadata;
+pub(crate) mod replay;
 pub(crate) mod rewriting;
 pub(crate) mod transition;
 
 pub(crate) use member::Member;
+pub(crate) use method_call::{MethodAnswer, MethodCall};
 
 /// The request as the hooks may see it.
 pub struct TurnRequest<'a> {
@@ -127,12 +129,8 @@ impl Chain {
         if !self.watches_transitions() {
             return Ok(BeginOutcome::Proceed);
         }
-        let beginning = Beginning {
-            task_id: task_id.to_string(),
-            context_id: context_id.to_string(),
-            waits_in: waits_in.map(|state| state.name().to_owned()),
-            resumed,
-        };
+        self.members.iter().for_each(|member| member.notes_beginning(task_id, context_id, waits_in));
+        let beginning = Beginning::of(task_id, context_id, waits_in, resumed);
         Box::pin(self.ask_to_begin(&seen, &beginning.into())).await
     }
 

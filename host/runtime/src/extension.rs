@@ -19,6 +19,8 @@ use crate::load::method::Method;
 use crate::load::program::Program;
 use crate::observation::log_tail::LogLine;
 use crate::observation::metrics::ExtensionMetrics;
+use crate::recording::TurnObserver;
+use crate::recording::tape::ObserverSlot;
 
 /// An installed extension, ready to serve turns.
 pub struct Extension {
@@ -38,6 +40,8 @@ pub struct Extension {
     pub(crate) breaker: Breaker,
     /// Room for the turns that it serves at once.
     pub(crate) turns: Slots,
+    /// Who is told what it does in turns.
+    pub(crate) observer: ObserverSlot,
 }
 
 impl Extension {
@@ -126,6 +130,17 @@ impl Extension {
     #[must_use]
     pub fn metrics(&self) -> ExtensionMetrics {
         self.profile.meters.read(&self.exported)
+    }
+
+    /// From now on `observer` is told what it does in turns that begin. Returns false when another one is told already.
+    #[must_use]
+    pub fn observe(&self, observer: Arc<dyn TurnObserver>) -> bool {
+        self.observer.set(observer)
+    }
+
+    /// Nobody is told any more. Turns that run are noted to their end.
+    pub fn end_observation(&self) {
+        self.observer.clear();
     }
 
     /// SHA-256 of the component file.

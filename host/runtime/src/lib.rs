@@ -21,6 +21,7 @@ mod installed;
 mod load;
 mod observation;
 mod outside;
+mod recording;
 mod turn_view;
 
 pub use advisories::{Advisory, ENGINE_VERSION, EngineVersion, advisories};
@@ -31,6 +32,7 @@ pub use annex_keyvalue::{
 pub use chain::client_call::{Addition, ClientCall, ClientCallRequest};
 pub use chain::method_call::{MethodAnswer, MethodCall};
 pub use chain::outgoing::apply_patch;
+pub use chain::replay::{Replayed, replay};
 pub use chain::transition::{BeginOutcome, ChangeOutcome, Interruption};
 pub use chain::{Chain, RequestOutcome, TurnRequest};
 pub use config::RuntimeConfig;
@@ -55,5 +57,9 @@ pub use load::method::Method;
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;
 pub use observation::metrics::{CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
-pub use outside::{Clock, HttpClient, Outside, Random, Unreachable};
+pub use outside::{Clock, HttpClient, HttpListener, Outside, Random, Unreachable};
+pub use recording::{
+    Comparison, Difference, Example, FORMAT_VERSION, HookCost, HookTime, HostCall, HttpAnswer, KnownKey, Octets,
+    RecordedStep, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine, StepInput, StepResult, TurnObserver,
+};
 pub use turn_view::{NoTurn, TurnIds, TurnView};

@@ -34,6 +34,7 @@ use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::Registry;
 use crate::outside::Outside;
+use crate::recording::tape::ObserverSlot;
 
 pub(crate) mod cache;
 pub(crate) mod compile;
@@ -106,6 +107,12 @@ impl Runtime {
         }
     }
 
+    /// The same runtime for components that run beside those in force: the numbers of their calls are apart.
+    #[must_use]
+    pub fn aside(&self) -> Self {
+        self.of_tenant(&self.tenant)
+    }
+
     /// Loads one component for one installation.
     ///
     /// # Errors
@@ -126,6 +133,7 @@ impl Runtime {
         Ok(Extension {
             breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
             turns: self.slots.of_extension(installation.limits.turns),
+            observer: ObserverSlot::default(),
             on_failure: installation.on_failure,
             descriptor,
             profile,

@@ -20,6 +20,8 @@ pub struct Outside {
     pub random: Option<Arc<dyn Random>>,
     /// The client that sends the requests which the grant covers.
     pub http: Option<Arc<dyn HttpClient>>,
+    /// Who is told of each request with its answer. Answers are read to their end for it.
+    pub http_listener: Option<Arc<dyn HttpListener>>,
 }
 
 /// The clocks of `wasi:clocks`, as they are read. Waiting takes the time that it takes.
@@ -45,6 +47,12 @@ pub trait HttpClient: Send + Sync {
     /// # Errors
     /// The request is answered as one whose destination cannot be reached.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable>;
+}
+
+/// Is told of the requests of extensions.
+pub trait HttpListener: Send + Sync {
+    /// A request was sent: its method and URL, its body, and the answer, if there was one.
+    fn exchanged(&self, request: &str, body: &Bytes, answer: Option<&Response<Bytes>>);
 }
 
 /// There is no answer.

@@ -1,10 +1,13 @@
 //! The view that extensions have of the turn that they serve: implemented by the host that runs turns, and behind grants.
 
+use std::sync::Arc;
+
 use annex_keyvalue::{Scope, ScopeKind};
 use annex_protocol::{ExtensionUri, JsonObject, ListTasksResponse};
 use async_trait::async_trait;
 
 use crate::outside::Outside;
+use crate::recording::TurnObserver;
 
 /// One turn, or one call of a method, as the guests that serve it can see it. What a method does not implement is answered
 /// as not there.
@@ -19,6 +22,11 @@ pub trait TurnView: Send + Sync {
 
     /// Services that the turn brings in place of the host's own.
     fn outside(&self) -> Option<&Outside> {
+        None
+    }
+
+    /// Who is told what the extensions do in this turn, in place of those that watch them in all turns.
+    fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
         None
     }
 

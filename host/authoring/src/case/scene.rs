@@ -47,6 +47,7 @@ pub(super) fn nowhere() -> Outside {
         clock: Some(Arc::new(Standing(Duration::from_millis(u64::try_from(time).unwrap_or(0))))),
         random: Some(Arc::new(Seeded(Mutex::new(0)))),
         http: Some(Arc::new(Requests { answers: Vec::new(), sent: Mutex::default() })),
+        http_listener: None,
     }
 }
 
@@ -69,6 +70,7 @@ impl Scene {
             clock: Some(Arc::new(Standing(time(given)?))),
             random: Some(Arc::new(Seeded(Mutex::new(given.random)))),
             http: Some(Arc::clone(&requests) as _),
+            http_listener: None,
         };
         let session = JsonObject::parse(&toml_json::object(&given.session).to_string());
         let tasks = json!({ "tasks": given.tasks.iter().map(toml_json::object).collect::<Vec<_>>(), "nextPageToken": "",

@@ -21,6 +21,9 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::observation::log::Log;
 use crate::observation::metrics::watch::{CallVerdict, Watch};
+use crate::recording::StepResult;
+use crate::recording::tape::Tape;
+use crate::recording::taps::TappedView;
 use crate::turn_view::TurnView;
 
 mod way_in;
@@ -44,6 +47,8 @@ pub(crate) struct Member {
     admission: Admission,
     /// The call that has just ended, until its result is looked at.
     watch: Option<Watch>,
+    /// What it does goes on it, where somebody wants to be told.
+    tape: Option<Arc<Tape>>,
     /// One of the turns that the extension serves at once.
     _turn: OwnedSemaphorePermit,
 }
@@ -73,8 +78,14 @@ impl Member {
             Fault::Busy { uri: uri(), turns: profile.limits.turns }
         })?;
         let extension = Arc::clone(extension);
+        let observer = view.observer().or_else(|| extension.observer.get());
+        let tape = observer.and_then(|observer| Tape::begin(observer, &extension, &view));
+        let view = match &tape {
+            Some(tape) => Arc::new(TappedView::new(view, Arc::clone(tape), &extension)),
+            None => view,
+        };
         let log = Log::new(Arc::clone(profile), Some(Arc::clone(&view)));
-        Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, _turn: turn })
+        Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, tape, _turn: turn })
     }
 
     /// Counts the call of the hook that has just ended by what came of it. What was refused before the call counts too.
@@ -125,6 +136,23 @@ impl Member {
         }
     }
 
+    /// Begins a step on the tape, if there is one.
+    pub(crate) fn notes(&self, step: impl FnOnce(&Tape)) {
+        if let Some(tape) = &self.tape {
+            step(tape);
+        }
+    }
+
+    /// Ends the step on the tape, if there is one.
+    pub(crate) fn noted<T, E>(&self, result: &Result<T, E>, passed: impl FnOnce(&T, &Tape) -> StepResult)
+    where
+        for<'a> StepResult: From<&'a E>,
+    {
+        if let Some(tape) = &self.tape {
+            tape.ended(result.as_ref().map_or_else(StepResult::from, |value| passed(value, tape)));
+        }
+    }
+
     /// Runs one hook and measures it.
     pub(crate) async fn call<T>(
         &mut self,
@@ -133,6 +161,9 @@ impl Member {
     ) -> Result<T, Fault> {
         let mut watch = Watch::new(&self.extension, hook);
         let called = watch.run(pin!(self.run(hook, body))).await;
+        if let Some(tape) = &self.tape {
+            tape.took(hook, watch.busy());
+        }
         self.watch = Some(watch);
         called
     }
@@ -217,5 +248,8 @@ fn told(violation: Violation) -> FieldViolation {
 impl Drop for Member {
     fn drop(&mut self) {
         self.leave();
+        if let Some(tape) = &self.tape {
+            tape.finish();
+        }
     }
 }

@@ -8,11 +8,13 @@ use crate::load::descriptor::Descriptor;
 
 /// The event for the guest; `None` when the extension did not ask for events of this kind.
 pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Option<Event> {
-    let wanted = descriptor.events;
+    if !is_shown(event, descriptor) {
+        return None;
+    }
     let present = || present(event, descriptor);
     let payload = || descriptor.payload.then(|| payload(event, descriptor)).flatten();
     match event {
-        StreamResponse::Message(message) if wanted.message => Some(Event {
+        StreamResponse::Message(message) => Some(Event {
             kind: EventKind::Message,
             task_id: message.task_id.as_ref().map(ToString::to_string),
             context_id: message.context_id.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -22,7 +24,7 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
             present: present(),
             payload: payload(),
         }),
-        StreamResponse::StatusUpdate(update) if wanted.status => Some(Event {
+        StreamResponse::StatusUpdate(update) => Some(Event {
             kind: EventKind::Status,
             task_id: Some(update.task_id.to_string()),
             context_id: update.context_id.to_string(),
@@ -32,7 +34,7 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
             present: present(),
             payload: payload(),
         }),
-        StreamResponse::ArtifactUpdate(update) if wanted.artifact => Some(Event {
+        StreamResponse::ArtifactUpdate(update) => Some(Event {
             kind: EventKind::Artifact,
             task_id: Some(update.task_id.to_string()),
             context_id: update.context_id.to_string(),
@@ -42,11 +44,7 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
             present: present(),
             payload: payload(),
         }),
-        // The contract shows no whole task: each of its events has been shown by itself.
-        StreamResponse::Task(_)
-        | StreamResponse::Message(_)
-        | StreamResponse::StatusUpdate(_)
-        | StreamResponse::ArtifactUpdate(_) => None,
+        StreamResponse::Task(_) => None,
     }
 }
 
@@ -57,15 +55,35 @@ fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
     serde_json::to_string(&event).ok()
 }
 
-fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {
-    let metadata = match event {
+/// True when the extension asked for events of this kind.
+pub(crate) fn is_shown(event: &StreamResponse, descriptor: &Descriptor) -> bool {
+    let wanted = descriptor.events;
+    match event {
+        StreamResponse::Message(_) => wanted.message,
+        StreamResponse::StatusUpdate(_) => wanted.status,
+        StreamResponse::ArtifactUpdate(_) => wanted.artifact,
+        // The contract shows no whole task: each of its events has been shown by itself.
+        StreamResponse::Task(_) => false,
+    }
+}
+
+/// The metadata of an event, where extensions add theirs.
+pub(crate) fn metadata_of(event: &StreamResponse) -> &Metadata {
+    match event {
         StreamResponse::Message(message) => &message.metadata,
         StreamResponse::ArtifactUpdate(update) => &update.artifact.metadata,
-        StreamResponse::StatusUpdate(update) => {
-            update.status.message.as_ref().map_or(&update.metadata, |message| &message.metadata)
-        }
+        StreamResponse::StatusUpdate(update) => metadata_of_status(update),
         StreamResponse::Task(task) => &task.metadata,
-    };
+    }
+}
+
+/// The metadata of a change of state, where extensions add theirs.
+pub(crate) fn metadata_of_status(update: &TaskStatusUpdateEvent) -> &Metadata {
+    update.status.message.as_ref().map_or(&update.metadata, |message| &message.metadata)
+}
+
+fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {
+    let metadata = metadata_of(event);
     descriptor.metadata_keys.iter().filter(|key| metadata.contains_key(key)).cloned().collect()
 }
 

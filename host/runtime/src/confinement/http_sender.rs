@@ -5,19 +5,21 @@
 //! request of the guest, which is checked again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_egress::{Refused, Resolver, Screen, ScreenConfig};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
-use http::{HeaderMap, Request, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use reqwest::Client;
 use tokio::time::timeout;
+use url::Url;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use crate::confinement::grants::HttpGrant;
 use crate::load::source::Source;
-use crate::outside::{HttpClient, Unreachable};
+use crate::outside::{HttpListener, Outside, Unreachable};
 
 /// The most that the header fields of a request or a response may take in memory, in bytes.
 pub(crate) const FIELD_BYTES: usize = 32 << 10;
@@ -44,13 +46,13 @@ impl Sender {
         Ok(Self { client: screen.guard(client).build()?, grant, screen })
     }
 
-    /// Sends one request whose body has at most `max_body` bytes, by `client` if there is one.
+    /// Sends one request whose body has at most `max_body` bytes, by the client that the turn brings, if there is one.
     pub(crate) async fn send(
         &self,
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         max_body: usize,
-        client: Option<&dyn HttpClient>,
+        outside: &Outside,
     ) -> Result<Response<WasiBody>, Error> {
         // A guest can be more patient than its grant here, and gains nothing: the client's own timeout holds as well.
         let first_byte = options.and_then(|options| options.first_byte_timeout).unwrap_or(self.grant.timeout);
@@ -64,18 +66,32 @@ impl Sender {
         // sender is needed for bodies that stream.
         let body =
             timeout(self.grant.timeout, read(body, max_body)).await.map_err(|_| Error::HttpResponseTimeout)??;
-        let fields = own_fields(head.headers);
-        if let Some(client) = client {
-            let mut request = Request::new(body);
-            *request.method_mut() = head.method;
-            *request.uri_mut() = url.as_str().parse().map_err(|_| Error::HttpRequestUriInvalid)?;
-            *request.headers_mut() = fields;
-            let answer = client.send(request).await.map_err(|Unreachable| Error::DestinationUnavailable)?;
-            return self.bounded(answer.into());
+        let mut request = Request::new(body.clone());
+        *request.method_mut() = head.method;
+        *request.uri_mut() = url.as_str().parse().map_err(|_| Error::HttpRequestUriInvalid)?;
+        *request.headers_mut() = own_fields(head.headers);
+        let line = outside.http_listener.is_some().then(|| request_line(request.method(), url.as_str()));
+        let answer = match &outside.http {
+            Some(client) => client
+                .send(request)
+                .await
+                .map(reqwest::Response::from)
+                .map_err(|Unreachable| Error::DestinationUnavailable),
+            None => self.reach(request, url, first_byte).await,
+        };
+        let answer = answer.and_then(|answer| self.bounded(answer));
+        match (&outside.http_listener, line) {
+            (Some(listener), Some(line)) => overheard(listener.as_ref(), &line, &body, answer).await,
+            _ => answer,
         }
-        let request = self.client.request(head.method, url).headers(fields).body(body);
+    }
+
+    /// Sends the request to the URL, which the grant covers.
+    async fn reach(&self, request: Request<Bytes>, url: Url, first_byte: Duration) -> Result<reqwest::Response, Error> {
+        let (head, body) = request.into_parts();
+        let request = self.client.request(head.method, url).headers(head.headers).body(body);
         let answer = timeout(first_byte, request.send()).await.map_err(|_| Error::HttpResponseTimeout)?;
-        self.bounded(answer.map_err(|error| failure(&error))?)
+        answer.map_err(|error| failure(&error))
     }
 
     /// A response that announces too large a body is refused at once; of any other no more than the limit is read.
@@ -96,6 +112,25 @@ impl Sender {
         });
         Ok(Response::from_parts(head, body.boxed_unsync()))
     }
+}
+
+/// Method and URL of a request.
+pub(crate) fn request_line(method: &Method, url: &str) -> String {
+    format!("{method} {url}")
+}
+
+/// The answer, of which a listener is told. It is read to its end for that.
+async fn overheard(
+    listener: &dyn HttpListener,
+    line: &str,
+    sent: &Bytes,
+    answer: Result<Response<WasiBody>, Error>,
+) -> Result<Response<WasiBody>, Error> {
+    let (head, body) = answer.inspect_err(|_| listener.exchanged(line, sent, None))?.into_parts();
+    let body = body.collect().await.inspect_err(|_| listener.exchanged(line, sent, None))?.to_bytes();
+    let whole = Response::from_parts(head, body);
+    listener.exchanged(line, sent, Some(&whole));
+    Ok(whole.map(|body| Full::new(body).map_err(|never| match never {}).boxed_unsync()))
 }
 
 /// The whole body; trailers are dropped.

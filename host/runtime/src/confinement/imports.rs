@@ -13,7 +13,7 @@ mod capabilities;
 mod http;
 pub(crate) mod keyvalue;
 pub(crate) mod offer;
-mod session;
+pub(crate) mod session;
 mod stdio;
 mod turn;
 pub(crate) mod wasi;

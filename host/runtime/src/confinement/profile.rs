@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annex_keyvalue::{KeyValueStore, Scope, Space};
-use annex_protocol::{ExtensionUri, Json, JsonObject};
+use annex_protocol::{ExtensionUri, Json, JsonObject, Secret};
 use annex_schema::{Schemas, ValidatorBudget, Workers};
 
 use crate::confinement::grants::Grants;
@@ -131,6 +131,17 @@ impl Profile {
     /// A guest's words for a client, as they are but for secrets.
     pub(crate) fn without_secrets<'a>(&'a self, text: &'a str) -> Cow<'a, str> {
         log::without(text, self.grants.secrets.values())
+    }
+
+    /// JSON text in which secrets are replaced, also those that JSON writes with escapes.
+    pub(crate) fn without_secrets_in_json(&self, json: &str) -> String {
+        let escaped = |secret: &Secret| {
+            let quoted = serde_json::to_string(secret.expose()).unwrap_or_default();
+            Secret::new(quoted.trim_matches('"'))
+        };
+        let secrets = self.grants.secrets.values();
+        let escaped: Vec<Secret> = secrets.clone().map(escaped).collect();
+        log::without(json, secrets.chain(&escaped)).into_owned()
     }
 
     /// A guest's words as the operator may see them: one line, without secrets.

@@ -12,6 +12,7 @@ use crate::contract::{Decision, Location, MetadataEntry};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
+use crate::recording::StepResult;
 
 /// The changes of an extension to a request that it lets pass.
 #[derive(Default)]
@@ -32,7 +33,12 @@ impl Member {
         parts: &[Part],
     ) -> Result<Option<(Self, RequestChanges)>, HookError> {
         let mut member = Self::admit(extension, Arc::clone(&request.view)).await?;
+        member.notes(|tape| tape.request(request, parts));
         let entered = member.run_way_in(request, seen, parts).await;
+        member.noted(&entered, |entered, _| match entered {
+            Some(RequestChanges { delta, parts }) => StepResult::Active { delta: delta.clone(), parts: parts.clone() },
+            None => StepResult::Inactive,
+        });
         member.fails_by(&entered);
         Ok(entered?.map(|changes| (member, changes)))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{StreamResponse, TaskState, TaskStatusUpdateEvent};
+use annex_protocol::{ContextId, Json, Metadata, StreamResponse, TaskId, TaskState, TaskStatusUpdateEvent};
 
 use super::{Member, Slot};
 use crate::bindings::{SeenBeginning, SeenRequest};
@@ -11,8 +11,26 @@ use crate::chain::transition::{self, Interruption, TransitionVerdict};
 use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
+use crate::recording::StepResult;
 
 impl Member {
+    /// Notes the beginning that it is asked about next.
+    pub(in crate::chain) fn notes_beginning(
+        &self,
+        task_id: &TaskId,
+        context_id: &ContextId,
+        waits_in: Option<TaskState>,
+    ) {
+        if self.takes_part_in(Hook::Transition) {
+            self.notes(|tape| tape.beginning(task_id, context_id, waits_in));
+        }
+    }
+
+    /// True when it is asked by the hook.
+    fn takes_part_in(&self, hook: Hook) -> bool {
+        self.extension.program.hooks.has(hook) && !self.is_out()
+    }
+
     /// Asks whether the agent is to run.
     pub(in crate::chain) async fn begin(
         &mut self,
@@ -20,6 +38,7 @@ impl Member {
         beginning: &SeenBeginning,
     ) -> Result<TransitionVerdict, Fault> {
         let begun = self.ask_to_begin(seen, beginning).await;
+        self.noted(&begun, |verdict, _| noted_verdict(verdict, None));
         self.settled(Hook::Transition, begun)
     }
 
@@ -28,14 +47,11 @@ impl Member {
         seen: &SeenRequest,
         beginning: &SeenBeginning,
     ) -> Result<TransitionVerdict, Fault> {
+        if !self.takes_part_in(Hook::Transition) {
+            return Ok(TransitionVerdict::Agrees);
+        }
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
-        if !hooks.has(Hook::Transition) {
-            return Ok(TransitionVerdict::Agrees);
-        }
-        if self.is_out() {
-            return Ok(TransitionVerdict::Agrees);
-        }
         let entry = self
             .call(Hook::Transition, async |store, component| hooks.begin(store, component, seen, beginning).await)
             .await?;
@@ -53,7 +69,15 @@ impl Member {
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
     ) -> Result<TransitionVerdict, Fault> {
+        if self.takes_part_in(Hook::Transition) {
+            self.notes(|tape| tape.change(current, update));
+        }
+        let before = self.own_metadata_of_status(update);
         let changed = self.ask_to_change(current, update).await;
+        self.noted(&changed, |verdict, tape| {
+            let after = tape.own(outgoing::metadata_of_status(update));
+            noted_verdict(verdict, Some(added(before.as_ref(), after)).filter(|added| !added.is_empty()))
+        });
         self.settled(Hook::Transition, changed)
     }
 
@@ -62,14 +86,11 @@ impl Member {
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
     ) -> Result<TransitionVerdict, Fault> {
+        if !self.takes_part_in(Hook::Transition) {
+            return Ok(TransitionVerdict::Agrees);
+        }
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
-        if !hooks.has(Hook::Transition) {
-            return Ok(TransitionVerdict::Agrees);
-        }
-        if self.is_out() {
-            return Ok(TransitionVerdict::Agrees);
-        }
         let change = transition::seen_change(current, update, &extension.descriptor);
         self.check_size(change.message.as_deref())?;
         let ruling =
@@ -105,8 +126,26 @@ impl Member {
 
     /// Lets it add its metadata to an event. After a failure it takes no further part in the turn.
     pub(in crate::chain) async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
+        let before = self.notes_event(event);
         let responded = self.add_to(event).await;
+        self.noted(&responded, |(), tape| {
+            StepResult::Adds(added(before.as_ref(), tape.own(outgoing::metadata_of(event))))
+        });
         self.settled(Hook::Response, responded)
+    }
+
+    /// Begins the step of an event that it is shown. Returns its metadata as it is, where it is noted.
+    fn notes_event(&self, event: &StreamResponse) -> Option<Metadata> {
+        let tape = self.tape.as_ref()?;
+        let is_shown = self.takes_part_in(Hook::Response) && outgoing::is_shown(event, &self.extension.descriptor);
+        is_shown.then(|| {
+            tape.event(event);
+            tape.own(outgoing::metadata_of(event))
+        })
+    }
+
+    fn own_metadata_of_status(&self, update: &TaskStatusUpdateEvent) -> Option<Metadata> {
+        self.tape.as_ref().map(|tape| tape.own(outgoing::metadata_of_status(update)))
     }
 
     /// Counts the call; after a failure the member takes no further part in the turn.
@@ -119,15 +158,12 @@ impl Member {
     }
 
     async fn add_to(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
+        if !self.takes_part_in(Hook::Response) {
+            return Ok(());
+        }
         let extension = Arc::clone(&self.extension);
         let hooks = &extension.program.hooks;
-        if !hooks.has(Hook::Response) {
-            return Ok(());
-        }
         let Some(seen) = outgoing::seen_event(event, &extension.descriptor) else { return Ok(()) };
-        if self.is_out() {
-            return Ok(());
-        }
         self.check_size(seen.payload.as_deref())?;
         let patch =
             self.call(Hook::Response, async |store, component| hooks.respond(store, component, seen).await).await?;
@@ -145,5 +181,24 @@ impl Member {
         let size = payload.map_or(0, str::len);
         let limit = self.extension.profile.limits.input;
         if size > limit { Err(Fault::EventTooLarge { uri: self.extension.uri().clone(), size, limit }) } else { Ok(()) }
+    }
+}
+
+/// The entries that are new or others than before.
+fn added(before: Option<&Metadata>, mut after: Metadata) -> Metadata {
+    let is_new = |key: &str, value: &Json| before.and_then(|before| before.get(key)) != Some(value);
+    let added: Vec<String> =
+        after.iter().filter(|(key, value)| is_new(key, value)).map(|(key, _)| key.to_owned()).collect();
+    after.retain_keys(|key| added.iter().any(|added| added == key));
+    after
+}
+
+fn noted_verdict(verdict: &TransitionVerdict, metadata: Option<Metadata>) -> StepResult {
+    match verdict {
+        TransitionVerdict::Agrees => StepResult::Agrees { metadata },
+        TransitionVerdict::Interrupts(Interruption { state, text, metadata, .. }) => {
+            StepResult::Interrupts { state: *state, text: text.clone(), metadata: metadata.clone() }
+        }
+        TransitionVerdict::Vetoes(reason) => StepResult::Vetoes { reason: reason.clone() },
     }
 }

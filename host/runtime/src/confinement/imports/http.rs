@@ -11,7 +11,7 @@ use wasmtime_wasi_http::{
 use crate::confinement::profile::Profile;
 use crate::contract::LogLevel;
 use crate::observation::log::Log;
-use crate::outside::HttpClient;
+use crate::outside::Outside;
 
 /// Fields of the connection, of proxies and of the choice of the host are not the guest's to write, nor to read.
 fn is_forbidden(name: &HeaderName) -> bool {
@@ -41,13 +41,13 @@ fn log_denial(log: &Log, asked: &str, error: &Error) {
 pub(super) struct Hooks {
     profile: Arc<Profile>,
     log: Log,
-    /// The client that the turn brings.
-    client: Option<Arc<dyn HttpClient>>,
+    /// The services that the turn brings.
+    outside: Outside,
 }
 
 impl Hooks {
-    pub(super) fn new(profile: Arc<Profile>, log: Log, client: Option<Arc<dyn HttpClient>>) -> Self {
-        Self { profile, log, client }
+    pub(super) fn new(profile: Arc<Profile>, log: Log, outside: Outside) -> Self {
+        Self { profile, log, outside }
     }
 }
 
@@ -66,12 +66,12 @@ impl WasiHttpHooks for Hooks {
     ) -> Box<dyn Future<Output = Sent> + Send> {
         let profile = Arc::clone(&self.profile);
         let log = self.log.clone();
-        let client = self.client.clone();
+        let outside = self.outside.clone();
         Box::new(async move {
             // Without the grant nothing of `wasi:http` is linked.
             let sender = profile.services.http.as_ref().ok_or(Error::HttpRequestDenied)?;
             let asked = asked(&request);
-            let sent = sender.send(request, options, profile.limits.output, client.as_deref()).await;
+            let sent = sender.send(request, options, profile.limits.output, &outside).await;
             let response = sent.inspect_err(|error| log_denial(&log, &asked, error))?;
             // The sender has read the whole body of the request already, so nothing of it can fail later.
             let nothing_left: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });

@@ -2,7 +2,7 @@
 
 use annex_protocol::{Json, JsonObject};
 
-use crate::confinement::grants::StateScope;
+use crate::confinement::grants::{Grants, StateScope};
 use crate::confinement::store::HostState;
 use crate::turn_view::TurnView;
 
@@ -17,16 +17,19 @@ impl HostState {
     pub(crate) fn session_snapshot(&mut self) -> wasmtime::Result<String> {
         // There is no session at load. The contract has an object here, and no way to say that there is none.
         let Some(turn) = &self.turn else { return Ok("{}".to_owned()) };
-        let narrowed = self.profile.grants.session_state.as_ref().and_then(|grant| grant.keys.as_deref());
-        let shown = match narrowed {
-            None => turn.session(),
-            Some(keys) => narrow(turn.as_ref(), keys),
-        };
-        let shown = shown.to_json()?;
+        let shown = visible_session(turn.as_ref(), &self.profile.grants).to_json()?;
         let text = shown.get().to_owned();
         // A `response` hook may hand this text back unchanged. `outgoing::checked_entries` does not parse it then.
         self.shown = Some(shown);
         Ok(text)
+    }
+}
+
+/// All session-scope keys that the grant shows.
+pub(crate) fn visible_session(turn: &dyn TurnView, grants: &Grants) -> JsonObject {
+    match grants.session_state.as_ref().and_then(|grant| grant.keys.as_deref()) {
+        None => turn.session(),
+        Some(keys) => narrow(turn, keys),
     }
 }
 

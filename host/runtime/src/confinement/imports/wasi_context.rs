@@ -46,7 +46,7 @@ impl Wasi {
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);
-        let Outside { clock, random, http: client, .. } = outside.clone();
+        let Outside { clock, random, .. } = outside.clone();
         if let Some(clock) = clock {
             context.wall_clock(Given(Arc::clone(&clock))).monotonic_clock(Given(clock));
         }
@@ -58,7 +58,12 @@ impl Wasi {
         }
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(FIELD_BYTES);
-        Self { context: context.build(), resources, http, hooks: Hooks::new(Arc::clone(profile), log.clone(), client) }
+        Self {
+            context: context.build(),
+            resources,
+            http,
+            hooks: Hooks::new(Arc::clone(profile), log.clone(), outside.clone()),
+        }
     }
 }
 

@@ -91,6 +91,11 @@ impl Watch {
         };
     }
 
+    /// The time in which it ran on a thread.
+    pub(crate) fn busy(&self) -> Duration {
+        self.busy
+    }
+
     fn took(&self) -> Duration {
         match self.polled {
             // A call that was given up has waited since its last poll.

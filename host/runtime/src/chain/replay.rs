@@ -1,0 +1,174 @@
+//! A recorded turn, played to an extension.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use annex_keyvalue::KeyValueStore;
+use annex_protocol::{Message, Metadata, TaskState};
+
+use crate::bindings::SeenRequest;
+use crate::chain::{Member, MethodAnswer, MethodCall, TurnRequest};
+use crate::contract::Beginning;
+use crate::error::{Fault, HookError};
+use crate::extension::Extension;
+use crate::recording::answers::Answers;
+use crate::recording::{RecordedStep, RecordedTurn, StepInput, TurnObserver};
+use crate::turn_view::TurnView;
+
+/// A turn that was played.
+#[derive(Debug)]
+pub struct Replayed {
+    /// The turn as the extension took it.
+    pub turn: RecordedTurn,
+    /// The questions of the extension to which the recording has no answer, the first of them.
+    pub unanswered: Vec<String>,
+}
+
+/// Plays a recorded turn to an extension, with no effect on anything: the host's answers are those of the recording, and
+/// what the extension changes ends with the turn. `keys` has the keys that the recorded turn did not use; without it
+/// there are none.
+///
+/// # Errors
+/// When the extension does not run, because it is quarantined, serves too many turns, or there is no instance for it. A
+/// failure in the turn is no error: it is a part of [`Replayed::turn`].
+pub async fn replay(
+    extension: &Arc<Extension>,
+    turn: &RecordedTurn,
+    keys: Option<Arc<dyn KeyValueStore>>,
+) -> Result<Replayed, Fault> {
+    let taken = Arc::new(Taken::default());
+    let answers = Arc::new(Answers::new(turn, extension, Arc::clone(&taken) as _, keys));
+    let mut player = Player { extension, turn, answers: &answers, seen: None, playing: Playing::Nothing };
+    for step in &turn.steps {
+        answers.enter(step);
+        if !player.play(step).await? {
+            break;
+        }
+    }
+    // With the member ends what is noted of its turn.
+    drop(player);
+    let played = taken.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let turn = played.unwrap_or_else(|| RecordedTurn { steps: Vec::new(), ..turn.clone() });
+    Ok(Replayed { turn, unanswered: answers.unanswered() })
+}
+
+/// Keeps what the extension made of the turn.
+#[derive(Default)]
+struct Taken(Mutex<Option<RecordedTurn>>);
+
+impl TurnObserver for Taken {
+    fn wants(&self) -> bool {
+        true
+    }
+
+    fn ended(&self, turn: RecordedTurn) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(turn);
+    }
+}
+
+struct Player<'a> {
+    extension: &'a Arc<Extension>,
+    turn: &'a RecordedTurn,
+    answers: &'a Arc<Answers>,
+    seen: Option<SeenRequest>,
+    playing: Playing,
+}
+
+/// The extension's part in the turn so far.
+enum Playing {
+    Nothing,
+    Turn(Box<Member>),
+    Method(Box<MethodCall>),
+}
+
+impl Player<'_> {
+    /// Returns false when the turn is over for the extension.
+    async fn play(&mut self, step: &RecordedStep) -> Result<bool, Fault> {
+        let turn = self.turn;
+        match (&step.input, &mut self.playing) {
+            (StepInput::Request { message, metadata }, Playing::Nothing) => {
+                let request = self.request(message, metadata);
+                let seen = request.seen();
+                let entered = Member::enter(self.extension, &request, &seen, &message.parts).await;
+                let Some((member, _)) = unless_it_cannot_run(entered)?.flatten() else { return Ok(false) };
+                self.seen = Some(seen);
+                self.playing = Playing::Turn(Box::new(member));
+                Ok(true)
+            }
+            (StepInput::Begin { task_id, context_id, waits_in }, Playing::Turn(member)) => {
+                let Some(seen) = &self.seen else { return Ok(false) };
+                member.notes_beginning(task_id, context_id, *waits_in);
+                let beginning = Beginning::of(task_id, context_id, *waits_in, turn.resumed);
+                Ok(unless_overloaded(member.begin(seen, &beginning.into()).await)? && !member.is_out())
+            }
+            (StepInput::Change { current, update }, Playing::Turn(member)) => {
+                let changed = member.change(*current, &mut update.clone()).await;
+                Ok(unless_overloaded(changed)? && !member.is_out())
+            }
+            (StepInput::Event(event), Playing::Turn(member)) => {
+                Ok(unless_overloaded(member.respond(&mut event.clone()).await)? && !member.is_out())
+            }
+            (StepInput::Call { params }, Playing::Nothing) => {
+                let (message, metadata) = (Message::default(), Metadata::new());
+                let request = self.request(&message, &metadata);
+                match unless_it_cannot_run(MethodCall::start(self.extension, &request, params).await)? {
+                    Some(MethodAnswer::Results(call)) => {
+                        self.playing = Playing::Method(call);
+                        Ok(true)
+                    }
+                    Some(MethodAnswer::Value(_)) | None => Ok(false),
+                }
+            }
+            (StepInput::Next, Playing::Method(call)) => {
+                Ok(unless_it_cannot_run(call.next().await)?.flatten().is_some())
+            }
+            // No turn that this host notes is like that, but a file can be.
+            _ => Ok(false),
+        }
+    }
+
+    fn request<'a>(&'a self, message: &'a Message, metadata: &'a Metadata) -> TurnRequest<'a> {
+        TurnRequest {
+            operation: &self.turn.operation,
+            context_id: self.turn.context_id.as_ref(),
+            task_id: self.turn.task_id.as_ref(),
+            requested: &self.turn.requested,
+            message,
+            request: metadata,
+            view: Arc::clone(self.answers) as Arc<dyn TurnView>,
+            resumed: self.turn.resumed,
+        }
+    }
+}
+
+/// `None` when the extension ended the turn, by a refusal or a failure of its own.
+fn unless_it_cannot_run<T>(result: Result<T, HookError>) -> Result<Option<T>, Fault> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(HookError::Fault(fault @ (Fault::Overloaded { .. } | Fault::Busy { .. } | Fault::Quarantined { .. }))) => {
+            Err(fault)
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// False when the extension has failed.
+fn unless_overloaded<T>(result: Result<T, Fault>) -> Result<bool, Fault> {
+    Ok(unless_it_cannot_run(result.map_err(HookError::Fault))?.is_some())
+}
+
+impl Beginning {
+    /// The beginning of a turn as hooks are told it.
+    pub(crate) fn of(
+        task_id: &annex_protocol::TaskId,
+        context_id: &annex_protocol::ContextId,
+        waits_in: Option<TaskState>,
+        resumed: bool,
+    ) -> Self {
+        Self {
+            task_id: task_id.to_string(),
+            context_id: context_id.to_string(),
+            waits_in: waits_in.map(|state| state.name().to_owned()),
+            resumed,
+        }
+    }
+}

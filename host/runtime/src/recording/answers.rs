@@ -1,0 +1,386 @@
+//! The host of a turn that is played again: it answers from the recording, and has no effect on anything.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use annex_keyvalue::{KeyValueError, KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
+use annex_protocol::{ContextId, ExtensionUri, JsonObject, ListTasksResponse, TaskId};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response};
+
+use super::{HostCall, RecordedStep, RecordedTurn, StepInput, TurnObserver};
+use crate::confinement::http_sender::request_line;
+use crate::extension::Extension;
+use crate::outside::{Clock, HttpClient, Outside, Random, Unreachable};
+use crate::turn_view::{TurnIds, TurnView};
+
+/// Questions without an answer in the recording that are kept of a turn.
+const MAX_UNANSWERED: usize = 10;
+
+/// The turn as the extension sees it while it is played.
+pub(crate) struct Answers {
+    ids: TurnIds,
+    scopes: Vec<Scope>,
+    outside: Outside,
+    calls: Arc<Calls>,
+    observer: Arc<dyn TurnObserver>,
+    seen: Mutex<Seen>,
+}
+
+/// What the extension can see of the turn in the step that is played.
+#[derive(Default)]
+struct Seen {
+    session: JsonObject,
+    task: Option<String>,
+    agent_steps: Option<String>,
+}
+
+impl Answers {
+    /// `under` has the keys that the recorded turn did not use.
+    pub(crate) fn new(
+        turn: &RecordedTurn,
+        extension: &Extension,
+        observer: Arc<dyn TurnObserver>,
+        under: Option<Arc<dyn KeyValueStore>>,
+    ) -> Self {
+        let calls = Arc::new(Calls::of(turn));
+        let known = turn.keys.iter().filter_map(|known| {
+            let kind = ScopeKind::ALL.into_iter().find(|kind| kind.name() == known.bucket)?;
+            Some(((kind, known.key.clone()), known.value.as_ref().map(super::Octets::bytes)))
+        });
+        let keys = Keys {
+            known: known.collect(),
+            memory: MemoryKeyValueStore::default(),
+            touched: Mutex::default(),
+            removed: Mutex::default(),
+            under,
+            calls: Arc::clone(&calls),
+        };
+        let outside = Outside {
+            keyvalue: Some(Arc::new(keys)),
+            clock: Some(Arc::clone(&calls) as _),
+            random: Some(Arc::clone(&calls) as _),
+            http: Some(Arc::new(Sent { calls: Arc::clone(&calls), extension: extension.profile.clone() })),
+            http_listener: None,
+        };
+        Self { ids: ids(turn), scopes: turn.scopes.clone(), outside, calls, observer, seen: Mutex::default() }
+    }
+
+    /// From here on the extension sees the turn as it was in this step.
+    pub(crate) fn enter(&self, step: &RecordedStep) {
+        let mut seen = lock(&self.seen);
+        // What is absent is as it was in the step before.
+        if let Some(session) = &step.session {
+            seen.session.clone_from(session);
+        }
+        if let Some(task) = &step.task {
+            seen.task = Some(task.get().to_owned());
+        }
+        if let Some(steps) = &step.agent_steps {
+            seen.agent_steps = Some(steps.get().to_owned());
+        }
+    }
+
+    /// The questions to which the recording has no answer.
+    pub(crate) fn unanswered(&self) -> Vec<String> {
+        lock(&self.calls.unanswered).clone()
+    }
+}
+
+/// The ids of the turn. A new task has its id from the beginning on, which is a later step than the request.
+fn ids(turn: &RecordedTurn) -> TurnIds {
+    let begun = turn.steps.iter().find_map(|step| match &step.input {
+        StepInput::Begin { task_id, context_id, .. } => Some((task_id, context_id)),
+        StepInput::Change { update, .. } => Some((&update.task_id, &update.context_id)),
+        _ => None,
+    });
+    let task = turn.task_id.as_ref().or(begun.map(|(task, _)| task));
+    let context = turn.context_id.as_ref().or(begun.map(|(_, context)| context));
+    TurnIds { task_id: task.map(ToString::to_string), context_id: context.map(ToString::to_string) }
+}
+
+#[async_trait]
+impl TurnView for Answers {
+    fn ids(&self) -> TurnIds {
+        self.ids.clone()
+    }
+
+    fn outside(&self) -> Option<&Outside> {
+        Some(&self.outside)
+    }
+
+    fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
+        Some(Arc::clone(&self.observer))
+    }
+
+    fn session_value(&self, key: &str) -> Option<String> {
+        lock(&self.seen).session.get(key).map(|value| value.get().to_owned())
+    }
+
+    fn session(&self) -> JsonObject {
+        lock(&self.seen).session.clone()
+    }
+
+    fn task(&self) -> Option<String> {
+        lock(&self.seen).task.clone()
+    }
+
+    fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {
+        let recorded = self.scopes.iter().find(|scope| scope.kind == kind).cloned();
+        recorded.or_else(|| match kind {
+            ScopeKind::Lasting => Some(Scope::lasting("")),
+            ScopeKind::Context => Some(Scope::context("", "", &ContextId::from(self.ids.context_id.as_deref()?))),
+            ScopeKind::Task => Some(Scope::task("", "", &TaskId::from(self.ids.task_id.as_deref()?))),
+        })
+    }
+
+    async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
+        let listed = self.calls.next(|call| match call {
+            HostCall::Tasks { request: recorded, answer, error } if recorded == request => {
+                Some(match (answer, error) {
+                    (Some(answer), _) => answer.to().map_err(|error| error.to_string()),
+                    (None, error) => Err(error.clone().unwrap_or_default()),
+                })
+            }
+            _ => None,
+        });
+        listed.unwrap_or_else(|| {
+            self.calls.lacks(format!("tasks.list {request}"));
+            Err("the recording has no such list".to_owned())
+        })
+    }
+
+    fn agent_steps(&self) -> String {
+        lock(&self.seen).agent_steps.clone().unwrap_or_else(|| "[]".to_owned())
+    }
+
+    fn resume_task(&self, task_id: &str, _: &ExtensionUri) -> Result<(), String> {
+        let resumed = self.calls.next(|call| match call {
+            HostCall::Resume { task_id: recorded, error } if recorded == task_id => Some(error.clone()),
+            _ => None,
+        });
+        // That it wants another task to go on shows in the comparison.
+        resumed.flatten().map_or(Ok(()), Err)
+    }
+}
+
+/// The recorded calls, each of which answers once.
+struct Calls {
+    calls: Vec<HostCall>,
+    used: Mutex<HashSet<usize>>,
+    random: Mutex<(Vec<u8>, fastrand::Rng)>,
+    unanswered: Mutex<Vec<String>>,
+}
+
+impl Calls {
+    fn of(turn: &RecordedTurn) -> Self {
+        let calls: Vec<HostCall> = turn.calls().cloned().collect();
+        let random = calls.iter().filter_map(|call| match call {
+            HostCall::Random(bytes) => Some(bytes.bytes()),
+            _ => None,
+        });
+        let mut random: Vec<u8> = random.flatten().collect();
+        // Taken from the end.
+        random.reverse();
+        Self {
+            random: Mutex::new((random, fastrand::Rng::with_seed(0))),
+            calls,
+            used: Mutex::default(),
+            unanswered: Mutex::default(),
+        }
+    }
+
+    /// The first answer that was not given yet, or else the last one again.
+    fn next<T>(&self, answer: impl Fn(&HostCall) -> Option<T>) -> Option<T> {
+        let mut used = lock(&self.used);
+        let mut last = None;
+        for (place, call) in self.calls.iter().enumerate() {
+            let Some(found) = answer(call) else { continue };
+            if used.insert(place) {
+                return Some(found);
+            }
+            last = Some(found);
+        }
+        last
+    }
+
+    fn lacks(&self, question: String) {
+        let mut unanswered = lock(&self.unanswered);
+        if unanswered.len() < MAX_UNANSWERED {
+            unanswered.push(annex_text::line_within(&question, 256));
+        }
+    }
+}
+
+impl Clock for Calls {
+    fn now(&self) -> Duration {
+        let time = self.next(|call| match call {
+            HostCall::Time { seconds, nanoseconds } => Some(Duration::new(*seconds, *nanoseconds)),
+            _ => None,
+        });
+        time.unwrap_or_else(|| {
+            self.lacks("the time".to_owned());
+            Duration::ZERO
+        })
+    }
+
+    fn monotonic(&self) -> Duration {
+        let time = self.next(|call| match call {
+            HostCall::Monotonic { nanoseconds } => Some(Duration::from_nanos(*nanoseconds)),
+            _ => None,
+        });
+        time.unwrap_or_default()
+    }
+}
+
+impl Random for Calls {
+    /// The bytes of the recording in their order, however many are asked for at once; then those of a seed.
+    fn fill(&self, bytes: &mut [u8]) {
+        let (recorded, seeded) = &mut *lock(&self.random);
+        bytes.iter_mut().for_each(|byte| *byte = recorded.pop().unwrap_or_else(|| seeded.u8(..)));
+    }
+}
+
+/// Answers requests by what was answered before. Nothing is sent.
+struct Sent {
+    calls: Arc<Calls>,
+    extension: Arc<crate::confinement::profile::Profile>,
+}
+
+#[async_trait]
+impl HttpClient for Sent {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
+        // Secrets are replaced in a recording that was written down, and stand in one that was not.
+        let plain = request_line(request.method(), &request.uri().to_string());
+        let hidden = self.extension.without_secrets(&plain).into_owned();
+        let answer = self.calls.next(|call| match call {
+            HostCall::Http { request, answer, .. } if *request == plain || *request == hidden => Some(answer.clone()),
+            _ => None,
+        });
+        let Some(answer) = answer else {
+            self.calls.lacks(hidden);
+            return Err(Unreachable);
+        };
+        let answer = answer.ok_or(Unreachable)?;
+        let mut response = Response::builder().status(answer.status);
+        for (name, value) in &answer.headers {
+            response = response.header(name, value);
+        }
+        response.body(Bytes::from(answer.body.bytes())).map_err(|_| Unreachable)
+    }
+}
+
+/// Keys as the recorded turn found them. Changes stay in memory and end with the turn.
+struct Keys {
+    known: HashMap<(ScopeKind, String), Option<Vec<u8>>>,
+    memory: MemoryKeyValueStore,
+    /// The keys that are in memory, or known not to be.
+    touched: Mutex<HashSet<(Space, String)>>,
+    removed: Mutex<HashSet<(Space, String)>>,
+    under: Option<Arc<dyn KeyValueStore>>,
+    calls: Arc<Calls>,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.memory.fmt(formatter)
+    }
+}
+
+impl Keys {
+    /// Brings the key into memory, once.
+    async fn touch(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
+        if !lock(&self.touched).insert((space.clone(), key.to_owned())) {
+            return Ok(());
+        }
+        let value = match (self.known.get(&(space.scope.kind, key.to_owned())), &self.under) {
+            (Some(value), _) => value.clone(),
+            (None, Some(under)) => under.get(space, key).await?,
+            (None, None) => {
+                self.calls.lacks(format!("the key {key:?}"));
+                None
+            }
+        };
+        match value {
+            // It was within the quota where it comes from.
+            Some(value) => self.memory.set(space, key, value, &NO_QUOTA).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bounds nothing: what is copied was bounded where it was written.
+const NO_QUOTA: Quota = Quota {
+    max_keys: usize::MAX,
+    max_value_bytes: usize::MAX,
+    max_total_bytes: usize::MAX,
+    max_scoped_keys: usize::MAX,
+    max_scoped_bytes: usize::MAX,
+};
+
+#[async_trait]
+impl KeyValueStore for Keys {
+    async fn get(&self, space: &Space, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
+        self.touch(space, key).await?;
+        self.memory.get(space, key).await
+    }
+
+    async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
+        self.touch(space, key).await?;
+        lock(&self.removed).remove(&(space.clone(), key.to_owned()));
+        self.memory.set(space, key, value, quota).await
+    }
+
+    async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
+        self.touch(space, key).await?;
+        lock(&self.removed).insert((space.clone(), key.to_owned()));
+        self.memory.delete(space, key).await
+    }
+
+    async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError> {
+        let name = space.scope.kind.name();
+        let recorded = self.calls.next(|call| match call {
+            HostCall::Keys { bucket, skip: recorded, keys } if bucket == name && *recorded == skip => {
+                Some(keys.clone())
+            }
+            _ => None,
+        });
+        let mut keys = match (recorded, &self.under) {
+            (Some(keys), _) => keys,
+            (None, Some(under)) => under.keys(space, skip).await?,
+            (None, None) => {
+                self.calls.lacks("a list of keys".to_owned());
+                Vec::new()
+            }
+        };
+        if skip == 0 {
+            keys.extend(self.memory.keys(space, 0).await?);
+        }
+        let removed = lock(&self.removed);
+        keys.retain(|key| !removed.contains(&(space.clone(), key.clone())));
+        keys.sort();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
+        self.touch(space, key).await?;
+        lock(&self.removed).remove(&(space.clone(), key.to_owned()));
+        self.memory.increment(space, key, delta, quota).await
+    }
+
+    async fn scopes(&self, _: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError> {
+        Ok(Vec::new())
+    }
+
+    async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError> {
+        self.memory.remove(scope).await
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

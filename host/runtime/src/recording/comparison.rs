@@ -1,0 +1,236 @@
+//! What two versions of an extension made of the same turns.
+
+use std::collections::BTreeMap;
+
+use annex_protocol::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{HostCall, RecordedTurn, StepInput, StepResult};
+
+/// Differences that are kept as examples.
+const MAX_EXAMPLES: usize = 10;
+/// Bytes of each side of an example.
+const MAX_SIDE: usize = 2 << 10;
+
+/// A difference between two versions in one turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The kind: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `requests`, `resumptions`.
+    pub what: String,
+    /// The place: the step by its number, from 1, and its name. Absent where it is the whole turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What the first version made of it, as JSON.
+    pub was: String,
+    /// What the second one makes of it.
+    pub is: String,
+}
+
+/// The first turns in which the versions differ.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Example {
+    /// The time of the turn.
+    pub at: Timestamp,
+    /// Its conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_id: Option<String>,
+    /// Its differences.
+    pub differences: Vec<Difference>,
+    /// Questions of the second version to which the first had no answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unanswered: Vec<String>,
+}
+
+/// The cost of one hook over all turns, in microseconds on a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookCost {
+    /// Calls of the first version.
+    pub calls_before: u64,
+    /// Their time.
+    pub micros_before: u64,
+    /// Calls of the second version.
+    pub calls: u64,
+    /// Their time.
+    pub micros: u64,
+}
+
+/// Two versions over any number of turns.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Turns that both versions served.
+    pub turns: u64,
+    /// Those in which nothing differs.
+    pub agreed: u64,
+    /// Those in which the second version failed and the first did not.
+    pub failed: u64,
+    /// Those in which the second version asked what the first did not.
+    pub unanswered: u64,
+    /// Turns by the kind of their differences.
+    pub differ: BTreeMap<String, u64>,
+    /// The costs by hook.
+    pub costs: BTreeMap<String, HookCost>,
+    /// The first turns that differ.
+    pub examples: Vec<Example>,
+}
+
+impl Comparison {
+    /// Adds one turn: as it was, and as the second version played it. Returns true when nothing differs.
+    pub fn add(&mut self, was: &RecordedTurn, is: &RecordedTurn, unanswered: Vec<String>) -> bool {
+        self.turns += 1;
+        self.add_costs(was, is);
+        self.unanswered += u64::from(!unanswered.is_empty());
+        let differences = differences(was, is);
+        if differences.is_empty() {
+            self.agreed += 1;
+            return true;
+        }
+        let fails =
+            |turn: &RecordedTurn| turn.steps.iter().any(|step| matches!(step.result, StepResult::Failed { .. }));
+        self.failed += u64::from(fails(is) && !fails(was));
+        let mut kinds: Vec<&str> = differences.iter().map(|difference| difference.what.as_str()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        for kind in kinds {
+            *self.differ.entry(kind.to_owned()).or_default() += 1;
+        }
+        if self.examples.len() < MAX_EXAMPLES {
+            let context_id = was.context_id.as_ref().map(ToString::to_string);
+            self.examples.push(Example { at: was.at, context_id, differences, unanswered });
+        }
+        false
+    }
+
+    fn add_costs(&mut self, was: &RecordedTurn, is: &RecordedTurn) {
+        for time in was.steps.iter().flat_map(|step| &step.times) {
+            let cost = self.costs.entry(time.hook.clone()).or_default();
+            cost.calls_before += 1;
+            cost.micros_before += time.micros;
+        }
+        for time in is.steps.iter().flat_map(|step| &step.times) {
+            let cost = self.costs.entry(time.hook.clone()).or_default();
+            cost.calls += 1;
+            cost.micros += time.micros;
+        }
+    }
+}
+
+/// The differences between two plays of one turn.
+fn differences(was: &RecordedTurn, is: &RecordedTurn) -> Vec<Difference> {
+    let mut found = Vec::new();
+    // The second play ends early where the extension is out; its last step says why.
+    for (number, (was, is)) in was.steps.iter().zip(&is.steps).enumerate() {
+        let place = format!("step {}, {}", number + 1, was.input.name());
+        step_differences(&was.result, &is.result, &place, &mut found);
+    }
+    let effects =
+        [("keys", written_keys as fn(&RecordedTurn) -> Value), ("requests", requests), ("resumptions", resumptions)];
+    for (what, effect) in effects {
+        push(&mut found, what, None, &effect(was), &effect(is));
+    }
+    found
+}
+
+fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut Vec<Difference>) {
+    let place = Some(place);
+    let (verdict_was, facets_was) = facets(was);
+    let (verdict_is, facets_is) = facets(is);
+    if verdict_was != verdict_is {
+        return push(found, "verdict", place, &value(was), &value(is));
+    }
+    for ((what, was), (_, is)) in facets_was.into_iter().zip(facets_is) {
+        push(found, what, place, &was, &is);
+    }
+}
+
+/// The verdict, and what else counts of the result.
+fn facets(result: &StepResult) -> (String, Vec<(&'static str, Value)>) {
+    match result {
+        StepResult::Inactive => ("inactive".to_owned(), Vec::new()),
+        StepResult::Active { delta, parts } => {
+            ("active".to_owned(), vec![("delta", value(delta)), ("parts", value(parts))])
+        }
+        StepResult::Refused { code, message, data } => {
+            (format!("refused {code}"), vec![("text", value(message)), ("text", value(data))])
+        }
+        // The reason has the guest's stack, which differs between any two builds.
+        StepResult::Failed { kind, .. } => (format!("failed {kind}"), Vec::new()),
+        StepResult::Agrees { metadata } => ("agrees".to_owned(), vec![("metadata", value(metadata))]),
+        StepResult::Interrupts { state, text, metadata } => {
+            (format!("interrupts {}", state.name()), vec![("text", value(text)), ("metadata", value(metadata))])
+        }
+        StepResult::Vetoes { reason } => ("vetoes".to_owned(), vec![("text", value(reason))]),
+        StepResult::Adds(metadata) => ("adds".to_owned(), vec![("metadata", value(metadata))]),
+        StepResult::Value(result) => ("value".to_owned(), vec![("result", value(result))]),
+        StepResult::Streams => ("streams".to_owned(), Vec::new()),
+        StepResult::Ends => ("ends".to_owned(), Vec::new()),
+    }
+}
+
+/// The keys as the turn left them, those alone that it wrote.
+fn written_keys(turn: &RecordedTurn) -> Value {
+    let mut written = BTreeMap::new();
+    for call in turn.calls() {
+        let (bucket, key, value) = match call {
+            HostCall::Set { bucket, key, value } => (bucket, key, value_of(value)),
+            HostCall::Delete { bucket, key } => (bucket, key, Value::Null),
+            HostCall::Increment { bucket, key, value, .. } => (bucket, key, value.to_string().into()),
+            _ => continue,
+        };
+        written.insert(format!("{bucket}/{key}"), value);
+    }
+    json!(written)
+}
+
+fn value_of(octets: &super::Octets) -> Value {
+    match octets {
+        super::Octets::Text(text) => text.as_str().into(),
+        hex @ super::Octets::Hex(_) => value(hex),
+    }
+}
+
+fn requests(turn: &RecordedTurn) -> Value {
+    let requests = turn.calls().filter_map(|call| match call {
+        HostCall::Http { request, body, .. } => Some(json!([request, value_of(body)])),
+        _ => None,
+    });
+    requests.collect()
+}
+
+fn resumptions(turn: &RecordedTurn) -> Value {
+    let resumptions = turn.calls().filter_map(|call| match call {
+        HostCall::Resume { task_id, .. } => Some(Value::from(task_id.as_str())),
+        _ => None,
+    });
+    resumptions.collect()
+}
+
+fn push(found: &mut Vec<Difference>, what: &str, place: Option<&str>, was: &Value, is: &Value) {
+    if was != is {
+        let side = |value: &Value| annex_text::cut(value.to_string(), MAX_SIDE);
+        let place = place.map(str::to_owned);
+        found.push(Difference { what: what.to_owned(), place, was: side(was), is: side(is) });
+    }
+}
+
+fn value(of: &impl Serialize) -> Value {
+    serde_json::to_value(of).unwrap_or_default()
+}
+
+impl StepInput {
+    /// The name of the step.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Request { .. } => "request",
+            Self::Begin { .. } => "begin",
+            Self::Change { .. } => "change",
+            Self::Event(_) => "event",
+            Self::Call { .. } => "call",
+            Self::Next => "next",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! The services of a turn that is noted: they do what they did, and say so to the tape.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use annex_keyvalue::{KeyValueError, KeyValueStore, Quota, Scope, ScopeKind, Space};
+use annex_protocol::{ExtensionUri, Json, JsonObject, ListTasksResponse};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Response;
+use ring::rand::SecureRandom;
+
+use super::tape::Tape;
+use super::{HostCall, HttpAnswer, Octets, TurnObserver};
+use crate::extension::Extension;
+use crate::outside::{Clock, HttpListener, Outside, Random};
+use crate::turn_view::{TurnIds, TurnView};
+
+/// A turn that is noted.
+pub(crate) struct TappedView {
+    view: Arc<dyn TurnView>,
+    tape: Arc<Tape>,
+    outside: Outside,
+}
+
+impl TappedView {
+    /// The view of a turn of the extension, whose calls go on the tape.
+    pub(crate) fn new(view: Arc<dyn TurnView>, tape: Arc<Tape>, extension: &Extension) -> Self {
+        let services = &extension.profile.services;
+        let given = view.outside().unwrap_or(&services.outside).clone();
+        let store = given.keyvalue.unwrap_or_else(|| Arc::clone(&services.keyvalue));
+        let outside = Outside {
+            keyvalue: Some(Arc::new(TappedKeys { store, tape: Arc::clone(&tape) })),
+            clock: Some(Arc::new(TappedClock {
+                clock: given.clock.unwrap_or_else(|| Arc::new(SystemClock(Instant::now()))),
+                tape: Arc::clone(&tape),
+            })),
+            random: Some(Arc::new(TappedRandom {
+                random: given.random.unwrap_or_else(|| Arc::new(SystemRandom)),
+                tape: Arc::clone(&tape),
+            })),
+            http: given.http,
+            http_listener: Some(Arc::new(TappedHttp(Arc::clone(&tape)))),
+        };
+        Self { view, tape, outside }
+    }
+}
+
+#[async_trait]
+impl TurnView for TappedView {
+    fn ids(&self) -> TurnIds {
+        self.view.ids()
+    }
+
+    fn outside(&self) -> Option<&Outside> {
+        Some(&self.outside)
+    }
+
+    fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
+        self.view.observer()
+    }
+
+    fn session_value(&self, key: &str) -> Option<String> {
+        self.view.session_value(key)
+    }
+
+    fn session(&self) -> JsonObject {
+        self.view.session()
+    }
+
+    fn task(&self) -> Option<String> {
+        self.view.task()
+    }
+
+    fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {
+        self.view.key_scope(kind)
+    }
+
+    async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
+        let listed = self.view.list_tasks(request).await;
+        let (answer, error) = match &listed {
+            Ok(listed) => (Json::from_serialize(listed).ok(), None),
+            Err(error) => (None, Some(error.clone())),
+        };
+        self.tape.called(HostCall::Tasks { request: request.to_owned(), answer, error });
+        listed
+    }
+
+    fn agent_steps(&self) -> String {
+        self.view.agent_steps()
+    }
+
+    fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+        let resumed = self.view.resume_task(task_id, extension);
+        self.tape.called(HostCall::Resume { task_id: task_id.to_owned(), error: resumed.clone().err() });
+        resumed
+    }
+}
+
+struct TappedClock {
+    clock: Arc<dyn Clock>,
+    tape: Arc<Tape>,
+}
+
+impl Clock for TappedClock {
+    fn now(&self) -> Duration {
+        let now = self.clock.now();
+        self.tape.called(HostCall::Time { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() });
+        now
+    }
+
+    fn monotonic(&self) -> Duration {
+        let now = self.clock.monotonic();
+        self.tape.called(HostCall::Monotonic { nanoseconds: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX) });
+        now
+    }
+}
+
+/// The clocks of the operating system.
+struct SystemClock(Instant);
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+struct TappedRandom {
+    random: Arc<dyn Random>,
+    tape: Arc<Tape>,
+}
+
+impl Random for TappedRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        self.random.fill(bytes);
+        self.tape.called(HostCall::Random(Octets::from(&*bytes)));
+    }
+}
+
+/// The random numbers of the operating system: an extension may make secrets of them, noted or not.
+struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        let system = ring::rand::SystemRandom::new();
+        // The operating system waits itself until it has numbers, so an error is one of a moment.
+        while system.fill(bytes).is_err() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+struct TappedHttp(Arc<Tape>);
+
+impl HttpListener for TappedHttp {
+    fn exchanged(&self, request: &str, body: &Bytes, answer: Option<&Response<Bytes>>) {
+        let answer = answer.map(|answer| {
+            let text = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
+            let fields = answer.headers().iter();
+            let headers = fields.filter_map(|(name, value)| Some((name.to_string(), text(value)?))).collect();
+            HttpAnswer { status: answer.status().as_u16(), headers, body: Octets::from(answer.body().as_ref()) }
+        });
+        self.0.called(HostCall::Http { request: request.to_owned(), body: Octets::from(body.as_ref()), answer });
+    }
+}
+
+struct TappedKeys {
+    store: Arc<dyn KeyValueStore>,
+    tape: Arc<Tape>,
+}
+
+impl fmt::Debug for TappedKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(formatter)
+    }
+}
+
+impl TappedKeys {
+    /// Notes what a key was, before it is changed for the first time.
+    async fn look(&self, space: &Space, key: &str) {
+        if !self.tape.is_unknown(space.scope.kind, key) {
+            return;
+        }
+        // A store that fails fails the change as well, which the extension is told.
+        if let Ok(value) = self.store.get(space, key).await {
+            self.tape.knows(&space.scope, key, value.as_deref());
+        }
+    }
+}
+
+#[async_trait]
+impl KeyValueStore for TappedKeys {
+    async fn get(&self, space: &Space, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
+        let value = self.store.get(space, key).await?;
+        self.tape.knows(&space.scope, key, value.as_deref());
+        self.tape.called(HostCall::Get {
+            bucket: bucket(space),
+            key: key.to_owned(),
+            value: value.as_deref().map(Octets::from),
+        });
+        Ok(value)
+    }
+
+    async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
+        self.look(space, key).await;
+        let noted = Octets::from(value.as_slice());
+        self.store.set(space, key, value, quota).await?;
+        self.tape.called(HostCall::Set { bucket: bucket(space), key: key.to_owned(), value: noted });
+        Ok(())
+    }
+
+    async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
+        self.look(space, key).await;
+        self.store.delete(space, key).await?;
+        self.tape.called(HostCall::Delete { bucket: bucket(space), key: key.to_owned() });
+        Ok(())
+    }
+
+    async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError> {
+        let keys = self.store.keys(space, skip).await?;
+        self.tape.called(HostCall::Keys { bucket: bucket(space), skip, keys: keys.clone() });
+        Ok(keys)
+    }
+
+    async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
+        self.look(space, key).await;
+        let value = self.store.increment(space, key, delta, quota).await?;
+        self.tape.called(HostCall::Increment { bucket: bucket(space), key: key.to_owned(), by: delta, value });
+        Ok(value)
+    }
+
+    async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError> {
+        self.store.scopes(after).await
+    }
+
+    async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError> {
+        self.store.remove(scope).await
+    }
+}
+
+fn bucket(space: &Space) -> String {
+    space.scope.kind.name().to_owned()
+}
