@@ -73,6 +73,7 @@ struct Claims {
     aud: Value,
     iat: f64,
     exp: f64,
+    nbf: Option<f64>,
     jti: String,
     cart_hash: String,
 }
@@ -122,7 +123,7 @@ pub fn check(parameters: &Parameters, pointer: &str, mandate: &str, is_own: bool
         None => Origin::Unverified,
     };
     let token = token.filter(|_| !is_own).map(|claims| {
-        let until = seconds(claims.exp) + parameters.clock_skew_seconds;
+        let until = seconds(claims.exp).saturating_add(parameters.clock_skew_seconds);
         Once::new(format!("{pointer}{place}"), until, ["jti", &claims.iss, &claims.jti])
     });
     let merchant_agent = merchant.and_then(|merchant| merchant.agent.clone());
@@ -192,6 +193,8 @@ impl<'a> Look<'a> {
             "is of another merchant than `merchant_name`"
         } else if claims.iat > now + skew {
             "is of the future: `iat`"
+        } else if claims.nbf.is_some_and(|nbf| nbf > now + skew) {
+            "is not valid yet: `nbf`"
         } else if claims.exp + skew <= now {
             "is over: `exp`"
         } else if claims.exp - claims.iat > duration(self.parameters.max_token_seconds) {

@@ -63,6 +63,9 @@ impl Card for Ap2 {
                 "signatures are required, and there are no keys to verify any: all carts and payments are refused",
             );
         }
+        if parameters.audience.is_empty() {
+            log::warn("there is no `audience`: what was signed for other agents is taken here too");
+        }
         Ok(Declaration { description: None, params: Some(parameters.card_params()?) })
     }
 }
@@ -78,8 +81,12 @@ impl Message for Ap2 {
 
 impl Transition for Ap2 {
     fn begin(_: &Parameters, _request: Request, _beginning: Beginning) -> Result<Entry, String> {
-        TAKEN.take().iter().try_for_each(memory::keep)?;
-        Ok(Entry::Proceed)
+        let kept = TAKEN.take().iter().try_for_each(memory::keep);
+        Ok(match kept {
+            Ok(()) => Entry::Proceed,
+            // Clients can fill the store, so that this is no failure of the extension.
+            Err(reason) => Entry::Veto(format!("the cart cannot be kept now: {reason}")),
+        })
     }
 
     fn change(_: &Parameters, _change: StateChange) -> Result<Ruling, String> {

@@ -13,6 +13,9 @@ use crate::{cart, payment, schemas};
 /// Violations in one answer; the client learns of the rest when these are mended.
 const MAX_VIOLATIONS: usize = 64;
 
+/// Mandates in one message or artifact, of which v0.1 names three.
+const MAX_MANDATES: usize = 64;
+
 /// What the keys of mandates begin with.
 const PREFIX: &str = "ap2.mandates.";
 
@@ -83,6 +86,11 @@ fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec
         for (key, value) in data.iter().flat_map(Members::iter) {
             let Some(name) = key.strip_prefix(PREFIX) else { continue };
             let pointer = pointer::child(&format!("{parts}/{number}/data"), key);
+            // Thousands of keys fit into a message, and each would be compared with all before it.
+            if found.len() + violations.len() == MAX_MANDATES {
+                violations.push(Violation::new(pointer, format!("is one too many: there may be {MAX_MANDATES}")));
+                return found;
+            }
             if found.iter().any(|mandate| mandate.name == name) {
                 violations.push(Violation::new(pointer, "is there twice"));
             } else {

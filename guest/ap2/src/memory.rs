@@ -28,6 +28,9 @@ pub struct Method {
     pub total: Money,
 }
 
+/// What is over and is removed in one turn: each is a host call, of which a turn has so many.
+const MAX_REMOVALS: usize = 64;
+
 /// How much a cart is relied on. A cart never takes the place of one that is relied on more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Origin {
@@ -109,6 +112,11 @@ impl Once {
         let hash = jws::hash(&json::text(&of).unwrap_or_default());
         Self { pointer, until, hash }
     }
+
+    /// `once/<until>/<hash>`: whether it is over can be told without reading a value.
+    fn key(&self) -> String {
+        format!("once/{:012}/{}", self.until, self.hash)
+    }
 }
 
 /// Notes each of these. Returns those that were there before.
@@ -125,13 +133,15 @@ pub fn used_before(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, Rejecti
 fn note(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, String> {
     let keys = Keys::open()?;
     let mut known = Vec::new();
-    // `once/<until>/<hash>`: what is over makes room, and can be told without reading a value.
+    let mut removals = 0;
     for key in keys.list()? {
         let Some((until, hash)) = key.strip_prefix("once/").and_then(|rest| rest.split_once('/')) else { continue };
-        if until.parse::<u64>().is_ok_and(|until| until < now_seconds) {
-            keys.delete(&key)?;
-        } else {
+        let is_over = until.parse::<u64>().is_ok_and(|until| until < now_seconds);
+        if !is_over {
             known.push(hash.to_owned());
+        } else if removals < MAX_REMOVALS {
+            removals += 1;
+            keys.delete(&key)?;
         }
     }
     // All are looked for before the first is noted, because what is refused uses nothing up.
@@ -139,13 +149,20 @@ fn note(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, String> {
     if !before.is_empty() {
         return Ok(before);
     }
-    for once in all {
+    let mut noted = Vec::new();
+    let noting: Result<(), String> = all.iter().try_for_each(|once| {
         // The counter decides between two requests at the same moment.
-        if keys.increment(&format!("once/{:012}/{}", once.until, once.hash), 1)? != 1 {
+        if keys.increment(&once.key(), 1)? == 1 {
+            noted.push(once);
+        } else {
             before.push(once);
         }
+        Ok(())
+    });
+    if noting.is_err() || !before.is_empty() {
+        noted.into_iter().try_for_each(|once| keys.delete(&once.key()))?;
     }
-    Ok(before)
+    noting.map(|()| before)
 }
 
 fn failed(reason: &str) -> Rejection {

@@ -34,6 +34,8 @@ struct IssuerClaim {
 #[derive(Deserialize)]
 struct Binding {
     iat: f64,
+    nbf: Option<f64>,
+    exp: Option<f64>,
     aud: Value,
     nonce: String,
     sd_hash: String,
@@ -65,10 +67,8 @@ pub fn verify(
     if !credential.is_signed_by_one_of(&issuer.keys) {
         return Err("has a credential whose signature does not verify".to_owned());
     }
-    let now = seconds_now();
-    let skew = duration(parameters.clock_skew_seconds);
     let Credential { cnf, nbf, exp } = credential.claims;
-    if nbf.is_some_and(|nbf| nbf > now + skew) || exp.is_some_and(|exp| exp + skew <= now) {
+    if !is_valid_now(parameters, nbf, exp) {
         return Err("has a credential that is not valid now".to_owned());
     }
     let binding: Token<Binding> = within("the key binding", Token::parse(binding))?;
@@ -85,6 +85,12 @@ pub fn verify(
     Ok(Trust::Verified(()))
 }
 
+fn is_valid_now(parameters: &Parameters, nbf: Option<f64>, exp: Option<f64>) -> bool {
+    let now = seconds_now();
+    let skew = duration(parameters.clock_skew_seconds);
+    nbf.is_none_or(|nbf| nbf <= now + skew) && exp.is_none_or(|exp| exp + skew > now)
+}
+
 fn within<T>(what: &str, result: Result<T, String>) -> Result<T, String> {
     result.map_err(|error| format!("cannot be taken: {what} {error}"))
 }
@@ -98,6 +104,8 @@ fn check_binding(parameters: &Parameters, binding: &Binding, sd_hash: &str) -> R
         "is of the future: `iat`"
     } else if binding.iat + duration(parameters.max_payment_seconds) + skew < now {
         "is too long ago: `iat`"
+    } else if !is_valid_now(parameters, binding.nbf, binding.exp) {
+        "has a key binding that is not valid now"
     } else if !parameters.is_audience(&jws::names(&binding.aud)) {
         "is not for this agent: `aud`"
     } else if binding.nonce.is_empty() {

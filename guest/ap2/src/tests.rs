@@ -3,7 +3,7 @@
 mod samples;
 
 use annex_sdk::testing::{self, Bucket};
-use annex_sdk::{Request, Violation};
+use annex_sdk::{Entry, Request, Violation};
 use p256::ecdsa::SigningKey;
 use serde_json::{Value, json};
 
@@ -104,6 +104,7 @@ fn a_merchants_signature_must_be_on_this_cart_by_its_key_and_for_now() {
         ("/cart_hash", json!("x"), "signs another cart: `cart_hash` is not that of `contents`"),
         ("/iat", json!(NOW_SECONDS + 90), "is of the future: `iat`"),
         ("/exp", json!(NOW_SECONDS - 61), "is over: `exp`"),
+        ("/nbf", json!(NOW_SECONDS + 61), "is not valid yet: `nbf`"),
         ("/exp", json!(NOW_SECONDS + 1_000), "lasts longer than is allowed here: from `iat` to `exp`"),
         ("/aud", json!("https://other.example"), "is not for this agent: `aud`"),
         ("/jti", json!(""), "has an empty `jti`"),
@@ -209,6 +210,8 @@ fn a_user_authorizes_this_payment_of_this_cart_to_this_agent() {
         ("/iat", json!(NOW_SECONDS + 61), "is of the future: `iat`"),
         ("/iat", json!(NOW_SECONDS - 3_661), "is too long ago: `iat`"),
         ("/nonce", json!(""), "has an empty `nonce`"),
+        ("/exp", json!(NOW_SECONDS - 60), "has a key binding that is not valid now"),
+        ("/nbf", json!(NOW_SECONDS + 61), "has a key binding that is not valid now"),
     ];
     for (place, value, message) in cases {
         let payment = payment_by(&user(), "kb+jwt", &contents, &with(claims.clone(), place, value));
@@ -273,6 +276,24 @@ fn a_schemas_violations_point_into_the_message_and_a_mandate_is_there_once() {
     let message = json!({"parts": [{"text": "Hi"}, part, part]}).to_string();
     let twice = show(self::host().check::<Ap2>(testing::request(), message)).unwrap_err();
     assert_eq!(twice, ["/message/parts/2/data/ap2.mandates.IntentMandate is there twice"]);
+}
+
+#[test]
+fn thousands_of_mandates_cost_no_more_than_a_few() {
+    let many: Value = (0..10_000).map(|number| (format!("ap2.mandates.M{number}"), json!(0))).collect();
+    let lenient = with(parameters(), "/require_signatures", json!(false));
+    let found = refused(&host_with(&lenient), &many);
+    assert!(found.ends_with(" is one too many: there may be 64"), "{found}");
+    assert_eq!(send(&host(), &many).unwrap_err().len(), 64);
+}
+
+#[test]
+fn a_cart_that_cannot_be_kept_ends_its_task() {
+    let host = host().failing(Bucket::Context, "the store is full");
+    let other = Request { context_id: None, ..testing::request() };
+    assert_eq!(show(host.check::<Ap2>(other, message(&json!({"ap2.mandates.CartMandate": cart()})))), Ok(()));
+    let entry = host.begin::<Ap2>(testing::request(), testing::beginning());
+    assert_eq!(entry, Ok(Entry::Veto("the cart cannot be kept now: the store is full".to_owned())));
 }
 
 #[test]
