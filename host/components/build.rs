@@ -43,7 +43,7 @@ struct Guest {
     shipped: bool,
 }
 
-const GUESTS: [Guest; 14] = [
+const GUESTS: [Guest; 15] = [
     Guest { package: "annex-state-injection", name: "state-injection", target: BARE, shipped: true },
     Guest { package: "annex-timestamp", name: "timestamp", target: BARE, shipped: true },
     Guest { package: "annex-compliance-badge", name: "compliance-badge", target: BARE, shipped: true },
@@ -55,6 +55,7 @@ const GUESTS: [Guest; 14] = [
     Guest { package: "annex-task-history", name: "task-history", target: BARE, shipped: true },
     Guest { package: "annex-in-task-authorization", name: "in-task-authorization", target: BARE, shipped: true },
     Guest { package: "annex-session-sharing", name: "session-sharing", target: BARE, shipped: true },
+    Guest { package: "annex-ap2", name: "ap2", target: BARE, shipped: true },
     Guest { package: "annex-test-extension", name: "test-extension", target: BARE, shipped: false },
     Guest { package: "annex-test-capabilities", name: "test-capabilities", target: WASI, shipped: false },
     Guest { package: "hello-extension", name: "hello-extension", target: BARE, shipped: false },

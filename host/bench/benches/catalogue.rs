@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use annex_runtime::Extension;
-use annex_test_support::{Request, TestServer};
+use annex_test_support::{Request, TestServer, mandates};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
@@ -74,6 +74,7 @@ fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
         "agent-gateway-protocol" => {
             parts = json!([{"data": {"target_capability": "billing:invoice:generate", "payload": {"amount": 99.99}}}]);
         }
+        "ap2" => parts = json!([{"data": mandates::signed(&turn.to_string())}]),
         "session-sharing" => metadata = json!({"annex.example/session-sharing/v1/shared": shared()}),
         "secure-passport" => metadata = json!({uri: passport()}),
         "state-injection" => {

@@ -26,6 +26,8 @@ pub const TASK_HISTORY: &str = concat!(env!("OUT_DIR"), "/task-history.wasm");
 pub const IN_TASK_AUTHORIZATION: &str = concat!(env!("OUT_DIR"), "/in-task-authorization.wasm");
 /// Takes along what the agent has not heard of a conversation.
 pub const SESSION_SHARING: &str = concat!(env!("OUT_DIR"), "/session-sharing.wasm");
+/// Checks the mandates of agent payments.
+pub const AP2: &str = concat!(env!("OUT_DIR"), "/ap2.wasm");
 /// Misbehaves on command: `guest/test-extension/README.md`.
 pub const TEST_EXTENSION: &str = concat!(env!("OUT_DIR"), "/test-extension.wasm");
 /// Uses what it is granted, on command, and is built for WASI: `guest/test-capabilities/README.md`.
@@ -47,6 +49,7 @@ pub fn shipped() -> Vec<(&'static str, &'static Path)> {
         ("task-history", TASK_HISTORY),
         ("in-task-authorization", IN_TASK_AUTHORIZATION),
         ("session-sharing", SESSION_SHARING),
+        ("ap2", AP2),
     ];
     shipped.into_iter().map(|(name, path)| (name, Path::new(path))).collect()
 }

@@ -94,6 +94,15 @@ fn session_sharing_keeps_keys_and_nothing_else() -> Result<()> {
 }
 
 #[test]
+fn agent_payments_keep_keys_and_reach_nobody() -> Result<()> {
+    check(
+        annex_components::AP2,
+        &[SCHEMA, TYPES, CLOCK, CONFIG, COUNTERS, KEYS, LOGGING],
+        &["card", "descriptor", "message", "response", "transition"],
+    )
+}
+
+#[test]
 fn the_test_extension_exports_each_hook_and_needs_no_grant() -> Result<()> {
     check(
         annex_components::TEST_EXTENSION,

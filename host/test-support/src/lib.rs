@@ -1,6 +1,7 @@
 //! For tests only: a real server on a free port, its config, requests to it, and waiting for it.
 
 mod config;
+pub mod mandates;
 mod request;
 mod server;
 mod wait;

@@ -11,6 +11,7 @@ mod gateway;
 mod history;
 mod images;
 mod passports;
+mod payments;
 mod permits;
 mod stamps;
 mod strict;
