@@ -2,6 +2,7 @@
 
 import type { Card, Client, Descriptor, Message, Response, Violation } from "annex:extension";
 import { DATA_MODEL, checkMessage, checkParts } from "./incoming";
+import { read } from "./json";
 import { CAPABILITIES, Offer, readOffer } from "./offer";
 import { checkEvent } from "./outgoing";
 import { PARAMETER_SCHEMA, parameters } from "./parameters";
@@ -44,7 +45,7 @@ export const card: Card = {
 
 export const message: Message = {
   check(request, message) {
-    const checked = checkMessage(JSON.parse(message), parameters());
+    const checked = checkMessage(read(message), parameters());
     if (!(checked instanceof Offer)) refuse(checked);
     offer = checked;
     return [];
@@ -56,7 +57,7 @@ export const response: Response = {
     if (event.payload === null) return null;
     const settings = parameters();
     offer ??= new Offer([], settings);
-    const { a2ui, violations } = checkEvent(JSON.parse(event.payload), offer, surfaces, settings.versions);
+    const { a2ui, violations } = checkEvent(read(event.payload), offer, surfaces, settings.versions);
     if (!a2ui) return null;
     const [first] = violations;
     // Text: it is the contract's error, and fails the turn before anything of the event leaves.
@@ -73,16 +74,16 @@ export const client: Client = {
     const settings = parameters();
     const key = settings.versions.at(-1)!;
     const value = `{${JSON.stringify(key)}:${call.input}}`;
-    const read = readOffer({ [CAPABILITIES]: JSON.parse(value) }, settings);
-    const wrong = call.message === null ? [] : checkParts(JSON.parse(call.message), settings.versions);
-    if (!(read instanceof Offer)) refuse([...read, ...wrong]);
+    const checked = readOffer({ [CAPABILITIES]: read(value) }, settings);
+    const wrong = call.message === null ? [] : checkParts(read(call.message), settings.versions);
+    if (!(checked instanceof Offer)) refuse([...checked, ...wrong]);
     if (wrong.length > 0) refuse(wrong);
-    offer = read;
+    offer = checked;
     return { activate: true, metadata: [{ location: "message", key: CAPABILITIES, value }] };
   },
   after(event) {
     if (!event.active || offer === null) return null;
-    const { violations } = checkEvent(JSON.parse(event.event), offer, seen, parameters().versions);
+    const { violations } = checkEvent(read(event.event), offer, seen, parameters().versions);
     return violations.length > 0 ? JSON.stringify({ violations: violations.slice(0, MAX_VIOLATIONS) }) : null;
   },
 };

@@ -3,15 +3,22 @@
 import type { Violation } from "annex:extension";
 import { Offer, readOffer } from "./offer";
 import type { Parameters } from "./parameters";
-import { messagesIn, whyNotVersion } from "./parts";
+import { isA2ui, messagesIn, whyNotVersion } from "./parts";
 import { checkClientMessage, checkDataModel, isObject } from "./schemas";
 import type { JsonObject } from "./schemas";
 
 export const DATA_MODEL = "a2uiClientDataModel";
 const KINDS = ["action", "error"];
+/** A message takes up to half a millisecond, and a client must not reach the limit of CPU time. */
+const MAX_MESSAGES = 32;
 
 export function checkParts(message: JsonObject, versions: string[]): Violation[] {
   const parts = (message.parts ?? []) as JsonObject[];
+  const lists = parts.filter(isA2ui).map(({ data }) => (Array.isArray(data) ? data.length : 1));
+  const all = lists.reduce((sum, length) => sum + length, 0);
+  if (all > MAX_MESSAGES) {
+    return [{ pointer: "/message/parts", message: `${all} A2UI messages: at most ${MAX_MESSAGES} are taken at once` }];
+  }
   const { found, wrong } = messagesIn(parts, "/message/parts", KINDS, versions);
   const invalid = found.flatMap(({ message, kind, pointer }) =>
     checkClientMessage(kind as "action" | "error", message[kind], `${pointer}/${kind}`),

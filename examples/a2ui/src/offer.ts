@@ -9,6 +9,10 @@ export const CAPABILITIES = "a2uiClientCapabilities";
 /** Schemas of a stranger: they are bounded, and refer to nothing but the common types, so that none refers to itself. */
 const MAX_INLINE_BYTES = 32 * 1024;
 const MAX_INLINE_DEPTH = 32;
+/** Objects, lists and all that is in them: a schema takes longer to prepare than to send. */
+const MAX_INLINE_VALUES = 800;
+/** A component of such a catalogue: each level of it can pass as many levels of schemas, and the stack has an end. */
+const MAX_INLINE_COMPONENT_DEPTH = 12;
 
 /** The catalogues that a client offered in a turn. */
 export class Offer {
@@ -72,6 +76,9 @@ function offered(capabilities: JsonObject, at: string, parameters: Parameters): 
   if (JSON.stringify(inline).length > MAX_INLINE_BYTES) {
     return [{ pointer: `${at}/inlineCatalogs`, message: `more than ${MAX_INLINE_BYTES} bytes` }];
   }
+  if (valuesIn(inline) > MAX_INLINE_VALUES) {
+    return [{ pointer: `${at}/inlineCatalogs`, message: `more than ${MAX_INLINE_VALUES} values` }];
+  }
   const offer = new Offer(ids, parameters);
   const wrong = inline.flatMap((document, place) => {
     const reason = addInline(offer, document);
@@ -80,12 +87,17 @@ function offered(capabilities: JsonObject, at: string, parameters: Parameters): 
   return wrong.length > 0 ? wrong : offer;
 }
 
+function valuesIn(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 1;
+  return Object.values(value).reduce((sum: number, inner) => sum + valuesIn(inner), 1);
+}
+
 function addInline(offer: Offer, document: JsonObject): string | null {
   const id = document.catalogId as string;
   if (offer.has(id)) return `${id} is offered already`;
   try {
     restrict(document, MAX_INLINE_DEPTH);
-    offer.add(id, new Catalogue(document));
+    offer.add(id, new Catalogue(document, MAX_INLINE_COMPONENT_DEPTH));
     return null;
   } catch (error) {
     return `it cannot be used: ${error instanceof Error ? error.message : error}`;
@@ -97,13 +109,18 @@ function restrict(value: unknown, depth: number): void {
   if (typeof value !== "object" || value === null) return;
   if (depth === 0) throw new Error(`it is nested more than ${MAX_INLINE_DEPTH} deep`);
   if (isObject(value)) {
-    if (typeof value.pattern === "string") delete value.pattern;
+    // Where these are names of properties, they have a schema.
+    const says = (key: string) => typeof value[key] === "string" || Array.isArray(value[key]);
+    if (says("pattern")) delete value.pattern;
     for (const key of ["$id", "id", "$anchor", "$recursiveRef", "$recursiveAnchor"]) {
-      if (typeof value[key] === "string" || typeof value[key] === "boolean") throw new Error(`${key} is not taken`);
+      if (says(key) || typeof value[key] === "boolean") throw new Error(`${key} is not taken`);
     }
+    // The validator keeps the addresses of schemas under such names, and believes those that it finds.
+    const hidden = Object.keys(value).find((key) => key.startsWith("__"));
+    if (hidden !== undefined) throw new Error(`${hidden} is not taken`);
     if (isObject(value.patternProperties)) throw new Error("patternProperties is not taken");
     const reference = value.$ref;
-    if (typeof reference === "string" && !/^(https:\/\/a2ui\.org\/specification\/v0_9\/)?common_types\.json#/.test(reference)) {
+    if (says("$ref") && !/^(https:\/\/a2ui\.org\/specification\/v0_9\/)?common_types\.json#/.test(String(reference))) {
       throw new Error(`$ref to ${reference}: only ${COMMON_TYPES} is taken`);
     }
   }

@@ -18,7 +18,7 @@ export interface Item {
 const names = (value: unknown) =>
   typeof value === "string" && MEDIA_TYPES.includes(value.split(";", 1)[0]!.trim().toLowerCase());
 
-const isA2ui = (part: JsonObject) => names(part.mediaType) || (isObject(part.metadata) && names(part.metadata.mimeType));
+export const isA2ui = (part: JsonObject) => names(part.mediaType) || (isObject(part.metadata) && names(part.metadata.mimeType));
 
 /**
  * The messages in the A2UI parts, of the kinds that are known. A part with one message in place of a list is taken: the

@@ -92,16 +92,18 @@ function violations(instance: unknown, schema: Schema, lookup: Lookup, pointer: 
   const { valid, errors } = validate(instance, schema, "2020-12", lookup);
   if (valid) return [];
   const error = tellingError(errors);
-  return [{ pointer: pointer + decodeURI(error.instanceLocation.slice(1)), message: wording(error) }];
+  return [{ pointer: pointer + decodeURIComponent(error.instanceLocation.slice(1)), message: wording(error) }];
 }
 
 /** A catalogue that components are checked against. */
 export class Catalogue {
   readonly #lookup: Lookup = Object.create(common);
   readonly #components: JsonObject | null;
+  readonly #maxDepth: number;
 
   /** Without a document the catalogue is known by its id alone, and takes any component that has an id and a name. */
-  constructor(document: JsonObject | null) {
+  constructor(document: JsonObject | null, maxDepth = MAX_DEPTH) {
+    this.#maxDepth = maxDepth;
     this.#components = document ? ((document.components ?? {}) as JsonObject) : null;
     const functions = functionsOf(document?.functions);
     const names = Object.keys(functions);
@@ -153,7 +155,8 @@ export class Catalogue {
     if (!Object.hasOwn(this.#components, name)) {
       return [{ pointer: `${pointer}/component`, message: `the catalogue has no component ${name}` }];
     }
-    if (deeperThan(component, MAX_DEPTH)) return [{ pointer, message: `nested more than ${MAX_DEPTH} deep` }];
+    const most = this.#maxDepth;
+    if (deeperThan(component, most)) return [{ pointer, message: `nested more than ${most} deep` }];
     return violations(component, this.#components[name] as Schema, this.#lookup, pointer);
   }
 }
@@ -161,6 +164,9 @@ export class Catalogue {
 /** Functions by name: a catalogue has a map of schemas, an inline one a list of names with schemas of arguments. */
 function functionsOf(functions: unknown): Record<string, Schema> {
   if (!Array.isArray(functions)) return (functions ?? {}) as Record<string, Schema>;
+  // A name becomes part of a `$ref`: with a slash in it, it would lead into the schema of another function.
+  const wrong = functions.find(({ name }) => !/^[\w.-]+$/.test(name));
+  if (wrong) throw new Error(`a function cannot have the name ${wrong.name}`);
   const schemas = functions.map(({ name, parameters, returnType }) => [
     name,
     {
