@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_keyvalue::KeyValueStore;
 use annex_protocol::{AgentExtension, ExtensionUri};
 
 use crate::confinement::breaker::{Breaker, Health};
@@ -141,6 +142,18 @@ impl Extension {
     /// Nobody is told any more. Turns that run are noted to their end.
     pub fn end_observation(&self) {
         self.observer.clear();
+    }
+
+    /// The store of its keys.
+    #[must_use]
+    pub fn key_store(&self) -> &Arc<dyn KeyValueStore> {
+        &self.profile.services.keyvalue
+    }
+
+    /// JSON text in which its secrets are replaced.
+    #[must_use]
+    pub fn without_secrets(&self, json: &str) -> String {
+        self.profile.without_secrets_in_json(json)
     }
 
     /// SHA-256 of the component file.

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::observation::metrics::CallOutcome;
+use crate::turn_view::TurnIds;
 
 pub(crate) mod answers;
 mod comparison;
@@ -102,10 +103,13 @@ pub struct RecordedTurn {
     pub at: Timestamp,
     /// The A2A operation, or the method of the extension.
     pub operation: String,
-    /// The conversation; absent where it is not known when the turn begins.
+    /// The ids of the turn. Those of a new task and a new conversation are among them.
+    #[serde(default)]
+    pub ids: TurnIds,
+    /// The conversation that the client names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_id: Option<ContextId>,
-    /// The task that the message continues.
+    /// The task that the client names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
     /// The URIs that the client asked for.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use annex_keyvalue::{Scope, ScopeKind};
 use annex_protocol::{ExtensionUri, JsonObject, ListTasksResponse};
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::outside::Outside;
 use crate::recording::TurnObserver;
@@ -74,11 +75,14 @@ pub trait TurnView: Send + Sync {
 }
 
 /// The ids of a turn.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct TurnIds {
     /// The task's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
     /// The conversation's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_id: Option<String>,
 }
 

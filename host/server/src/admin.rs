@@ -23,6 +23,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin_api::extensions::{Details, List, Log, Reloaded, Removed};
@@ -37,7 +38,9 @@ use crate::tenants::Installers;
 mod error;
 mod exposition;
 mod metrics;
+mod recording;
 mod sessions;
+mod shadow;
 mod token;
 mod view;
 
@@ -66,6 +69,10 @@ pub(crate) struct Admin {
     counters: Arc<Counters>,
     token: Token,
     hosts: Hosts,
+    /// `admin.allow_recording`
+    allow_recording: bool,
+    /// Ends recordings when the server does.
+    closing: CancellationToken,
 }
 
 impl Admin {
@@ -86,6 +93,8 @@ impl Admin {
             counters,
             token: Token::read(config, folder)?,
             hosts: Hosts::of_admin(config),
+            allow_recording: config.allow_recording,
+            closing: handler.closing.clone(),
         })
     }
 
@@ -113,6 +122,8 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/extensions/{id}", get(show).delete(remove))
         .route("/v1/extensions/{id}/rollback", post(roll_back))
         .route("/v1/extensions/{id}/log", get(log))
+        .route("/v1/extensions/{id}/record", post(recording::record))
+        .merge(shadow::routes())
         .route("/v1/reload", post(reload))
         .merge(sessions::routes())
         .route("/metrics", get(metrics))

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod extensions;
 pub mod sessions;
+pub mod shadows;
 
 /// A component to install.
 #[derive(Debug, Deserialize, Serialize)]
@@ -28,6 +29,35 @@ pub struct Addition {
 pub struct Rollback {
     /// The number of a kept version. Absent: the one that was replaced last.
     pub to: Option<u64>,
+}
+
+/// A component to run beside the version in force.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShadowAddition {
+    /// The component file in base64.
+    pub component: String,
+    /// As in [`Addition`]. The grants are those of the version in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
+    /// The turns that it follows, of 100. Absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<u8>,
+}
+
+/// The bounds of a recording.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recording {
+    /// The most turns. Absent: 50.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u64>,
+    /// The most bytes. Absent: 16 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The longest time in seconds. Absent: 60.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
 }
 
 /// The answer to a request that the API refuses.

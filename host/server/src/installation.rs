@@ -5,5 +5,6 @@ pub(crate) mod encoded_card;
 pub(crate) mod installer;
 pub(crate) mod issuer;
 pub(crate) mod published;
+pub(crate) mod shadow;
 pub(crate) mod signing;
 pub(crate) mod watch;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 
-use super::{HostCall, RecordedStep, RecordedTurn, StepInput, TurnObserver};
+use super::{HostCall, RecordedStep, RecordedTurn, TurnObserver};
 use crate::confinement::http_sender::request_line;
 use crate::extension::Extension;
 use crate::outside::{Clock, HttpClient, Outside, Random, Unreachable};
@@ -66,7 +66,7 @@ impl Answers {
             http: Some(Arc::new(Sent { calls: Arc::clone(&calls), extension: extension.profile.clone() })),
             http_listener: None,
         };
-        Self { ids: ids(turn), scopes: turn.scopes.clone(), outside, calls, observer, seen: Mutex::default() }
+        Self { ids: turn.ids.clone(), scopes: turn.scopes.clone(), outside, calls, observer, seen: Mutex::default() }
     }
 
     /// From here on the extension sees the turn as it was in this step.
@@ -88,18 +88,6 @@ impl Answers {
     pub(crate) fn unanswered(&self) -> Vec<String> {
         lock(&self.calls.unanswered).clone()
     }
-}
-
-/// The ids of the turn. A new task has its id from the beginning on, which is a later step than the request.
-fn ids(turn: &RecordedTurn) -> TurnIds {
-    let begun = turn.steps.iter().find_map(|step| match &step.input {
-        StepInput::Begin { task_id, context_id, .. } => Some((task_id, context_id)),
-        StepInput::Change { update, .. } => Some((&update.task_id, &update.context_id)),
-        _ => None,
-    });
-    let task = turn.task_id.as_ref().or(begun.map(|(task, _)| task));
-    let context = turn.context_id.as_ref().or(begun.map(|(_, context)| context));
-    TurnIds { task_id: task.map(ToString::to_string), context_id: context.map(ToString::to_string) }
 }
 
 #[async_trait]

@@ -77,10 +77,21 @@ pub struct Comparison {
 impl Comparison {
     /// Adds one turn: as it was, and as the second version played it. Returns true when nothing differs.
     pub fn add(&mut self, was: &RecordedTurn, is: &RecordedTurn, unanswered: Vec<String>) -> bool {
+        self.add_shown(was, is, unanswered, &Value::to_string)
+    }
+
+    /// The same with examples in the form that `show` gives them: without what is hidden, say.
+    pub fn add_shown(
+        &mut self,
+        was: &RecordedTurn,
+        is: &RecordedTurn,
+        unanswered: Vec<String>,
+        show: &dyn Fn(&Value) -> String,
+    ) -> bool {
         self.turns += 1;
         self.add_costs(was, is);
         self.unanswered += u64::from(!unanswered.is_empty());
-        let differences = differences(was, is);
+        let differences = differences(was, is, show);
         if differences.is_empty() {
             self.agreed += 1;
             return true;
@@ -95,7 +106,7 @@ impl Comparison {
             *self.differ.entry(kind.to_owned()).or_default() += 1;
         }
         if self.examples.len() < MAX_EXAMPLES {
-            let context_id = was.context_id.as_ref().map(ToString::to_string);
+            let context_id = was.ids.context_id.clone();
             self.examples.push(Example { at: was.at, context_id, differences, unanswered });
         }
         false
@@ -116,8 +127,8 @@ impl Comparison {
 }
 
 /// The differences between two plays of one turn.
-fn differences(was: &RecordedTurn, is: &RecordedTurn) -> Vec<Difference> {
-    let mut found = Vec::new();
+fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> String) -> Vec<Difference> {
+    let mut found = Found { differences: Vec::new(), show };
     // The second play ends early where the extension is out; its last step says why.
     for (number, (was, is)) in was.steps.iter().zip(&is.steps).enumerate() {
         let place = format!("step {}, {}", number + 1, was.input.name());
@@ -126,20 +137,20 @@ fn differences(was: &RecordedTurn, is: &RecordedTurn) -> Vec<Difference> {
     let effects =
         [("keys", written_keys as fn(&RecordedTurn) -> Value), ("requests", requests), ("resumptions", resumptions)];
     for (what, effect) in effects {
-        push(&mut found, what, None, &effect(was), &effect(is));
+        found.push(what, None, &effect(was), &effect(is));
     }
-    found
+    found.differences
 }
 
-fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut Vec<Difference>) {
+fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut Found<'_>) {
     let place = Some(place);
     let (verdict_was, facets_was) = facets(was);
     let (verdict_is, facets_is) = facets(is);
     if verdict_was != verdict_is {
-        return push(found, "verdict", place, &value(was), &value(is));
+        return found.push("verdict", place, &value(was), &value(is));
     }
     for ((what, was), (_, is)) in facets_was.into_iter().zip(facets_is) {
-        push(found, what, place, &was, &is);
+        found.push(what, place, &was, &is);
     }
 }
 
@@ -205,11 +216,19 @@ fn resumptions(turn: &RecordedTurn) -> Value {
     resumptions.collect()
 }
 
-fn push(found: &mut Vec<Difference>, what: &str, place: Option<&str>, was: &Value, is: &Value) {
-    if was != is {
-        let side = |value: &Value| annex_text::cut(value.to_string(), MAX_SIDE);
-        let place = place.map(str::to_owned);
-        found.push(Difference { what: what.to_owned(), place, was: side(was), is: side(is) });
+/// The differences of one turn.
+struct Found<'a> {
+    differences: Vec<Difference>,
+    show: &'a dyn Fn(&Value) -> String,
+}
+
+impl Found<'_> {
+    fn push(&mut self, what: &str, place: Option<&str>, was: &Value, is: &Value) {
+        if was != is {
+            let side = |value: &Value| annex_text::cut((self.show)(value), MAX_SIDE);
+            let place = place.map(str::to_owned);
+            self.differences.push(Difference { what: what.to_owned(), place, was: side(was), is: side(is) });
+        }
     }
 }
 

@@ -90,6 +90,7 @@ impl Tape {
         let turn = RecordedTurn {
             at: Timestamp::now(),
             operation: String::new(),
+            ids: view.ids(),
             context_id: None,
             task_id: None,
             requested: Vec::new(),

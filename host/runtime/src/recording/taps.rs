@@ -9,6 +9,7 @@ use annex_protocol::{ExtensionUri, Json, JsonObject, ListTasksResponse};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Response;
+use http::header::SET_COOKIE;
 use ring::rand::SecureRandom;
 
 use super::tape::Tape;
@@ -161,7 +162,8 @@ impl HttpListener for TappedHttp {
     fn exchanged(&self, request: &str, body: &Bytes, answer: Option<&Response<Bytes>>) {
         let answer = answer.map(|answer| {
             let text = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
-            let fields = answer.headers().iter();
+            // A cookie is a secret of the answer.
+            let fields = answer.headers().iter().filter(|(name, _)| *name != SET_COOKIE);
             let headers = fields.filter_map(|(name, value)| Some((name.to_string(), text(value)?))).collect();
             HttpAnswer { status: answer.status().as_u16(), headers, body: Octets::from(answer.body().as_ref()) }
         });

@@ -23,6 +23,7 @@ mod methods;
 mod metrics;
 mod peer;
 mod pool;
+mod recording;
 mod refusals;
 mod schemas;
 mod secrets;

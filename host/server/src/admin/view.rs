@@ -3,13 +3,16 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use annex_protocol::Timestamp;
-use annex_runtime::{Health, HookMetrics, LastFailure, OnFailure};
+use annex_runtime::{Health, HookCost, HookMetrics, LastFailure, OnFailure};
 
 use crate::admin_api::extensions::{
     Changed, Details, FailedCall, Kept, Limits, List, Log, LogLine, NotInstalled, Quarantine, Reloaded, Removed,
     Source, Summary, Timing,
 };
+use crate::admin_api::shadows::{self, Shadow};
 use crate::installation::installer::{self, Change, Failure, Installer, Origin, Version};
+use crate::installation::shadow::Report;
+use crate::installation::{self};
 
 impl List {
     pub(super) fn of(installer: &Installer, tenants: Vec<String>) -> Self {
@@ -118,9 +121,57 @@ impl Details {
             limits: Limits::from(extension.limits()),
             load_ms: extension.load_time().as_secs_f64() * 1e3,
             compiled: extension.was_compiled(),
+            shadow: installer.shadow_of(version.uri()).map(|shadow| Shadow::of(&shadow)),
             kept_versions: installer.kept(version.uri()).iter().map(|kept| Kept::of(installer, kept)).collect(),
             changes: installer.changes(version.uri()).into_iter().map(Changed::from).collect(),
         }
+    }
+}
+
+impl Shadow {
+    pub(super) fn of(shadow: &installation::shadow::Shadow) -> Self {
+        let candidate = &shadow.candidate;
+        let Report { comparison, left_out, not_run } = shadow.report();
+        let metrics = candidate.metrics();
+        Self {
+            digest: candidate.digest().to_string(),
+            component_version: candidate.descriptor().version.clone(),
+            since: shadow.since.to_string(),
+            share: shadow.share(),
+            turns: comparison.turns,
+            agreed: comparison.agreed,
+            failed: comparison.failed,
+            unanswered: comparison.unanswered,
+            left_out,
+            not_run,
+            differ: comparison.differ.into_iter().map(|(what, turns)| shadows::Differ { what, turns }).collect(),
+            costs: comparison.costs.into_iter().map(shadows::Cost::from).collect(),
+            memory_peak: metrics.memory_peak,
+            examples: comparison.examples.into_iter().map(shadows::Example::from).collect(),
+            last_failure: metrics.last_failure.map(FailedCall::from),
+            quarantine: Quarantine::from(candidate.health()),
+        }
+    }
+}
+
+impl From<(String, HookCost)> for shadows::Cost {
+    fn from((hook, cost): (String, HookCost)) -> Self {
+        let HookCost { calls_before, micros_before, calls, micros } = cost;
+        #[expect(clippy::cast_precision_loss, reason = "a mean of microseconds")]
+        let mean = |micros: u64, calls: u64| (calls > 0).then(|| micros as f64 / calls as f64);
+        let mean_us_in_force = mean(micros_before, calls_before);
+        Self { hook, calls_in_force: calls_before, mean_us_in_force, calls, mean_us: mean(micros, calls) }
+    }
+}
+
+impl From<annex_runtime::Example> for shadows::Example {
+    fn from(example: annex_runtime::Example) -> Self {
+        let annex_runtime::Example { at, context_id, differences, unanswered } = example;
+        let differences = differences.into_iter().map(|difference| {
+            let annex_runtime::Difference { what, place, was, is } = difference;
+            shadows::Difference { what, place, was, is }
+        });
+        Self { at: at.to_string(), context_id, differences: differences.collect(), unanswered }
     }
 }
 

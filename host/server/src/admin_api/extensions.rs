@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::shadows::Shadow;
 use crate::config::GrantsConfig;
 
 /// Everything that is installed, in order.
@@ -161,6 +162,9 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
     /// True when it was compiled for that, and not found in the cache.
     #[serde(default)]
     pub compiled: bool,
+    /// The version that runs beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<Shadow<Text>>,
     /// Replaced versions that can be put back, the last one first.
     pub kept_versions: Vec<Kept<Text, Grants>>,
     /// The last changes of it, the oldest first.

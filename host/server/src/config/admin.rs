@@ -19,6 +19,8 @@ pub struct AdminConfig {
     pub token_file: Option<PathBuf>,
     /// The environment variable with the token. This or `token_file`.
     pub token_env: Option<String>,
+    /// Lets who has the token record turns, with what users wrote in them. Default: no.
+    pub allow_recording: bool,
 }
 
 impl Default for AdminConfig {
@@ -29,6 +31,7 @@ impl Default for AdminConfig {
             hosts: Vec::new(),
             token_file: None,
             token_env: None,
+            allow_recording: false,
         }
     }
 }

@@ -4,16 +4,17 @@ use std::path::Path;
 
 use annex_protocol::{Json, JsonObject};
 use annex_runtime::{Installation, OnFailure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::grants::GrantsConfig;
 use super::limits::LimitsConfig;
 
 /// One installed extension.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtensionConfig {
     /// A path, relative to the config, or the bare name of a component that ships with Annex.
+    #[serde(skip_serializing)]
     pub component: String,
     /// Refuse requests that do not activate it. Default false.
     #[serde(default)]
@@ -33,7 +34,7 @@ pub struct ExtensionConfig {
 }
 
 /// The consequence for a request that an extension fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailureConfig {
     /// It is refused, or its task fails.
@@ -82,6 +83,11 @@ impl ExtensionConfig {
             return Err("`component` is the file beside it; leave it out".to_owned());
         }
         table.try_into().map_err(|error: toml::de::Error| one_line(&error))
+    }
+
+    /// The keys as JSON, without `component`. Secrets are named and not there.
+    pub(crate) fn to_json(&self) -> Json {
+        Json::from_serialize(self).unwrap_or_else(|_| Json::string(""))
     }
 
     fn on_failure(&self) -> Result<OnFailure, (&'static str, String)> {

@@ -4,39 +4,51 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use annex_runtime::{Limits, MEMORY_CEILING, TABLE_CEILING};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A key of the limits, and what is wrong with its value.
 type Wrong = (&'static str, String);
 
 /// `[extension.limits]`; what is absent has the value of [`Limits::standard`], or of the ceiling where that is less.
 /// `[runtime.ceiling]` has the same keys; what is absent there has no ceiling but the engine's own.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// Linear memory in MiB, at most 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<usize>,
     /// Elements over all tables, at most 20,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub table_elements: Option<usize>,
     /// CPU time per call in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
     /// CPU time per turn in milliseconds; 1,000, or `cpu_ms` where that is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_cpu_ms: Option<u64>,
     /// Time on the clock per call in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
     /// Time on the clock in all calls of a turn in milliseconds; 30,000, or `wall_ms` where that is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_wall_ms: Option<u64>,
     /// Host calls per turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host_calls: Option<u32>,
     /// Bytes handed to one hook.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input_bytes: Option<usize>,
     /// Bytes that one call may hand to the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<usize>,
     /// Log lines per turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub log_lines: Option<u32>,
     /// Bytes of all log lines per turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<usize>,
     /// Turns at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
 }
 

@@ -4,18 +4,21 @@
 //! make and sign the cards → swap. Whatever fails, the last good edition stays. Changes come one after the other, and
 //! no request waits for one.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
-use annex_runtime::{Digest, Installed, Runtime};
+use annex_runtime::{Digest, Installed, LoadError, Runtime};
+use annex_session::Redaction;
 use tokio::sync::Notify;
 
 use crate::config::{Config, ConfigFile, ExtensionConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::{Published, Publisher};
+use crate::installation::shadow::{Candidate, Shadow};
 use crate::installation::watch::{Watch, Watched};
 use crate::locations::Locations;
 
@@ -74,6 +77,8 @@ struct State {
     overruled: Vec<Overruled>,
     failures: Vec<Failure>,
     history: History,
+    /// The versions that run beside those in force.
+    shadows: HashMap<ExtensionUri, Arc<Shadow>>,
 }
 
 /// The outcome of reading the config again.
@@ -114,7 +119,9 @@ impl Installer {
         let mut history = History::new(config.runtime.keep_versions);
         history.record(published.extensions.number, Action::Loaded, Vec::new(), &versions);
         let config_file = config.file.clone();
-        let state = State { config: config.extensions.clone(), versions, overruled: Vec::new(), failures, history };
+        let (config_extensions, overruled) = (config.extensions.clone(), Vec::new());
+        let shadows = HashMap::new();
+        let state = State { config: config_extensions, versions, overruled, failures, history, shadows };
         Ok(Self {
             tenant,
             loader,
@@ -250,11 +257,7 @@ impl Installer {
         // All checks come before the folder changes, because what lies in it is installed by the next start.
         let prepared = self.prepare_in_order(versions)?;
         // The watch sees the new file, and the rescan waits at the door. It then finds this version installed already.
-        if let Some(folder) = folder.cloned() {
-            let (name, settings, path) = (name.to_owned(), settings.map(str::to_owned), folder.component(name));
-            let written = loader::blocking(move || folder.write(&name, &component, settings.as_deref())).await;
-            written.map_err(|source| InstallError::Folder { path, source })?;
-        }
+        self.write(name, component, settings.map(str::to_owned)).await?;
         self.forgive(&origin);
         // What was decided about the place before counts no more.
         self.lock().overruled.retain(|decision| decision.origin != origin);
@@ -310,6 +313,90 @@ impl Installer {
         Ok(back)
     }
 
+    /// Runs a component beside the version of `uri` in force, on `share` of 100 of its turns and with no effect on
+    /// anything. Without `settings` those in force count.
+    pub(crate) async fn shadow(
+        &self,
+        uri: &ExtensionUri,
+        component: Vec<u8>,
+        settings: Option<String>,
+        share: u8,
+        redaction: Redaction,
+    ) -> Result<Arc<Shadow>, InstallError> {
+        let _door = self.door.lock().await;
+        let of = self.find(uri.as_str())?;
+        let read = settings.as_deref().map(|text| ExtensionConfig::from_settings(of.origin.name(), text));
+        let wrong = |reason| InstallError::Setting { origin: of.origin.clone(), key: "settings", reason };
+        let read = read.transpose().map_err(wrong)?.unwrap_or_else(|| of.settings.clone());
+        let asks_for_more = |what: String| InstallError::AsksForMore { uri: uri.to_string(), what };
+        if read.grants != of.settings.grants {
+            return Err(asks_for_more("the settings have other grants".to_owned()));
+        }
+        let extension = match self.loader.load_aside(&of.origin, &read, component.clone()).await {
+            Err(InstallError::Load { source: source @ LoadError::NotGranted { .. }, .. }) => {
+                return Err(asks_for_more(source.to_string()));
+            }
+            loaded => loaded?,
+        };
+        if extension.uri() != uri {
+            let (uri, found) = (uri.to_string(), extension.uri().to_string());
+            return Err(InstallError::OtherExtension { uri, found });
+        }
+        let candidate = Candidate { extension, settings: read, component, settings_text: settings };
+        let shadow = Shadow::begin(&of.extension, candidate, share, redaction);
+        let shadow = Arc::new(shadow.ok_or_else(|| InstallError::Observed { uri: uri.to_string() })?);
+        tracing::info!(extension = %uri, digest = %shadow.candidate.digest(), share, "a shadow runs beside it");
+        self.lock().shadows.insert(uri.clone(), Arc::clone(&shadow));
+        Ok(shadow)
+    }
+
+    /// Puts the shadow in force, in the place of the version that it followed: for good where that lies in the managed
+    /// folder, and otherwise until its source changes, or the restart.
+    pub(crate) async fn promote(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
+        let _door = self.door.lock().await;
+        let shadow = self.shadow_of(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;
+        let mut versions = self.lock().versions.clone();
+        let replaced = versions.iter_mut().find(|version| version.uri() == uri);
+        let replaced = replaced.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
+        let (origin, settings) = (replaced.origin.clone(), shadow.settings.clone());
+        // Loaded anew, from the cache: the numbers of its calls are those of the URI from here on.
+        let digest = shadow.candidate.digest();
+        let version = self.loader.load(origin.clone(), settings, digest, shadow.component.clone(), &[]).await?;
+        let before = std::mem::replace(replaced, version.clone());
+        let prepared = self.prepare_in_order(versions)?;
+        match &origin {
+            Origin::Folder { name } => {
+                self.write(name, shadow.component.clone(), shadow.settings_text.clone()).await?;
+                self.lock().overruled.retain(|decision| decision.origin != origin);
+            }
+            Origin::Config { .. } => self.overrule(&before, Some(version.clone())),
+            Origin::Added { .. } => {}
+        }
+        self.forgive(&origin);
+        self.put(prepared, Action::Promoted);
+        Ok(version)
+    }
+
+    /// Ends the shadow of an extension. Returns it with what came of it.
+    pub(crate) fn end_shadow(&self, uri: &ExtensionUri) -> Result<Arc<Shadow>, InstallError> {
+        let ended = self.lock().shadows.remove(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;
+        tracing::info!(extension = %uri, digest = %ended.candidate.digest(), "its shadow was dropped");
+        Ok(ended)
+    }
+
+    /// The version that runs beside the one in force.
+    pub(crate) fn shadow_of(&self, uri: &ExtensionUri) -> Option<Arc<Shadow>> {
+        self.lock().shadows.get(uri).cloned()
+    }
+
+    /// Puts a component into the managed folder, if there is one.
+    async fn write(&self, name: &str, component: Vec<u8>, settings: Option<String>) -> Result<(), InstallError> {
+        let Some(folder) = self.loader.folder.clone() else { return Ok(()) };
+        let (name, path) = (name.to_owned(), folder.component(name));
+        let written = loader::blocking(move || folder.write(&name, &component, settings.as_deref())).await;
+        written.map_err(|source| InstallError::Folder { path, source })
+    }
+
     fn prepare_in_order(&self, versions: Vec<Version>) -> Result<Prepared, InstallError> {
         let plan = loader::in_order(versions)?;
         self.prepare(plan.versions, plan.installed)
@@ -330,8 +417,10 @@ impl Installer {
             return false;
         }
         let old = std::mem::replace(&mut state.versions, versions);
-        let State { versions, history, .. } = &mut *state;
+        let State { versions, history, shadows, .. } = &mut *state;
         history.record(published.extensions.number, action, old, versions);
+        // A shadow follows one version, and ends with it.
+        shadows.retain(|_, shadow| versions.iter().any(|version| shadow.is_of(&version.extension)));
         drop(state);
         // Requests take their extensions from the publisher alone, so it does not matter that the state is ahead for a
         // moment.

@@ -35,6 +35,7 @@ mod profiles;
 mod prometheus;
 mod push;
 mod receivers;
+mod recordings;
 mod references;
 mod repeats;
 mod rest;

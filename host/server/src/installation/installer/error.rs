@@ -91,6 +91,37 @@ pub enum InstallError {
         /// The number of versions that are kept.
         keep: usize,
     },
+    /// The extension has no shadow.
+    #[error("{uri} has no shadow; it ends when another version comes in force")]
+    NoShadow {
+        /// The extension.
+        uri: String,
+    },
+    /// The extension has a shadow or is recorded, and one of them is allowed at once.
+    #[error("{uri} has a shadow already, or is recorded; drop the shadow first, or wait for the end of the recording")]
+    Observed {
+        /// The extension.
+        uri: String,
+    },
+    /// The component of a shadow is another extension.
+    #[error("the component is {found}, and a shadow of {uri} has to be {uri}")]
+    OtherExtension {
+        /// The extension in force.
+        uri: String,
+        /// The URI of the component.
+        found: String,
+    },
+    /// The component of a shadow asks for more than the version in force has.
+    #[error(
+        "the component asks for more than the version of {uri} in force has ({what}), and a shadow has no more than that; \
+         grant it to the version in force first, or install the component without --shadow"
+    )]
+    AsksForMore {
+        /// The extension.
+        uri: String,
+        /// What it asks for.
+        what: String,
+    },
 }
 
 impl InstallError {
@@ -111,7 +142,11 @@ impl InstallError {
             Self::NoFile | Self::Config(_) => OF_CONFIG.to_owned(),
             Self::Set(_) | Self::Cards(_) => "all extensions together".to_owned(),
             Self::NotInstalled { id } | Self::Ambiguous { id } => id.clone(),
-            Self::NoVersion { uri, .. } => uri.clone(),
+            Self::NoVersion { uri, .. }
+            | Self::NoShadow { uri }
+            | Self::Observed { uri }
+            | Self::OtherExtension { uri, .. }
+            | Self::AsksForMore { uri, .. } => uri.clone(),
         }
     }
 }

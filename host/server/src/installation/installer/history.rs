@@ -18,6 +18,8 @@ pub(crate) enum Action {
     Removed,
     /// It was put back.
     RolledBack,
+    /// It was a shadow.
+    Promoted,
 }
 
 /// One extension at one swap.
@@ -26,7 +28,7 @@ pub(crate) struct Change {
     pub(crate) at: Timestamp,
     /// The first edition with it.
     pub(crate) edition: u64,
-    /// `installed`, `replaced`, `rolled-back` or `removed`.
+    /// `installed`, `replaced`, `rolled-back`, `promoted` or `removed`.
     pub(crate) what: &'static str,
     pub(crate) uri: ExtensionUri,
     /// The number of the version before.
@@ -76,7 +78,11 @@ impl History {
             match by_uri(&old, version.uri()) {
                 None => self.push(edition, "installed", version, None, Some(version.number)),
                 Some(before) if before != version.number => {
-                    let what = if action == Action::RolledBack { "rolled-back" } else { "replaced" };
+                    let what = match action {
+                        Action::RolledBack => "rolled-back",
+                        Action::Promoted => "promoted",
+                        Action::Loaded | Action::Removed => "replaced",
+                    };
                     self.push(edition, what, version, Some(before), Some(version.number));
                 }
                 Some(_) => {}

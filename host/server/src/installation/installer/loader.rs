@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use annex_files::Purpose;
 use annex_protocol::Timestamp;
-use annex_runtime::{Digest, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
+use annex_runtime::{Digest, Extension, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
 
 use super::arrange::{self, Arranged, Candidate};
 use super::error::InstallError;
@@ -230,6 +230,21 @@ impl Loader {
         // Changes come one at a time (`Installer::door`), so a relaxed counter is enough.
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
+    }
+}
+
+impl Loader {
+    /// Loads a component to run beside the version in force. The numbers of its calls are its own.
+    pub(super) async fn load_aside(
+        &self,
+        origin: &Origin,
+        settings: &ExtensionConfig,
+        component: Vec<u8>,
+    ) -> Result<Arc<Extension>, InstallError> {
+        let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
+        let installation = settings.installation(&self.locations.config, &self.ceiling).map_err(wrong)?;
+        let loaded = self.runtime.aside().load(component, installation).await;
+        Ok(Arc::new(loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?))
     }
 }
 

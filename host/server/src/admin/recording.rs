@@ -1,0 +1,214 @@
+//! Recordings: the turns of an extension as a stream of JSON lines, for as long as the client stays.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use annex_protocol::{Json, JsonObject, Timestamp};
+use annex_runtime::{
+    Extension, FORMAT_VERSION, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine, TurnObserver,
+};
+use annex_session::Redaction;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::error::AdminError;
+use super::{Admin, OfTenant, read_optional};
+use crate::admin_api::Recording;
+use crate::installation::installer::{Installer, Version};
+
+/// Turns that are noted at once, or wait to be written. Each has at most a mebibyte.
+const MAX_WAITING: usize = 16;
+/// Lines that wait for the client.
+const MAX_LINES: usize = 4;
+/// A recording notices at this pace that another version is in force.
+const LOOK: Duration = Duration::from_secs(1);
+/// The bounds of a recording, and what they are where the request does not say.
+const TURNS: (u64, u64) = (50, 100_000);
+const BYTES: (u64, u64) = (16 << 20, 1 << 30);
+const SECONDS: (u64, u64) = (60, 24 * 60 * 60);
+
+/// Records an extension until a bound is reached or the client hangs up.
+pub(super) async fn record(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Response, AdminError> {
+    if !admin.allow_recording {
+        let message =
+            "recordings have what users wrote, so they are off; the operator can set admin.allow_recording = true";
+        return Err(AdminError::new(StatusCode::FORBIDDEN, "recording_not_allowed", message));
+    }
+    let installer = Arc::clone(admin.installer(&of)?);
+    let version = installer.find(&id)?;
+    let Recording { turns, bytes, seconds } = read_optional(body).await?;
+    let bounds = Bounds {
+        turns: bound("turns", turns, TURNS)?,
+        bytes: bound("bytes", bytes, BYTES)?,
+        until: Instant::now() + Duration::from_secs(bound("seconds", seconds, SECONDS)?),
+    };
+    let (turns, noted) = channel(MAX_WAITING);
+    let recorder = Arc::new(Recorder { turns, running: AtomicU64::new(0), left_out: AtomicU64::new(0) });
+    if !version.extension.observe(Arc::clone(&recorder) as _) {
+        let message = format!("{} is recorded already, or has a shadow, which has to be dropped first", version.uri());
+        return Err(AdminError::new(StatusCode::CONFLICT, "observed", message));
+    }
+    let (lines, written) = channel(MAX_LINES);
+    let writer = Writer {
+        observed: Observed(Arc::clone(&version.extension)),
+        version,
+        installer,
+        redaction: admin.sessions.redaction.clone(),
+        closing: admin.closing.clone(),
+        lines,
+    };
+    tokio::spawn(writer.write(noted, bounds, recorder));
+    let written = futures::stream::unfold(written, async |mut written| {
+        written.recv().await.map(|line: Bytes| (Ok::<_, Infallible>(line), written))
+    });
+    Ok(([(header::CONTENT_TYPE, "application/jsonl")], Body::from_stream(written)).into_response())
+}
+
+fn bound(name: &str, asked: Option<u64>, (standard, most): (u64, u64)) -> Result<u64, AdminError> {
+    match asked.unwrap_or(standard) {
+        0 => Err(AdminError::invalid(format!("`{name}` is 0; leave it out, or write 1 to {most}"))),
+        asked if asked > most => Err(AdminError::invalid(format!("`{name}` is {asked}, and at most {most}"))),
+        asked => Ok(asked),
+    }
+}
+
+struct Bounds {
+    turns: u64,
+    bytes: u64,
+    until: Instant,
+}
+
+/// Hands the turns of an extension to the writer.
+struct Recorder {
+    turns: Sender<RecordedTurn>,
+    /// Turns that are being noted.
+    running: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl TurnObserver for Recorder {
+    fn wants(&self) -> bool {
+        let room = |running: u64| (running < MAX_WAITING as u64).then_some(running + 1);
+        let has_room = self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok();
+        if !has_room {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    fn ended(&self, turn: RecordedTurn) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        // The request that the turn belongs to must not wait for a file of somebody else.
+        if self.turns.try_send(turn).is_err() {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn left_out(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Ends the observation with the recording, however that ends.
+struct Observed(Arc<Extension>);
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        self.0.end_observation();
+    }
+}
+
+struct Writer {
+    observed: Observed,
+    version: Version,
+    installer: Arc<Installer>,
+    redaction: Redaction,
+    closing: CancellationToken,
+    lines: Sender<Bytes>,
+}
+
+impl Writer {
+    async fn write(self, mut noted: Receiver<RecordedTurn>, bounds: Bounds, recorder: Arc<Recorder>) {
+        let mut bytes = self.line(&self.head()).await.unwrap_or(u64::MAX);
+        let mut turns = 0;
+        let reason = loop {
+            if turns >= bounds.turns {
+                break "turns";
+            }
+            if bytes >= bounds.bytes {
+                break "bytes";
+            }
+            let turn = tokio::select! {
+                turn = noted.recv() => turn,
+                () = sleep_until(bounds.until) => break "time",
+                () = self.closing.cancelled() => break "shutdown",
+                // Nobody reads any more, so nobody is told why.
+                () = self.lines.closed() => return,
+                () = tokio::time::sleep(LOOK) => {
+                    if self.is_in_force() {
+                        continue;
+                    }
+                    break "replaced";
+                }
+            };
+            // The recorder has the other end, and lives here.
+            let Some(turn) = turn else { break "replaced" };
+            let Some(written) = self.line(&RecordingLine::Turn(turn)).await else { return };
+            bytes = bytes.saturating_add(written);
+            turns += 1;
+        };
+        let left_out = recorder.left_out.load(Ordering::Relaxed);
+        self.line(&RecordingLine::End(RecordingEnd { turns, left_out, reason: reason.to_owned() })).await;
+    }
+
+    fn head(&self) -> RecordingLine {
+        let extension = &self.version.extension;
+        RecordingLine::Recording(RecordingHead {
+            version: FORMAT_VERSION,
+            uri: extension.uri().clone(),
+            name: extension.descriptor().name.clone(),
+            component_version: extension.descriptor().version.clone(),
+            digest: extension.digest().to_string(),
+            at: Timestamp::now(),
+            settings: self.settings(),
+        })
+    }
+
+    /// The settings, with what is hidden in the parameters replaced.
+    fn settings(&self) -> Json {
+        let settings = self.version.settings.to_json();
+        let Ok(mut object) = JsonObject::parse(settings.get()) else { return settings };
+        if let Some(parameters) = object.get("parameters").map(|parameters| self.redaction.json(parameters)) {
+            object.insert("parameters".to_owned(), parameters);
+        }
+        object.to_json().unwrap_or(settings)
+    }
+
+    fn is_in_force(&self) -> bool {
+        self.installer.versions().iter().any(|version| version.number == self.version.number)
+    }
+
+    /// Writes one line, without secrets and without what `sessions.hide` hides. `None` when nobody reads.
+    async fn line(&self, line: &RecordingLine) -> Option<u64> {
+        let json = line.to_json(&self.observed.0);
+        let json = Json::parse(json).ok()?;
+        // The head names the secrets of its settings, by which they would be taken for secrets themselves.
+        let shown = if matches!(line, RecordingLine::Recording(_)) { json } else { self.redaction.json(&json) };
+        let line = Bytes::from(format!("{}\n", shown.get()));
+        let bytes = line.len() as u64;
+        self.lines.send(line).await.ok().map(|()| bytes)
+    }
+}

@@ -1,0 +1,65 @@
+//! The admin API's paths for shadows.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use super::error::AdminError;
+use super::{Admin, OfTenant, read, whole};
+use crate::admin_api::ShadowAddition;
+use crate::admin_api::extensions::Details;
+use crate::admin_api::shadows::Shadow;
+
+pub(super) fn routes() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/v1/extensions/{id}/shadow", post(begin).delete(end))
+        .route("/v1/extensions/{id}/shadow/promote", post(promote))
+}
+
+async fn begin(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<(StatusCode, Json<Shadow>), AdminError> {
+    let installer = Arc::clone(admin.installer(&of)?);
+    let uri = installer.find(&id)?.uri().clone();
+    let ShadowAddition { component, settings, share } = read(body).await?;
+    let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
+    let share = share.unwrap_or(100);
+    if !(1..=100).contains(&share) {
+        return Err(AdminError::invalid(format!("`share` is {share}; it is 1 to 100 of 100 turns")));
+    }
+    let redaction = admin.sessions.redaction.clone();
+    let shadow = whole(async move { installer.shadow(&uri, component, settings, share, redaction).await }).await?;
+    Ok((StatusCode::CREATED, Json(Shadow::of(&shadow))))
+}
+
+async fn promote(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
+    Path(id): Path<String>,
+) -> Result<Json<Details>, AdminError> {
+    let here = Arc::clone(admin.installer(&of)?);
+    let installer = Arc::clone(&here);
+    let uri = here.find(&id)?.uri().clone();
+    let version = whole(async move { installer.promote(&uri).await }).await?;
+    Ok(Json(Details::of(&here, &version)))
+}
+
+async fn end(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
+    Path(id): Path<String>,
+) -> Result<Json<Shadow>, AdminError> {
+    let installer = admin.installer(&of)?;
+    let uri = installer.find(&id)?.uri().clone();
+    let ended = installer.end_shadow(&uri)?;
+    Ok(Json(Shadow::of(&ended)))
+}
