@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
 use annex_runtime::MAX_COMPONENT_BYTES;
-use annex_server::admin_api::{Addition, Rollback};
+use annex_server::admin_api::{Addition, Rollback, ShadowAddition};
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::admin::{self, Admin};
 
+mod shadow;
 mod shown;
 
+use shadow::Shadow;
 use shown::Details;
 
 /// Show and change the extensions of a running server, through its admin API.
@@ -42,7 +44,10 @@ enum Command {
     #[command(after_help = "Example:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n\nThe \
                             settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
                             --settings those in force stay. With runtime.extensions_dir the component is kept there, \
-                            otherwise it is gone after a restart.")]
+                            otherwise it is gone after a restart.\n\nA safe update:\n  annex extension add ./new.wasm --shadow \
+                            https://example.com/my-extension/v1 --share 10\n  annex extension show \
+                            https://example.com/my-extension/v1\n  annex extension promote \
+                            https://example.com/my-extension/v1")]
     Add {
         /// The component
         file: PathBuf,
@@ -50,8 +55,24 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         settings: Option<PathBuf>,
         /// The name to keep it under; default: the file's name without .wasm
-        #[arg(long)]
+        #[arg(long, conflicts_with = "shadow")]
         name: Option<String>,
+        /// Run it beside the version in force of this extension, on its turns and without an effect on anything
+        #[arg(long, value_name = "URI")]
+        shadow: Option<String>,
+        /// How many of 100 turns it follows; default: all
+        #[arg(long, value_name = "N", requires = "shadow", value_parser = clap::value_parser!(u8).range(1..=100))]
+        share: Option<u8>,
+    },
+    /// Put the shadow of an extension in force
+    Promote {
+        /// URI or digest of the version in force
+        extension: String,
+    },
+    /// End the shadow of an extension
+    Drop {
+        /// URI or digest of the version in force
+        extension: String,
     },
     /// Take an extension out; what runs goes on to its end
     Remove {
@@ -87,7 +108,22 @@ impl Extension {
                 let answer = client.call(Method::GET, &["extensions", extension], None::<&()>).await?;
                 self.admin.print(&answer, shown::details)
             }
-            Command::Add { file, settings, name } => {
+            Command::Add { file, settings, shadow: Some(extension), share, .. } => {
+                let Addition { component, settings, .. } = addition(file, settings.as_deref(), None)?;
+                let body = ShadowAddition { component, settings, share: *share };
+                let answer = client.call(Method::POST, &["extensions", extension, "shadow"], Some(&body)).await?;
+                self.admin.print(&answer, |began: &Shadow| shadow::began(began))
+            }
+            Command::Promote { extension } => {
+                let path = ["extensions", extension, "shadow", "promote"];
+                let answer = client.call(Method::POST, &path, None::<&()>).await?;
+                self.admin.print(&answer, |details: &Details| shown::changed(details, "promoted"))
+            }
+            Command::Drop { extension } => {
+                let answer = client.call(Method::DELETE, &["extensions", extension, "shadow"], None::<&()>).await?;
+                self.admin.print(&answer, |dropped: &Shadow| shadow::dropped(dropped))
+            }
+            Command::Add { file, settings, name, shadow: None, .. } => {
                 let addition = addition(file, settings.as_deref(), name.as_deref())?;
                 let answer = client.call(Method::POST, &["extensions"], Some(&addition)).await?;
                 self.admin.print(&answer, |details: &Details| shown::changed(details, "installed"))

@@ -4,6 +4,7 @@ use annex_server::admin_api::extensions::{self, Changed, Kept, LogLine, NotInsta
 use serde::Serialize;
 use serde_json::Value;
 
+use super::shadow;
 use crate::line::Line;
 
 pub(super) type List = extensions::List<Line>;
@@ -47,12 +48,12 @@ fn summary(extension: &Summary) -> String {
     )
 }
 
-fn failed_call(call: &FailedCall) -> String {
+pub(super) fn failed_call(call: &FailedCall) -> String {
     let FailedCall { at, hook, outcome, reason } = call;
     format!("  last failure: {at} in {hook} ({outcome}): {reason}\n")
 }
 
-fn quarantine(quarantine: &Quarantine) -> String {
+pub(super) fn quarantine(quarantine: &Quarantine) -> String {
     let Quarantine { next_trial_ms: Some(left), failures_in_a_row, .. } = quarantine else { return String::new() };
     format!("  quarantined after {failures_in_a_row} failed turns in a row; the next trial is in {left} ms\n")
 }
@@ -79,6 +80,9 @@ pub(super) fn details(details: &Details) -> String {
         text.push_str(&format!("Depends on  {}\n", details.depends_on.join(", ")));
     }
     details.summary.timings.iter().for_each(|of_hook| text.push_str(&timing(of_hook)));
+    if let Some(beside) = &details.shadow {
+        text.push_str(&shadow::report(beside));
+    }
     for Kept { version, digest, loaded_at, .. } in &details.kept_versions {
         text.push_str(&format!("Kept        version {version}, {digest}, loaded {loaded_at}\n"));
     }
