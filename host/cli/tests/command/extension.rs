@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::BufRead;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -103,6 +104,46 @@ fn calls_and_the_last_failure_of_an_extension_are_shown() -> Result<()> {
         assert!(shown.out.contains(expected), "{expected}: {}", shown.out);
     }
     assert!(managed.extension(&["list"])?.out.contains("(trap)"));
+    Ok(())
+}
+
+#[test]
+fn a_new_version_follows_turns_beside_the_one_in_force_until_it_is_promoted_or_dropped() -> Result<()> {
+    let managed = Managed::start()?;
+    let settings = tempfile::NamedTempFile::new()?;
+    fs::write(settings.path(), "")?;
+    let added = managed.json(&["add", annex_components::TEST_EXTENSION, "--name", "tried"])?;
+    let uri = added["uri"].as_str().context("a URI")?;
+    fs::write(settings.path(), "[parameters.behaviour]\nrespond = \"none\"\n")?;
+    let settings = settings.path().to_str().context("a path")?;
+    let beside = ["add", annex_components::TEST_EXTENSION, "--shadow", uri, "--settings", settings, "--share", "50"];
+    let began = managed.extension(&beside)?;
+    assert!(began.code == Some(0) && began.out.contains("follows 50 of 100 turns"), "{}{}", began.out, began.err);
+    for _ in 0..2 {
+        let extensions = ["--extension", STATE_URI, "--extension", uri];
+        let sent = run(["send", &managed.server.url, "hi", "--state", STATE].into_iter().chain(extensions))?;
+        assert_eq!(sent.code, Some(0), "{}", sent.err);
+    }
+    let started = Instant::now();
+    let shown = loop {
+        let shown = managed.extension(&["show", uri])?;
+        if shown.out.contains("0 of 1 turns agreed") {
+            break shown;
+        }
+        ensure!(started.elapsed() < Duration::from_secs(30), "the turn was not compared: {}", shown.out);
+    };
+    for expected in ["Shadow      ", "metadata differs in 1\n", "Costs       response: ", "            + {}\n"] {
+        assert!(shown.out.contains(expected), "{expected}: {}", shown.out);
+    }
+    let dropped = managed.extension(&["drop", uri])?;
+    assert!(dropped.out.starts_with("Dropped:\nShadow      "), "{}", dropped.out);
+    let none = managed.extension(&["promote", uri])?;
+    assert!(none.code == Some(1) && none.err.contains("has no shadow"), "{}", none.err);
+    assert_eq!(managed.extension(&beside)?.code, Some(0));
+    let promoted = managed.extension(&["promote", uri])?;
+    assert!(promoted.out.contains("promoted: version"), "{}{}", promoted.out, promoted.err);
+    let wrong = managed.extension(&["add", annex_components::TEST_EXTENSION, "--share", "10"])?;
+    assert!(wrong.code == Some(2) && wrong.err.contains("--shadow"), "{}", wrong.err);
     Ok(())
 }
 

@@ -136,7 +136,7 @@ impl TurnView for Answers {
             _ => None,
         });
         listed.unwrap_or_else(|| {
-            self.calls.lacks(format!("tasks.list {request}"));
+            self.calls.lacks(&format!("tasks.list {request}"));
             Err("the recording has no such list".to_owned())
         })
     }
@@ -195,10 +195,10 @@ impl Calls {
         last
     }
 
-    fn lacks(&self, question: String) {
+    fn lacks(&self, question: &str) {
         let mut unanswered = lock(&self.unanswered);
         if unanswered.len() < MAX_UNANSWERED {
-            unanswered.push(annex_text::line_within(&question, 256));
+            unanswered.push(annex_text::line_within(question, 256));
         }
     }
 }
@@ -210,7 +210,7 @@ impl Clock for Calls {
             _ => None,
         });
         time.unwrap_or_else(|| {
-            self.lacks("the time".to_owned());
+            self.lacks("the time");
             Duration::ZERO
         })
     }
@@ -249,7 +249,7 @@ impl HttpClient for Sent {
             _ => None,
         });
         let Some(answer) = answer else {
-            self.calls.lacks(hidden);
+            self.calls.lacks(&hidden);
             return Err(Unreachable);
         };
         let answer = answer.ok_or(Unreachable)?;
@@ -288,7 +288,7 @@ impl Keys {
             (Some(value), _) => value.clone(),
             (None, Some(under)) => under.get(space, key).await?,
             (None, None) => {
-                self.calls.lacks(format!("the key {key:?}"));
+                self.calls.lacks(&format!("the key {key:?}"));
                 None
             }
         };
@@ -340,7 +340,7 @@ impl KeyValueStore for Keys {
             (Some(keys), _) => keys,
             (None, Some(under)) => under.keys(space, skip).await?,
             (None, None) => {
-                self.calls.lacks("a list of keys".to_owned());
+                self.calls.lacks("a list of keys");
                 Vec::new()
             }
         };
