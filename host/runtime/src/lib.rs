@@ -51,7 +51,7 @@ pub use installed::Installed;
 pub use load::Runtime;
 pub use load::compile::{COMPILE_ARGUMENT, CompilerProcess, compile_if_asked};
 pub use load::descriptor::Descriptor;
-pub use load::inspect::{Access, Import, Inspection, MAX_COMPONENT_BYTES};
+pub use load::inspect::{Access, Import, Inspection, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection};
 pub use load::installation::{Installation, OnFailure};
 pub use load::method::Method;
 pub use load::source::Source;

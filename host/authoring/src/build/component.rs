@@ -1,5 +1,6 @@
 //! Makes a component of what a build made.
 
+use annex_runtime::{MANIFEST_SECTION, ManifestSection};
 use anyhow::{Context, Result, bail};
 use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{Encoding, Parser, Payload};
@@ -14,8 +15,6 @@ use crate::manifest::Project;
 const WORLD: &str = "extension";
 /// The custom sections in which bindings name the world that a core module is of.
 const WORLD_SECTION: &str = "component-type";
-/// The custom section with what the project says of itself, as JSON.
-const MANIFEST_SECTION: &str = "annex:manifest";
 
 /// The world of the project, with all that it names.
 pub(super) fn world(project: &Project) -> Result<(Resolve, WorldId), String> {
@@ -96,7 +95,12 @@ fn facts(module: &[u8]) -> Result<Facts> {
 
 fn add_manifest(project: &Project, component: &mut Vec<u8>) -> Result<()> {
     let manifest = &project.manifest;
-    let text = serde_json::to_vec(&serde_json::json!({ "name": manifest.name, "version": manifest.version }))?;
+    let grants = manifest.settings.get("grants").and_then(toml::Value::as_table);
+    let text = serde_json::to_vec(&ManifestSection {
+        name: manifest.name.clone(),
+        version: manifest.version.clone(),
+        grants: grants.into_iter().flat_map(toml::Table::keys).cloned().collect(),
+    })?;
     let section = CustomSection { name: MANIFEST_SECTION.into(), data: text.into() };
     section.append_to_component(component);
     Ok(())

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use annex_protocol::{ExtensionUri, Json};
-use annex_runtime::{Access, Descriptor, Events, Extension, Hook, Import, Inspection, LoadError, Method};
+use annex_runtime::{
+    Access, Descriptor, Events, Extension, Hook, Import, Inspection, LoadError, ManifestSection, Method,
+};
 use serde::Serialize;
 
 use super::trial::{self, Trial};
@@ -15,6 +17,8 @@ pub(super) struct Report {
     /// Bytes of the file.
     pub(super) size: usize,
     pub(super) contract: String,
+    /// What its project says of itself.
+    pub(super) manifest: Option<ManifestSection>,
     pub(super) hooks: Vec<&'static str>,
     pub(super) imports: Vec<ImportReport>,
     /// `None` when the component was refused.
@@ -77,6 +81,7 @@ impl Report {
             digest: inspection.digest.to_string(),
             size: inspection.size,
             contract: inspection.contract.clone(),
+            manifest: inspection.manifest.clone(),
             hooks: inspection.hooks.iter().copied().map(Hook::name).collect(),
             imports: inspection.imports.iter().map(ImportReport::new).collect(),
             problem: trial.loaded.as_ref().err().map(|error| annex_text::with_causes(error)),

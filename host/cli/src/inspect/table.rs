@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use annex_runtime::ManifestSection;
 use annex_text::line;
 
 use super::report::{AccessReport, DescriptorReport, Report};
@@ -14,6 +15,11 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     row(&mut text, "file", &line(&report.file))?;
     row(&mut text, "digest", &report.digest)?;
     row(&mut text, "size", &format!("{} bytes", report.size))?;
+    if let Some(ManifestSection { name, version, grants }) = &report.manifest {
+        let grants =
+            if grants.is_empty() { String::new() } else { format!(", tried with grants: {}", grants.join(", ")) };
+        row(&mut text, "project", &line(&format!("{name} {version}{grants}")))?;
+    }
     row(&mut text, "contract", &format!("annex:extension@{}", report.contract))?;
     row(&mut text, "hooks", &listed(&report.hooks))?;
     imports(&mut text, report)?;

@@ -1,5 +1,6 @@
 //! Reads what a component exports and imports, without compiling or running it.
 
+use serde::{Deserialize, Serialize};
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::bindings;
@@ -14,6 +15,10 @@ pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
 
 /// Imports, and exports, of a component.
 const MAX_NAMES: u64 = 1_000;
+/// The custom section with what the project of a component says of itself, as JSON.
+pub const MANIFEST_SECTION: &str = "annex:manifest";
+/// Bytes of that section that are looked at; a larger one is none.
+const MAX_MANIFEST: usize = 16 << 10;
 /// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";
 
@@ -30,6 +35,20 @@ pub struct Inspection {
     pub hooks: Vec<Hook>,
     /// Its imports.
     pub imports: Vec<Import>,
+    /// What its project says of itself. Nothing checks it: the imports are the proof of what it needs.
+    pub manifest: Option<ManifestSection>,
+}
+
+/// What the project of a component says of itself, before any code of the component runs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ManifestSection {
+    /// The project's name.
+    pub name: String,
+    /// The project's version.
+    pub version: String,
+    /// The grants that the project is tried with, by their keys in a config.
+    #[serde(default)]
+    pub grants: Vec<String>,
 }
 
 /// One imported interface.
@@ -61,10 +80,10 @@ impl Inspection {
         if bytes.len() > MAX_COMPONENT_BYTES {
             return Err(LoadError::TooLarge { size: bytes.len(), limit: MAX_COMPONENT_BYTES });
         }
-        let (imports, exports) = names(bytes)?;
+        let Outline { imports, exports, manifest } = outline(bytes)?;
         let (contract, hooks) = hooks(&exports)?;
         let imports = imports.into_iter().map(Import::of).collect();
-        Ok(Self { digest: Digest::of(bytes), size: bytes.len(), contract, hooks, imports })
+        Ok(Self { digest: Digest::of(bytes), size: bytes.len(), contract, hooks, imports, manifest })
     }
 
     /// Checks every import against the operator's grants.
@@ -93,13 +112,20 @@ impl Import {
     }
 }
 
-/// The names of a component's own imports and exports, not those of components inside it.
-fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
+/// The parts of a component itself, not those of components inside it.
+struct Outline {
+    imports: Vec<String>,
+    exports: Vec<String>,
+    manifest: Option<ManifestSection>,
+}
+
+fn outline(bytes: &[u8]) -> Result<Outline, LoadError> {
     if !bytes.starts_with(MAGIC) {
         return Err(LoadError::NotAComponent { reason: "the file does not begin as WebAssembly does".to_owned() });
     }
     let mut imports = Vec::new();
     let mut exports = Vec::new();
+    let mut manifest = None;
     let mut depth = 0_usize;
     let mut imported = 0_u64;
     let mut exported = 0_u64;
@@ -126,10 +152,15 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
                     exports.push(plain(export?.name.name)?);
                 }
             }
+            Payload::CustomSection(section) if depth == 0 && section.name() == MANIFEST_SECTION => {
+                let data = Some(section.data()).filter(|data| data.len() <= MAX_MANIFEST);
+                // What is none of ours is left alone, as every other custom section is.
+                manifest = data.and_then(|data| serde_json::from_slice(data).ok());
+            }
             _ => {}
         }
     }
-    Ok((imports, exports))
+    Ok(Outline { imports, exports, manifest })
 }
 
 /// Names are shown before anything has validated them, so they must not look like more than a name.

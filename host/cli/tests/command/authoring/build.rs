@@ -25,7 +25,11 @@ fn a_build_puts_the_component_in_its_place_and_reports_on_it() -> Result<()> {
     let component = fs::read(project.path("tried.wasm"))?;
     assert!(component.starts_with(&made) && component.len() > made.len());
     let own = String::from_utf8_lossy(&component[made.len()..]).into_owned();
-    assert!(own.contains("annex:manifest") && own.contains(r#"{"name":"tried","version":"0.1.0"}"#), "{own}");
+    assert!(
+        own.contains("annex:manifest") && own.contains(r#"{"name":"tried","version":"0.1.0","grants":[]}"#),
+        "{own}"
+    );
+    assert!(built.out.contains("project        tried 0.1.0\n"), "{}", built.out);
     assert_eq!(files_below(project.folder.path(), &[])?, ["annex-extension.toml", "out.wasm", "tried.wasm"]);
 
     let again = project.run(&["build", "--json"])?;
@@ -45,6 +49,23 @@ fn a_project_elsewhere_is_named_by_its_folder() -> Result<()> {
     assert_eq!(built.code, Some(0), "{}", built.err);
     assert!(project.path("tried.wasm").exists());
     assert_eq!(files_below(elsewhere.path(), &[])?, Vec::<String>::new());
+    Ok(())
+}
+
+#[test]
+fn a_component_says_what_its_project_is_before_any_of_its_code_runs() -> Result<()> {
+    let grants = "[settings.grants]\nclock = true\n[settings.grants.keyvalue]\n";
+    let project = Project::of(HELLO_EXTENSION, grants)?;
+    assert_eq!(project.run(&["build"])?.code, Some(0));
+    let inspected = project.run(&["inspect", "./tried.wasm"])?;
+    assert!(inspected.out.contains("tried 0.1.0, tried with grants: clock, keyvalue\n"), "{}", inspected.out);
+    // A section of that name that somebody else wrote harms nothing.
+    let mut component = fs::read(HELLO_EXTENSION)?;
+    component.extend([0, 20, 14]);
+    component.extend(b"annex:manifest{\"a\":");
+    fs::write(project.path("foreign.wasm"), component)?;
+    let inspected = project.run(&["inspect", "./foreign.wasm"])?;
+    assert!(inspected.code == Some(0) && !inspected.out.contains("project  "), "{}{}", inspected.out, inspected.err);
     Ok(())
 }
 

@@ -1,7 +1,9 @@
 //! `annex new`
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
@@ -107,6 +109,32 @@ fn a_wrong_word_is_answered_with_the_right_ones_and_nothing_is_made() -> Result<
     }
     check(1, &["word"], &["--lang is missing", "annex new word-count --lang rust"])?;
     check(1, &[], &["NAME is missing", "annex new word-count --lang rust"])
+}
+
+#[test]
+fn whoever_says_nothing_on_a_terminal_is_asked_until_the_answers_can_be_used() -> Result<()> {
+    let parent = tempfile::tempdir()?;
+    let command = format!("{} new", env!("CARGO_BIN_EXE_annex"));
+    // The program `script` of Debian's essential packages runs a command on a terminal of its own.
+    let mut asked = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(parent.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let answers = "Word\nword\njava\nc\n\nkeyvalue clock\n";
+    asked.stdin.take().context("a pipe")?.write_all(answers.as_bytes())?;
+    let output = asked.wait_with_output()?;
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    for expected in ["Name, such as word-count: ", "\"Word\"", "Language (rust, js", "\"java\"", "[response]: ", "[]: "]
+    {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    assert!(output.status.success() && shown.contains("cd word && annex build"), "{shown}");
+    let made = manifest(&parent.path().join("word"))?;
+    let grants = made["settings"]["grants"].as_table().context("no grants")?;
+    assert!(grants.contains_key("keyvalue") && grants.contains_key("clock"), "{grants}");
+    Ok(())
 }
 
 #[test]

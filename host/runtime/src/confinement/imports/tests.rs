@@ -112,6 +112,7 @@ fn inspection<'a>(names: impl IntoIterator<Item = &'a str>) -> Inspection {
         contract: "0.1.0".to_owned(),
         hooks: Vec::new(),
         imports: names.into_iter().map(|name| Import::of(name.to_owned())).collect(),
+        manifest: None,
     }
 }
 
