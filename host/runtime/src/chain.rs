@@ -8,12 +8,13 @@ use annex_protocol::{
 };
 use uuid::Uuid;
 
-use crate::bindings::{SeenBeginning, SeenRequest};
-use crate::chain::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict};
-use crate::contract::{Beginning, Request};
+use crate::bindings::SeenRequest;
+use crate::chain::transition::{BeginOutcome, Begun, ChangeOutcome, TransitionVerdict};
+use crate::contract::Request;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
+use crate::recording::tape::Head;
 use crate::turn_view::TurnView;
 
 pub(crate) mod client_call;
@@ -129,15 +130,14 @@ impl Chain {
         if !self.watches_transitions() {
             return Ok(BeginOutcome::Proceed);
         }
-        self.members.iter().for_each(|member| member.notes_beginning(task_id, context_id, waits_in));
-        let beginning = Beginning::of(task_id, context_id, waits_in, resumed);
-        Box::pin(self.ask_to_begin(&seen, &beginning.into())).await
+        Box::pin(self.ask_to_begin(&seen, &Begun { task_id, context_id, waits_in, resumed })).await
     }
 
-    async fn ask_to_begin(&mut self, seen: &SeenRequest, beginning: &SeenBeginning) -> Result<BeginOutcome, Fault> {
+    async fn ask_to_begin(&mut self, seen: &SeenRequest, begun: &Begun<'_>) -> Result<BeginOutcome, Fault> {
         let mut outcome = BeginOutcome::Proceed;
+        let beginning = begun.seen();
         for member in &mut self.members {
-            match Self::or_skipped(member.begin(seen, beginning).await, member)? {
+            match Self::or_skipped(member.begin(seen, &beginning, begun).await, member)? {
                 TransitionVerdict::Agrees => {}
                 // The extensions after it are not asked about a beginning that does not come about.
                 TransitionVerdict::Interrupts(interruption) => {
@@ -294,7 +294,13 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
     }
 }
 
-impl TurnRequest<'_> {
+impl<'a> TurnRequest<'a> {
+    /// The part of it that a recording begins with.
+    pub(crate) fn head(&self) -> Head<'a> {
+        let Self { operation, context_id, task_id, requested, resumed, .. } = *self;
+        Head { operation, context_id, task_id, requested, resumed }
+    }
+
     /// The request as guests see it.
     pub(crate) fn seen(&self) -> SeenRequest {
         let request = Request {

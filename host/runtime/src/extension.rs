@@ -12,6 +12,7 @@ use crate::confinement::grants::Grants;
 use crate::confinement::limits::Limits;
 use crate::confinement::profile::Profile;
 use crate::confinement::slots::Slots;
+use crate::contract::Events;
 use crate::digest::Digest;
 use crate::hook::Hook;
 use crate::load::descriptor::Descriptor;
@@ -20,8 +21,8 @@ use crate::load::method::Method;
 use crate::load::program::Program;
 use crate::observation::log_tail::LogLine;
 use crate::observation::metrics::ExtensionMetrics;
-use crate::recording::TurnObserver;
-use crate::recording::tape::ObserverSlot;
+use crate::recording::slot::ObserverSlot;
+use crate::recording::{Attention, TurnObserver};
 
 /// An installed extension, ready to serve turns.
 pub struct Extension {
@@ -144,16 +145,29 @@ impl Extension {
         self.observer.clear();
     }
 
+    /// What it is asked and shown in turns.
+    #[must_use]
+    pub fn attention(&self) -> Attention {
+        let hooks = &self.program.hooks;
+        Attention {
+            metadata_keys: self.descriptor.metadata_keys.clone(),
+            message: hooks.has(Hook::Message),
+            transition: hooks.has(Hook::Transition),
+            events: if hooks.has(Hook::Response) { self.descriptor.events } else { Events::default() },
+            payload: self.descriptor.payload,
+        }
+    }
+
     /// The store of its keys.
     #[must_use]
     pub fn key_store(&self) -> &Arc<dyn KeyValueStore> {
         &self.profile.services.keyvalue
     }
 
-    /// JSON text in which its secrets are replaced.
+    /// Text in which its secrets are replaced, also as JSON and URLs write them.
     #[must_use]
-    pub fn without_secrets(&self, json: &str) -> String {
-        self.profile.without_secrets_in_json(json)
+    pub fn without_secrets(&self, text: &str) -> String {
+        self.profile.without_encoded_secrets(text)
     }
 
     /// SHA-256 of the component file.

@@ -59,7 +59,8 @@ pub use observation::log_tail::LogLine;
 pub use observation::metrics::{CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
 pub use outside::{Clock, HttpClient, HttpListener, Outside, Random, Unreachable};
 pub use recording::{
-    Comparison, Difference, Example, FORMAT_VERSION, HookCost, HookTime, HostCall, HttpAnswer, KnownKey, Octets,
-    RecordedStep, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine, StepInput, StepResult, TurnObserver,
+    Attention, Comparison, Difference, Example, FORMAT_VERSION, Hide, HookCost, HookTime, HostCall, HttpAnswer,
+    KnownKey, Octets, RecordedStep, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine, StepInput, StepResult,
+    TurnObserver,
 };
 pub use turn_view::{NoTurn, TurnIds, TurnView};

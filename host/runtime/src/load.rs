@@ -33,8 +33,8 @@ use crate::load::installation::Installation;
 use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::Registry;
-use crate::outside::Outside;
-use crate::recording::tape::ObserverSlot;
+use crate::outside::{Nobody, Outside};
+use crate::recording::slot::ObserverSlot;
 
 pub(crate) mod cache;
 pub(crate) mod compile;
@@ -107,10 +107,13 @@ impl Runtime {
         }
     }
 
-    /// The same runtime for components that run beside those in force: the numbers of their calls are apart.
+    /// The same runtime for components that run beside those in force: the numbers of their calls are apart, their turns
+    /// bring what they reach, and they take instances that nobody else wants.
     #[must_use]
     pub fn aside(&self) -> Self {
-        self.of_tenant(&self.tenant)
+        // While such a component is loaded there is no turn yet, and it reaches nobody then.
+        let outside = Outside { http: Some(Arc::new(Nobody)), ..self.outside.clone() };
+        Self { outside, slots: self.slots.spare(), ..self.of_tenant(&self.tenant) }
     }
 
     /// Loads one component for one installation.

@@ -20,7 +20,7 @@ pub struct Outside {
     pub random: Option<Arc<dyn Random>>,
     /// The client that sends the requests which the grant covers.
     pub http: Option<Arc<dyn HttpClient>>,
-    /// Who is told of each request with its answer. Answers are read to their end for it.
+    /// Who is told of each request with its answer, as far as the guest has read it.
     pub http_listener: Option<Arc<dyn HttpListener>>,
 }
 
@@ -51,8 +51,20 @@ pub trait HttpClient: Send + Sync {
 
 /// Is told of the requests of extensions.
 pub trait HttpListener: Send + Sync {
-    /// A request was sent: its method and URL, its body, and the answer, if there was one.
+    /// A request was sent: its method and URL, its body, and the answer, if there was one. The guest has read its body, or
+    /// has let it go.
     fn exchanged(&self, request: &str, body: &Bytes, answer: Option<&Response<Bytes>>);
+}
+
+/// Answers nobody.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nobody;
+
+#[async_trait]
+impl HttpClient for Nobody {
+    async fn send(&self, _: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
+        Err(Unreachable)
+    }
 }
 
 /// There is no answer.

@@ -9,26 +9,26 @@
 //! The names of the fields are the format of a recording, so its version is in [`FORMAT_VERSION`]. No enum here is tagged
 //! from within: serde cannot read a [`Json`] from the buffer that takes.
 
-use std::sync::Arc;
-
 use annex_keyvalue::Scope;
 use annex_protocol::{
-    A2aError, ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
+    ContextId, ExtensionUri, Json, JsonObject, Message, Metadata, Part, StreamResponse, TaskId, TaskState,
     TaskStatusUpdateEvent, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Fault, HookError};
-use crate::extension::Extension;
-use crate::observation::metrics::CallOutcome;
+use crate::contract::Events;
 use crate::turn_view::TurnIds;
 
 pub(crate) mod answers;
 mod comparison;
+mod hiding;
+mod results;
+pub(crate) mod slot;
 pub(crate) mod tape;
 pub(crate) mod taps;
 
 pub use comparison::{Comparison, Difference, Example, HookCost};
+pub use hiding::Hide;
 
 /// The version of the form in which turns are written.
 pub const FORMAT_VERSION: u32 = 1;
@@ -39,16 +39,36 @@ pub trait TurnObserver: Send + Sync {
     /// follows then.
     fn wants(&self) -> bool;
 
-    /// Another version that is to be shown the turn. What only that one sees is noted too.
-    fn beside(&self) -> Option<&Arc<Extension>> {
+    /// Another version that is to be shown the turn. What only that one is asked and shown is noted too.
+    fn beside(&self) -> Option<&Attention> {
         None
+    }
+
+    /// True when it wants the steps, too, in which nobody is asked, so that turns of different versions have the same ones.
+    fn wants_all_steps(&self) -> bool {
+        false
     }
 
     /// The turn is over.
     fn ended(&self, turn: RecordedTurn);
 
-    /// The turn has more bytes than are noted.
+    /// The turn has more bytes than are noted, or was given up before a step ended.
     fn left_out(&self) {}
+}
+
+/// What an extension is asked and shown in turns.
+#[derive(Clone, Debug, Default)]
+pub struct Attention {
+    /// The metadata keys that it owns.
+    pub metadata_keys: Vec<String>,
+    /// The parts of messages.
+    pub message: bool,
+    /// The states of the task.
+    pub transition: bool,
+    /// Outgoing events.
+    pub events: Events,
+    /// Those events whole.
+    pub payload: bool,
 }
 
 /// One line of a recording: first the head, then the turns, and the end where it was not broken off.
@@ -89,9 +109,9 @@ pub struct RecordingHead {
 pub struct RecordingEnd {
     /// The turns that are recorded.
     pub turns: u64,
-    /// The turns that are not, because they had too many bytes, or too many ran or ended at once.
+    /// The turns that are not, because they had too many bytes or were given up, or too many ran or ended at once.
     pub left_out: u64,
-    /// `turns`, `bytes` or `time`, by the bound that was reached, or `replaced` when another version came in force.
+    /// `turns`, `bytes` or `time`, by the bound that was reached; `replaced` when another version came in force; `shutdown`.
     pub reason: String,
 }
 
@@ -128,7 +148,7 @@ pub struct RecordedTurn {
 }
 
 /// One step of a turn.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedStep {
     /// What the extension is asked.
@@ -153,7 +173,7 @@ pub struct RecordedStep {
 }
 
 /// What an extension is asked in one step.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum StepInput {
     /// The hooks of the way in: `activation`, `message`, `state`.
@@ -188,11 +208,12 @@ pub enum StepInput {
         params: Json,
     },
     /// `method.next`
+    #[default]
     Next,
 }
 
 /// What came of a step.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum StepResult {
     /// It takes no part in the request.
@@ -251,6 +272,7 @@ pub enum StepResult {
     /// The results of the method come one by one.
     Streams,
     /// There are no more results.
+    #[default]
     Ends,
 }
 
@@ -416,37 +438,23 @@ impl From<&[u8]> for Octets {
     }
 }
 
-impl From<&Fault> for StepResult {
-    fn from(fault: &Fault) -> Self {
-        Self::Failed { kind: CallOutcome::from(fault).name().to_owned(), reason: fault.text() }
-    }
-}
-
-impl From<&HookError> for StepResult {
-    fn from(error: &HookError) -> Self {
-        let refusal = match error {
-            HookError::Refused(refusal) => refusal,
-            HookError::Fault(fault) => return Self::from(fault),
-        };
-        let data = match refusal {
-            A2aError::InvalidParams { violations } => Json::from_serialize(violations).ok(),
-            A2aError::Extension { data, .. } => data.clone(),
-            _ => None,
-        };
-        Self::Refused { code: refusal.code(), message: refusal.to_string(), data }
-    }
-}
-
-impl RecordingLine {
-    /// The line as JSON in which the extension's secrets are replaced.
-    #[must_use]
-    pub fn to_json(&self, extension: &Extension) -> String {
-        let line = serde_json::to_string(self).unwrap_or_default();
-        extension.profile.without_secrets_in_json(&line)
-    }
-}
-
 impl RecordedTurn {
+    /// A turn without steps.
+    pub(crate) fn at(at: Timestamp, ids: TurnIds) -> Self {
+        Self {
+            at,
+            ids,
+            operation: String::new(),
+            context_id: None,
+            task_id: None,
+            requested: Vec::new(),
+            resumed: false,
+            keys: Vec::new(),
+            steps: Vec::new(),
+            scopes: Vec::new(),
+        }
+    }
+
     /// All calls of the guest, over all steps.
     fn calls(&self) -> impl Iterator<Item = &HostCall> {
         self.steps.iter().flat_map(|step| &step.calls)

@@ -2,6 +2,7 @@
 
 pub(crate) mod card;
 pub(crate) mod encoded_card;
+pub(crate) mod hiding;
 pub(crate) mod installer;
 pub(crate) mod issuer;
 pub(crate) mod published;

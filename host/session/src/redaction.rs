@@ -54,19 +54,36 @@ impl Redaction {
 
     /// The value without what is hidden in it. Numbers, the order of keys and all else stay as they are.
     pub fn json(&self, value: &Json) -> Json {
+        self.json_and_texts(value, &str::to_owned)
+    }
+
+    /// The same with every text in it as `text` gives it.
+    pub fn json_and_texts(&self, value: &Json, text: &dyn Fn(&str) -> String) -> Json {
         let shown = match value.get().as_bytes().first() {
-            Some(b'{') => JsonObject::parse(value.get()).and_then(|object| self.state(&object).to_json()),
+            Some(b'{') => JsonObject::parse(value.get()).and_then(|object| {
+                let shown = |(key, value): (&str, &Json)| {
+                    let hidden = || Json::string(HIDDEN);
+                    (key.to_owned(), if self.hides(key) { hidden() } else { self.json_and_texts(value, text) })
+                };
+                object.iter().map(shown).collect::<JsonObject>().to_json()
+            }),
             Some(b'[') => value.to::<Vec<Json>>().and_then(|items| {
-                let items: Vec<Json> = items.iter().map(|item| self.json(item)).collect();
+                let items: Vec<Json> = items.iter().map(|item| self.json_and_texts(item, text)).collect();
                 Json::from_serialize(&items)
+            }),
+            Some(b'"') => value.to::<String>().map(|plain| match text(&plain) {
+                // As it was written, where nothing is hidden in it.
+                same if same == plain => value.clone(),
+                other => Json::string(&other),
             }),
             _ => return value.clone(),
         };
-        // A value that cannot be read, such as an object with a key twice, cannot be shown to have nothing to hide.
+        // What cannot be read cannot be shown to have nothing to hide, such as a key that stands there twice.
         shown.unwrap_or_else(|_| Json::string(HIDDEN))
     }
 
-    fn hides(&self, key: &str) -> bool {
+    /// True when values of the key are hidden.
+    pub fn hides(&self, key: &str) -> bool {
         let key = key.to_lowercase();
         self.patterns.iter().any(|pattern| matches(pattern, &key))
     }

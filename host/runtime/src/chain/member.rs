@@ -144,12 +144,9 @@ impl Member {
     }
 
     /// Ends the step on the tape, if there is one.
-    pub(crate) fn noted<T, E>(&self, result: &Result<T, E>, passed: impl FnOnce(&T, &Tape) -> StepResult)
-    where
-        for<'a> StepResult: From<&'a E>,
-    {
+    pub(crate) fn noted<T>(&self, result: &Result<T, HookError>, passed: impl FnOnce(&T) -> StepResult) {
         if let Some(tape) = &self.tape {
-            tape.ended(result.as_ref().map_or_else(StepResult::from, |value| passed(value, tape)));
+            tape.ended(result.as_ref().map_or_else(StepResult::from, passed));
         }
     }
 

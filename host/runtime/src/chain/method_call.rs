@@ -45,9 +45,9 @@ impl MethodCall {
         let place = extension.methods().iter().position(|method| method.name == name);
         let place = place.ok_or_else(|| A2aError::MethodNotFound { method: name.to_owned() })?;
         let mut call = Self { member: Member::admit(extension, Arc::clone(&request.view)).await?, place };
-        call.member.notes(|tape| tape.call(request, params));
+        call.member.notes(|tape| tape.call(request.head(), params));
         let answered = call.ask(request, params).await;
-        call.member.noted(&answered, |value, _| value.clone().map_or(StepResult::Streams, StepResult::Value));
+        call.member.noted(&answered, |value| value.clone().map_or(StepResult::Streams, StepResult::Value));
         call.member.fails_by(&answered);
         Ok(match answered? {
             Some(value) => MethodAnswer::Value(value),
@@ -63,9 +63,9 @@ impl MethodCall {
         if self.member.is_out() {
             return Ok(None);
         }
-        self.member.notes(|tape| tape.step(StepInput::Next));
+        self.member.notes(|tape| tape.step(|| StepInput::Next));
         let result = self.ask_next().await;
-        self.member.noted(&result, |value, _| value.clone().map_or(StepResult::Ends, StepResult::Value));
+        self.member.noted(&result, |value| value.clone().map_or(StepResult::Ends, StepResult::Value));
         let result = self.member.counted(Hook::Method, result);
         self.member.fails_by(&result);
         // The end of the stream and an error both end the call, and its instance is freed with it.

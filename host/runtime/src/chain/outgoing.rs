@@ -3,12 +3,12 @@
 use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse, TaskStatusUpdateEvent};
 
 use crate::chain::owned_metadata;
-use crate::contract::{Event, EventKind};
+use crate::contract::{Event, EventKind, Events};
 use crate::load::descriptor::Descriptor;
 
 /// The event for the guest; `None` when the extension did not ask for events of this kind.
 pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Option<Event> {
-    if !is_shown(event, descriptor) {
+    if !is_among(event, descriptor.events) {
         return None;
     }
     let present = || present(event, descriptor);
@@ -55,9 +55,8 @@ fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
     serde_json::to_string(&event).ok()
 }
 
-/// True when the extension asked for events of this kind.
-pub(crate) fn is_shown(event: &StreamResponse, descriptor: &Descriptor) -> bool {
-    let wanted = descriptor.events;
+/// True when the event is of a kind that is wanted.
+pub(crate) fn is_among(event: &StreamResponse, wanted: Events) -> bool {
     match event {
         StreamResponse::Message(_) => wanted.message,
         StreamResponse::StatusUpdate(_) => wanted.status,

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_keyvalue::KeyValueStore;
-use annex_protocol::{Message, Metadata, TaskState};
+use annex_protocol::{Message, Metadata};
 
 use crate::bindings::SeenRequest;
+use crate::chain::transition::Begun;
 use crate::chain::{Member, MethodAnswer, MethodCall, TurnRequest};
-use crate::contract::Beginning;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::recording::answers::Answers;
@@ -47,7 +47,8 @@ pub async fn replay(
     // With the member ends what is noted of its turn.
     drop(player);
     let played = taken.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let turn = played.unwrap_or_else(|| RecordedTurn { steps: Vec::new(), ..turn.clone() });
+    // What was too much to be noted has no steps, which differs from any turn that has.
+    let turn = played.unwrap_or_else(|| RecordedTurn::at(turn.at, turn.ids.clone()));
     Ok(Replayed { turn, unanswered: answers.unanswered() })
 }
 
@@ -57,6 +58,10 @@ struct Taken(Mutex<Option<RecordedTurn>>);
 
 impl TurnObserver for Taken {
     fn wants(&self) -> bool {
+        true
+    }
+
+    fn wants_all_steps(&self) -> bool {
         true
     }
 
@@ -96,9 +101,8 @@ impl Player<'_> {
             }
             (StepInput::Begin { task_id, context_id, waits_in }, Playing::Turn(member)) => {
                 let Some(seen) = &self.seen else { return Ok(false) };
-                member.notes_beginning(task_id, context_id, *waits_in);
-                let beginning = Beginning::of(task_id, context_id, *waits_in, turn.resumed);
-                Ok(unless_overloaded(member.begin(seen, &beginning.into()).await)? && !member.is_out())
+                let begun = Begun { task_id, context_id, waits_in: *waits_in, resumed: turn.resumed };
+                Ok(unless_overloaded(member.begin(seen, &begun.seen(), &begun).await)? && !member.is_out())
             }
             (StepInput::Change { current, update }, Playing::Turn(member)) => {
                 let changed = member.change(*current, &mut update.clone()).await;
@@ -154,21 +158,4 @@ fn unless_it_cannot_run<T>(result: Result<T, HookError>) -> Result<Option<T>, Fa
 /// False when the extension has failed.
 fn unless_overloaded<T>(result: Result<T, Fault>) -> Result<bool, Fault> {
     Ok(unless_it_cannot_run(result.map_err(HookError::Fault))?.is_some())
-}
-
-impl Beginning {
-    /// The beginning of a turn as hooks are told it.
-    pub(crate) fn of(
-        task_id: &annex_protocol::TaskId,
-        context_id: &annex_protocol::ContextId,
-        waits_in: Option<TaskState>,
-        resumed: bool,
-    ) -> Self {
-        Self {
-            task_id: task_id.to_string(),
-            context_id: context_id.to_string(),
-            waits_in: waits_in.map(|state| state.name().to_owned()),
-            resumed,
-        }
-    }
 }

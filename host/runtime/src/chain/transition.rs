@@ -1,10 +1,33 @@
 //! The hook `transition`: a change as it is shown to guests, and the outcomes of what they say.
 
-use annex_protocol::{ExtensionUri, Message, Metadata, Part, TaskState, TaskStatusUpdateEvent};
+use annex_protocol::{ContextId, ExtensionUri, Message, Metadata, Part, TaskId, TaskState, TaskStatusUpdateEvent};
 
+use crate::bindings::SeenBeginning;
 use crate::chain::owned_metadata;
-use crate::contract::StateChange;
+use crate::contract::{Beginning, StateChange};
 use crate::load::descriptor::Descriptor;
+
+/// The beginning of a turn.
+pub(crate) struct Begun<'a> {
+    pub(crate) task_id: &'a TaskId,
+    pub(crate) context_id: &'a ContextId,
+    /// The state in which the task waited.
+    pub(crate) waits_in: Option<TaskState>,
+    pub(crate) resumed: bool,
+}
+
+impl Begun<'_> {
+    /// The beginning as hooks are told it.
+    pub(crate) fn seen(&self) -> SeenBeginning {
+        let beginning = Beginning {
+            task_id: self.task_id.to_string(),
+            context_id: self.context_id.to_string(),
+            waits_in: self.waits_in.map(|state| state.name().to_owned()),
+            resumed: self.resumed,
+        };
+        beginning.into()
+    }
+}
 
 /// The verdict of one extension on a change or a beginning.
 pub(crate) enum TransitionVerdict {

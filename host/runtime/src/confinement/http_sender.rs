@@ -11,7 +11,7 @@ use annex_egress::{Refused, Resolver, Screen, ScreenConfig};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use reqwest::Client;
 use tokio::time::timeout;
 use url::Url;
@@ -81,7 +81,7 @@ impl Sender {
         };
         let answer = answer.and_then(|answer| self.bounded(answer));
         match (&outside.http_listener, line) {
-            (Some(listener), Some(line)) => overheard(listener.as_ref(), &line, &body, answer).await,
+            (Some(listener), Some(line)) => overheard(Arc::clone(listener), line, body, answer),
             _ => answer,
         }
     }
@@ -119,18 +119,49 @@ pub(crate) fn request_line(method: &Method, url: &str) -> String {
     format!("{method} {url}")
 }
 
-/// The answer, of which a listener is told. It is read to its end for that.
-async fn overheard(
-    listener: &dyn HttpListener,
-    line: &str,
-    sent: &Bytes,
+/// The answer, of which a listener is told once the guest has read it or has let it go. The guest gets it as it comes.
+fn overheard(
+    listener: Arc<dyn HttpListener>,
+    line: String,
+    sent: Bytes,
     answer: Result<Response<WasiBody>, Error>,
 ) -> Result<Response<WasiBody>, Error> {
-    let (head, body) = answer.inspect_err(|_| listener.exchanged(line, sent, None))?.into_parts();
-    let body = body.collect().await.inspect_err(|_| listener.exchanged(line, sent, None))?.to_bytes();
-    let whole = Response::from_parts(head, body);
-    listener.exchanged(line, sent, Some(&whole));
-    Ok(whole.map(|body| Full::new(body).map_err(|never| match never {}).boxed_unsync()))
+    let (head, body) = answer.inspect_err(|_| listener.exchanged(&line, &sent, None))?.into_parts();
+    let noted = Response::from_parts(head.clone(), ());
+    let mut heard = Heard { listener, line, sent, head: noted, body: Vec::new() };
+    let body = body.map_frame(move |frame| {
+        heard.add(frame.data_ref());
+        frame
+    });
+    Ok(Response::from_parts(head, body.boxed_unsync()))
+}
+
+/// The bytes of an answer that are kept for a listener.
+const MAX_HEARD: usize = 1 << 20;
+
+/// An answer while the guest reads it.
+struct Heard {
+    listener: Arc<dyn HttpListener>,
+    line: String,
+    sent: Bytes,
+    head: Response<()>,
+    body: Vec<u8>,
+}
+
+impl Heard {
+    fn add(&mut self, data: Option<&Bytes>) {
+        let room = MAX_HEARD.saturating_sub(self.body.len());
+        let data = data.map(Bytes::as_ref).unwrap_or_default();
+        self.body.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        let body = Bytes::from(std::mem::take(&mut self.body));
+        let answer = std::mem::take(&mut self.head).map(|()| body);
+        self.listener.exchanged(&self.line, &self.sent, Some(&answer));
+    }
 }
 
 /// The whole body; trailers are dropped.

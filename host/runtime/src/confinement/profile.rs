@@ -133,15 +133,18 @@ impl Profile {
         log::without(text, self.grants.secrets.values())
     }
 
-    /// JSON text in which secrets are replaced, also those that JSON writes with escapes.
-    pub(crate) fn without_secrets_in_json(&self, json: &str) -> String {
-        let escaped = |secret: &Secret| {
+    /// Text in which secrets are replaced, also as JSON and URLs write them.
+    pub(crate) fn without_encoded_secrets(&self, text: &str) -> String {
+        let in_json = |secret: &Secret| {
             let quoted = serde_json::to_string(secret.expose()).unwrap_or_default();
-            Secret::new(quoted.trim_matches('"'))
+            Secret::new(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default())
+        };
+        let in_url = |secret: &Secret| {
+            Secret::new(url::form_urlencoded::byte_serialize(secret.expose().as_bytes()).collect::<String>())
         };
         let secrets = self.grants.secrets.values();
-        let escaped: Vec<Secret> = secrets.clone().map(escaped).collect();
-        log::without(json, secrets.chain(&escaped)).into_owned()
+        let encoded: Vec<Secret> = secrets.clone().flat_map(|secret| [in_json(secret), in_url(secret)]).collect();
+        log::without(text, secrets.chain(&encoded)).into_owned()
     }
 
     /// A guest's words as the operator may see them: one line, without secrets.

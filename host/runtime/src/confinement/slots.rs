@@ -12,13 +12,21 @@ use crate::observation::metrics::Meters;
 pub(crate) struct Slots {
     free: Arc<Semaphore>,
     timeout: Duration,
+    /// The slots that are left to others. Who leaves any does not wait for one.
+    left_to_others: usize,
 }
 
 impl Slots {
     pub(crate) fn new(count: u32, timeout: Duration) -> Self {
         // A semaphore with more permits than its maximum panics.
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(count)), timeout }
+        Self { free: Arc::new(Semaphore::new(count)), timeout, left_to_others: 0 }
+    }
+
+    /// The same room, of which half of what is free now is left to others.
+    pub(crate) fn spare(&self) -> Self {
+        let left_to_others = self.free.available_permits() / 2;
+        Self { free: Arc::clone(&self.free), timeout: self.timeout, left_to_others }
     }
 
     /// Room of an extension's own, with the same timeout.
@@ -28,6 +36,10 @@ impl Slots {
 
     /// Takes a slot, waiting for one in the order of asking, but not for long: `None` means overload.
     pub(crate) async fn take(&self, meters: &Meters) -> Option<OwnedSemaphorePermit> {
+        if self.left_to_others > 0 {
+            let has_room = self.free.available_permits() > self.left_to_others;
+            return has_room.then(|| Arc::clone(&self.free).try_acquire_owned().ok()).flatten();
+        }
         // As long as there is room, no clock is read and no timer is made.
         if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(slot);

@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_keyvalue::{KeyValueError, KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
+use annex_keyvalue::{
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space,
+};
 use annex_protocol::{ContextId, ExtensionUri, JsonObject, ListTasksResponse, TaskId};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -118,6 +120,7 @@ impl TurnView for Answers {
 
     fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {
         let recorded = self.scopes.iter().find(|scope| scope.kind == kind).cloned();
+        // A file has no scopes, and no keys of anybody else lie under these.
         recorded.or_else(|| match kind {
             ScopeKind::Lasting => Some(Scope::lasting("")),
             ScopeKind::Context => Some(Scope::context("", "", &ContextId::from(self.ids.context_id.as_deref()?))),
@@ -127,18 +130,17 @@ impl TurnView for Answers {
 
     async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
         let listed = self.calls.next(|call| match call {
-            HostCall::Tasks { request: recorded, answer, error } if recorded == request => {
-                Some(match (answer, error) {
-                    (Some(answer), _) => answer.to().map_err(|error| error.to_string()),
-                    (None, error) => Err(error.clone().unwrap_or_default()),
-                })
-            }
+            HostCall::Tasks { request: recorded, answer, error } if recorded == request => Some((answer, error)),
             _ => None,
         });
-        listed.unwrap_or_else(|| {
-            self.calls.lacks(&format!("tasks.list {request}"));
-            Err("the recording has no such list".to_owned())
-        })
+        match listed {
+            Some((Some(answer), _)) => answer.to().map_err(|error| error.to_string()),
+            Some((None, error)) => Err(error.clone().unwrap_or_default()),
+            None => {
+                self.calls.lacks("a list of tasks");
+                Err("the recording has no such list".to_owned())
+            }
+        }
     }
 
     fn agent_steps(&self) -> String {
@@ -147,11 +149,11 @@ impl TurnView for Answers {
 
     fn resume_task(&self, task_id: &str, _: &ExtensionUri) -> Result<(), String> {
         let resumed = self.calls.next(|call| match call {
-            HostCall::Resume { task_id: recorded, error } if recorded == task_id => Some(error.clone()),
+            HostCall::Resume { task_id: recorded, error } if recorded == task_id => Some(error.as_ref()),
             _ => None,
         });
         // That it wants another task to go on shows in the comparison.
-        resumed.flatten().map_or(Ok(()), Err)
+        resumed.flatten().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 
@@ -182,7 +184,7 @@ impl Calls {
     }
 
     /// The first answer that was not given yet, or else the last one again.
-    fn next<T>(&self, answer: impl Fn(&HostCall) -> Option<T>) -> Option<T> {
+    fn next<'a, T>(&'a self, answer: impl Fn(&'a HostCall) -> Option<T>) -> Option<T> {
         let mut used = lock(&self.used);
         let mut last = None;
         for (place, call) in self.calls.iter().enumerate() {
@@ -245,7 +247,7 @@ impl HttpClient for Sent {
         let plain = request_line(request.method(), &request.uri().to_string());
         let hidden = self.extension.without_secrets(&plain).into_owned();
         let answer = self.calls.next(|call| match call {
-            HostCall::Http { request, answer, .. } if *request == plain || *request == hidden => Some(answer.clone()),
+            HostCall::Http { request, answer, .. } if *request == plain || *request == hidden => Some(answer.as_ref()),
             _ => None,
         });
         let Some(answer) = answer else {
@@ -281,7 +283,7 @@ impl fmt::Debug for Keys {
 impl Keys {
     /// Brings the key into memory, once.
     async fn touch(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
-        if !lock(&self.touched).insert((space.clone(), key.to_owned())) {
+        if lock(&self.touched).contains(&(space.clone(), key.to_owned())) {
             return Ok(());
         }
         let value = match (self.known.get(&(space.scope.kind, key.to_owned())), &self.under) {
@@ -294,9 +296,11 @@ impl Keys {
         };
         match value {
             // It was within the quota where it comes from.
-            Some(value) => self.memory.set(space, key, value, &NO_QUOTA).await,
-            None => Ok(()),
+            Some(value) => self.memory.set(space, key, value, &NO_QUOTA).await?,
+            None => {}
         }
+        lock(&self.touched).insert((space.clone(), key.to_owned()));
+        Ok(())
     }
 }
 
@@ -331,19 +335,18 @@ impl KeyValueStore for Keys {
     async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError> {
         let name = space.scope.kind.name();
         let recorded = self.calls.next(|call| match call {
-            HostCall::Keys { bucket, skip: recorded, keys } if bucket == name && *recorded == skip => {
-                Some(keys.clone())
-            }
+            HostCall::Keys { bucket, skip: recorded, keys } if bucket == name && *recorded == skip => Some(keys),
             _ => None,
         });
         let mut keys = match (recorded, &self.under) {
-            (Some(keys), _) => keys,
+            (Some(keys), _) => keys.clone(),
             (None, Some(under)) => under.keys(space, skip).await?,
             (None, None) => {
                 self.calls.lacks("a list of keys");
                 Vec::new()
             }
         };
+        let is_full = keys.len() == KEYS_PER_PAGE;
         if skip == 0 {
             keys.extend(self.memory.keys(space, 0).await?);
         }
@@ -351,6 +354,8 @@ impl KeyValueStore for Keys {
         keys.retain(|key| !removed.contains(&(space.clone(), key.clone())));
         keys.sort();
         keys.dedup();
+        // The guest takes a page that is not full for the last one.
+        keys.truncate(if is_full { KEYS_PER_PAGE } else { KEYS_PER_PAGE - 1 });
         Ok(keys)
     }
 

@@ -10,13 +10,16 @@ use super::{HostCall, RecordedTurn, StepInput, StepResult};
 
 /// Differences that are kept as examples.
 const MAX_EXAMPLES: usize = 10;
+/// Differences of one example.
+const MAX_DIFFERENCES: usize = 20;
 /// Bytes of each side of an example.
 const MAX_SIDE: usize = 2 << 10;
 
 /// A difference between two versions in one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The kind: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `requests`, `resumptions`.
+    /// The kind: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `requests`, `resumptions`, or `steps` where
+    /// one version has steps that the other has not.
     pub what: String,
     /// The place: the step by its number, from 1, and its name. Absent where it is the whole turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,9 +110,30 @@ impl Comparison {
         }
         if self.examples.len() < MAX_EXAMPLES {
             let context_id = was.ids.context_id.clone();
+            let differences = differences.into_iter().take(MAX_DIFFERENCES).collect();
             self.examples.push(Example { at: was.at, context_id, differences, unanswered });
         }
         false
+    }
+
+    /// Adds what came of further turns.
+    pub fn merge(&mut self, other: Self) {
+        self.turns += other.turns;
+        self.agreed += other.agreed;
+        self.failed += other.failed;
+        self.unanswered += other.unanswered;
+        for (kind, turns) in other.differ {
+            *self.differ.entry(kind).or_default() += turns;
+        }
+        for (hook, HookCost { calls_before, micros_before, calls, micros }) in other.costs {
+            let cost = self.costs.entry(hook).or_default();
+            cost.calls_before += calls_before;
+            cost.micros_before += micros_before;
+            cost.calls += calls;
+            cost.micros += micros;
+        }
+        let room = MAX_EXAMPLES.saturating_sub(self.examples.len());
+        self.examples.extend(other.examples.into_iter().take(room));
     }
 
     fn add_costs(&mut self, was: &RecordedTurn, is: &RecordedTurn) {
@@ -133,6 +157,11 @@ fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> S
     for (number, (was, is)) in was.steps.iter().zip(&is.steps).enumerate() {
         let place = format!("step {}, {}", number + 1, was.input.name());
         step_differences(&was.result, &is.result, &place, &mut found);
+    }
+    // A version that is out has said so by a verdict. Steps that are missing without one were too many to be noted.
+    let has_verdict = found.differences.iter().any(|difference| difference.what == "verdict");
+    if was.steps.len() != is.steps.len() && !has_verdict {
+        found.push("steps", None, &was.steps.len().into(), &is.steps.len().into());
     }
     let effects =
         [("keys", written_keys as fn(&RecordedTurn) -> Value), ("requests", requests), ("resumptions", resumptions)];

@@ -9,14 +9,22 @@ use annex_protocol::{ExtensionUri, Json, JsonObject, ListTasksResponse};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Response;
-use http::header::SET_COOKIE;
 use ring::rand::SecureRandom;
+use tokio::time::timeout;
 
 use super::tape::Tape;
 use super::{HostCall, HttpAnswer, Octets, TurnObserver};
+use crate::chain::owned_metadata;
 use crate::extension::Extension;
 use crate::outside::{Clock, HttpListener, Outside, Random};
 use crate::turn_view::{TurnIds, TurnView};
+
+/// Bytes of a call whose question and answer are numbers.
+const SMALL: usize = 32;
+/// The longest that a look at a key may hold up the change of it.
+const LOOK: Duration = Duration::from_millis(50);
+/// The header fields of an answer that are noted.
+const KEPT_FIELDS: [&str; 4] = ["content-type", "content-language", "etag", "last-modified"];
 
 /// A turn that is noted.
 pub(crate) struct TappedView {
@@ -80,11 +88,21 @@ impl TurnView for TappedView {
 
     async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
         let listed = self.view.list_tasks(request).await;
+        if self.tape.is_full() {
+            return listed;
+        }
         let (answer, error) = match &listed {
-            Ok(listed) => (Json::from_serialize(listed).ok(), None),
+            Ok(listed) => {
+                // Narrowed as the guest's is: other extensions may have written on these tasks.
+                let mut shown = listed.clone();
+                let keys = self.tape.keys();
+                shown.tasks.iter_mut().for_each(|task| owned_metadata::retain_in_task(task, keys));
+                (Json::from_serialize(&shown).ok(), None)
+            }
             Err(error) => (None, Some(error.clone())),
         };
-        self.tape.called(HostCall::Tasks { request: request.to_owned(), answer, error });
+        let bytes = request.len() + answer.as_ref().map_or(0, |answer| answer.get().len());
+        self.tape.called(bytes, || HostCall::Tasks { request: request.to_owned(), answer, error });
         listed
     }
 
@@ -94,7 +112,8 @@ impl TurnView for TappedView {
 
     fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         let resumed = self.view.resume_task(task_id, extension);
-        self.tape.called(HostCall::Resume { task_id: task_id.to_owned(), error: resumed.clone().err() });
+        self.tape
+            .called(task_id.len(), || HostCall::Resume { task_id: task_id.to_owned(), error: resumed.clone().err() });
         resumed
     }
 }
@@ -107,13 +126,14 @@ struct TappedClock {
 impl Clock for TappedClock {
     fn now(&self) -> Duration {
         let now = self.clock.now();
-        self.tape.called(HostCall::Time { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() });
+        self.tape.called(SMALL, || HostCall::Time { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() });
         now
     }
 
     fn monotonic(&self) -> Duration {
         let now = self.clock.monotonic();
-        self.tape.called(HostCall::Monotonic { nanoseconds: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX) });
+        let nanoseconds = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.tape.called(SMALL, || HostCall::Monotonic { nanoseconds });
         now
     }
 }
@@ -139,7 +159,7 @@ struct TappedRandom {
 impl Random for TappedRandom {
     fn fill(&self, bytes: &mut [u8]) {
         self.random.fill(bytes);
-        self.tape.called(HostCall::Random(Octets::from(&*bytes)));
+        self.tape.called(2 * bytes.len(), || HostCall::Random(Octets::from(&*bytes)));
     }
 }
 
@@ -160,14 +180,19 @@ struct TappedHttp(Arc<Tape>);
 
 impl HttpListener for TappedHttp {
     fn exchanged(&self, request: &str, body: &Bytes, answer: Option<&Response<Bytes>>) {
-        let answer = answer.map(|answer| {
-            let text = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
-            // A cookie is a secret of the answer.
-            let fields = answer.headers().iter().filter(|(name, _)| *name != SET_COOKIE);
-            let headers = fields.filter_map(|(name, value)| Some((name.to_string(), text(value)?))).collect();
-            HttpAnswer { status: answer.status().as_u16(), headers, body: Octets::from(answer.body().as_ref()) }
+        let answered = answer.map_or(0, |answer| answer.body().len());
+        self.0.called(request.len() + body.len() + answered, || {
+            let answer = answer.map(|answer| {
+                // Other fields may have cookies, tokens and what else is between the two.
+                let fields = KEPT_FIELDS.iter().filter_map(|name| {
+                    let value = answer.headers().get(*name)?.to_str().ok()?;
+                    Some(((*name).to_owned(), value.to_owned()))
+                });
+                let body = Octets::from(answer.body().as_ref());
+                HttpAnswer { status: answer.status().as_u16(), headers: fields.collect(), body }
+            });
+            HostCall::Http { request: request.to_owned(), body: Octets::from(body.as_ref()), answer }
         });
-        self.0.called(HostCall::Http { request: request.to_owned(), body: Octets::from(body.as_ref()), answer });
     }
 }
 
@@ -188,8 +213,8 @@ impl TappedKeys {
         if !self.tape.is_unknown(space.scope.kind, key) {
             return;
         }
-        // A store that fails fails the change as well, which the extension is told.
-        if let Ok(value) = self.store.get(space, key).await {
+        // A store that is slow or fails must not fail a change that would succeed without anybody watching.
+        if let Ok(Ok(value)) = timeout(LOOK, self.store.get(space, key)).await {
             self.tape.knows(&space.scope, key, value.as_deref());
         }
     }
@@ -200,7 +225,7 @@ impl KeyValueStore for TappedKeys {
     async fn get(&self, space: &Space, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
         let value = self.store.get(space, key).await?;
         self.tape.knows(&space.scope, key, value.as_deref());
-        self.tape.called(HostCall::Get {
+        self.tape.called(key.len() + value.as_ref().map_or(0, Vec::len), || HostCall::Get {
             bucket: bucket(space),
             key: key.to_owned(),
             value: value.as_deref().map(Octets::from),
@@ -210,29 +235,36 @@ impl KeyValueStore for TappedKeys {
 
     async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
         self.look(space, key).await;
-        let noted = Octets::from(value.as_slice());
+        let bytes = key.len() + value.len();
+        let noted = (!self.tape.is_full()).then(|| Octets::from(value.as_slice()));
         self.store.set(space, key, value, quota).await?;
-        self.tape.called(HostCall::Set { bucket: bucket(space), key: key.to_owned(), value: noted });
+        if let Some(value) = noted {
+            self.tape.called(bytes, || HostCall::Set { bucket: bucket(space), key: key.to_owned(), value });
+        }
         Ok(())
     }
 
     async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
         self.look(space, key).await;
         self.store.delete(space, key).await?;
-        self.tape.called(HostCall::Delete { bucket: bucket(space), key: key.to_owned() });
+        self.tape.called(key.len(), || HostCall::Delete { bucket: bucket(space), key: key.to_owned() });
         Ok(())
     }
 
     async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError> {
         let keys = self.store.keys(space, skip).await?;
-        self.tape.called(HostCall::Keys { bucket: bucket(space), skip, keys: keys.clone() });
+        let bytes = keys.iter().map(String::len).sum();
+        self.tape.called(bytes, || HostCall::Keys { bucket: bucket(space), skip, keys: keys.clone() });
         Ok(keys)
     }
 
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
-        self.look(space, key).await;
         let value = self.store.increment(space, key, delta, quota).await?;
-        self.tape.called(HostCall::Increment { bucket: bucket(space), key: key.to_owned(), by: delta, value });
+        // What it was follows from what it is now. A look before would race with other turns.
+        let before = value.checked_sub(delta).filter(|before| *before > 0).map(|before| before.to_string());
+        self.tape.knows(&space.scope, key, before.as_deref().map(str::as_bytes));
+        let key = key.to_owned();
+        self.tape.called(key.len(), || HostCall::Increment { bucket: bucket(space), key, by: delta, value });
         Ok(value)
     }
 

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use annex_protocol::{Json, JsonObject, Timestamp};
 use annex_runtime::{
-    Extension, FORMAT_VERSION, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine, TurnObserver,
+    Extension, FORMAT_VERSION, Hide, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine, TurnObserver,
 };
-use annex_session::Redaction;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
@@ -21,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::AdminError;
 use super::{Admin, OfTenant, read_optional};
 use crate::admin_api::Recording;
+use crate::installation::hiding::Hiding;
 use crate::installation::installer::{Installer, Version};
 
 /// Turns that are noted at once, or wait to be written. Each has at most a mebibyte.
@@ -29,6 +29,8 @@ const MAX_WAITING: usize = 16;
 const MAX_LINES: usize = 4;
 /// A recording notices at this pace that another version is in force.
 const LOOK: Duration = Duration::from_secs(1);
+/// The time for the last lines, once the time of the recording is over.
+const GOODBYE: Duration = Duration::from_secs(5);
 /// The bounds of a recording, and what they are where the request does not say.
 const TURNS: (u64, u64) = (50, 100_000);
 const BYTES: (u64, u64) = (16 << 20, 1 << 30);
@@ -62,12 +64,17 @@ pub(super) async fn record(
     }
     let (lines, written) = channel(MAX_LINES);
     let writer = Writer {
-        observed: Observed(Arc::clone(&version.extension)),
-        version,
+        _observed: Observed(Arc::clone(&version.extension)),
         installer,
-        redaction: admin.sessions.redaction.clone(),
+        hiding: Arc::new(Hiding {
+            redaction: admin.sessions.redaction.clone(),
+            extensions: vec![Arc::clone(&version.extension)],
+        }),
+        // A while longer, for the last lines.
+        until: bounds.until + GOODBYE,
         closing: admin.closing.clone(),
         lines,
+        version,
     };
     tokio::spawn(writer.write(noted, bounds, recorder));
     let written = futures::stream::unfold(written, async |mut written| {
@@ -132,17 +139,18 @@ impl Drop for Observed {
 }
 
 struct Writer {
-    observed: Observed,
+    _observed: Observed,
     version: Version,
     installer: Arc<Installer>,
-    redaction: Redaction,
+    hiding: Arc<Hiding>,
+    until: Instant,
     closing: CancellationToken,
     lines: Sender<Bytes>,
 }
 
 impl Writer {
     async fn write(self, mut noted: Receiver<RecordedTurn>, bounds: Bounds, recorder: Arc<Recorder>) {
-        let mut bytes = self.line(&self.head()).await.unwrap_or(u64::MAX);
+        let Some(mut bytes) = self.own_line(&self.head()).await else { return };
         let mut turns = 0;
         let reason = loop {
             if turns >= bounds.turns {
@@ -165,13 +173,18 @@ impl Writer {
                 }
             };
             // The recorder has the other end, and lives here.
-            let Some(turn) = turn else { break "replaced" };
-            let Some(written) = self.line(&RecordingLine::Turn(turn)).await else { return };
-            bytes = bytes.saturating_add(written);
-            turns += 1;
+            let Some(turn) = turn else { return };
+            match self.turn(turn).await {
+                Some(Written::Bytes(written)) => {
+                    bytes = bytes.saturating_add(written);
+                    turns += 1;
+                }
+                Some(Written::Nothing) => drop(recorder.left_out.fetch_add(1, Ordering::Relaxed)),
+                None => return,
+            }
         };
         let left_out = recorder.left_out.load(Ordering::Relaxed);
-        self.line(&RecordingLine::End(RecordingEnd { turns, left_out, reason: reason.to_owned() })).await;
+        self.own_line(&RecordingLine::End(RecordingEnd { turns, left_out, reason: reason.to_owned() })).await;
     }
 
     fn head(&self) -> RecordingLine {
@@ -191,7 +204,7 @@ impl Writer {
     fn settings(&self) -> Json {
         let settings = self.version.settings.to_json();
         let Ok(mut object) = JsonObject::parse(settings.get()) else { return settings };
-        if let Some(parameters) = object.get("parameters").map(|parameters| self.redaction.json(parameters)) {
+        if let Some(parameters) = object.get("parameters").map(|parameters| self.hiding.json(parameters)) {
             object.insert("parameters".to_owned(), parameters);
         }
         object.to_json().unwrap_or(settings)
@@ -201,14 +214,40 @@ impl Writer {
         self.installer.versions().iter().any(|version| version.number == self.version.number)
     }
 
-    /// Writes one line, without secrets and without what `sessions.hide` hides. `None` when nobody reads.
-    async fn line(&self, line: &RecordingLine) -> Option<u64> {
-        let json = line.to_json(&self.observed.0);
-        let json = Json::parse(json).ok()?;
-        // The head names the secrets of its settings, by which they would be taken for secrets themselves.
-        let shown = if matches!(line, RecordingLine::Recording(_)) { json } else { self.redaction.json(&json) };
-        let line = Bytes::from(format!("{}\n", shown.get()));
-        let bytes = line.len() as u64;
-        self.lines.send(line).await.ok().map(|()| bytes)
+    /// Writes a turn. `None` when nobody reads.
+    async fn turn(&self, turn: RecordedTurn) -> Option<Written> {
+        let hiding = Arc::clone(&self.hiding);
+        // A turn has up to a mebibyte, which is not read on a thread that serves requests.
+        let line = tokio::task::spawn_blocking(move || {
+            turn.hidden(hiding.as_ref()).and_then(|turn| serde_json::to_string(&RecordingLine::Turn(turn)).ok())
+        });
+        match line.await {
+            Ok(Some(line)) => self.line(line).await.map(Written::Bytes),
+            _ => Some(Written::Nothing),
+        }
     }
+
+    /// Writes one line and returns its bytes. `None` when nobody reads.
+    async fn line(&self, mut line: String) -> Option<u64> {
+        line.push('\n');
+        let bytes = line.len() as u64;
+        tokio::select! {
+            sent = self.lines.send(Bytes::from(line)) => sent.ok().map(|()| bytes),
+            // Whoever reads nothing must not hold up the end.
+            () = self.closing.cancelled() => None,
+            () = sleep_until(self.until) => None,
+        }
+    }
+
+    /// Writes what has no user's words in it.
+    async fn own_line(&self, line: &RecordingLine) -> Option<u64> {
+        self.line(serde_json::to_string(line).ok()?).await
+    }
+}
+
+/// What came of a turn.
+enum Written {
+    Bytes(u64),
+    /// It cannot be written without what is hidden.
+    Nothing,
 }

@@ -60,6 +60,6 @@ async fn end(
 ) -> Result<Json<Shadow>, AdminError> {
     let installer = admin.installer(&of)?;
     let uri = installer.find(&id)?.uri().clone();
-    let ended = installer.end_shadow(&uri)?;
+    let ended = installer.end_shadow(&uri).await?;
     Ok(Json(Shadow::of(&ended)))
 }

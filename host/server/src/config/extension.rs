@@ -87,7 +87,14 @@ impl ExtensionConfig {
 
     /// The keys as JSON, without `component`. Secrets are named and not there.
     pub(crate) fn to_json(&self) -> Json {
-        Json::from_serialize(self).unwrap_or_else(|_| Json::string(""))
+        let whole = || {
+            let mut settings = JsonObject::parse(Json::from_serialize(self)?.get())?;
+            // As the extension gets them: dates are texts.
+            let parameters = self.parameters.iter().filter_map(|(key, value)| Some((key.clone(), json(value).ok()?)));
+            settings.insert("parameters".to_owned(), parameters.collect::<JsonObject>().to_json()?);
+            settings.to_json()
+        };
+        whole().unwrap_or_else(|_: serde_json::Error| Json::string(""))
     }
 
     fn on_failure(&self) -> Result<OnFailure, (&'static str, String)> {

@@ -342,6 +342,13 @@ impl Installer {
             let (uri, found) = (uri.to_string(), extension.uri().to_string());
             return Err(InstallError::OtherExtension { uri, found });
         }
+        // Whatever `promote` would refuse is refused now, a metadata key of somebody else above all.
+        let mut versions = self.lock().versions.clone();
+        if let Some(version) = versions.iter_mut().find(|version| version.uri() == uri) {
+            version.extension = Arc::clone(&extension);
+            version.settings.clone_from(&read);
+        }
+        loader::in_order(versions)?;
         let candidate = Candidate { extension, settings: read, component, settings_text: settings };
         let shadow = Shadow::begin(&of.extension, candidate, share, redaction);
         let shadow = Arc::new(shadow.ok_or_else(|| InstallError::Observed { uri: uri.to_string() })?);
@@ -362,6 +369,10 @@ impl Installer {
         // Loaded anew, from the cache: the numbers of its calls are those of the URI from here on.
         let digest = shadow.candidate.digest();
         let version = self.loader.load(origin.clone(), settings, digest, shadow.component.clone(), &[]).await?;
+        if version.uri() != uri {
+            let (uri, found) = (uri.to_string(), version.uri().to_string());
+            return Err(InstallError::OtherExtension { uri, found });
+        }
         let before = std::mem::replace(replaced, version.clone());
         let prepared = self.prepare_in_order(versions)?;
         match &origin {
@@ -378,7 +389,8 @@ impl Installer {
     }
 
     /// Ends the shadow of an extension. Returns it with what came of it.
-    pub(crate) fn end_shadow(&self, uri: &ExtensionUri) -> Result<Arc<Shadow>, InstallError> {
+    pub(crate) async fn end_shadow(&self, uri: &ExtensionUri) -> Result<Arc<Shadow>, InstallError> {
+        let _door = self.door.lock().await;
         let ended = self.lock().shadows.remove(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;
         tracing::info!(extension = %uri, digest = %ended.candidate.digest(), "its shadow was dropped");
         Ok(ended)

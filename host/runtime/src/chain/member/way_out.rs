@@ -2,30 +2,19 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{ContextId, Json, Metadata, StreamResponse, TaskId, TaskState, TaskStatusUpdateEvent};
+use annex_protocol::{Json, Metadata, StreamResponse, TaskState, TaskStatusUpdateEvent};
 
 use super::{Member, Slot};
 use crate::bindings::{SeenBeginning, SeenRequest};
 use crate::chain::outgoing;
-use crate::chain::transition::{self, Interruption, TransitionVerdict};
+use crate::chain::transition::{self, Begun, Interruption, TransitionVerdict};
 use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
-use crate::recording::StepResult;
+use crate::recording::tape::Tape;
+use crate::recording::{Attention, StepResult};
 
 impl Member {
-    /// Notes the beginning that it is asked about next.
-    pub(in crate::chain) fn notes_beginning(
-        &self,
-        task_id: &TaskId,
-        context_id: &ContextId,
-        waits_in: Option<TaskState>,
-    ) {
-        if self.takes_part_in(Hook::Transition) {
-            self.notes(|tape| tape.beginning(task_id, context_id, waits_in));
-        }
-    }
-
     /// True when it is asked by the hook.
     fn takes_part_in(&self, hook: Hook) -> bool {
         self.extension.program.hooks.has(hook) && !self.is_out()
@@ -36,9 +25,11 @@ impl Member {
         &mut self,
         seen: &SeenRequest,
         beginning: &SeenBeginning,
+        Begun { task_id, context_id, waits_in, .. }: &Begun<'_>,
     ) -> Result<TransitionVerdict, Fault> {
+        let step = self.noting(|asked| asked.transition, |tape| tape.beginning(task_id, context_id, *waits_in));
         let begun = self.ask_to_begin(seen, beginning).await;
-        self.noted(&begun, |verdict, _| noted_verdict(verdict, None));
+        noted(step, &begun, |verdict, _| noted_verdict(verdict, None));
         self.settled(Hook::Transition, begun)
     }
 
@@ -69,12 +60,10 @@ impl Member {
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
     ) -> Result<TransitionVerdict, Fault> {
-        if self.takes_part_in(Hook::Transition) {
-            self.notes(|tape| tape.change(current, update));
-        }
-        let before = self.own_metadata_of_status(update);
+        let step = self.noting(|asked| asked.transition, |tape| tape.change(current, update));
+        let before = step.as_ref().map(|tape| tape.own(outgoing::metadata_of_status(update)));
         let changed = self.ask_to_change(current, update).await;
-        self.noted(&changed, |verdict, tape| {
+        noted(step, &changed, |verdict, tape| {
             let after = tape.own(outgoing::metadata_of_status(update));
             noted_verdict(verdict, Some(added(before.as_ref(), after)).filter(|added| !added.is_empty()))
         });
@@ -126,26 +115,20 @@ impl Member {
 
     /// Lets it add its metadata to an event. After a failure it takes no further part in the turn.
     pub(in crate::chain) async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
-        let before = self.notes_event(event);
+        let step = self.noting(|asked| outgoing::is_among(event, asked.events), |tape| tape.event(event));
+        let before = step.as_ref().map(|tape| tape.own(outgoing::metadata_of(event)));
         let responded = self.add_to(event).await;
-        self.noted(&responded, |(), tape| {
+        noted(step, &responded, |(), tape| {
             StepResult::Adds(added(before.as_ref(), tape.own(outgoing::metadata_of(event))))
         });
         self.settled(Hook::Response, responded)
     }
 
-    /// Begins the step of an event that it is shown. Returns its metadata as it is, where it is noted.
-    fn notes_event(&self, event: &StreamResponse) -> Option<Metadata> {
-        let tape = self.tape.as_ref()?;
-        let is_shown = self.takes_part_in(Hook::Response) && outgoing::is_shown(event, &self.extension.descriptor);
-        is_shown.then(|| {
-            tape.event(event);
-            tape.own(outgoing::metadata_of(event))
-        })
-    }
-
-    fn own_metadata_of_status(&self, update: &TaskStatusUpdateEvent) -> Option<Metadata> {
-        self.tape.as_ref().map(|tape| tape.own(outgoing::metadata_of_status(update)))
+    /// Begins a step on the tape, if there is one and the extension is asked, or somebody beside it.
+    fn noting(&self, is_asked: impl Fn(&Attention) -> bool, step: impl FnOnce(&Tape)) -> Option<Arc<Tape>> {
+        let tape = self.tape.as_ref().filter(|tape| !self.is_out() && tape.notes(is_asked))?;
+        step(tape);
+        Some(Arc::clone(tape))
     }
 
     /// Counts the call; after a failure the member takes no further part in the turn.
@@ -181,6 +164,13 @@ impl Member {
         let size = payload.map_or(0, str::len);
         let limit = self.extension.profile.limits.input;
         if size > limit { Err(Fault::EventTooLarge { uri: self.extension.uri().clone(), size, limit }) } else { Ok(()) }
+    }
+}
+
+/// Ends the step that was begun, if one was.
+fn noted<T>(step: Option<Arc<Tape>>, result: &Result<T, Fault>, passed: impl FnOnce(&T, &Tape) -> StepResult) {
+    if let Some(tape) = step {
+        tape.ended(result.as_ref().map_or_else(StepResult::from, |value| passed(value, &tape)));
     }
 }
 

@@ -1,0 +1,133 @@
+//! Takes out of a turn what operators must not see.
+
+use annex_protocol::Json;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput};
+
+/// The text that stands in the place of a hidden value.
+const HIDDEN: &str = "[hidden]";
+
+/// Says what is hidden.
+pub trait Hide {
+    /// True when the value of the key is hidden.
+    fn hides(&self, key: &str) -> bool;
+
+    /// Text without what is hidden in it: secrets.
+    fn text(&self, text: &str) -> String;
+
+    /// JSON without the values that are hidden by their keys, and with texts as [`Hide::text`] gives them.
+    fn json(&self, value: &Json) -> Json;
+}
+
+impl RecordedTurn {
+    /// The turn without what is hidden. `None` when it cannot be written without it.
+    #[must_use]
+    pub fn hidden(&self, hide: &dyn Hide) -> Option<Self> {
+        let steps = self.steps.iter().map(|step| step.hidden(hide)).collect::<Option<_>>()?;
+        let keys = self.keys.iter().map(|KnownKey { bucket, key, value }| {
+            let value = value.as_ref().map(|value| value_of(key, value, hide));
+            KnownKey { bucket: bucket.clone(), key: hide.text(key), value }
+        });
+        Some(Self { keys: keys.collect(), steps, ..self.clone() })
+    }
+}
+
+impl RecordedStep {
+    fn hidden(&self, hide: &dyn Hide) -> Option<Self> {
+        let json = |value: &Option<Json>| value.as_ref().map(|value| hide.json(value));
+        Some(Self {
+            input: self.input.hidden(hide)?,
+            session: match &self.session {
+                Some(session) => Some(decoded(session, hide)?),
+                None => None,
+            },
+            task: json(&self.task),
+            agent_steps: json(&self.agent_steps),
+            calls: self.calls.iter().map(|call| call.hidden(hide)).collect(),
+            result: decoded(&self.result, hide)?,
+            times: self.times.clone(),
+        })
+    }
+}
+
+impl StepInput {
+    fn hidden(&self, hide: &dyn Hide) -> Option<Self> {
+        Some(match self {
+            // Each by itself: what a client sends may nest as deep as a value may.
+            Self::Request { message, metadata } => {
+                Self::Request { message: decoded(message, hide)?, metadata: decoded(metadata, hide)? }
+            }
+            Self::Begin { .. } | Self::Next => self.clone(),
+            Self::Change { current, update } => Self::Change { current: *current, update: decoded(update, hide)? },
+            Self::Event(event) => Self::Event(decoded(event, hide)?),
+            Self::Call { params } => Self::Call { params: hide.json(params) },
+        })
+    }
+}
+
+impl HostCall {
+    fn hidden(&self, hide: &dyn Hide) -> Self {
+        let mut call = self.clone();
+        match &mut call {
+            Self::Get { key, value: Some(value), .. } | Self::Set { key, value, .. } => {
+                *value = value_of(key, value, hide);
+                *key = hide.text(key);
+            }
+            Self::Tasks { request, answer, error } => {
+                *request = text(request, hide);
+                *answer = answer.as_ref().map(|answer| hide.json(answer));
+                *error = error.as_ref().map(|error| hide.text(error));
+            }
+            Self::Http { request, body, answer } => {
+                *request = hide.text(request);
+                *body = octets(body, hide);
+                if let Some(answer) = answer {
+                    answer.body = octets(&answer.body, hide);
+                    answer.headers.iter_mut().for_each(|(_, value)| *value = hide.text(value));
+                }
+            }
+            Self::Delete { key, .. } | Self::Increment { key, .. } | Self::Get { key, .. } => *key = hide.text(key),
+            Self::Keys { keys, .. } => keys.iter_mut().for_each(|key| *key = hide.text(key)),
+            Self::Time { .. } | Self::Monotonic { .. } | Self::Random(_) | Self::Resume { .. } => {}
+        }
+        call
+    }
+}
+
+/// The value of a key that an extension keeps.
+fn value_of(key: &str, value: &Octets, hide: &dyn Hide) -> Octets {
+    if hide.hides(key) { Octets::Text(HIDDEN.to_owned()) } else { octets(value, hide) }
+}
+
+fn octets(octets: &Octets, hide: &dyn Hide) -> Octets {
+    match octets {
+        Octets::Text(plain) => Octets::Text(text(plain, hide)),
+        // Bytes that are no text have their text in places.
+        Octets::Hex(_) => {
+            let bytes = octets.bytes();
+            let lossless: String = bytes.iter().copied().map(char::from).collect();
+            let hidden = hide.text(&lossless);
+            if hidden == lossless {
+                return octets.clone();
+            }
+            let bytes: Vec<u8> = hidden.chars().map(|one| u8::try_from(one).unwrap_or(b'?')).collect();
+            Octets::from(bytes.as_slice())
+        }
+    }
+}
+
+/// A text, which may itself be JSON.
+fn text(text: &str, hide: &dyn Hide) -> String {
+    let is_structure = text.trim_start().starts_with(['{', '[']);
+    match is_structure.then(|| Json::parse(text.to_owned()).ok()).flatten() {
+        Some(json) => hide.json(&json).get().to_owned(),
+        None => hide.text(text),
+    }
+}
+
+/// The value by way of its JSON; `None` when it is none any more.
+fn decoded<T: Serialize + DeserializeOwned>(value: &T, hide: &dyn Hide) -> Option<T> {
+    hide.json(&Json::from_serialize(value).ok()?).to().ok()
+}
