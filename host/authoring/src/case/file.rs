@@ -85,10 +85,10 @@ pub(super) struct Given {
     pub(super) session: Table,
     /// The keys that the extension has set before: those that last under `lasting`, then `context` and `task`.
     pub(super) keys: BTreeMap<String, BTreeMap<String, String>>,
-    /// The time. Default: 2026-01-01T00:00:00Z.
+    /// The time, or the times that the extension reads one after the other. Default: 2026-01-01T00:00:00Z.
     pub(super) clock: Option<Value>,
-    /// The seed of random numbers. Default: 0.
-    pub(super) random: u64,
+    /// The seed of random numbers, or the random bytes in hexadecimal. Default: the seed 0.
+    pub(super) random: Option<Value>,
     /// Answers to the extension's requests.
     pub(super) http: Vec<HttpGiven>,
     /// The caller's tasks, as ListTasks gives them.
@@ -123,7 +123,7 @@ fn ok() -> u16 {
     200
 }
 
-/// One event of the agent: an artifact, a state with or without a message, or a message as the whole answer.
+/// One event of the agent: an artifact, a state with or without a message, a message as the whole answer, or any event.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct AnswerGiven {
@@ -133,6 +133,8 @@ pub(super) struct AnswerGiven {
     pub(super) state: Option<String>,
     /// The text of a message.
     pub(super) message: Option<String>,
+    /// A StreamResponse.
+    pub(super) event: Option<Value>,
 }
 
 /// A call of a method.
@@ -171,7 +173,7 @@ impl CaseFile {
         Self::parse(&text)
     }
 
-    fn parse(text: &str) -> Result<Self, CaseError> {
+    pub(super) fn parse(text: &str) -> Result<Self, CaseError> {
         let mut case: Self =
             toml::from_str(text).map_err(|error| CaseError::Case(error.to_string().trim_end().to_owned()))?;
         let begins_expectation = |line: &str| line.trim() == EXPECT || line.trim().starts_with("[expect.");
@@ -185,6 +187,13 @@ impl CaseFile {
 
     /// Writes the file with another expectation. It is replaced as a whole.
     pub(super) fn write(&self, path: &Path, expect: &Table) -> Result<(), CaseError> {
+        let text = self.text(expect)?;
+        let written = annex_files::replace(path, text.as_bytes(), 0o644);
+        written.map_err(|source| CaseError::File { path: path.to_owned(), source })
+    }
+
+    /// The text of the file with another expectation.
+    pub(super) fn text(&self, expect: &Table) -> Result<String, CaseError> {
         let head = self.head.trim_end();
         let gap = if head.is_empty() { "" } else { "\n\n" };
         let text = format!("{head}{gap}{}", outcome::text(expect));
@@ -194,8 +203,7 @@ impl CaseFile {
                 "what came out has lines that look like those of a case, so it cannot be written into the file";
             return Err(CaseError::Case(reason.to_owned()));
         }
-        let written = annex_files::replace(path, text.as_bytes(), 0o644);
-        written.map_err(|source| CaseError::File { path: path.to_owned(), source })
+        Ok(text)
     }
 }
 

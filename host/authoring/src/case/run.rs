@@ -340,9 +340,9 @@ fn metadata(given: &Given) -> Result<Metadata, CaseError> {
 
 /// One event of the agent, the `place`-th.
 fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError> {
-    let AnswerGiven { artifact, state: next, message } = answer;
-    Ok(match (artifact, next, message) {
-        (Some(text), None, None) => StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+    let AnswerGiven { artifact, state: next, message, event } = answer;
+    Ok(match (artifact, next, message, event) {
+        (Some(text), None, None, None) => StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
             task_id: TaskId::from(TASK),
             context_id: ContextId::from(CONTEXT),
             artifact: Artifact {
@@ -353,15 +353,39 @@ fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError
             last_chunk: true,
             ..TaskArtifactUpdateEvent::default()
         }),
-        (None, Some(next), message) => {
+        (None, Some(next), message, None) => {
             StreamResponse::StatusUpdate(status(state(next, "answer.state")?, message.as_deref()))
         }
-        (None, None, Some(text)) => StreamResponse::Message(agent_message(text)),
+        (None, None, Some(text), None) => StreamResponse::Message(agent_message(text)),
+        (None, None, None, Some(event)) => {
+            let wrong = |error: serde_json::Error| CaseError::wrong("answer.event", error);
+            let mut event = toml_json::of_case(event).map_err(wrong)?;
+            fill_in(&mut event, place);
+            serde_json::from_value(event).map_err(wrong)?
+        }
         _ => {
-            let reason = "each has an artifact, a state (with or without a message), or a message";
+            let reason = "each has an artifact, a state (with or without a message), a message, or an event";
             return Err(CaseError::wrong("answer", reason));
         }
     })
+}
+
+/// Gives an event of a case the ids that it leaves out.
+fn fill_in(event: &mut serde_json::Value, place: usize) {
+    fn fill(object: Option<&mut serde_json::Value>, ids: &[(&str, &str)]) {
+        let Some(object) = object.and_then(serde_json::Value::as_object_mut) else { return };
+        for (key, id) in ids {
+            object.entry(*key).or_insert_with(|| (*id).into());
+        }
+    }
+    let of_task = [("taskId", TASK), ("contextId", CONTEXT)];
+    let of_message = [("messageId", "answer-1"), ("role", "ROLE_AGENT"), ("contextId", CONTEXT), ("taskId", TASK)];
+    let artifact = format!("artifact-{}", place + 1);
+    fill(event.get_mut("artifactUpdate"), &of_task);
+    fill(event.pointer_mut("/artifactUpdate/artifact"), &[("artifactId", &artifact)]);
+    fill(event.get_mut("statusUpdate"), &of_task);
+    fill(event.pointer_mut("/statusUpdate/status/message"), &of_message);
+    fill(event.get_mut("message"), &of_message);
 }
 
 fn agent_message(text: &str) -> Message {

@@ -1,12 +1,13 @@
 //! The host as a case describes it: what the extension can see of the turn, and the services that it reaches.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annex_protocol::{ContextId, ExtensionUri, Json, JsonObject, ListTasksResponse, TaskId, Timestamp};
 use annex_runtime::{
-    Clock, HttpClient, KeyValueStore, MemoryKeyValueStore, Outside, Quota, Random, Scope, ScopeKind, Space, TurnIds,
-    TurnView, Unreachable,
+    Clock, HttpClient, KeyValueStore, MemoryKeyValueStore, Octets, Outside, Quota, Random, Scope, ScopeKind, Space,
+    TurnIds, TurnView, Unreachable,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -44,8 +45,8 @@ pub(super) fn nowhere() -> Outside {
     let time = Timestamp::parse(TIME).map_or(0, Timestamp::as_millis);
     Outside {
         keyvalue: None,
-        clock: Some(Arc::new(Standing(Duration::from_millis(u64::try_from(time).unwrap_or(0))))),
-        random: Some(Arc::new(Seeded(Mutex::new(0)))),
+        clock: Some(Arc::new(Times::of(vec![Duration::from_millis(u64::try_from(time).unwrap_or(0))]))),
+        random: Some(Arc::new(Numbers::default())),
         http: Some(Arc::new(Requests { answers: Vec::new(), sent: Mutex::default() })),
         http_listener: None,
     }
@@ -67,8 +68,8 @@ impl Scene {
         let requests = Arc::new(Requests { answers: given.http.clone(), sent: Mutex::default() });
         let outside = Outside {
             keyvalue: Some(Arc::clone(&keys) as _),
-            clock: Some(Arc::new(Standing(time(given)?))),
-            random: Some(Arc::new(Seeded(Mutex::new(given.random)))),
+            clock: Some(Arc::new(Times::of(times(given)?))),
+            random: Some(Arc::new(numbers(given)?)),
             http: Some(Arc::clone(&requests) as _),
             http_listener: None,
         };
@@ -87,16 +88,41 @@ impl Scene {
     }
 }
 
-fn time(given: &Given) -> Result<Duration, CaseError> {
-    let text = match &given.clock {
-        None => TIME.to_owned(),
-        Some(toml::Value::Datetime(time)) => time.to_string(),
-        Some(toml::Value::String(text)) => text.clone(),
-        Some(_) => return Err(CaseError::wrong("clock", "it is no time such as 2026-01-31T12:00:00Z")),
+/// The times that the extension reads, at least one.
+fn times(given: &Given) -> Result<Vec<Duration>, CaseError> {
+    match &given.clock {
+        None => Ok(vec![time(&toml::Value::from(TIME))?]),
+        Some(toml::Value::Array(times)) if times.is_empty() => {
+            Err(CaseError::wrong("clock", "the list has no time; leave it out"))
+        }
+        Some(toml::Value::Array(times)) => times.iter().map(time).collect(),
+        Some(one) => Ok(vec![time(one)?]),
+    }
+}
+
+fn time(value: &toml::Value) -> Result<Duration, CaseError> {
+    let text = match value {
+        toml::Value::Datetime(time) => time.to_string(),
+        toml::Value::String(text) => text.clone(),
+        _ => return Err(CaseError::wrong("clock", "it is no time such as 2026-01-31T12:00:00Z, and no list of times")),
     };
     let time = Timestamp::parse(&text).map_err(|error| CaseError::wrong("clock", error))?;
     let millis = u64::try_from(time.as_millis()).map_err(|_| CaseError::wrong("clock", "it is before 1970"))?;
     Ok(Duration::from_millis(millis))
+}
+
+fn numbers(given: &Given) -> Result<Numbers, CaseError> {
+    let wrong =
+        || CaseError::wrong("random", "it is neither a seed from 0 on nor bytes in hexadecimal, two digits each");
+    match &given.random {
+        None => Ok(Numbers::default()),
+        Some(toml::Value::Integer(seed)) => Ok(Numbers::seeded(u64::try_from(*seed).map_err(|_| wrong())?)),
+        Some(toml::Value::String(digits)) => {
+            let bytes = Octets::Hex(digits.clone()).bytes();
+            if bytes.len() * 2 == digits.len() { Ok(Numbers::given(bytes)) } else { Err(wrong()) }
+        }
+        Some(_) => Err(wrong()),
+    }
 }
 
 /// The kind of bucket of a name in a case.
@@ -155,28 +181,67 @@ impl TurnView for Scene {
     }
 }
 
-/// A clock that stands.
-struct Standing(Duration);
+/// A clock that shows one time after the other, and then the last one again and again.
+struct Times {
+    times: Vec<Duration>,
+    /// The number of times that were read.
+    read: Mutex<usize>,
+}
 
-impl Clock for Standing {
-    fn now(&self) -> Duration {
-        self.0
+impl Times {
+    fn of(times: Vec<Duration>) -> Self {
+        Self { times, read: Mutex::new(0) }
     }
 
-    fn monotonic(&self) -> Duration {
-        self.0
+    fn at(&self, place: usize) -> Duration {
+        self.times.get(place).or(self.times.last()).copied().unwrap_or_default()
     }
 }
 
-/// Numbers that are the same in each run: `SplitMix64`.
-struct Seeded(Mutex<u64>);
+impl Clock for Times {
+    fn now(&self) -> Duration {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = self.at(*read);
+        *read += 1;
+        time
+    }
 
-impl Random for Seeded {
+    fn monotonic(&self) -> Duration {
+        let read = *self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        // The latest of the times that were read: a case may let the time go back, and this clock never does.
+        (0..read.clamp(1, self.times.len().max(1))).map(|place| self.at(place)).max().unwrap_or_default()
+    }
+}
+
+/// Bytes that the case gives, then numbers that are the same in each run: `SplitMix64`.
+#[derive(Default)]
+struct Numbers(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    given: VecDeque<u8>,
+    seed: u64,
+}
+
+impl Numbers {
+    fn seeded(seed: u64) -> Self {
+        Self(Mutex::new(State { seed, ..State::default() }))
+    }
+
+    fn given(bytes: Vec<u8>) -> Self {
+        Self(Mutex::new(State { given: bytes.into(), ..State::default() }))
+    }
+}
+
+impl Random for Numbers {
     fn fill(&self, bytes: &mut [u8]) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for chunk in bytes.chunks_mut(8) {
-            *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = *state;
+        let State { given, seed } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = given.len().min(bytes.len());
+        let (first, rest) = bytes.split_at_mut(count);
+        first.iter_mut().zip(given.drain(..count)).for_each(|(byte, given)| *byte = given);
+        for chunk in rest.chunks_mut(8) {
+            *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = *seed;
             mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             mixed ^= mixed >> 31;
@@ -216,17 +281,51 @@ impl HttpClient for Requests {
 mod tests {
     use super::*;
 
-    fn numbers(seed: u64) -> [u8; 20] {
+    fn of(numbers: &Numbers) -> [u8; 20] {
         let mut bytes = [0; 20];
-        Seeded(Mutex::new(seed)).fill(&mut bytes);
+        numbers.fill(&mut bytes);
         bytes
     }
 
     #[test]
     fn random_numbers_follow_from_the_seed_alone() {
-        assert_eq!(numbers(7), numbers(7));
-        assert_ne!(numbers(7), numbers(8));
+        assert_eq!(of(&Numbers::seeded(7)), of(&Numbers::seeded(7)));
+        assert_ne!(of(&Numbers::seeded(7)), of(&Numbers::seeded(8)));
         // The first number that SplitMix64 makes of 0, as its authors give it.
-        assert!(numbers(0).starts_with(&0xe220_a839_7b1d_cdaf_u64.to_le_bytes()));
+        assert!(of(&Numbers::default()).starts_with(&0xe220_a839_7b1d_cdaf_u64.to_le_bytes()));
+    }
+
+    #[test]
+    fn the_bytes_of_the_case_come_before_those_of_the_seed() {
+        let numbers = Numbers::given(vec![1, 2, 3]);
+        let mut one = [0];
+        numbers.fill(&mut one);
+        let more = of(&numbers);
+        assert_eq!((one, &more[..2]), ([1], &[2, 3][..]));
+        assert_eq!(more[2..], of(&Numbers::default())[..18]);
+    }
+
+    #[test]
+    fn the_last_time_is_shown_again_and_the_monotonic_clock_never_goes_back() {
+        let clock = Times::of([5, 3, 9].map(Duration::from_secs).to_vec());
+        let read: Vec<u64> = (0..4).flat_map(|_| [clock.monotonic(), clock.now()]).map(|time| time.as_secs()).collect();
+        assert_eq!(read, [5, 5, 5, 3, 5, 9, 9, 9]);
+    }
+
+    #[test]
+    fn what_is_no_time_and_no_random_bytes_is_named() {
+        for (given, key) in [
+            ("clock = 7", "given.clock: "),
+            ("clock = []", "given.clock: "),
+            ("clock = [2026-01-01T00:00:00Z, \"later\"]", "given.clock: "),
+            ("random = -1", "given.random: "),
+            ("random = \"abc\"", "given.random: "),
+            ("random = \"zz\"", "given.random: "),
+            ("random = true", "given.random: "),
+        ] {
+            let given: Given = toml::from_str(given).unwrap();
+            let error = times(&given).err().or(numbers(&given).err()).unwrap().to_string();
+            assert!(error.starts_with(key), "{error}");
+        }
     }
 }

@@ -21,12 +21,21 @@ pub(super) fn object(table: &Table) -> Json {
     Json::Object(table.iter().map(|(key, value)| (key.clone(), json(value))).collect::<Map<_, _>>())
 }
 
+/// JSON of a case: TOML, or a string of JSON where TOML cannot say it.
+pub(super) fn of_case(value: &Value) -> serde_json::Result<Json> {
+    match value {
+        Value::String(text) => serde_json::from_str(text),
+        other => Ok(json(other)),
+    }
+}
+
 /// JSON as TOML. What TOML cannot say, `null` and numbers that are too large, makes it a string of JSON.
 pub(super) fn toml(value: &Json) -> Value {
     of(value).unwrap_or_else(|| Value::String(value.to_string()))
 }
 
-fn of(value: &Json) -> Option<Value> {
+/// JSON as TOML, if TOML can say it.
+pub(crate) fn of(value: &Json) -> Option<Value> {
     Some(match value {
         Json::Null => return None,
         Json::Bool(truth) => Value::Boolean(*truth),

@@ -58,6 +58,55 @@ fn the_clock_of_a_case_without_one_is_the_same_each_time() -> Result<()> {
 }
 
 #[test]
+fn each_read_of_the_clock_takes_the_next_time_of_the_case() -> Result<()> {
+    let given = r#"hook = "state"
+clock = [2030-01-02T03:04:05Z, 2030-01-02T03:04:07Z]
+random = "000102"
+metadata = { "test/capability" = ["time", "time", "time", { random = 2 }] }"#;
+    let expect = r#"delta.results = ["Ok(1893553445s)", "Ok(1893553447s)", "Ok(1893553447s)", "2"]"#;
+    check(TEST_CAPABILITIES, GRANTS, &format!("[given]\n{given}\n\n[expect]\nactive = true\n{expect}\n"))
+}
+
+#[test]
+fn an_answer_can_be_any_event_as_a_table_or_as_json() -> Result<()> {
+    let event = r#"{ artifactUpdate = { artifact = { parts = [{ data = { n = 1 } }, { text = "one" }] } } }"#;
+    check_told(
+        "{ respond = \"payload\" }, payload = true",
+        &format!("answer = [{{ event = {event} }}]\n"),
+        r#"active = true
+
+[[expect.events]]
+artifact = "one"
+extensions = ["https://annex.example/test/v1"]
+
+[expect.events.metadata."test/response".artifactUpdate]
+taskId = "task-1"
+contextId = "context-1"
+artifact = { artifactId = "artifact-1", parts = [{ data = { n = 1 } }, { text = "one" }] }
+"#,
+    )?;
+    let json = r#"{"message": {"parts": [{"data": null}, {"text": "two"}]}}"#;
+    let state = r#"{ statusUpdate = { status = { state = "TASK_STATE_WORKING", message = { parts = [] } } } }"#;
+    check_told(
+        "{}",
+        &format!("answer = [{{ event = {state} }}, {{ event = '{json}' }}]\n"),
+        r#"active = true
+
+[[expect.events]]
+state = "working"
+message = ""
+extensions = ["https://annex.example/test/v1"]
+metadata = { "test/response" = "status" }
+
+[[expect.events]]
+message = "two"
+extensions = ["https://annex.example/test/v1"]
+metadata = { "test/response" = "message" }
+"#,
+    )
+}
+
+#[test]
 fn requests_are_answered_from_the_case_or_fail() -> Result<()> {
     check(
         TEST_CAPABILITIES,
