@@ -9,11 +9,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use annex_runtime::Installation;
-
 mod cost;
-mod file;
+pub(crate) mod file;
+mod from_recording;
 mod outcome;
+mod recorded;
 mod run;
 mod scene;
 mod toml_json;
@@ -21,10 +21,9 @@ mod toml_json;
 pub use cost::{Cost, Measurement};
 pub use file::CaseError;
 use file::CaseFile;
-pub use run::{Runner, config as runtime_config};
-
-/// The settings of an installation as text: the keys of an `[[extension]]` but for `component`.
-pub type ReadSettings<'a> = &'a (dyn Fn(&str) -> Result<Installation, String> + Sync);
+pub use from_recording::{NewCase, NewCases};
+pub use run::{ReadSettings, Runner, config as runtime_config};
+pub(crate) use toml_json::of as toml_of;
 
 /// A case that was run.
 #[derive(Debug)]

@@ -9,13 +9,19 @@ mod choice;
 mod contract;
 mod error;
 mod manifest;
+mod recording;
+mod replay;
 mod scaffold;
 mod sdk;
 
 pub use build::{Built, build};
-pub use case::{CaseError, CaseRun, Cost, Measurement, ReadSettings, Runner, Verdict, cases_in, runtime_config};
+pub use case::{
+    CaseError, CaseRun, Cost, Measurement, NewCase, NewCases, ReadSettings, Runner, Verdict, cases_in, runtime_config,
+};
 pub use choice::{Capability, Choice, HOOKS, Language, ProjectName, parse_hook};
 pub use contract::{VERSION, write as write_contract};
 pub use error::ProjectError;
 pub use manifest::{Bindings, Build, FILE, Manifest, Project, Sources};
+pub use recording::{MAX_RECORDING_LINE, Recording, RecordingError};
+pub use replay::{Replay, recorded_settings};
 pub use scaffold::create;

@@ -21,6 +21,7 @@ mod log;
 mod new;
 mod output;
 mod pretty;
+mod replay;
 mod send;
 mod serve;
 mod session;
@@ -59,6 +60,7 @@ enum Command {
     Test(test::Test),
     Dev(dev::Dev),
     Bench(bench::Bench),
+    Replay(replay::Replay),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +95,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Build(build) => build.run().await,
             Command::Test(test) => test.run().await,
             Command::Bench(bench) => bench.run().await,
+            Command::Replay(replay) => Box::pin(replay.run()).await,
             Command::Dev(dev) => Box::pin(dev.run()).await,
         }
     });

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use annex_runtime::{Digest, Extension, Hook, HookMetrics, Limits, RuntimeConfig};
 use toml::Table;
 
-use super::ReadSettings;
 use super::file::{CaseError, CaseFile};
-use super::run::{Runner, config, play};
+use super::run::{ReadSettings, Runner, config, play};
 use super::scene::Scene;
 
 /// Turns before the first that is measured. They find caches cold.

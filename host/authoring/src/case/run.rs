@@ -9,15 +9,18 @@ use annex_protocol::{
     TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_runtime::{
-    BeginOutcome, Chain, ClientCall, ClientCallRequest, Extension, Fault, Hook, MethodAnswer, MethodCall, Runtime,
-    RuntimeConfig, RuntimeError, TurnRequest,
+    BeginOutcome, Chain, ClientCall, ClientCallRequest, Extension, Fault, Hook, Installation, MethodAnswer, MethodCall,
+    Runtime, RuntimeConfig, RuntimeError, TurnRequest,
 };
 use toml::Table;
 
 use super::file::{AnswerGiven, CaseError, CaseFile, ClientGiven, Given, MethodGiven};
 use super::outcome::Outcome;
 use super::scene::{self, CONTEXT, Scene, TASK};
-use super::{ReadSettings, toml_json};
+use super::toml_json;
+
+/// The settings of an installation as text: the keys of an `[[extension]]` but for `component`.
+pub type ReadSettings<'a> = &'a (dyn Fn(&str) -> Result<Installation, String> + Sync);
 
 /// Runs the cases of one component.
 pub struct Runner<'a> {
@@ -58,6 +61,11 @@ impl<'a> Runner<'a> {
             started => started?,
         };
         Ok(Self { runtime, component, settings, read })
+    }
+
+    /// The component, loaded with nothing that a case gives it.
+    pub(crate) async fn extension(&self) -> Result<Extension, CaseError> {
+        self.load(&Given::default()).await
     }
 
     /// The outcome of a case, as its table.

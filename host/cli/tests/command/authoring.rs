@@ -15,6 +15,7 @@ mod cases;
 mod contract;
 mod dev;
 mod new;
+mod replay;
 mod scenes;
 
 /// A project named `tried` in a folder of its own.

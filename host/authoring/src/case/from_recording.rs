@@ -1,0 +1,145 @@
+//! Writes the turns of a recording as cases.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use annex_runtime::{RecordedTurn, RecordingHead};
+use tempfile::{NamedTempFile, TempPath};
+use toml::Table;
+
+use super::file::CaseFile;
+use super::recorded::{self, GivenTurn};
+use super::run::Runner;
+use crate::recording::RecordingError;
+
+/// Cases that are made of a recording. They are in their folder under other names until all of them are there.
+pub struct NewCases {
+    folder: PathBuf,
+    /// The folder was made for them.
+    is_new: bool,
+    cases: Vec<(TempPath, PathBuf)>,
+}
+
+/// The case of a turn.
+#[derive(Debug)]
+pub enum NewCase {
+    /// It passes.
+    Passes {
+        /// Its name.
+        name: String,
+        /// What it has in another way than the turn.
+        remarks: Vec<&'static str>,
+    },
+    /// It expects nothing yet, because the component fails in it.
+    Fails {
+        /// Its name.
+        name: String,
+        /// The failure.
+        fault: String,
+    },
+    /// There is none.
+    LeftOut {
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl NewCases {
+    /// Makes the folder if it is missing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn in_folder(folder: &Path) -> Result<Self, RecordingError> {
+        let is_new = !folder.exists();
+        fs::create_dir_all(folder).map_err(|source| RecordingError::Case { path: folder.to_owned(), source })?;
+        Ok(Self { folder: folder.to_owned(), is_new, cases: Vec::new() })
+    }
+
+    /// Makes a case of a turn, which is the `number`-th of the recording, and what the component of the runner makes of it.
+    ///
+    /// # Errors
+    /// When it cannot be written, or there is a case of that name.
+    pub async fn add(
+        &mut self,
+        number: u64,
+        turn: &RecordedTurn,
+        head: &RecordingHead,
+        runner: &Runner<'_>,
+    ) -> Result<NewCase, RecordingError> {
+        let name = format!("turn-{number:03}.toml");
+        let path = self.folder.join(&name);
+        if fs::symlink_metadata(&path).is_ok() {
+            return Err(RecordingError::CaseExists { path });
+        }
+        let GivenTurn { given, remarks } = match recorded::given(turn, &head.uri) {
+            Ok(given) => given,
+            Err(reason) => return Ok(NewCase::LeftOut { reason }),
+        };
+        let mut text = format!("# Turn {number} of a recording of {} {}\n", head.name, head.component_version);
+        text = format!("{}\n", annex_text::line(text.trim_end()));
+        remarks.iter().for_each(|remark| text.push_str(&format!("# {remark}\n")));
+        text.push_str(&Table::from_iter([("given".to_owned(), given.into())]).to_string());
+        let outcome = match CaseFile::parse(&text) {
+            Ok(case) => runner.outcome(&case).await.map(|expect| (case, expect)),
+            Err(error) => Err(error),
+        };
+        let (text, fault) = match outcome {
+            // It is for its author to say what is to come of a turn in which the component fails.
+            Ok((_, expect)) if expect.contains_key("fault") => {
+                (text, expect.get("fault").and_then(|fault| fault.as_str().map(str::to_owned)))
+            }
+            Ok((case, expect)) => match case.text(&expect) {
+                Ok(text) => (text, None),
+                Err(error) => return Ok(NewCase::LeftOut { reason: error.to_string() }),
+            },
+            Err(error) => return Ok(NewCase::LeftOut { reason: annex_text::with_causes(&error) }),
+        };
+        let written = self.write(&text).map_err(|source| RecordingError::Case { path: path.clone(), source })?;
+        self.cases.push((written, path));
+        Ok(match fault {
+            Some(fault) => NewCase::Fails { name, fault },
+            None => NewCase::Passes { name, remarks },
+        })
+    }
+
+    fn write(&self, text: &str) -> io::Result<TempPath> {
+        let mut file = NamedTempFile::with_prefix_in(".turn-", &self.folder)?;
+        file.write_all(text.as_bytes())?;
+        Ok(file.into_temp_path())
+    }
+
+    /// Gives all cases their names, or none.
+    ///
+    /// # Errors
+    /// When one of them cannot have its name.
+    pub fn finish(mut self) -> Result<usize, RecordingError> {
+        let mut named: Vec<PathBuf> = Vec::new();
+        for (case, path) in std::mem::take(&mut self.cases) {
+            let Err(error) = case.persist_noclobber(&path) else {
+                named.push(path);
+                continue;
+            };
+            for path in &named {
+                // The fault that is reported is the first one.
+                let _ = fs::remove_file(path);
+            }
+            return Err(match error.error.kind() {
+                ErrorKind::AlreadyExists => RecordingError::CaseExists { path },
+                _ => RecordingError::Case { path, source: error.error },
+            });
+        }
+        self.is_new &= named.is_empty();
+        Ok(named.len())
+    }
+}
+
+impl Drop for NewCases {
+    fn drop(&mut self) {
+        self.cases.clear();
+        if self.is_new {
+            // A folder in which somebody else has put something stays.
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
+}

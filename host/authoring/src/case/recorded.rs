@@ -1,0 +1,420 @@
+//! A recorded turn as what a case is given.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use annex_protocol::{ExtensionUri, Json as RawJson, ListTasksResponse, Message, StreamResponse, TaskState, Timestamp};
+use annex_runtime::{HostCall, HttpAnswer, Octets, RecordedStep, RecordedTurn, StepInput, StepResult};
+use serde::Serialize;
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use super::scene::{BUCKETS, CONTEXT, TASK};
+use super::toml_json;
+
+/// The length from which an id is looked for within other texts. A shorter one could be a part of any word.
+const SURE_ID: usize = 16;
+/// The message of all cases.
+const MESSAGE: &str = "message-1";
+/// In place of a secret in a recording.
+const SECRET: &str = "(secret)";
+
+/// What a case is given in place of a turn.
+#[derive(Debug)]
+pub(super) struct GivenTurn {
+    pub(super) given: Table,
+    /// What the case has in another way than the turn.
+    pub(super) remarks: Vec<&'static str>,
+}
+
+/// What a case is given for this turn of the extension.
+///
+/// # Errors
+/// The reason for which no case can hold the turn.
+pub(super) fn given(turn: &RecordedTurn, extension: &ExtensionUri) -> Result<GivenTurn, String> {
+    if turn.resumed {
+        return Err("its task is taken up again, which no case can say".to_owned());
+    }
+    let turn = &with_ids_of_cases(turn)?;
+    let mut converted = GivenTurn { given: Table::new(), remarks: Vec::new() };
+    converted.asked(turn, extension)?;
+    converted.seen(turn)?;
+    converted.keys(turn)?;
+    converted.time_and_numbers(turn);
+    converted.requests(turn)?;
+    converted.tasks(turn)?;
+    Ok(converted)
+}
+
+impl GivenTurn {
+    fn set(&mut self, key: &str, value: impl Into<Value>) {
+        self.given.insert(key.to_owned(), value.into());
+    }
+
+    /// What the extension is asked: a message with the agent's answer, or a method.
+    fn asked(&mut self, turn: &RecordedTurn, extension: &ExtensionUri) -> Result<(), String> {
+        if turn.requested != [extension.clone()] {
+            let requested = turn.requested.iter().map(|uri| Value::from(uri.as_str()));
+            self.set("requested", Value::Array(requested.collect()));
+        }
+        match turn.steps.first().map(|step| &step.input) {
+            Some(StepInput::Request { message: asked, metadata }) => {
+                if turn.operation != "SendMessage" {
+                    self.set("operation", turn.operation.as_str());
+                }
+                self.set("message", message(asked)?);
+                if !metadata.is_empty() {
+                    self.set("metadata", said(metadata, "the metadata of its request")?);
+                }
+                let waits_in = turn.steps.iter().find_map(|step| match &step.input {
+                    StepInput::Begin { waits_in, .. } => *waits_in,
+                    _ => None,
+                });
+                if let Some(state) = waits_in {
+                    self.set("waits_in", name(state));
+                }
+                self.set("answer", answer(&turn.steps)?);
+                Ok(())
+            }
+            Some(StepInput::Call { params }) => {
+                let mut method = Table::from_iter([("name".to_owned(), turn.operation.as_str().into())]);
+                if !params.is_null() {
+                    let params = said(params, "its parameters")?;
+                    if !params.is_table() {
+                        return Err("its parameters are no object".to_owned());
+                    }
+                    method.insert("params".to_owned(), params);
+                }
+                self.set("method", method);
+                Ok(())
+            }
+            _ => Err("it begins with neither a message nor a call of a method".to_owned()),
+        }
+    }
+
+    /// The session, the task and the agent's steps.
+    fn seen(&mut self, turn: &RecordedTurn) -> Result<(), String> {
+        let mut sessions = turn.steps.iter().filter_map(|step| step.session.as_ref());
+        if let Some(session) = sessions.next().filter(|session| !session.is_empty()) {
+            self.set("session", said(session, "its session")?);
+        }
+        if sessions.next().is_some() {
+            self.remarks.push("The session changed during the turn. The case has it as it was at the beginning.");
+        }
+        if turn.steps.iter().any(|step| step.task.is_some()) {
+            self.remarks.push("The extension could read the whole task. The case has only its ids and its state.");
+        }
+        let steps: Vec<&RawJson> = turn.steps.iter().filter_map(|step| step.agent_steps.as_ref()).collect();
+        let steps: Vec<&RawJson> = steps.into_iter().filter(|steps| steps.get() != "[]").collect();
+        if let Some(last) = steps.last() {
+            self.set("steps", said(last, "the steps of its agent")?);
+        }
+        if steps.len() > 1 {
+            self.remarks.push("The agent's steps grew during the turn. The case has all of them from the beginning.");
+        }
+        Ok(())
+    }
+
+    /// The keys as they were before the turn.
+    fn keys(&mut self, turn: &RecordedTurn) -> Result<(), String> {
+        let mut keys: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+        for known in &turn.keys {
+            let Some(value) = &known.value else { continue };
+            let Octets::Text(value) = value else { return Err(format!("the key {:?} has no text", known.key)) };
+            keys.entry(bucket(&known.bucket)?).or_default().insert(known.key.clone(), value.clone());
+        }
+        let is_known = |name: &str, key: &str| turn.keys.iter().any(|known| known.bucket == name && known.key == key);
+        for call in calls(turn) {
+            let HostCall::Keys { bucket: name, keys: listed, .. } = call else { continue };
+            // A key that the turn itself has set is known not to have been there.
+            for key in listed.iter().filter(|key| !is_known(name, key)) {
+                let remark = "Keys that the extension listed and did not read are empty in the case.";
+                if !self.remarks.contains(&remark) {
+                    self.remarks.push(remark);
+                }
+                keys.entry(bucket(name)?).or_default().insert(key.clone(), String::new());
+            }
+        }
+        if !keys.is_empty() {
+            let table = |values: BTreeMap<String, String>| {
+                Value::Table(values.into_iter().map(|(key, value)| (key, value.into())).collect())
+            };
+            let keys = keys.into_iter().map(|(bucket, values)| (bucket.to_owned(), table(values)));
+            self.set("keys", keys.collect::<Table>());
+        }
+        Ok(())
+    }
+
+    fn time_and_numbers(&mut self, turn: &RecordedTurn) {
+        let mut times: Vec<Timestamp> = calls(turn)
+            .filter_map(|call| match call {
+                HostCall::Time { seconds, nanoseconds } => {
+                    let seconds = i64::try_from(*seconds).unwrap_or(i64::MAX).saturating_mul(1_000);
+                    Some(Timestamp::from_millis(seconds.saturating_add(i64::from(nanoseconds / 1_000_000))))
+                }
+                _ => None,
+            })
+            .collect();
+        // The last time is shown again and again.
+        while times.len() > 1 && times.iter().rev().nth(1) == times.last() {
+            times.pop();
+        }
+        let clock = match times.as_slice() {
+            [] => time(turn.at),
+            [one] => time(*one),
+            several => Value::Array(several.iter().copied().map(time).collect()),
+        };
+        self.set("clock", clock);
+        let random: String = calls(turn)
+            .filter_map(|call| match call {
+                HostCall::Random(bytes) => Some(bytes.bytes()),
+                _ => None,
+            })
+            .flatten()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        if !random.is_empty() {
+            self.set("random", random);
+        }
+    }
+
+    fn requests(&mut self, turn: &RecordedTurn) -> Result<(), String> {
+        let mut unreachable = BTreeSet::new();
+        let mut answers: Vec<(&str, &HttpAnswer)> = Vec::new();
+        for call in calls(turn) {
+            let HostCall::Http { request, answer, .. } = call else { continue };
+            if request.contains(SECRET) {
+                return Err("the address of a request has a secret, which the recording does not have".to_owned());
+            }
+            match answer {
+                Some(answer) => answers.push((request, answer)),
+                None => drop(unreachable.insert(request.as_str())),
+            }
+        }
+        if answers.iter().any(|(request, _)| unreachable.contains(request)) {
+            return Err("a request was answered once and not another time, which no case can say".to_owned());
+        }
+        let answers: Vec<Value> = answers.into_iter().map(http).collect::<Result<_, _>>()?;
+        if !answers.is_empty() {
+            self.set("http", answers);
+        }
+        Ok(())
+    }
+
+    fn tasks(&mut self, turn: &RecordedTurn) -> Result<(), String> {
+        let mut listed: Option<ListTasksResponse> = None;
+        for call in calls(turn) {
+            match call {
+                HostCall::Tasks { answer: Some(answer), .. } => {
+                    let answer: ListTasksResponse = answer.to().map_err(|error| error.to_string())?;
+                    if !answer.next_page_token.is_empty() {
+                        return Err("a list of tasks has further pages, which no case can say".to_owned());
+                    }
+                    if listed.as_ref().is_some_and(|listed| listed.tasks != answer.tasks) {
+                        return Err("its lists of tasks differ, and a case has one".to_owned());
+                    }
+                    listed = Some(answer);
+                }
+                HostCall::Tasks { answer: None, .. } => {
+                    return Err("a list of tasks was refused, which no case can say".to_owned());
+                }
+                HostCall::Resume { error: Some(_), .. } => {
+                    return Err("a task could not go on, which no case can say".to_owned());
+                }
+                _ => {}
+            }
+        }
+        match listed {
+            Some(listed) if !listed.tasks.is_empty() => self.set("tasks", said(&listed.tasks, "its list of tasks")?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn calls(turn: &RecordedTurn) -> impl Iterator<Item = &HostCall> {
+    turn.steps.iter().flat_map(|step| &step.calls)
+}
+
+/// The name of a bucket in a case.
+fn bucket(name: &str) -> Result<&'static str, String> {
+    let bucket = BUCKETS.into_iter().find(|(_, kind)| kind.name() == name);
+    bucket.map(|(bucket, _)| bucket).ok_or_else(|| format!("it has a key in {name:?}, and there is no such bucket"))
+}
+
+fn time(time: Timestamp) -> Value {
+    let text = time.to_string().replace(".000Z", "Z");
+    text.parse().map_or(Value::String(text), Value::Datetime)
+}
+
+/// A state as cases name it.
+fn name(state: TaskState) -> String {
+    state.name().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
+}
+
+fn json(value: &impl Serialize) -> Result<Json, String> {
+    // By its text, because JSON of users is text until somebody reads it.
+    let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// The value in TOML.
+fn said(value: &impl Serialize, what: &str) -> Result<Value, String> {
+    toml_json::of(&json(value)?)
+        .ok_or_else(|| format!("TOML cannot say {what}: there is a null in it, or a number that is too large"))
+}
+
+/// The message: as its text, where it has nothing else.
+fn message(message: &Message) -> Result<Value, String> {
+    let mut message = said(message, "its message")?;
+    let Some(table) = message.as_table_mut() else { return Ok(message) };
+    table.remove("messageId");
+    drop_default(table, "role", "ROLE_USER");
+    drop_default(table, "contextId", CONTEXT);
+    let is_alone = table.len() == 1;
+    let text = table.get("parts").and_then(|parts| match parts.as_array()?.as_slice() {
+        [Value::Table(part)] if part.len() == 1 => part.get("text").cloned(),
+        _ => None,
+    });
+    Ok(text.filter(|_| is_alone).unwrap_or(message))
+}
+
+fn drop_default(table: &mut Table, key: &str, default: &str) {
+    if table.get(key).and_then(Value::as_str) == Some(default) {
+        table.remove(key);
+    }
+}
+
+/// The events of the agent, before the extension had a part in them.
+fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
+    let mut events = Vec::new();
+    let mut has_changed = false;
+    for step in steps {
+        // The event of a change is shown to `response` once more, as `transition` has left it.
+        let is_of_change = mem::take(&mut has_changed);
+        match &step.input {
+            StepInput::Begin { .. } if !matches!(step.result, StepResult::Agrees { .. }) => break,
+            StepInput::Change { update, .. } => {
+                has_changed = true;
+                events.push(event(&StreamResponse::StatusUpdate(update.clone()))?);
+            }
+            StepInput::Event(StreamResponse::StatusUpdate(_)) if is_of_change => {}
+            StepInput::Event(shown) => events.push(event(shown)?),
+            StepInput::Request { .. } | StepInput::Begin { .. } | StepInput::Call { .. } | StepInput::Next => {}
+        }
+    }
+    Ok(Value::Array(events))
+}
+
+/// An event as an entry of `given.answer`.
+fn event(event: &StreamResponse) -> Result<Value, String> {
+    if let StreamResponse::StatusUpdate(update) = event
+        && update.status.message.is_none()
+        && update.metadata.is_empty()
+    {
+        return Ok(entry("state", name(update.status.state)));
+    }
+    let mut event = json(event)?;
+    for kind in ["statusUpdate", "artifactUpdate"] {
+        if let Some(update) = event.get_mut(kind).and_then(Json::as_object_mut) {
+            // A case gives these itself.
+            for (key, id) in [("taskId", TASK), ("contextId", CONTEXT)] {
+                if update.get(key).and_then(Json::as_str) == Some(id) {
+                    update.remove(key);
+                }
+            }
+        }
+    }
+    Ok(entry("event", toml_json::toml(&event)))
+}
+
+fn entry(key: &str, value: impl Into<Value>) -> Value {
+    Value::Table(Table::from_iter([(key.to_owned(), value.into())]))
+}
+
+/// An answer to a request as an entry of `given.http`.
+fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
+    let Octets::Text(body) = &answer.body else {
+        return Err(format!("the answer to {request} is no text, and a case has texts"));
+    };
+    let mut table = Table::from_iter([("request".to_owned(), request.into())]);
+    if answer.status != 200 {
+        table.insert("status".to_owned(), i64::from(answer.status).into());
+    }
+    let mut headers: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, value) in &answer.headers {
+        // Several fields of one name say what one field with all values says.
+        headers
+            .entry(name)
+            .and_modify(|values| values.push_str(&format!(", {value}")))
+            .or_insert_with(|| value.clone());
+    }
+    if !headers.is_empty() {
+        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+        table.insert("headers".to_owned(), headers.collect::<Table>().into());
+    }
+    if !body.is_empty() {
+        table.insert("body".to_owned(), body.as_str().into());
+    }
+    Ok(Value::Table(table))
+}
+
+/// The turn with the ids that all cases have.
+fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, String> {
+    let mut task = turn.task_id.as_ref().map(ToString::to_string);
+    let mut context = turn.context_id.as_ref().map(ToString::to_string);
+    let mut message = None;
+    for step in &turn.steps {
+        let (of_task, of_context) = match &step.input {
+            StepInput::Request { message: asked, .. } => {
+                message = Some(asked.message_id.to_string());
+                (asked.task_id.as_ref(), asked.context_id.as_ref())
+            }
+            StepInput::Begin { task_id, context_id, .. } => (Some(task_id), Some(context_id)),
+            StepInput::Change { update, .. } | StepInput::Event(StreamResponse::StatusUpdate(update)) => {
+                (Some(&update.task_id), Some(&update.context_id))
+            }
+            StepInput::Event(StreamResponse::ArtifactUpdate(update)) => {
+                (Some(&update.task_id), Some(&update.context_id))
+            }
+            StepInput::Event(StreamResponse::Message(answer)) => (answer.task_id.as_ref(), answer.context_id.as_ref()),
+            StepInput::Event(StreamResponse::Task(_)) | StepInput::Call { .. } | StepInput::Next => (None, None),
+        };
+        task = task.or_else(|| of_task.map(ToString::to_string));
+        context = context.or_else(|| of_context.map(ToString::to_string));
+    }
+    let mut ids: Vec<(String, &str)> = [(task, TASK), (context, CONTEXT), (message, MESSAGE)]
+        .into_iter()
+        .filter_map(|(recorded, own)| Some((recorded.filter(|id| !id.is_empty())?, own)))
+        .collect();
+    // One may begin with another.
+    ids.sort_by_key(|(recorded, _)| std::cmp::Reverse(recorded.len()));
+    let mut whole = json(turn)?;
+    rename(&mut whole, &ids);
+    // By its text again: user data is not read from a tree.
+    serde_json::from_str(&whole.to_string()).map_err(|error| error.to_string())
+}
+
+fn rename(value: &mut Json, ids: &[(String, &str)]) {
+    match value {
+        Json::String(text) => *text = renamed(mem::take(text), ids),
+        Json::Array(items) => items.iter_mut().for_each(|item| rename(item, ids)),
+        Json::Object(members) => {
+            let all = mem::take(members).into_iter();
+            *members = all.map(|(key, value)| (renamed(key, ids), value)).collect();
+            members.values_mut().for_each(|member| rename(member, ids));
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => {}
+    }
+}
+
+fn renamed(text: String, ids: &[(String, &str)]) -> String {
+    if let Some((_, own)) = ids.iter().find(|(recorded, _)| *recorded == text) {
+        return (*own).to_owned();
+    }
+    let sure = ids.iter().filter(|(recorded, _)| recorded.len() >= SURE_ID);
+    sure.fold(text, |text, (recorded, own)| if text.contains(recorded) { text.replace(recorded, own) } else { text })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+use serde_json::json;
+
+use super::*;
+
+const URI: &str = "https://a.example/v1";
+const TASK_ID: &str = "0197f9c2-7c1e-7d8a-b0a5-2f2b3f6c9a11";
+const CONTEXT_ID: &str = "0197f9c2-7c1e-7d8a-b0a5-000000000000";
+
+/// A turn with these steps and these further fields.
+#[expect(clippy::needless_pass_by_value, reason = "each caller writes the JSON in its place")]
+fn turn(steps: Json, more: Json) -> RecordedTurn {
+    let mut turn = json!({
+        "at": "2026-02-03T04:05:06Z",
+        "operation": "SendMessage",
+        "requested": [URI],
+        "contextId": CONTEXT_ID,
+        "steps": steps,
+    });
+    let fields = turn.as_object_mut().unwrap();
+    fields.extend(more.as_object().cloned().unwrap_or_default());
+    serde_json::from_str(&turn.to_string()).unwrap()
+}
+
+fn request(message: Json) -> Json {
+    let mut message = message;
+    message["messageId"] = "m-1".into();
+    message["role"] = "ROLE_USER".into();
+    json!({ "input": { "request": { "message": message, "metadata": {} } }, "result": { "active": {} } })
+}
+
+fn hello() -> Json {
+    request(json!({ "parts": [{ "text": "Hi" }] }))
+}
+
+/// A turn in which the extension calls the host.
+fn calling(calls: Json) -> RecordedTurn {
+    let mut step = hello();
+    step["calls"] = calls;
+    turn(json!([step]), json!({}))
+}
+
+/// Asserts that the turn becomes this.
+#[track_caller]
+fn check(turn: &RecordedTurn, expected: &str) {
+    let converted = given(turn, &ExtensionUri::from(URI)).unwrap();
+    let expected: Table = toml::from_str(expected).unwrap();
+    assert_eq!(converted.given, expected, "{}", converted.given);
+}
+
+/// The reason for which the turn is no case.
+#[track_caller]
+fn reason(turn: &RecordedTurn) -> String {
+    given(turn, &ExtensionUri::from(URI)).unwrap_err()
+}
+
+#[test]
+fn a_message_and_the_answer_of_the_agent_become_those_of_the_case() {
+    let steps = json!([
+        hello(),
+        { "input": { "begin": { "taskId": TASK_ID, "contextId": CONTEXT_ID, "waitsIn": "TASK_STATE_INPUT_REQUIRED" } },
+          "result": { "agrees": {} } },
+        { "input": { "event": { "artifactUpdate": { "taskId": TASK_ID, "contextId": CONTEXT_ID,
+            "artifact": { "artifactId": "a", "parts": [{ "data": { "of": TASK_ID } }] } } } },
+          "result": { "adds": {} } },
+        { "input": { "change": { "current": "TASK_STATE_WORKING", "update": { "taskId": TASK_ID,
+            "contextId": CONTEXT_ID, "status": { "state": "TASK_STATE_COMPLETED" } } } },
+          "result": { "agrees": {} } },
+        { "input": { "event": { "statusUpdate": { "taskId": TASK_ID, "contextId": CONTEXT_ID,
+            "status": { "state": "TASK_STATE_COMPLETED" }, "metadata": { "of": "the extension" } } } },
+          "result": { "adds": {} } },
+    ]);
+    check(
+        &turn(steps, json!({ "operation": "SendStreamingMessage", "requested": [URI, "https://b.example/v1"] })),
+        r#"
+        message = "Hi"
+        operation = "SendStreamingMessage"
+        requested = ["https://a.example/v1", "https://b.example/v1"]
+        waits_in = "input-required"
+        clock = 2026-02-03T04:05:06Z
+        answer = [
+            { event.artifactUpdate.artifact = { artifactId = "a", parts = [{ data = { of = "task-1" } }] } },
+            { state = "completed" },
+        ]
+        "#,
+    );
+}
+
+#[test]
+fn no_answer_follows_a_beginning_that_stops_the_turn() {
+    let steps = json!([
+        hello(),
+        { "input": { "begin": { "taskId": TASK_ID, "contextId": CONTEXT_ID } },
+          "result": { "interrupts": { "state": "TASK_STATE_INPUT_REQUIRED", "text": "Go on?" } } },
+        { "input": { "event": { "statusUpdate": { "taskId": TASK_ID, "contextId": CONTEXT_ID,
+            "status": { "state": "TASK_STATE_INPUT_REQUIRED" } } } },
+          "result": { "adds": {} } },
+    ]);
+    check(&turn(steps, json!({})), "message = \"Hi\"\nclock = 2026-02-03T04:05:06Z\nanswer = []");
+}
+
+#[test]
+fn ids_are_found_within_texts_where_they_cannot_be_a_part_of_a_word() {
+    let text = |text: String| request(json!({ "parts": [{ "text": text }], "contextId": "a" }));
+    let keys = json!({ "contextId": "a", "taskId": TASK_ID,
+        "keys": [{ "bucket": "task", "key": "of", "value": { "text": format!("[{TASK_ID}]") } },
+                 { "bucket": "", "key": "a", "value": { "text": "a banana" } }] });
+    check(
+        &turn(json!([text(format!("a task {TASK_ID}"))]), keys),
+        r#"
+        message = "a task task-1"
+        keys = { task.of = "[task-1]", lasting.context-1 = "a banana" }
+        clock = 2026-02-03T04:05:06Z
+        answer = []
+        "#,
+    );
+}
+
+#[test]
+fn the_answers_of_the_host_become_those_of_the_case() {
+    let calls = json!([
+        { "time": { "seconds": 1, "nanoseconds": 2_000_000 } },
+        { "time": { "seconds": 3, "nanoseconds": 0 } },
+        { "time": { "seconds": 3, "nanoseconds": 7 } },
+        { "random": { "hex": "ff00" } },
+        { "random": { "text": "A" } },
+        { "http": { "request": "GET https://x.example/", "body": { "text": "" }, "answer": {
+            "status": 404, "headers": [["vary", "a"], ["vary", "b"]], "body": { "text": "none" } } } },
+        { "http": { "request": "GET https://y.example/", "body": { "text": "" } } },
+        { "tasks": { "request": "{}", "answer": { "tasks": [{ "id": "t", "status": { "state": "TASK_STATE_WORKING" } }],
+            "nextPageToken": "", "pageSize": 50, "totalSize": 1 } } },
+        { "keys": { "bucket": "", "skip": 0, "keys": ["listed"] } },
+        { "resume": { "taskId": "t" } },
+    ]);
+    let converted = given(&calling(calls.clone()), &ExtensionUri::from(URI)).unwrap();
+    assert_eq!(converted.remarks, ["Keys that the extension listed and did not read are empty in the case."]);
+    check(
+        &calling(calls),
+        r#"
+        message = "Hi"
+        clock = [1970-01-01T00:00:01.002Z, 1970-01-01T00:00:03Z]
+        random = "ff0041"
+        keys = { lasting.listed = "" }
+        tasks = [{ id = "t", status.state = "TASK_STATE_WORKING" }]
+        http = [{ request = "GET https://x.example/", status = 404, headers = { vary = "a, b" }, body = "none" }]
+        answer = []
+        "#,
+    );
+}
+
+#[test]
+fn a_call_of_a_method_becomes_that_of_the_case() {
+    let call = |params: Json| {
+        let steps = json!([{ "input": { "call": { "params": params } }, "result": { "value": 1 } }]);
+        turn(steps, json!({ "operation": "a.search" }))
+    };
+    let expected = "clock = 2026-02-03T04:05:06Z\nmethod = { name = \"a.search\", params = { n = 1 } }";
+    check(&call(json!({ "n": 1 })), expected);
+    assert_eq!(reason(&call(json!([1]))), "its parameters are no object");
+}
+
+#[test]
+fn a_case_has_the_session_as_it_was_at_first_and_says_so() {
+    let mut steps = [
+        hello(),
+        json!({ "input": { "event": { "message": { "messageId": "x", "role": "ROLE_AGENT",
+        "contextId": CONTEXT_ID, "parts": [{ "text": "x" }] } } }, "result": { "adds": {} } }),
+    ];
+    steps[0]["session"] = json!({ "n": 1 });
+    steps[1]["session"] = json!({ "n": 2 });
+    let converted = given(&turn(json!(steps), json!({})), &ExtensionUri::from(URI)).unwrap();
+    assert_eq!(converted.given["session"].to_string(), "{ n = 1 }");
+    assert_eq!(converted.remarks.len(), 1, "{:?}", converted.remarks);
+}
+
+#[test]
+fn a_turn_that_no_case_can_hold_is_left_out_with_its_reason() {
+    let hex = json!({ "keys": [{ "bucket": "", "key": "k", "value": { "hex": "ff" } }] });
+    let http = |request: &str, answer: Option<Json>| {
+        let mut call = json!({ "request": request, "body": { "text": "" } });
+        if let Some(body) = answer {
+            call["answer"] = json!({ "status": 200, "body": body });
+        }
+        json!({ "http": call })
+    };
+    let tasks = |answer: Json| json!([{ "tasks": { "request": "{}", "answer": answer } }]);
+    let page = json!({ "tasks": [], "nextPageToken": "x", "pageSize": 1, "totalSize": 2 });
+    for (turn, expected) in [
+        (turn(json!([hello()]), json!({ "resumed": true })), "taken up again"),
+        (turn(json!([]), json!({})), "neither a message nor a call"),
+        (turn(json!([hello()]), hex), "the key \"k\" has no text"),
+        (turn(json!([request(json!({ "parts": [{ "data": null }] }))]), json!({})), "TOML cannot say its message"),
+        (calling(json!([http("GET https://x.example/?k=(secret)", None)])), "has a secret"),
+        (calling(json!([http("GET /", None), http("GET /", Some(json!({ "text": "" })))])), "not another time"),
+        (calling(json!([http("GET /", Some(json!({ "hex": "ff" })))])), "is no text"),
+        (calling(tasks(page)), "further pages"),
+        (calling(json!([{ "tasks": { "request": "{", "error": "no" } }])), "was refused"),
+        (calling(json!([{ "resume": { "taskId": "t", "error": "no" } }])), "could not go on"),
+    ] {
+        let found = reason(&turn);
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Reads the file of a recording, line by line.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use annex_files::Purpose;
+use annex_runtime::{FORMAT_VERSION, Fault, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine};
+use serde::Deserialize;
+
+use crate::case::file::CaseError;
+
+/// The most bytes of a line. A turn has at most a megabyte, and escapes of JSON make it longer.
+pub const MAX_RECORDING_LINE: usize = 4 << 20;
+
+/// A reason for which a recording cannot be played.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The file cannot be read.
+    #[error("cannot read the recording {}; `annex record` makes one", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("{} is not a recording: its first line has no `recording`; `annex record` makes one", path.display())]
+    NoRecording {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is of another version of the format.
+    #[error(
+        "{} has version {found} of the format of recordings, and this program reads version {FORMAT_VERSION}; record \
+         again, or replay with the program that recorded",
+        path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// A line is not as it should be.
+    #[error("{}, line {number}: {reason}; remove the line, or record again", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        number: usize,
+        /// The reason.
+        reason: String,
+    },
+    /// The component is another extension.
+    #[error("the recording is of {recorded}, and the component is {component}; replay a version of {recorded}")]
+    OtherExtension {
+        /// The URI of the recording.
+        recorded: String,
+        /// The URI of the component.
+        component: String,
+    },
+    /// The component or its settings cannot be used.
+    #[error("the component cannot be used with these settings; --settings FILE takes others than the recording's")]
+    Component(#[source] CaseError),
+    /// The component does not run.
+    #[error("turn {number} cannot be played")]
+    Turn {
+        /// The number of the turn, from 1.
+        number: u64,
+        /// The fault.
+        #[source]
+        source: Fault,
+    },
+    /// A case cannot be written.
+    #[error("cannot write the case {}", path.display())]
+    Case {
+        /// The file or the folder.
+        path: PathBuf,
+        /// The fault.
+        #[source]
+        source: io::Error,
+    },
+    /// A case is there already.
+    #[error("{} is there already, and no case was written; name another folder", path.display())]
+    CaseExists {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// A recording that is read.
+pub struct Recording {
+    /// What is recorded.
+    pub head: RecordingHead,
+    /// The end; absent before it was read, and where the recording was broken off.
+    pub end: Option<RecordingEnd>,
+    lines: Lines,
+}
+
+/// As much of the first line as each version of the format has.
+#[derive(Deserialize)]
+struct AnyHead {
+    recording: AnyVersion,
+}
+
+#[derive(Deserialize)]
+struct AnyVersion {
+    version: u32,
+}
+
+impl Recording {
+    /// Opens a recording and reads its head.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no recording of this version.
+    pub fn open(path: &Path) -> Result<Self, RecordingError> {
+        let file = annex_files::open(path, Purpose::Named);
+        let file = file.map_err(|source| RecordingError::File { path: path.to_owned(), source })?;
+        let mut lines = Lines { path: path.to_owned(), file: BufReader::new(file), number: 0 };
+        let no_recording = || RecordingError::NoRecording { path: path.to_owned() };
+        let (first, _) = match lines.next() {
+            Ok(line) => line.ok_or_else(no_recording)?,
+            Err(RecordingError::Line { .. }) => return Err(no_recording()),
+            Err(error) => return Err(error),
+        };
+        let any: AnyHead = serde_json::from_slice(&first).map_err(|_| no_recording())?;
+        if any.recording.version != FORMAT_VERSION {
+            return Err(RecordingError::Version { path: path.to_owned(), found: any.recording.version });
+        }
+        match serde_json::from_slice(&first).map_err(|error| lines.wrong(error))? {
+            RecordingLine::Recording(head) => Ok(Self { head, end: None, lines }),
+            RecordingLine::Turn(_) | RecordingLine::End(_) => Err(no_recording()),
+        }
+    }
+
+    /// The next turn; `None` at the end of the recording.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a line of it.
+    pub fn next_turn(&mut self) -> Result<Option<RecordedTurn>, RecordingError> {
+        if self.end.is_some() {
+            return Ok(None);
+        }
+        let Some((line, is_whole)) = self.lines.next()? else { return Ok(None) };
+        match serde_json::from_slice(&line) {
+            Ok(RecordingLine::Turn(turn)) => Ok(Some(turn)),
+            Ok(RecordingLine::End(end)) => {
+                self.end = Some(end);
+                Ok(None)
+            }
+            Ok(RecordingLine::Recording(_)) => Err(self.lines.wrong("a second recording begins")),
+            // A disk that is full, or a process that ends, leaves a part of a line.
+            Err(_) if !is_whole => Ok(None),
+            Err(error) => Err(self.lines.wrong(error)),
+        }
+    }
+}
+
+struct Lines {
+    path: PathBuf,
+    file: BufReader<File>,
+    number: usize,
+}
+
+impl Lines {
+    /// The next line, and true when it has its line break.
+    fn next(&mut self) -> Result<Option<(Vec<u8>, bool)>, RecordingError> {
+        let limit = u64::try_from(MAX_RECORDING_LINE).unwrap_or(u64::MAX).saturating_add(1);
+        let mut line = Vec::new();
+        let read = self.file.by_ref().take(limit).read_until(b'\n', &mut line);
+        read.map_err(|source| RecordingError::File { path: self.path.clone(), source })?;
+        self.number += 1;
+        if line.len() > MAX_RECORDING_LINE {
+            return Err(self.wrong(format!("it is longer than {} MiB", MAX_RECORDING_LINE >> 20)));
+        }
+        let is_whole = line.last() == Some(&b'\n');
+        Ok((!line.is_empty()).then_some((line, is_whole)))
+    }
+
+    fn wrong(&self, reason: impl std::fmt::Display) -> RecordingError {
+        let reason = annex_text::line(&reason.to_string()).into_owned();
+        RecordingError::Line { path: self.path.clone(), number: self.number, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const HEAD: &str = r#"{"recording":{"version":1,"uri":"https://a.example/v1","name":"a","componentVersion":"1","digest":"sha256:0","at":"2026-01-01T00:00:00Z","settings":{}}}"#;
+    const TURN: &str = r#"{"turn":{"at":"2026-01-01T00:00:00Z","operation":"SendMessage","requested":[],"steps":[]}}"#;
+    const END: &str = r#"{"end":{"turns":1,"leftOut":0,"reason":"turns"}}"#;
+
+    /// The number of turns and whether there was an end, or the error.
+    fn read(text: &str) -> Result<(usize, bool), String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let mut recording = Recording::open(file.path()).map_err(|error| error.to_string())?;
+        let mut turns = 0;
+        while recording.next_turn().map_err(|error| error.to_string())?.is_some() {
+            turns += 1;
+        }
+        Ok((turns, recording.end.is_some()))
+    }
+
+    #[test]
+    fn turns_are_read_up_to_the_end_or_to_where_it_was_broken_off() {
+        assert_eq!(read(&format!("{HEAD}\n{TURN}\n{TURN}\n{END}\n")), Ok((2, true)));
+        assert_eq!(read(&format!("{HEAD}\n")), Ok((0, false)));
+        assert_eq!(read(&format!("{HEAD}\n{TURN}\n{}", TURN.split_at(40).0)), Ok((1, false)));
+    }
+
+    #[test]
+    fn what_is_no_recording_is_told_from_a_broken_line_and_from_another_version() {
+        let long = "x".repeat(MAX_RECORDING_LINE + 1);
+        for (text, reason) in [
+            (String::new(), "is not a recording"),
+            ("{}\n".to_owned(), "is not a recording"),
+            (format!("{TURN}\n"), "is not a recording"),
+            (long.clone(), "is not a recording"),
+            (
+                HEAD.replace("\"version\":1", "\"version\":7"),
+                "version 7 of the format of recordings, and this program reads version 1",
+            ),
+            (HEAD.replace("\"name\":\"a\",", ""), "line 1: missing field `name`"),
+            (format!("{HEAD}\n{TURN}\nturn\n{END}\n"), "line 3: expected"),
+            (format!("{HEAD}\n{HEAD}\n"), "line 2: a second recording begins"),
+            (format!("{HEAD}\n{long}\n"), "line 2: it is longer than 4 MiB"),
+        ] {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(reason), "{reason}: {error}");
+        }
+    }
+}

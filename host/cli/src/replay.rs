@@ -1,0 +1,159 @@
+//! `annex replay`
+
+use std::path::{Path, PathBuf};
+
+use annex_authoring::{NewCase, NewCases, Recording, Runner, recorded_settings};
+use annex_files::Purpose;
+use annex_runtime::{Comparison, Difference, Example, RecordingHead};
+use annex_server::ExtensionConfig;
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use toml::Table;
+
+use crate::{component, output, serve};
+
+/// The most bytes of a file with settings.
+const MAX_SETTINGS_BYTES: usize = 1 << 20;
+/// Bytes of each side of a difference that are shown.
+const MAX_SIDE: usize = 400;
+
+/// Play recorded turns to another version of the extension, and show what differs
+///
+/// It runs in the host's own chain with the settings of the recording, without a server. Nothing has an effect: requests,
+/// keys, lists of tasks, the time and random numbers come from the recording, and secrets have stand-ins.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  annex replay turns.jsonl my-extension.wasm\n  annex replay turns.jsonl \
+                        my-extension.wasm --to-cases cases\n\n`annex record` makes the file. The exit code is 1 when \
+                        a turn differs.")]
+pub(crate) struct Replay {
+    /// The recording
+    file: PathBuf,
+    /// The component
+    component: PathBuf,
+    /// A TOML file with the settings, in place of those of the recording: the keys of an extension in a config but for
+    /// `component`
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// Print the comparison as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write each turn as a case that expects what the component makes of it
+    #[arg(long, value_name = "DIR")]
+    to_cases: Option<PathBuf>,
+}
+
+impl Replay {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let mut recording = Recording::open(&self.file)?;
+        let component = component::read(&self.component)?;
+        let settings = self.settings(&recording.head)?;
+        let folder = self.settings.as_deref().unwrap_or(&self.file).parent().unwrap_or(Path::new(""));
+        let read = |text: &str| ExtensionConfig::read_installation(text, folder);
+        let runner = Runner::new(&component, &settings, &read, serve::cache())?;
+        let mut replay = annex_authoring::Replay::load(&runner, &recording.head)
+            .await
+            .with_context(|| self.component.display().to_string())?;
+        let mut cases = self.to_cases.as_deref().map(NewCases::in_folder).transpose()?;
+        while let Some(turn) = recording.next_turn()? {
+            replay.play(&turn).await?;
+            if let Some(cases) = &mut cases {
+                let number = replay.comparison.turns;
+                tell(number, &cases.add(number, &turn, &recording.head, &runner).await?);
+            }
+        }
+        if recording.end.is_none() {
+            output::note("the recording has no end: it was stopped, or broken off");
+        }
+        let written = cases.map(NewCases::finish).transpose()?;
+        if self.json {
+            output::json(&serde_json::to_string(&replay.comparison)?)?;
+        } else {
+            output::show(&shown(&recording.head, &replay))?;
+        }
+        if let (Some(written), Some(folder)) = (written, &self.to_cases) {
+            output::note(&format!("{written} cases in {}", folder.display()));
+        }
+        let Comparison { turns, agreed, .. } = replay.comparison;
+        if agreed < turns {
+            bail!("{} of {turns} turns differ", turns - agreed);
+        }
+        Ok(())
+    }
+
+    /// The settings of the file, or else of the recording.
+    fn settings(&self, head: &RecordingHead) -> anyhow::Result<Table> {
+        let Some(file) = &self.settings else {
+            return recorded_settings(head).map_err(|reason| anyhow!("{}: settings: {reason}", self.file.display()));
+        };
+        let text = annex_files::read_text(file, Purpose::Named, MAX_SETTINGS_BYTES);
+        let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+        toml::from_str(&text).map_err(|error| anyhow!("{}: {}", file.display(), error.to_string().trim_end()))
+    }
+}
+
+/// Tells what a reader of the cases has to know of one.
+fn tell(number: u64, case: &NewCase) {
+    match case {
+        NewCase::Passes { name, remarks } => {
+            remarks.iter().for_each(|remark| output::note(&format!("{name}: {remark}")));
+        }
+        NewCase::Fails { name, fault } => {
+            output::note(&format!("{name} expects nothing yet, because the component fails in it: {fault}"));
+        }
+        NewCase::LeftOut { reason } => output::note(&format!("turn {number} is no case: {reason}")),
+    }
+}
+
+fn shown(head: &RecordingHead, replay: &annex_authoring::Replay) -> String {
+    let line = |text: &str| annex_text::line(text).into_owned();
+    let Comparison { turns, agreed, failed, unanswered, differ, examples, .. } = &replay.comparison;
+    let mut text =
+        format!("recorded  {} {}, {}\n", line(&head.name), line(&head.component_version), line(&head.digest));
+    text.push_str(&format!("played    {}\n\n", replay.extension().digest()));
+    text.push_str(&format!(
+        "turns {turns}, agreed {agreed}, failed {failed}, with unanswered questions {unanswered}\n"
+    ));
+    if !differ.is_empty() {
+        let kinds: Vec<String> = differ.iter().map(|(kind, turns)| format!("{} {turns}", line(kind))).collect();
+        text.push_str(&format!("turns that differ, by kind: {}\n", kinds.join(", ")));
+    }
+    examples.iter().for_each(|example| text.push_str(&shown_example(example)));
+    if !replay.questions.is_empty() {
+        text.push_str("\nasked, and not in the recording\n");
+        for (question, turns) in &replay.questions {
+            text.push_str(&format!("  in {turns} of {} turns: {}\n", replay.comparison.turns, line(question)));
+        }
+    }
+    text.push_str(&costs(&replay.comparison));
+    text
+}
+
+fn shown_example(example: &Example) -> String {
+    let context = example.context_id.as_ref().map_or(String::new(), |id| format!(", conversation {id}"));
+    let mut text = format!("\n{}{}\n", example.at, annex_text::line(&context));
+    for Difference { what, place, was, is } in &example.differences {
+        let place = place.as_ref().map_or(String::new(), |place| format!("{place}: "));
+        text.push_str(&format!("  {}{}\n", annex_text::line(&place), annex_text::line(what)));
+        text.push_str(&format!("    was  {}\n", annex_text::line_within(was, MAX_SIDE)));
+        text.push_str(&format!("    is   {}\n", annex_text::line_within(is, MAX_SIDE)));
+    }
+    text
+}
+
+/// The time of a call of each hook.
+fn costs(comparison: &Comparison) -> String {
+    if comparison.costs.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{:13}{:>10}{:>10}\n", "µs per call", "recorded", "now");
+    for (hook, cost) in &comparison.costs {
+        let hook = annex_text::line(hook);
+        let [before, now] = [(cost.micros_before, cost.calls_before), (cost.micros, cost.calls)].map(mean);
+        text.push_str(&format!("{hook:13}{before:>10}{now:>10}\n"));
+    }
+    text + "The recorded times may be those of another machine.\n"
+}
+
+fn mean((micros, calls): (u64, u64)) -> String {
+    if calls == 0 { "-".to_owned() } else { format!("{:.0}", micros as f64 / calls as f64) }
+}
