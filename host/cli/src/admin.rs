@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, Url};
+use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
@@ -22,9 +22,19 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The most bytes of a file with a token.
 const MAX_TOKEN_FILE_BYTES: usize = 64 << 10;
 
-/// Which server, and how it is asked.
+/// Which server, and how it is asked and shown.
 #[derive(Args)]
 pub(crate) struct Admin {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Print the API's JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// Which server.
+#[derive(Args)]
+pub(crate) struct Target {
     /// The base URL of the admin API
     #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:9998")]
     admin: String,
@@ -34,12 +44,9 @@ pub(crate) struct Admin {
     /// The tenant that it is about; default: the agent of the server's config itself
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// Print the API's JSON
-    #[arg(long, global = true)]
-    json: bool,
 }
 
-impl Admin {
+impl Target {
     /// A client with the token from the file, or else from the environment.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let token = match &self.token_file {
@@ -53,6 +60,13 @@ impl Admin {
         let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
         // Most editors end a file with a line break, which is no part of the token.
         Ok(Client { http, base, token: token.trim().to_owned(), tenant: self.tenant.clone() })
+    }
+}
+
+impl Admin {
+    /// A client with the token from the file, or else from the environment.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        self.target.client()
     }
 
     /// Prints the API's JSON, or what `text` makes of it.
@@ -94,6 +108,28 @@ impl Client {
         query: &[(&str, &str)],
         body: Option<&impl Serialize>,
     ) -> anyhow::Result<String> {
+        let response = self.send(self.request(method, path, query, body)?).await?;
+        response.text().await.context("the answer broke off")
+    }
+
+    /// Calls in the same way, for an answer that goes on. It ends within the time, which is in place of [`PATIENCE`].
+    pub(crate) async fn stream(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: &impl Serialize,
+        within: Duration,
+    ) -> anyhow::Result<Response> {
+        self.send(self.request(method, path, &[], Some(body))?.timeout(within)).await
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: Option<&impl Serialize>,
+    ) -> anyhow::Result<RequestBuilder> {
         let mut url = self.base.clone();
         // A URL of http or https always has a path. `push` encodes a segment: an extension is named by its URI, which
         // has slashes.
@@ -110,16 +146,21 @@ impl Client {
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(serde_json::to_string(body)?);
         }
+        Ok(request)
+    }
+
+    /// The answer, or the reason for which the API refuses.
+    async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
         // The error below names the API by its base URL, so that the URL need not stand there twice.
         let response = request.send().await.map_err(reqwest::Error::without_url);
         let unreachable =
             || format!("cannot reach the admin API at {}; does the server's config have [admin]?", self.base);
         let response = response.with_context(unreachable)?;
         let status = response.status();
-        let text = response.text().await.context("the answer broke off")?;
         if status.is_success() {
-            return Ok(text);
+            return Ok(response);
         }
+        let text = response.text().await.context("the answer broke off")?;
         // With any code, so that another API's reason is told too.
         match serde_json::from_str::<Refusal<IgnoredAny>>(&text) {
             Ok(Refusal { error }) => bail!(error.message),

@@ -21,6 +21,7 @@ mod log;
 mod new;
 mod output;
 mod pretty;
+mod record;
 mod replay;
 mod send;
 mod serve;
@@ -60,6 +61,7 @@ enum Command {
     Test(test::Test),
     Dev(dev::Dev),
     Bench(bench::Bench),
+    Record(record::Record),
     Replay(replay::Replay),
 }
 
@@ -95,6 +97,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Build(build) => build.run().await,
             Command::Test(test) => test.run().await,
             Command::Bench(bench) => bench.run().await,
+            Command::Record(record) => record.run().await,
             Command::Replay(replay) => Box::pin(replay.run()).await,
             Command::Dev(dev) => Box::pin(dev.run()).await,
         }

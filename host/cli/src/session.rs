@@ -114,7 +114,7 @@ impl Session {
         let folder = config.parent().unwrap_or(Path::new(""));
         let config = Config::read(config)?;
         let sessions = Sessions::open(&config, folder).await?;
-        let tenant = self.admin.tenant.clone();
+        let tenant = self.admin.target.tenant.clone();
         let name = |named: &Named| SessionName {
             tenant: tenant.clone(),
             user: named.user.clone(),

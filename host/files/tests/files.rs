@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use annex_files::{Purpose, check_folder, open, read, read_text, replace};
+use annex_files::{Purpose, check_folder, create, open, read, read_text, replace};
 use tempfile::TempDir;
 
 const ALL: [Purpose; 4] = [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private];
@@ -141,4 +141,18 @@ fn a_file_that_is_replaced_is_for_its_user_alone_and_no_link_is_followed() {
     assert_eq!(fs::read_to_string(&other).expect("the file"), "untouched");
     assert_eq!(fs::metadata(&path).expect("the file").permissions().mode() & 0o777, 0o600);
     assert!(!folder.path().join("file.new").exists());
+}
+
+#[test]
+fn a_new_file_takes_the_place_of_a_file_or_a_link_only_on_demand() {
+    let (folder, path) = file(0o644);
+    assert_eq!(create(&path, 0o600, false).expect_err("it is there").kind(), ErrorKind::AlreadyExists);
+    let link = folder.path().join("link");
+    symlink(&path, &link).expect("a link");
+    drop(create(&link, 0o600, true).expect("in the place of the link"));
+    assert_eq!(fs::read_to_string(&path).expect("it stays"), "content");
+    drop(create(&path, 0o600, true).expect("in the place of the file"));
+    assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_to_string(&path).expect("a file"), "");
+    assert_eq!(create(folder.path(), 0o600, true).expect_err("a folder").kind(), ErrorKind::AlreadyExists);
 }

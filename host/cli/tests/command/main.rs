@@ -13,6 +13,7 @@ mod help;
 mod inspect;
 #[cfg(target_os = "linux")]
 mod read_only;
+mod record;
 mod send;
 mod serve;
 mod sessions;

@@ -1,0 +1,244 @@
+//! `annex record`
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use annex_authoring::MAX_RECORDING_LINE;
+use annex_runtime::RecordingEnd;
+use annex_server::admin_api::Recording;
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use reqwest::{Method, Response};
+use serde::Deserialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::admin::Target;
+use crate::line::Line;
+use crate::output;
+
+/// The time that the server has beyond that of the recording.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Record turns of an extension of a running server
+///
+/// The recording has what users and agents wrote in these turns, and keys of the extension. Values of its secrets are
+/// replaced. The server's config needs `allow_recording = true` in [admin].
+#[derive(Args)]
+#[command(after_help = "Examples:\n  annex record https://example.com/my-extension/v1 -o turns.jsonl\n  annex record \
+                        https://example.com/my-extension/v1 --turns 500 --time 10m -o turns.jsonl\n\nThe recording \
+                        ends with the first bound that it reaches, or with Ctrl-C. The file is for its user alone. \
+                        `annex replay` plays it to another version. The token is read from --token-file, or from the \
+                        environment variable ANNEX_ADMIN_TOKEN.")]
+pub(crate) struct Record {
+    /// URI or digest of the extension
+    extension: String,
+    /// The most turns
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    turns: u64,
+    /// The longest time: a number with s, m or h
+    #[arg(long, default_value = "60s", value_parser = seconds)]
+    time: u64,
+    /// The most bytes: a number, also with KiB or MiB
+    #[arg(long, default_value = "16MiB", value_parser = bytes)]
+    bytes: u64,
+    /// The file to write; default, or for `-`: standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write it in the place of a file that is there
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    scaled(text, &[("h", 3_600), ("m", 60), ("s", 1)]).ok_or_else(|| "write it as 90s, 10m or 1h".to_owned())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    scaled(text, &[("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)])
+        .ok_or_else(|| "write it as 16MiB, 512KiB or a number of bytes".to_owned())
+}
+
+/// A number from 1 on with one of the units.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    number.parse::<u64>().ok()?.checked_mul(*unit).filter(|product| *product > 0)
+}
+
+impl Record {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let file = self.output.as_deref().filter(|file| *file != Path::new("-"));
+        if let Some(file) = file {
+            let is_there = fs::symlink_metadata(file).is_ok();
+            ensure!(self.force || !is_there, "{} is there already; --force writes in its place", file.display());
+        }
+        let client = self.target.client()?;
+        let bounds = Recording { turns: Some(self.turns), bytes: Some(self.bytes), seconds: Some(self.time) };
+        let within = Duration::from_secs(self.time).saturating_add(GRACE);
+        // From now on, so that Ctrl-C keeps what was written.
+        let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+        let path = ["extensions", &self.extension, "record"];
+        let answer = tokio::select! {
+            _ = interrupt.recv() => bail!("stopped before the recording began"),
+            answer = client.stream(Method::POST, &path, &bounds, within) => answer?,
+        };
+        let out = match file {
+            Some(file) => {
+                let made = annex_files::create(file, 0o600, self.force);
+                Some(made.with_context(|| format!("cannot write {}", file.display()))?)
+            }
+            None => None,
+        };
+        let mut recorded = Recorded { out, turns: 0, end: None, shows_counter: io::stderr().is_terminal() };
+        let copied = tokio::select! {
+            _ = interrupt.recv() => Ok(Ended::Stopped),
+            copied = recorded.copy(answer) => copied,
+        };
+        if recorded.shows_counter && recorded.turns > 0 {
+            output::prompt("\n");
+        }
+        recorded.report(copied, file)
+    }
+}
+
+/// A recording that arrives.
+struct Recorded {
+    /// The file; without, standard output.
+    out: Option<File>,
+    turns: u64,
+    end: Option<RecordingEnd>,
+    /// A counter is shown, in place of a line per turn.
+    shows_counter: bool,
+}
+
+/// The way in which a recording ended.
+enum Ended {
+    /// By one of its bounds.
+    Bounded,
+    /// By Ctrl-C.
+    Stopped,
+    /// By the connection, for this reason if there is one.
+    Broken(Option<reqwest::Error>),
+}
+
+/// As much of a line as is shown.
+#[derive(Deserialize)]
+struct SeenLine {
+    recording: Option<SeenHead>,
+    turn: Option<SeenTurn>,
+    end: Option<RecordingEnd>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenHead {
+    name: Line,
+    component_version: Line,
+}
+
+#[derive(Deserialize)]
+struct SeenTurn {
+    operation: Line,
+}
+
+impl Recorded {
+    /// Writes whole lines only. Nothing is lost where this is given up while it waits.
+    async fn copy(&mut self, mut answer: Response) -> anyhow::Result<Ended> {
+        let mut line = Vec::new();
+        loop {
+            let chunk = match answer.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => return Ok(Ended::Broken(None)),
+                Err(error) => return Ok(Ended::Broken(Some(error.without_url()))),
+            };
+            for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
+                line.extend_from_slice(piece);
+                ensure!(
+                    line.len() <= MAX_RECORDING_LINE,
+                    "a line of the answer is longer than {MAX_RECORDING_LINE} bytes"
+                );
+                if line.ends_with(b"\n") {
+                    self.take(&line)?;
+                    line.clear();
+                }
+            }
+            if self.end.is_some() {
+                return Ok(Ended::Bounded);
+            }
+        }
+    }
+
+    fn take(&mut self, line: &[u8]) -> anyhow::Result<()> {
+        let text = str::from_utf8(line).ok();
+        let seen = text.and_then(|text| Some((text, serde_json::from_str::<SeenLine>(text).ok()?)));
+        let (text, seen) = seen.context("the answer is no recording; is the server another version of Annex?")?;
+        match &mut self.out {
+            Some(file) => file.write_all(line).context("cannot write the recording")?,
+            None => output::json(text)?,
+        }
+        if let Some(head) = seen.recording {
+            output::note(&format!("recording {} {}; Ctrl-C ends it", head.name, head.component_version));
+        }
+        if let Some(turn) = seen.turn {
+            self.turns += 1;
+            if self.shows_counter {
+                output::prompt(&format!("\r{}", counted(self.turns)));
+            } else {
+                output::note(&format!("turn {}: {}", self.turns, turn.operation));
+            }
+        }
+        self.end = seen.end.or(self.end.take());
+        Ok(())
+    }
+
+    fn report(&self, copied: anyhow::Result<Ended>, file: Option<&Path>) -> anyhow::Result<()> {
+        let place = file.map_or(String::new(), |file| format!(" in {}", annex_text::line(&file.display().to_string())));
+        let turns = format!("{}{place}", counted(self.turns));
+        let ended = copied.with_context(|| format!("{turns}, and the recording is not complete"))?;
+        let how = match ended {
+            Ended::Stopped => ", stopped".to_owned(),
+            Ended::Bounded => self.end.as_ref().map_or(String::new(), ended_by),
+            Ended::Broken(None) => bail!("{turns}, and then the connection broke: the recording has no end"),
+            Ended::Broken(Some(error)) => {
+                return Err(error)
+                    .with_context(|| format!("{turns}, and then the connection broke: the recording has no end"));
+            }
+        };
+        let text = format!("{turns}{how}\n");
+        if file.is_some() {
+            return output::write(&text);
+        }
+        output::note(text.trim_end());
+        Ok(())
+    }
+}
+
+fn ended_by(end: &RecordingEnd) -> String {
+    let left_out = if end.left_out > 0 { format!(", {} left out", end.left_out) } else { String::new() };
+    format!("{left_out}; ended by: {}", annex_text::line(&end.reason))
+}
+
+fn counted(turns: u64) -> String {
+    let noun = if turns == 1 { "turn" } else { "turns" };
+    format!("{turns} {noun}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, seconds};
+
+    #[test]
+    fn times_and_sizes_have_units() {
+        assert_eq!([seconds("90s"), seconds("10m"), seconds("1h")], [Ok(90), Ok(600), Ok(3_600)]);
+        assert_eq!([bytes("16MiB"), bytes("1KiB"), bytes("7")], [Ok(16 << 20), Ok(1 << 10), Ok(7)]);
+        for wrong in ["", "60", "0s", "-1s", "s", "99999999999999999999h", "18446744073709551615h"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "0", "1MB", "MiB"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}
