@@ -58,9 +58,10 @@ pub use load::source::Source;
 pub use observation::log_tail::LogLine;
 pub use observation::metrics::{CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
 pub use outside::{Clock, HttpClient, HttpListener, Outside, Random, Unreachable};
+pub use recording::comparison::{Comparison, Difference, Example, HookCost};
+pub use recording::hiding::Hide;
 pub use recording::{
-    Attention, Comparison, Difference, Example, FORMAT_VERSION, Hide, HookCost, HookTime, HostCall, HttpAnswer,
-    KnownKey, Octets, RecordedStep, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine, StepInput, StepResult,
-    TurnObserver,
+    Attention, FORMAT_VERSION, HookTime, HostCall, HttpAnswer, KnownKey, Octets, RecordedStep, RecordedTurn,
+    RecordingEnd, RecordingHead, RecordingLine, StepInput, StepResult, TurnObserver,
 };
 pub use turn_view::{NoTurn, TurnIds, TurnView};

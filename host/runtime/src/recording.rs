@@ -20,15 +20,12 @@ use crate::contract::Events;
 use crate::turn_view::TurnIds;
 
 pub(crate) mod answers;
-mod comparison;
-mod hiding;
+pub(crate) mod comparison;
+pub(crate) mod hiding;
 mod results;
 pub(crate) mod slot;
 pub(crate) mod tape;
 pub(crate) mod taps;
-
-pub use comparison::{Comparison, Difference, Example, HookCost};
-pub use hiding::Hide;
 
 /// The version of the form in which turns are written.
 pub const FORMAT_VERSION: u32 = 1;

@@ -6,9 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_operations::counters::Counters;
-use annex_operations::request_handler::RequestHandler;
-use annex_runtime::MAX_COMPONENT_BYTES;
 use axum::body::Body;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
@@ -18,22 +15,10 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::admin_api::extensions::{Details, List, Log, Reloaded, Removed};
 use crate::admin_api::{Addition, Rollback};
-use crate::config::AdminConfig;
 use crate::connections::listener::ConnectionLimits;
-use crate::installation::installer::{InstallError, Installer};
-use crate::process::hosts::Hosts;
-use crate::stores::sessions::Sessions;
-use crate::tenants::Installers;
 
 mod error;
 mod exposition;
@@ -41,17 +26,15 @@ mod metrics;
 mod recording;
 mod sessions;
 mod shadow;
+mod shared;
 mod token;
 mod view;
 
 use error::AdminError;
-use token::Token;
+pub(crate) use shared::Admin;
+use shared::{OfTenant, read, read_optional, whole};
 pub use token::TokenError;
 
-/// The longest time that a client may take to send a body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// The largest body: a component in base64 with its settings.
-const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 /// Few clients talk to the API, and a body may be large.
 pub(crate) const CONNECTIONS: ConnectionLimits = ConnectionLimits {
     connections: 256,
@@ -60,60 +43,6 @@ pub(crate) const CONNECTIONS: ConnectionLimits = ConnectionLimits {
     write: Duration::from_secs(30),
     streams: 8,
 };
-
-/// The parts that the API shows and changes, and the token and the host names that it asks for.
-pub(crate) struct Admin {
-    installers: Arc<Installers>,
-    sessions: Sessions,
-    running: TaskTracker,
-    counters: Arc<Counters>,
-    token: Token,
-    hosts: Hosts,
-    /// `admin.allow_recording`
-    allow_recording: bool,
-    /// Ends recordings when the server does.
-    closing: CancellationToken,
-}
-
-impl Admin {
-    /// Reads the token. `folder` is where a relative `token_file` starts.
-    pub(crate) fn new(
-        config: &AdminConfig,
-        folder: &std::path::Path,
-        installers: Arc<Installers>,
-        sessions: Sessions,
-        handler: &RequestHandler,
-    ) -> Result<Self, TokenError> {
-        let running = handler.running.clone();
-        let counters = Arc::clone(&handler.counters);
-        Ok(Self {
-            installers,
-            sessions,
-            running,
-            counters,
-            token: Token::read(config, folder)?,
-            hosts: Hosts::of_admin(config),
-            allow_recording: config.allow_recording,
-            closing: handler.closing.clone(),
-        })
-    }
-
-    /// The installer of the tenant that the query names.
-    fn installer(&self, of: &OfTenant) -> Result<&Arc<Installer>, AdminError> {
-        let unknown = || {
-            let message = format!("there is no tenant {:?}", of.tenant.as_deref().unwrap_or_default());
-            AdminError::new(StatusCode::NOT_FOUND, "no_tenant", message)
-        };
-        self.installers.of(of.tenant.as_deref()).ok_or_else(unknown)
-    }
-}
-
-/// The query of a request: whose extensions it is about. Without a tenant those of the config itself.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OfTenant {
-    tenant: Option<String>,
-}
 
 /// All routes of the API.
 pub(crate) fn router(admin: Arc<Admin>) -> Router {
@@ -226,40 +155,4 @@ async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     let text = metrics::text(&admin.installers, &admin.counters, admin.running.len());
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
-}
-
-/// Runs a change to its end, also if the client goes away meanwhile.
-async fn whole<T: Send + 'static>(
-    change: impl Future<Output = Result<T, InstallError>> + Send + 'static,
-) -> Result<T, AdminError> {
-    // A client that hangs up drops this future. A change that ended with it could leave the folder and the set apart.
-    match tokio::spawn(change).await {
-        Ok(done) => Ok(done?),
-        Err(panicked) => Err(AdminError::internal(&panicked)),
-    }
-}
-
-async fn read<T: DeserializeOwned>(body: Body) -> Result<T, AdminError> {
-    decode(&read_bytes(body).await?)
-}
-
-async fn read_optional<T: DeserializeOwned + Default>(body: Body) -> Result<T, AdminError> {
-    let bytes = read_bytes(body).await?;
-    if bytes.is_empty() { Ok(T::default()) } else { decode(&bytes) }
-}
-
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
-    serde_json::from_slice(bytes).map_err(|error| AdminError::invalid(format!("the body: {error}")))
-}
-
-async fn read_bytes(body: Body) -> Result<Bytes, AdminError> {
-    match timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("a component may have {} MiB", MAX_COMPONENT_BYTES >> 20);
-            Err(AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
-        }
-        Ok(Err(_)) => Err(AdminError::invalid("the body broke off")),
-        Err(_) => Err(AdminError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body took too long")),
-    }
 }

@@ -294,10 +294,9 @@ impl Keys {
                 None
             }
         };
-        match value {
+        if let Some(value) = value {
             // It was within the quota where it comes from.
-            Some(value) => self.memory.set(space, key, value, &NO_QUOTA).await?,
-            None => {}
+            self.memory.set(space, key, value, &NO_QUOTA).await?;
         }
         lock(&self.touched).insert((space.clone(), key.to_owned()));
         Ok(())

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use annex_protocol::{Json, JsonObject, ListTasksResponse, Message, Metadata, StreamResponse, TaskState};
 use annex_runtime::{
-    Comparison, Extension, HttpGrant, MethodAnswer, MethodCall, NoTurn, RecordedTurn, RecordingLine, Runtime, Scope,
-    ScopeKind, StepInput, StepResult, TurnIds, TurnObserver, TurnRequest, TurnView, replay,
+    Comparison, Extension, Hide, HttpGrant, MethodAnswer, MethodCall, NoTurn, RecordedTurn, RecordingLine, Runtime,
+    Scope, ScopeKind, StepInput, StepResult, TurnIds, TurnObserver, TurnRequest, TurnView, replay,
 };
 use async_trait::async_trait;
 
@@ -41,11 +41,30 @@ impl Kept {
     fn turn(&self, extension: &Extension) -> RecordedTurn {
         let turns = self.0.lock().expect("no panic");
         assert_eq!(turns.len(), 1, "one turn was noted");
-        let line = RecordingLine::Turn(turns[0].clone()).to_json(extension);
+        let hidden = turns[0].hidden(&Hidden(extension, "-")).expect("it can be written");
+        let line = serde_json::to_string(&RecordingLine::Turn(hidden)).expect("JSON");
         match serde_json::from_str(&line).expect("the line can be read") {
             RecordingLine::Turn(turn) => turn,
             other => unreachable!("it is a turn: {other:?}"),
         }
+    }
+}
+
+/// Hides the extension's secrets and the values of one key.
+struct Hidden<'a>(&'a Extension, &'static str);
+
+impl Hide for Hidden<'_> {
+    fn hides(&self, key: &str) -> bool {
+        key == self.1
+    }
+
+    fn text(&self, text: &str) -> String {
+        self.0.without_secrets(text)
+    }
+
+    fn json(&self, value: &Json) -> Json {
+        let text = self.0.without_secrets(value.get());
+        Json::parse(text).unwrap_or_else(|_| Json::string("[hidden]"))
     }
 }
 
@@ -147,6 +166,50 @@ async fn a_recording_has_no_secrets() {
     assert_eq!(results, ["hunter2-hunter2"]);
     let line = serde_json::to_string(&kept.turn(&extension)).expect("JSON");
     assert!(line.contains("(secret)") && !line.contains("hunter2"), "{line}");
+}
+
+#[tokio::test]
+async fn keys_and_texts_that_are_hidden_are_in_no_form_of_a_recording() {
+    let extension = load(&runtime(), capable()).await;
+    let kept = Kept::on(&extension);
+    let view: Arc<dyn TurnView> = Arc::new(NoTurn);
+    let quoted = r#"{\"deep\": \"hunter2-hunter2\"}"#;
+    let commands = format!(
+        r#"{{"set": ["api_token", "t-0p"]}}, {{"get": "api_token"}}, {{"set": ["json", "{quoted}"]}},
+           {{"set": ["url", "hunter2-hunter2"]}}"#
+    );
+    served(&extension, &view, &commands).await.expect("the turn starts");
+    let turns = kept.0.lock().expect("no panic");
+    let hidden = turns[0].hidden(&Hidden(&extension, "api_token")).expect("it can be written");
+    let calls = serde_json::to_string(&hidden.steps[0].calls).expect("JSON");
+    assert!(calls.contains("[hidden]") && calls.contains("(secret)"), "{calls}");
+    assert!(!calls.contains("t-0p") && !calls.contains("hunter2"), "{calls}");
+}
+
+#[tokio::test]
+async fn a_version_without_a_hook_is_compared_step_by_step() {
+    let runtime = runtime();
+    let turn = noted(&test_extension(&runtime, installation()).await).await;
+    let loaded = runtime.load(component(annex_components::HELLO_EXTENSION), installation()).await;
+    let (_, differences) = compared(&turn, &Arc::new(loaded.expect("it loads"))).await;
+    let kinds: Vec<&str> = differences.iter().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(kinds, ["metadata"], "{differences:?}");
+}
+
+#[tokio::test]
+async fn a_component_that_is_loaded_aside_takes_what_others_leave() {
+    let runtime = Runtime::new(&annex_runtime::RuntimeConfig { instances: 2, ..config() }).expect("a runtime");
+    let extension = test_extension(&runtime, installation()).await;
+    let turn = noted(&extension).await;
+    let aside = runtime.aside();
+    let candidate = test_extension(&aside, installation()).await;
+    assert!(replay(&candidate, &turn, None).await.is_ok());
+    let mut chain = Turn::with("{}").chain(std::slice::from_ref(&extension)).await;
+    respond(&mut chain).await.expect("no fault");
+    let began = std::time::Instant::now();
+    let busy = replay(&candidate, &turn, None).await;
+    assert!(matches!(busy, Err(annex_runtime::Fault::Overloaded { .. })), "{busy:?}");
+    assert!(began.elapsed() < std::time::Duration::from_millis(500), "it does not wait");
 }
 
 #[tokio::test]
@@ -321,4 +384,15 @@ async fn a_turn_that_was_given_up_leaves_the_steps_that_ended() {
     drop(Box::pin(chain.run_response_hooks(&mut event)));
     drop(chain);
     assert_eq!(kept.turn(&extension).steps.len(), 1);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_given_up_in_its_first_step_is_not_noted() {
+    let extension = test_extension(&runtime(), installation()).await;
+    let kept = Kept::on(&extension);
+    let turn = Turn::commanding(r#""loop""#);
+    let extensions = [Arc::clone(&extension)];
+    let running = turn.start(&extensions);
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(5), running).await.is_err());
+    assert!(kept.0.lock().expect("no panic").is_empty());
 }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::error::AdminError;
-use super::{Admin, OfTenant, read_optional};
+use super::shared::{Admin, OfTenant, read_optional};
 use crate::admin_api::Recording;
 use crate::installation::hiding::Hiding;
 use crate::installation::installer::{Installer, Version};

@@ -8,8 +8,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
 
-use super::Admin;
 use super::error::AdminError;
+use super::shared::Admin;
 use crate::admin_api::sessions::{Deleted, Events, List, Session};
 use crate::stores::sessions::{SessionFilter, SessionName, SessionsError};
 

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::error::AdminError;
-use super::{Admin, OfTenant, read, whole};
+use super::shared::{Admin, OfTenant, read, whole};
 use crate::admin_api::ShadowAddition;
 use crate::admin_api::extensions::Details;
 use crate::admin_api::shadows::Shadow;

@@ -289,6 +289,12 @@ async fn a_shadow_is_the_same_extension_and_asks_for_no_more() {
             "other_extension",
             "other/v1",
         ),
+        (
+            with(&marked("x"), Some("[parameters]\ndepends_on = [\"https://annex.example/absent/v1\"]")),
+            409,
+            "does_not_fit",
+            "absent/v1",
+        ),
         (with(b"no component", None), 422, "refused", ""),
         (with(&marked("x"), Some("component = \"y\"")), 422, "invalid_settings", "leave it out"),
     ];

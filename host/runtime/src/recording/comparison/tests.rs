@@ -44,6 +44,19 @@ fn keys_differ_by_what_is_left_of_them_and_not_by_how_they_were_written() {
 }
 
 #[test]
+fn a_turn_that_was_too_much_to_be_noted_does_not_agree() {
+    let was = turn(Vec::new(), StepResult::Ends);
+    let is = RecordedTurn::at(was.at, TurnIds::default());
+    let mut comparison = Comparison::default();
+    assert!(!comparison.add(&was, &is, Vec::new()));
+    assert_eq!(comparison.differ.get("steps"), Some(&1));
+    let mut whole = Comparison::default();
+    whole.merge(comparison.clone());
+    whole.merge(comparison);
+    assert_eq!((whole.turns, whole.differ.get("steps"), whole.examples.len()), (2, Some(&2), 2));
+}
+
+#[test]
 fn stacks_make_no_difference_between_two_failures_of_one_kind() {
     let failed =
         |reason: &str| turn(Vec::new(), StepResult::Failed { kind: "trap".to_owned(), reason: reason.to_owned() });

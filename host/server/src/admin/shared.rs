@@ -1,0 +1,120 @@
+//! The parts that all paths of the admin API share: what they show and change, and how they read a request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_operations::counters::Counters;
+use annex_operations::request_handler::RequestHandler;
+use annex_runtime::MAX_COMPONENT_BYTES;
+use axum::body::Body;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::AdminError;
+use super::token::{Token, TokenError};
+use crate::config::AdminConfig;
+use crate::installation::installer::{InstallError, Installer};
+use crate::process::hosts::Hosts;
+use crate::stores::sessions::Sessions;
+use crate::tenants::Installers;
+
+/// The longest time that a client may take to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// The largest body: a component in base64 with its settings.
+const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
+
+/// The parts that the API shows and changes, and the token and the host names that it asks for.
+pub(crate) struct Admin {
+    pub(super) installers: Arc<Installers>,
+    pub(super) sessions: Sessions,
+    pub(super) running: TaskTracker,
+    pub(super) counters: Arc<Counters>,
+    pub(super) token: Token,
+    pub(super) hosts: Hosts,
+    /// `admin.allow_recording`
+    pub(super) allow_recording: bool,
+    /// Ends recordings when the server does.
+    pub(super) closing: CancellationToken,
+}
+
+impl Admin {
+    /// Reads the token. `folder` is where a relative `token_file` starts.
+    pub(crate) fn new(
+        config: &AdminConfig,
+        folder: &std::path::Path,
+        installers: Arc<Installers>,
+        sessions: Sessions,
+        handler: &RequestHandler,
+    ) -> Result<Self, TokenError> {
+        let running = handler.running.clone();
+        let counters = Arc::clone(&handler.counters);
+        Ok(Self {
+            installers,
+            sessions,
+            running,
+            counters,
+            token: Token::read(config, folder)?,
+            hosts: Hosts::of_admin(config),
+            allow_recording: config.allow_recording,
+            closing: handler.closing.clone(),
+        })
+    }
+
+    /// The installer of the tenant that the query names.
+    pub(super) fn installer(&self, of: &OfTenant) -> Result<&Arc<Installer>, AdminError> {
+        let unknown = || {
+            let message = format!("there is no tenant {:?}", of.tenant.as_deref().unwrap_or_default());
+            AdminError::new(StatusCode::NOT_FOUND, "no_tenant", message)
+        };
+        self.installers.of(of.tenant.as_deref()).ok_or_else(unknown)
+    }
+}
+
+/// The query of a request: whose extensions it is about. Without a tenant those of the config itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfTenant {
+    pub(super) tenant: Option<String>,
+}
+
+/// Runs a change to its end, also if the client goes away meanwhile.
+pub(super) async fn whole<T: Send + 'static>(
+    change: impl Future<Output = Result<T, InstallError>> + Send + 'static,
+) -> Result<T, AdminError> {
+    // A client that hangs up drops this future. A change that ended with it could leave the folder and the set apart.
+    match tokio::spawn(change).await {
+        Ok(done) => Ok(done?),
+        Err(panicked) => Err(AdminError::internal(&panicked)),
+    }
+}
+
+pub(super) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, AdminError> {
+    decode(&read_bytes(body).await?)
+}
+
+pub(super) async fn read_optional<T: DeserializeOwned + Default>(body: Body) -> Result<T, AdminError> {
+    let bytes = read_bytes(body).await?;
+    if bytes.is_empty() { Ok(T::default()) } else { decode(&bytes) }
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
+    serde_json::from_slice(bytes).map_err(|error| AdminError::invalid(format!("the body: {error}")))
+}
+
+async fn read_bytes(body: Body) -> Result<Bytes, AdminError> {
+    match timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("a component may have {} MiB", MAX_COMPONENT_BYTES >> 20);
+            Err(AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
+        }
+        Ok(Err(_)) => Err(AdminError::invalid("the body broke off")),
+        Err(_) => Err(AdminError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body took too long")),
+    }
+}
