@@ -25,6 +25,7 @@ use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeErr
 use annex_session::{SessionService, Turns};
 use annex_tasks::{Owner, TaskStore};
 use axum::http::HeaderMap;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -118,6 +119,25 @@ impl App {
     /// # Errors
     /// As [`App::load`].
     pub async fn with_agent(
+        config: &Config,
+        locations: &Locations,
+        base_url: &str,
+        agent: Arc<dyn AgentExecutor>,
+    ) -> Result<Self, AppError> {
+        // On the heap, because it is large. So this crate compiles it, and not each program that loads an app.
+        Self::joined(config, locations, base_url, agent).await
+    }
+
+    fn joined<'a>(
+        config: &'a Config,
+        locations: &'a Locations,
+        base_url: &'a str,
+        agent: Arc<dyn AgentExecutor>,
+    ) -> BoxFuture<'a, Result<Self, AppError>> {
+        Box::pin(Self::join(config, locations, base_url, agent))
+    }
+
+    async fn join(
         config: &Config,
         locations: &Locations,
         base_url: &str,

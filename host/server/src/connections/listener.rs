@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -39,7 +40,19 @@ pub(crate) struct ConnectionLimits {
 }
 
 /// Serves connections until `closed` fires, then lets those that are busy finish, but not for long.
-pub(crate) async fn serve(
+///
+/// The future of an `async fn` is compiled by the crate that polls it. Spawned here, all that serves requests is compiled by
+/// this crate, once, and not again by each program that runs a server.
+pub(crate) fn spawn(
+    listener: TcpListener,
+    router: Router,
+    limits: ConnectionLimits,
+    closed: CancellationToken,
+) -> JoinHandle<io::Result<()>> {
+    tokio::spawn(serve(listener, router, limits, closed))
+}
+
+async fn serve(
     listener: TcpListener,
     router: Router,
     limits: ConnectionLimits,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use annex_operations::tasks::session_sweep::SessionSweep;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::admin;
 use crate::app::{App, AppError};
@@ -101,28 +101,14 @@ impl Server {
         let closed = CancellationToken::new();
         let router = routes::router(Arc::clone(&gate));
         let limits = self.config.server.connections();
-        let mut serving = tokio::spawn(listener::serve(self.listener, router, limits, closed.clone()));
+        let mut serving = listener::spawn(self.listener, router, limits, closed.clone());
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
         let app = gate.open(load(&self.config, &base_url).await?);
-        let stop = CancellationToken::new();
-        // Watches and sweeps are told to stop also where this returns early.
-        let housekeeping = stop.clone().drop_guard();
-        let handler = app.tenants().own();
-        let tasks = Arc::clone(&handler.tasks);
-        let retention = task_store::retention(&self.config.tasks);
-        let keys = Arc::clone(&handler.views.keys);
-        for (_, installer) in app.installers().all() {
-            // Changes since a watch began, which was before the load, are looked at when it runs.
-            if let Some(watch) = installer.take_watch() {
-                tokio::spawn(watch.run(Arc::clone(installer), stop.clone()));
-            }
-        }
-        let sessions = SessionSweep::new(&handler.sessions, session_store::retention(&self.config.sessions));
-        tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stop).await });
+        let housekeeping = keep_house(app, &self.config);
         // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin));
-            tokio::spawn(listener::serve(listener, router, admin::CONNECTIONS, closed.clone()));
+            listener::spawn(listener, router, admin::CONNECTIONS, closed.clone());
         }
         name_known_faults();
         ready(app);
@@ -141,6 +127,25 @@ impl Server {
         close_stores(app).await;
         ended
     }
+}
+
+/// Begins the watches and sweeps. They are told to stop when the guard is dropped, also where that is early.
+fn keep_house(app: &App, config: &Config) -> DropGuard {
+    let stop = CancellationToken::new();
+    let handler = app.tenants().own();
+    let tasks = Arc::clone(&handler.tasks);
+    let retention = task_store::retention(&config.tasks);
+    let keys = Arc::clone(&handler.views.keys);
+    for (_, installer) in app.installers().all() {
+        // Changes since a watch began, which was before the load, are looked at when it runs.
+        if let Some(watch) = installer.take_watch() {
+            tokio::spawn(watch.run(Arc::clone(installer), stop.clone()));
+        }
+    }
+    let sessions = SessionSweep::new(&handler.sessions, session_store::retention(&config.sessions));
+    let stopped = stop.clone();
+    tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stopped).await });
+    stop.drop_guard()
 }
 
 /// Logs the known faults of the engine. Called after the load, so that the reason of a load that fails stands alone in
