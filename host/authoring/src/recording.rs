@@ -92,7 +92,7 @@ pub enum RecordingError {
 
 /// A recording that is read.
 pub struct Recording {
-    /// What is recorded.
+    /// The head: the extension that is recorded.
     pub head: RecordingHead,
     /// The end; absent before it was read, and where the recording was broken off.
     pub end: Option<RecordingEnd>,

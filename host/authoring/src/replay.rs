@@ -15,7 +15,7 @@ const MAX_QUESTIONS: usize = 100;
 
 /// The turns that a component was played so far.
 pub struct Replay {
-    /// What came of them.
+    /// The comparison of all of them.
     pub comparison: Comparison,
     /// The questions of the component that the recording cannot answer, each with the number of turns that asked it.
     pub questions: BTreeMap<String, u64>,

@@ -42,7 +42,7 @@ pub struct Extension {
     pub(crate) breaker: Breaker,
     /// Room for the turns that it serves at once.
     pub(crate) turns: Slots,
-    /// Who is told what it does in turns.
+    /// The observer of its turns, if there is one.
     pub(crate) observer: ObserverSlot,
 }
 
@@ -145,7 +145,7 @@ impl Extension {
         self.observer.clear();
     }
 
-    /// What it is asked and shown in turns.
+    /// The questions that it is asked in turns, and the data that it is shown.
     #[must_use]
     pub fn attention(&self) -> Attention {
         let hooks = &self.program.hooks;

@@ -20,7 +20,7 @@ pub struct Outside {
     pub random: Option<Arc<dyn Random>>,
     /// The client that sends the requests which the grant covers.
     pub http: Option<Arc<dyn HttpClient>>,
-    /// Who is told of each request with its answer, as far as the guest has read it.
+    /// A listener to each request and its answer, as far as the guest has read it.
     pub http_listener: Option<Arc<dyn HttpListener>>,
 }
 

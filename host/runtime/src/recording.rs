@@ -1,4 +1,4 @@
-//! What one extension is given and does in one turn: noted while the turn runs, kept in a file, played again to another
+//! One extension in one turn: what it is given and does, noted while the turn runs, kept in a file, played again to another
 //! version of the extension and compared.
 //!
 //! A turn is a list of steps. Each is what the host wants of the extension at once: the hooks of the way in, the
@@ -53,7 +53,7 @@ pub trait TurnObserver: Send + Sync {
     fn left_out(&self) {}
 }
 
-/// What an extension is asked and shown in turns.
+/// The questions that an extension is asked in turns, and the data that it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct Attention {
     /// The metadata keys that it owns.
@@ -72,7 +72,7 @@ pub struct Attention {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RecordingLine {
-    /// What is recorded.
+    /// The head: the extension that is recorded.
     Recording(RecordingHead),
     /// One turn.
     Turn(RecordedTurn),
@@ -80,7 +80,7 @@ pub enum RecordingLine {
     End(RecordingEnd),
 }
 
-/// What is recorded.
+/// The head: the extension that is recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordingHead {
@@ -148,7 +148,7 @@ pub struct RecordedTurn {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedStep {
-    /// What the extension is asked.
+    /// The question to the extension.
     pub input: StepInput,
     /// The session as the grant shows it. Absent where it is as in the step before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,14 +162,14 @@ pub struct RecordedStep {
     /// The calls of the guest whose answers come from outside of the turn, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<HostCall>,
-    /// What came of it, after the host's checks.
+    /// The outcome, after the host's checks.
     pub result: StepResult,
     /// The time of each hook that ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<HookTime>,
 }
 
-/// What an extension is asked in one step.
+/// The question to an extension in one step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum StepInput {
@@ -209,7 +209,7 @@ pub enum StepInput {
     Next,
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum StepResult {

@@ -26,7 +26,7 @@ pub trait TurnView: Send + Sync {
         None
     }
 
-    /// Who is told what the extensions do in this turn, in place of those that watch them in all turns.
+    /// An observer of what the extensions do in this turn, in place of those of all turns.
     fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
         None
     }

@@ -28,7 +28,7 @@ pub enum NewCase {
     Passes {
         /// Its name.
         name: String,
-        /// What it has in another way than the turn.
+        /// The things that it has in another way than the turn.
         remarks: Vec<&'static str>,
     },
     /// It expects nothing yet, because the component fails in it.

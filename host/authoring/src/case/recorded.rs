@@ -19,15 +19,15 @@ const MESSAGE: &str = "message-1";
 /// In place of a secret in a recording.
 const SECRET: &str = "(secret)";
 
-/// What a case is given in place of a turn.
+/// The `[given]` that stands for a turn.
 #[derive(Debug)]
 pub(super) struct GivenTurn {
     pub(super) given: Table,
-    /// What the case has in another way than the turn.
+    /// The things that the case has in another way than the turn.
     pub(super) remarks: Vec<&'static str>,
 }
 
-/// What a case is given for this turn of the extension.
+/// The `[given]` for this turn of the extension.
 ///
 /// # Errors
 /// The reason for which no case can hold the turn.
@@ -51,7 +51,7 @@ impl GivenTurn {
         self.given.insert(key.to_owned(), value.into());
     }
 
-    /// What the extension is asked: a message with the agent's answer, or a method.
+    /// The question to the extension: a message with the agent's answer, or a method.
     fn asked(&mut self, turn: &RecordedTurn, extension: &ExtensionUri) -> Result<(), String> {
         if turn.requested != [extension.clone()] {
             let requested = turn.requested.iter().map(|uri| Value::from(uri.as_str()));

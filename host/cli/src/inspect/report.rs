@@ -17,7 +17,7 @@ pub(super) struct Report {
     /// Bytes of the file.
     pub(super) size: usize,
     pub(super) contract: String,
-    /// What its project says of itself.
+    /// The description that its project gives of itself.
     pub(super) manifest: Option<ManifestSection>,
     pub(super) hooks: Vec<&'static str>,
     pub(super) imports: Vec<ImportReport>,

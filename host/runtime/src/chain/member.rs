@@ -47,7 +47,7 @@ pub(crate) struct Member {
     admission: Admission,
     /// The call that has just ended, until its result is looked at.
     watch: Option<Watch>,
-    /// What it does goes on it, where somebody wants to be told.
+    /// Notes what it does, where somebody wants to be told.
     tape: Option<Arc<Tape>>,
     /// One of the turns that the extension serves at once.
     _turn: OwnedSemaphorePermit,

@@ -47,7 +47,7 @@ pub async fn replay(
     // With the member ends what is noted of its turn.
     drop(player);
     let played = taken.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // What was too much to be noted has no steps, which differs from any turn that has.
+    // A turn that was too much to be noted has no steps, which differs from any turn that has.
     let turn = played.unwrap_or_else(|| RecordedTurn::at(turn.at, turn.ids.clone()));
     Ok(Replayed { turn, unanswered: answers.unanswered() })
 }

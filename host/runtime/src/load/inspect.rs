@@ -35,11 +35,11 @@ pub struct Inspection {
     pub hooks: Vec<Hook>,
     /// Its imports.
     pub imports: Vec<Import>,
-    /// What its project says of itself. Nothing checks it: the imports are the proof of what it needs.
+    /// The description that its project gives of itself. Nothing checks it: the imports are the proof of what it needs.
     pub manifest: Option<ManifestSection>,
 }
 
-/// What the project of a component says of itself, before any code of the component runs.
+/// The description that the project of a component gives of itself, before any code of the component runs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ManifestSection {
     /// The project's name.
@@ -154,7 +154,7 @@ fn outline(bytes: &[u8]) -> Result<Outline, LoadError> {
             }
             Payload::CustomSection(section) if depth == 0 && section.name() == MANIFEST_SECTION => {
                 let data = Some(section.data()).filter(|data| data.len() <= MAX_MANIFEST);
-                // What is none of ours is left alone, as every other custom section is.
+                // A section that is none of ours is left alone, as every other custom section is.
                 manifest = data.and_then(|data| serde_json::from_slice(data).ok());
             }
             _ => {}

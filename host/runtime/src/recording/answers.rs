@@ -32,7 +32,7 @@ pub(crate) struct Answers {
     seen: Mutex<Seen>,
 }
 
-/// What the extension can see of the turn in the step that is played.
+/// The parts of the turn that the extension can see in the step that is played.
 #[derive(Default)]
 struct Seen {
     session: JsonObject,
@@ -74,7 +74,7 @@ impl Answers {
     /// From here on the extension sees the turn as it was in this step.
     pub(crate) fn enter(&self, step: &RecordedStep) {
         let mut seen = lock(&self.seen);
-        // What is absent is as it was in the step before.
+        // A part that is absent is as it was in the step before.
         if let Some(session) = &step.session {
             seen.session.clone_from(session);
         }

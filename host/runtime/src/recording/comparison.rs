@@ -1,4 +1,4 @@
-//! What two versions of an extension made of the same turns.
+//! Two versions of an extension, compared by what they made of the same turns.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ pub struct Difference {
     /// The place: the step by its number, from 1, and its name. Absent where it is the whole turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// What the first version made of it, as JSON.
+    /// The first version's part, as JSON.
     pub was: String,
-    /// What the second one makes of it.
+    /// The second version's part.
     pub is: String,
 }
 

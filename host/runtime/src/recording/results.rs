@@ -1,4 +1,4 @@
-//! What came of a step, from what the chain says.
+//! The outcome of a step, from what the chain says.
 
 use annex_protocol::{A2aError, Json};
 

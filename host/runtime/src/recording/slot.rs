@@ -1,4 +1,4 @@
-//! Who is told what an extension does.
+//! The observer of an extension.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

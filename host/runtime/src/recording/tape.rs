@@ -30,7 +30,7 @@ const MAX_STEPS: usize = 1_000;
 pub(crate) struct Tape {
     observer: Arc<dyn TurnObserver>,
     extension: Arc<Extension>,
-    /// What the extension is asked and shown, and the one beside it.
+    /// The questions and data for the extension and for the one beside it.
     asked: Attention,
     /// The turn as it is, of which the session, the task and the agent's steps are noted.
     view: Arc<dyn TurnView>,
@@ -228,7 +228,7 @@ impl Tape {
         }
     }
 
-    /// What is too large is left out as a whole: a part of a turn could not be played.
+    /// A turn that is too large is left out as a whole: a part of it could not be played.
     fn add(&self, state: &mut State, bytes: usize) {
         state.bytes = state.bytes.saturating_add(bytes);
         if state.bytes > MAX_BYTES && !self.is_full.swap(true, Ordering::Relaxed) {
@@ -285,7 +285,7 @@ pub(crate) struct Head<'a> {
     pub(crate) resumed: bool,
 }
 
-/// What either of two versions is asked and shown.
+/// The questions and data for either of two versions.
 fn both(mut own: Attention, beside: Option<&Attention>) -> Attention {
     let Some(beside) = beside else { return own };
     own.metadata_keys.extend(beside.metadata_keys.iter().cloned());

@@ -260,7 +260,7 @@ impl KeyValueStore for TappedKeys {
 
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
         let value = self.store.increment(space, key, delta, quota).await?;
-        // What it was follows from what it is now. A look before would race with other turns.
+        // The count before follows from the count now. A look before would race with other turns.
         let before = value.checked_sub(delta).filter(|before| *before > 0).map(|before| before.to_string());
         self.tape.knows(&space.scope, key, before.as_deref().map(str::as_bytes));
         let key = key.to_owned();

@@ -245,7 +245,7 @@ impl Writer {
     }
 }
 
-/// What came of a turn.
+/// The outcome of a turn.
 enum Written {
     Bytes(u64),
     /// It cannot be written without what is hidden.

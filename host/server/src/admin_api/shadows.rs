@@ -84,13 +84,13 @@ pub struct Example<Text = String> {
 /// One difference. Both sides are JSON, cut where they are long, without what `sessions.hide` hides.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Difference<Text = String> {
-    /// What differs.
+    /// The kind of difference.
     pub what: Text,
     /// The step of the turn; absent where it is the whole turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<Text>,
-    /// What the version in force made of it.
+    /// The part of the version in force.
     pub was: Text,
-    /// What the shadow makes of it.
+    /// The shadow's part.
     pub is: Text,
 }

@@ -43,7 +43,7 @@ pub(crate) struct Candidate {
     pub(crate) settings_text: Option<String>,
 }
 
-/// What came of a shadow so far.
+/// The outcome of a shadow so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) comparison: Comparison,

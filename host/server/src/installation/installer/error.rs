@@ -119,7 +119,7 @@ pub enum InstallError {
     AsksForMore {
         /// The extension.
         uri: String,
-        /// What it asks for.
+        /// The thing that it asks for.
         what: String,
     },
 }
