@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// Record turns of an extension of a running server
 ///
 /// The recording has what users and agents wrote in these turns, and keys of the extension. Values of its secrets are
-/// replaced. The server's config needs `allow_recording = true` in [admin].
+/// replaced. The server's config needs `allow_recording = true` in `[admin]`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex record https://example.com/my-extension/v1 -o turns.jsonl\n  annex record \
                         https://example.com/my-extension/v1 --turns 500 --time 10m -o turns.jsonl\n\nThe recording \
