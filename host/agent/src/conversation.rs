@@ -71,23 +71,20 @@ impl Conversation {
 
     /// Each call with a result right behind it, as models want it.
     pub(crate) fn into_turns(self) -> Vec<Turn> {
-        let turns_of = |item| match item {
-            Item::User(text) => vec![Turn::User(text)],
-            Item::Agent(text) => vec![Turn::Agent { text, calls: Vec::new() }],
-            Item::Calls(exchange) => exchange.into_turns(),
-        };
-        self.items.into_iter().flat_map(turns_of).collect()
+        let mut turns = Vec::with_capacity(self.items.len());
+        for item in self.items {
+            match item {
+                Item::User(text) => turns.push(Turn::User(text)),
+                Item::Agent(text) => turns.push(Turn::Agent { text, calls: Vec::new() }),
+                Item::Calls(exchange) => turns.extend(exchange.into_turns()),
+            }
+        }
+        turns
     }
 
     /// Results of calls that wait count; anything else that looks like one is something the user says.
     fn take_user(&mut self, event: &Event) {
-        let mut said = Vec::new();
-        for part in &event.parts {
-            if !self.answered(&event.invocation_id, part) {
-                said.push(part);
-            }
-        }
-        let text = readable(said);
+        let text = readable(event.parts.iter().filter(|part| !self.answered(&event.invocation_id, part)));
         if !text.is_empty() {
             self.items.push(Item::User(text));
         }
@@ -144,7 +141,7 @@ impl Conversation {
 }
 
 impl Exchange {
-    fn into_turns(self) -> Vec<Turn> {
+    fn into_turns(self) -> [Turn; 2] {
         // Models want a result for each call, also for one that was broken off.
         let result_of = |outcome: &Outcome| ToolResult {
             id: outcome.call.id.clone(),
@@ -153,17 +150,32 @@ impl Exchange {
         };
         let results = self.calls.iter().map(result_of).collect();
         let calls = self.calls.into_iter().map(|outcome| outcome.call).collect();
-        vec![Turn::Agent { text: self.text, calls }, Turn::Tools(results)]
+        [Turn::Agent { text: self.text, calls }, Turn::Tools(results)]
     }
 }
 
 /// Text parts as they are and data parts as JSON, a line break between them. Files are not for a text model.
 pub fn readable<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
-    let text_of = |part: &'a Part| match &part.content {
-        PartContent::Text(text) => Some(text.as_str()),
+    let mut texts = parts.into_iter().filter_map(text_of);
+    let mut all = texts.next().map_or_else(String::new, str::to_owned);
+    for text in texts {
+        all.push('\n');
+        all.push_str(text);
+    }
+    all
+}
+
+/// True if nothing in the parts is readable.
+pub(crate) fn says_nothing(parts: &[Part]) -> bool {
+    let mut texts = parts.iter().filter_map(text_of);
+    texts.next().is_none_or(str::is_empty) && texts.next().is_none()
+}
+
+fn text_of(part: &Part) -> Option<&str> {
+    match &part.content {
+        PartContent::Text(text) => Some(text),
         PartContent::Data(json) => Some(json.get()),
         // A URL is not fetched here: it is the client's choice where it leads.
         PartContent::Raw(_) | PartContent::Url(_) => None,
-    };
-    parts.into_iter().filter_map(text_of).collect::<Vec<_>>().join("\n")
+    }
 }

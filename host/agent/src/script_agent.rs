@@ -80,7 +80,7 @@ fn artifact_event(step: &ArtifactStep) -> AgentEvent {
         artifact_id: ArtifactId::new(step.id.as_str()),
         name: step.name.clone(),
         description: None,
-        parts: parts(&step.parts),
+        parts: parts(&step.parts).into(),
         metadata: Metadata::new(),
         extensions: Vec::new(),
     };

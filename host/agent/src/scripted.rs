@@ -159,7 +159,7 @@ impl Model for ScriptedModel {
         let applied = self.rules.iter().find_map(|rule| rule.apply(&prompt));
         let Applied { answer, chunks, delay, calls } = applied.unwrap_or_else(|| Applied::fallback(&self.fallback));
         let calls = tool_calls(calls, &prompt)?;
-        let pieces = stream::iter(answer.map_or_else(Vec::new, |answer| split(&answer, chunks)));
+        let pieces = stream::iter(answer.map_or_else(Vec::new, |answer| split(answer, chunks)));
         let pieces = pieces.then(move |piece| async move {
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
@@ -187,7 +187,10 @@ fn tool_calls(calls: Vec<(String, String)>, prompt: &Prompt) -> Result<Vec<ToolC
 }
 
 /// Cuts a text into at most `count` pieces whose lengths differ by one character at most.
-fn split(text: &str, count: usize) -> Vec<String> {
+fn split(text: String, count: usize) -> Vec<String> {
+    if count == 1 {
+        return vec![text];
+    }
     let characters: Vec<char> = text.chars().collect();
     let count = count.clamp(1, characters.len().max(1));
     let cut = |index: usize| index * characters.len() / count;

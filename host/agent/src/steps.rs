@@ -12,8 +12,8 @@ const MAX_TEXT: usize = 256;
 
 /// The steps of one turn, in the order in which they began. Clones share them. A turn keeps at most 256 steps, whose
 /// texts have at most 256 bytes each.
-#[derive(Clone, Debug, Default)]
-pub struct Steps(Arc<Mutex<Vec<Step>>>);
+#[derive(Clone, Debug)]
+pub struct Steps(Option<Arc<Mutex<Vec<Step>>>>);
 
 /// A step that has begun. It ends when this is dropped.
 #[derive(Debug)]
@@ -60,11 +60,24 @@ struct Step {
     error: Option<String>,
 }
 
+/// Steps that are recorded.
+impl Default for Steps {
+    fn default() -> Self {
+        Self(Some(Arc::default()))
+    }
+}
+
 impl Steps {
+    /// Steps that nobody may read, and that are not recorded.
+    #[must_use]
+    pub const fn unread() -> Self {
+        Self(None)
+    }
+
     /// Records that a step begins now.
     #[must_use = "the step ends when this is dropped"]
     pub fn begin(&self, kind: StepKind, name: &str) -> OpenStep {
-        let mut steps = self.lock();
+        let Some(mut steps) = self.lock() else { return OpenStep { steps: Self::unread(), index: None } };
         let index = (steps.len() < MAX_STEPS).then_some(steps.len());
         if index.is_some() {
             steps.push(Step {
@@ -85,12 +98,13 @@ impl Steps {
     #[must_use]
     pub fn to_json(&self) -> String {
         // Texts, numbers and times are always JSON.
-        serde_json::to_string(&*self.lock()).unwrap_or_else(|_| "[]".to_owned())
+        let json = self.lock().and_then(|steps| serde_json::to_string(&*steps).ok());
+        json.unwrap_or_else(|| "[]".to_owned())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Step>> {
+    fn lock(&self) -> Option<MutexGuard<'_, Vec<Step>>> {
         // A panic leaves at worst a step without an end, and the record is not worth failing a turn for.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -110,7 +124,8 @@ impl OpenStep {
 
     fn change(&self, change: impl FnOnce(&mut Step)) {
         let Some(index) = self.index else { return };
-        if let Some(step) = self.steps.lock().get_mut(index) {
+        let Some(mut steps) = self.steps.lock() else { return };
+        if let Some(step) = steps.get_mut(index) {
             change(step);
         }
     }

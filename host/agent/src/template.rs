@@ -126,8 +126,10 @@ fn evaluate(inside: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> Resul
 }
 
 fn plain_text(value: &Json) -> String {
-    if value.is_null() {
-        return String::new();
+    match value.get() {
+        "null" => String::new(),
+        // Only a string is read: for all others there is an error to be made, and thrown away.
+        text if !text.starts_with('"') => text.to_owned(),
+        text => value.to().unwrap_or_else(|_| text.to_owned()),
     }
-    value.to::<String>().unwrap_or_else(|_| value.get().to_owned())
 }

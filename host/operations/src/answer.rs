@@ -29,10 +29,17 @@ pub enum Sent {
 impl Sent {
     /// A SendMessageResponse as JSON.
     pub fn json(&self) -> Result<String, A2aError> {
-        Ok(match self {
-            Self::Message(message) => format!("{{\"message\":{}}}", encode(message)?),
-            Self::Task(task) => format!("{{\"task\":{}}}", task.json()?),
-        })
+        let [head, value, tail] = &self.json_in_pieces()?;
+        Ok([head.as_ref(), value, tail].concat())
+    }
+
+    /// The same in pieces, of which the long one is borrowed where it is at hand.
+    pub fn json_in_pieces(&self) -> Result<[Cow<'_, str>; 3], A2aError> {
+        let (head, value) = match self {
+            Self::Message(message) => ("{\"message\":", Cow::Owned(encode(message)?)),
+            Self::Task(task) => ("{\"task\":", task.json()?),
+        };
+        Ok([Cow::Borrowed(head), value, Cow::Borrowed("}")])
     }
 }
 

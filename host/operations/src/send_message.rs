@@ -14,6 +14,9 @@ pub(crate) mod accept;
 pub mod input_modes;
 pub(crate) mod request_check;
 
+/// The operation whose client reads the events of the turn as they come.
+pub(crate) const STREAMING: &str = "SendStreamingMessage";
+
 impl RequestHandler {
     /// Waits for the turn to end or be interrupted, unless the client wants the task at once.
     pub async fn send_message(
@@ -49,7 +52,7 @@ impl RequestHandler {
         call: &ServiceParameters,
         request: SendMessageRequest,
     ) -> Result<Answer<EventStream>, A2aError> {
-        let (first, reader, active) = match self.accept(call, "SendStreamingMessage", request).await? {
+        let (first, reader, active) = match self.accept(call, STREAMING, request).await? {
             Outcome::Message { message, active } => (StreamResponse::Message(*message), None, active),
             Outcome::Task(TaskOutcome { snapshot, reader, active, .. }) => {
                 (StreamResponse::Task(snapshot.into_task()), reader, active)

@@ -24,8 +24,9 @@ pub struct ServiceParameters {
 impl ServiceParameters {
     /// Reads the service parameters and checks the version. An absent version means 0.3, which is not served here.
     pub fn of(owner: Owner, headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
-        let header = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
-        let version = header.filter(|version| !version.is_empty()).or_else(|| query_version(uri)).unwrap_or_default();
+        let header = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let header = header.as_deref().map(str::trim).filter(|version| !version.is_empty());
+        let version = header.or_else(|| query_version(uri)).unwrap_or_default();
         let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());
         Self::new(owner, version, parse_extensions(lines))
     }
@@ -36,15 +37,15 @@ impl ServiceParameters {
     }
 
     /// A request of this version that asks for these extensions.
-    pub fn new(owner: Owner, version: String, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
+    pub fn new(owner: Owner, version: &str, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
         if version != VERSION {
-            return Err(A2aError::VersionNotSupported { requested: version, supported: &[VERSION] });
+            return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: &[VERSION] });
         }
         Ok(Self { owner, requested, headers: None })
     }
 }
 
-fn query_version(uri: &Uri) -> Option<String> {
+fn query_version(uri: &Uri) -> Option<&str> {
     let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.filter(|(name, _)| name.eq_ignore_ascii_case(VERSION_PARAMETER)).map(|(_, value)| value.to_owned()).next()
+    pairs.filter(|(name, _)| name.eq_ignore_ascii_case(VERSION_PARAMETER)).map(|(_, value)| value).next()
 }

@@ -105,13 +105,13 @@ impl Tasks {
     }
 
     /// Stores a new task and what follows it at once; its first turn is stopped by `turn`. The subscription starts with
-    /// the task as it was made.
+    /// the task as it was made, and has a reader if the turn is followed.
     pub(crate) async fn create(
         &self,
         owner: &Owner,
         made: Task,
         events: &[TaskEvent],
-        turn: CancellationToken,
+        (turn, is_followed): (CancellationToken, bool),
     ) -> Result<(Arc<TaskRecord>, Subscription), StoreError> {
         let first = StreamResponse::Task(made.clone());
         let made = TaskSnapshot::from(made);
@@ -129,7 +129,7 @@ impl Tasks {
         }
         let record = Arc::new(TaskRecord::new(owner.clone(), made, turn, self));
         // Before the events are shown, so that the client reads them all.
-        let subscription = record.subscribe();
+        let subscription = if is_followed { record.subscribe() } else { (record.snapshot(), None) };
         record.show_first(events.get(1..).unwrap_or_default(), task).await;
         // From an attempt that failed.
         self.unsettled().remove(record.id());

@@ -83,6 +83,8 @@ pub(crate) struct Turn {
     pub(crate) stage: Stage,
     /// Events that have passed the hooks and are not stored.
     pub(crate) pending: Vec<StreamResponse>,
+    /// True if somebody reads the events as they come: the client, or whoever is notified of them.
+    pub(crate) is_followed: bool,
     /// The longest that the turn may take.
     pub(crate) max_duration: Duration,
     /// Fires when the server cannot wait for the turn any longer.

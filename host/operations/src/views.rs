@@ -1,6 +1,6 @@
 //! The view that extensions have of a turn. That of a call of a method is with the methods.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use annex_agent::Steps;
 use annex_protocol::{A2aError, Json, JsonObject, ListTasksResponse, jsonrpc};
@@ -16,6 +16,9 @@ use crate::views::turn_task::TurnTask;
 
 pub mod scoped_keys;
 pub(crate) mod turn_task;
+
+/// The view where nothing is active.
+static NO_TURN: LazyLock<Arc<dyn TurnView>> = LazyLock::new(|| Arc::new(NoTurn));
 
 /// The stores that all views read.
 pub struct ExtensionViews {
@@ -43,7 +46,7 @@ impl ExtensionViews {
         turn: VisibleTurn<'_>,
     ) -> Result<Arc<dyn TurnView>, A2aError> {
         if active.is_empty() {
-            return Ok(Arc::new(NoTurn));
+            return Ok(Arc::clone(&NO_TURN));
         }
         let mut keys = None;
         // A new conversation costs a look at the store of keys, which turns without the grant are spared.
@@ -116,7 +119,7 @@ impl CallersTasks {
     pub(crate) async fn list(&self, request: &str) -> Result<ListTasksResponse, String> {
         let request = Json::parse(request.to_owned()).map_err(|error| format!("the request is not JSON: {error}"))?;
         let listed = async {
-            let request = jsonrpc::params(&request)?;
+            let request = jsonrpc::params(request.get())?;
             self.lister.list(&self.owner, &request).await
         };
         listed.await.map_err(|error: A2aError| error.to_string())

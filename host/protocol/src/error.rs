@@ -252,7 +252,14 @@ impl A2aError {
 
 pub(crate) fn comma_separated(uris: &[ExtensionUri]) -> String {
     // `service::format_extensions` writes the header with it, so a message shows the list as it is to be sent.
-    uris.iter().map(ExtensionUri::as_str).collect::<Vec<_>>().join(",")
+    let mut list = String::with_capacity(uris.iter().map(|uri| uri.as_str().len() + 1).sum());
+    for uri in uris {
+        if !list.is_empty() {
+            list.push(',');
+        }
+        list.push_str(uri.as_str());
+    }
+    list
 }
 
 fn semicolon_separated(violations: &[FieldViolation]) -> String {

@@ -84,13 +84,19 @@ impl Json {
         nests_deeper_than(self.get(), limit)
     }
 
-    fn on_one_line(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
-        let text = raw.get();
-        // serde_json skips over a raw value without counting its levels.
+    /// Checks that valid JSON nests no deeper than [`Json::MAX_DEPTH`].
+    pub(crate) fn check_depth(text: &str) -> Result<(), serde_json::Error> {
         if nests_deeper_than(text, Self::MAX_DEPTH) {
             let reason = format!("arrays and objects nest deeper than {} levels", Self::MAX_DEPTH);
             return Err(serde::de::Error::custom(reason));
         }
+        Ok(())
+    }
+
+    fn on_one_line(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
+        let text = raw.get();
+        // serde_json skips over a raw value without counting its levels.
+        Self::check_depth(text)?;
         // JSON strings cannot hold raw line breaks, so any that is found stands between tokens.
         if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
             return Ok(Self(raw.into()));

@@ -1,6 +1,7 @@
 //! A JSON object with the order of its keys and the text of its values.
 
 use std::fmt;
+use std::sync::{Arc, LazyLock};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::Json;
 use crate::proto_json::{FieldValue, UniqueKeys};
 
-/// A JSON object: keys in the order they arrived, values byte for byte.
+/// A JSON object: keys in the order they arrived, values byte for byte. Clones share it until one of them is changed: the
+/// metadata of a message is in the task, and a state delta in the event and the session.
 ///
 /// Decoding refuses an object that has one key twice, because two readers could then see different values.
 ///
@@ -20,8 +22,10 @@ use crate::proto_json::{FieldValue, UniqueKeys};
 /// assert_eq!(metadata.to_json_string(), r#"{"z":1.0,"a":{"k": [ ]}}"#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Default, PartialEq)]
-pub struct JsonObject(IndexMap<String, Json>);
+#[derive(Clone, Default)]
+pub struct JsonObject(Option<Arc<Entries>>);
+
+type Entries = IndexMap<String, Json>;
 
 /// The free-form object that messages, artifacts, tasks and requests carry for extensions.
 pub type Metadata = JsonObject;
@@ -42,49 +46,66 @@ impl JsonObject {
 
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Json> {
-        self.0.get(key)
+        self.entries()?.get(key)
     }
 
     /// Sets `key`, at the end if it is new, and returns the value it replaced.
     pub fn insert(&mut self, key: String, value: Json) -> Option<Json> {
-        self.0.insert(key, value)
+        self.change().insert(key, value)
     }
 
     /// Takes `key` out; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         // `swap_remove` would be faster and would move the last key to this place. The order of the keys belongs to the
         // client.
-        self.0.shift_remove(key)
+        if self.contains_key(key) { self.change().shift_remove(key) } else { None }
     }
 
     /// Tells whether `key` is present, be it with the value `null`.
     pub fn contains_key(&self, key: &str) -> bool {
-        self.0.contains_key(key)
+        self.entries().is_some_and(|entries| entries.contains_key(key))
     }
 
     /// Keeps the entries whose key passes, in order.
     pub fn retain_keys(&mut self, mut passes: impl FnMut(&str) -> bool) {
-        self.0.retain(|key, _| passes(key));
+        // An object that stays as it is need not be copied.
+        if self.keys().any(|key| !passes(key)) {
+            self.change().retain(|key, _| passes(key));
+        }
     }
 
     /// The entries in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Json)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value))
+        self.map().iter().map(|(key, value)| (key.as_str(), value))
     }
 
     /// The keys in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.map().keys().map(String::as_str)
     }
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.map().len()
     }
 
     /// Tells whether there are no entries.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.map().is_empty()
+    }
+
+    fn entries(&self) -> Option<&Entries> {
+        self.0.as_deref()
+    }
+
+    fn map(&self) -> &Entries {
+        static NONE: LazyLock<Entries> = LazyLock::new(Entries::default);
+        self.entries().unwrap_or(&NONE)
+    }
+
+    /// The entries to be changed: a copy of them, where others share them.
+    fn change(&mut self) -> &mut Entries {
+        Arc::make_mut(self.0.get_or_insert_default())
     }
 
     /// The object as one value.
@@ -123,13 +144,29 @@ impl fmt::Debug for JsonObject {
 
 impl Extend<(String, Json)> for JsonObject {
     fn extend<I: IntoIterator<Item = (String, Json)>>(&mut self, entries: I) {
-        self.0.extend(entries);
+        let mut entries = entries.into_iter().peekable();
+        // Nothing is copied for nothing.
+        if entries.peek().is_some() {
+            self.change().extend(entries);
+        }
     }
 }
 
 impl FromIterator<(String, Json)> for JsonObject {
     fn from_iter<I: IntoIterator<Item = (String, Json)>>(entries: I) -> Self {
-        Self(entries.into_iter().collect())
+        Entries::from_iter(entries).into()
+    }
+}
+
+impl From<Entries> for JsonObject {
+    fn from(entries: Entries) -> Self {
+        Self((!entries.is_empty()).then(|| Arc::new(entries)))
+    }
+}
+
+impl PartialEq for JsonObject {
+    fn eq(&self, other: &Self) -> bool {
+        self.map() == other.map()
     }
 }
 
@@ -138,7 +175,7 @@ impl IntoIterator for JsonObject {
     type IntoIter = indexmap::map::IntoIter<String, Json>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.0.map(Arc::unwrap_or_clone).unwrap_or_default().into_iter()
     }
 }
 
@@ -147,19 +184,19 @@ impl<'a> IntoIterator for &'a JsonObject {
     type IntoIter = indexmap::map::Iter<'a, String, Json>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.map().iter()
     }
 }
 
 impl Serialize for JsonObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(&self.0)
+        serializer.collect_map(self.map())
     }
 }
 
 impl<'de> Deserialize<'de> for JsonObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(UniqueKeys::new()).map(Self)
+        deserializer.deserialize_map(UniqueKeys::new()).map(Self::from)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The JSON-RPC 2.0 envelope: bytes to a request, a result or an error to the text of a response.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::DeserializeOwned;
@@ -52,13 +53,23 @@ pub enum RequestId {
 
 /// A request whose envelope is in order. Nobody has looked yet whether the method exists and takes these parameters.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct Request<'a> {
     /// To be echoed.
     pub id: RequestId,
     /// The method.
-    pub method: String,
-    /// The parameters; `{}` when there were none.
-    pub params: Json,
+    pub method: Cow<'a, str>,
+    /// The parameters as JSON, where they stand in the body; `{}` when there were none.
+    pub params: &'a str,
+}
+
+impl Request<'_> {
+    /// The parameters as a value that can be kept.
+    ///
+    /// # Errors
+    /// None that is known: [`decode`] has checked them.
+    pub fn params_json(&self) -> Result<Json, A2aError> {
+        Json::parse(self.params.to_owned()).map_err(|error| invalid_request(&format!("params: {error}")))
+    }
 }
 
 /// The reason that bytes are no request, with the id for the answer.
@@ -86,7 +97,7 @@ const MAX_ID_BYTES: usize = 256;
 /// # Errors
 /// [`A2aError::Parse`] when the bytes are not JSON, [`A2aError::InvalidRequest`] when they are no single JSON-RPC 2.0
 /// request with an id.
-pub fn decode(bytes: &[u8]) -> Result<Request, Box<Rejection>> {
+pub fn decode(bytes: &[u8]) -> Result<Request<'_>, Box<Rejection>> {
     let envelope = read_envelope(bytes).map_err(|error| reject(RequestId::Null, error))?;
     // The id is read first, so that the errors after it go out under it.
     let id = envelope.request_id().map_err(|error| reject(RequestId::Null, error))?;
@@ -117,6 +128,10 @@ struct Envelope<'a> {
     params: Option<&'a RawValue>,
 }
 
+/// A name that is borrowed from the request where nothing in it is escaped.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
 /// Keeps `"id": null` apart from no id.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
@@ -142,7 +157,7 @@ fn read_envelope(bytes: &[u8]) -> Result<Envelope<'_>, A2aError> {
     }
 }
 
-impl Envelope<'_> {
+impl<'a> Envelope<'a> {
     fn request_id(&self) -> Result<RequestId, A2aError> {
         // Each operation of A2A has an answer, and a notification (JSON-RPC 2.0, section 4.1) gets none.
         let id = self.id.ok_or_else(|| invalid_request("`id` is missing; notifications are not supported"))?.get();
@@ -161,19 +176,22 @@ impl Envelope<'_> {
         }
     }
 
-    fn method(&self) -> Result<String, A2aError> {
+    fn method(&self) -> Result<Cow<'a, str>, A2aError> {
         if self.jsonrpc.is_none_or(|version| version.get() != r#""2.0""#) {
             return Err(invalid_request(r#"`jsonrpc` must be "2.0""#));
         }
         let method = self.method.ok_or_else(|| invalid_request("`method` is missing"))?;
-        serde_json::from_str(method.get()).map_err(|_| invalid_request("`method` must be a string"))
+        let Name(name) =
+            serde_json::from_str(method.get()).map_err(|_| invalid_request("`method` must be a string"))?;
+        Ok(name)
     }
 
-    fn into_params(self) -> Result<Json, A2aError> {
+    fn into_params(self) -> Result<&'a str, A2aError> {
         // Parameters that are missing or `null` are `{}`: GetExtendedAgentCard comes without any.
         let params = self.params.map_or("{}", RawValue::get);
-        // The text is valid JSON already. It is refused only for nesting too deep.
-        Json::parse(params.to_owned()).map_err(|error| invalid_request(&format!("params: {error}")))
+        // The text is valid JSON already.
+        Json::check_depth(params).map_err(|error| invalid_request(&format!("params: {error}")))?;
+        Ok(params)
     }
 }
 
@@ -181,10 +199,10 @@ impl Envelope<'_> {
 ///
 /// # Errors
 /// [`A2aError::InvalidParams`] that names the field whose value does not fit.
-pub fn params<T: DeserializeOwned>(params: &Json) -> Result<T, A2aError> {
+pub fn params<T: DeserializeOwned>(params: &str) -> Result<T, A2aError> {
     // Only a request that fails pays for finding out where: it is read once more, with the path.
-    params.to().or_else(|_| {
-        let mut deserializer = serde_json::Deserializer::from_str(params.get());
+    serde_json::from_str(params).or_else(|_| {
+        let mut deserializer = serde_json::Deserializer::from_str(params);
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let path = error.path().to_string();
             let field = if path == "." { String::new() } else { path };
@@ -206,7 +224,21 @@ pub fn success<T: Serialize + ?Sized>(id: &RequestId, result: &T) -> Result<Stri
 
 /// The response with a result that is JSON text already.
 pub fn success_raw(id: &RequestId, result: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+    success_in_pieces(id, &[result])
+}
+
+/// The same with a result whose JSON comes in pieces, which are copied once.
+pub fn success_in_pieces(id: &RequestId, result: &[&str]) -> String {
+    let id = match id {
+        RequestId::Number(text) => Cow::Borrowed(text.as_str()),
+        RequestId::Null | RequestId::String(_) => Cow::Owned(id.to_string()),
+    };
+    let head = [r#"{"jsonrpc":"2.0","id":"#, &id, r#","result":"#];
+    let pieces = || head.iter().chain(result).copied().chain(["}"]);
+    // As long as the text, because what is longer would be copied once more on its way into a body.
+    let mut response = String::with_capacity(pieces().map(str::len).sum());
+    response.extend(pieces());
+    response
 }
 
 /// The response with an error.

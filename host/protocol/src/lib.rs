@@ -43,7 +43,7 @@ pub use operation::{
     CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
     SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
 };
-pub use part::{Part, PartContent};
+pub use part::{Part, PartContent, Parts};
 pub use push::{
     AuthenticationInfo, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
     ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, Secret,

@@ -1,7 +1,7 @@
 //! Messages: one turn of a conversation (specification section 4.1.4).
 
 use crate::proto_json::{message, proto_enum};
-use crate::{ContextId, ExtensionUri, MessageId, Metadata, Part, PartContent, TaskId};
+use crate::{ContextId, ExtensionUri, MessageId, Metadata, Part, PartContent, Parts, TaskId};
 
 proto_enum! {
     /// The sender of a message.
@@ -39,7 +39,7 @@ message! {
         /// The sender.
         pub role: Role => "role" required,
         /// The content; at least one part.
-        pub parts: Vec<Part> => "parts" required,
+        pub parts: Parts => "parts" required,
         /// Free-form entries, most of them owned by extensions.
         pub metadata: Metadata => "metadata",
         /// The extensions that contributed to the message. They are not how a client activates an extension.
@@ -51,20 +51,25 @@ message! {
 
 impl Message {
     /// A message of the server in `context`, and in `task` when one exists, with a new id.
-    pub fn agent(context: ContextId, task: Option<TaskId>, parts: Vec<Part>) -> Self {
+    pub fn agent(context: ContextId, task: Option<TaskId>, parts: impl Into<Parts>) -> Self {
         Self {
             message_id: MessageId::generate(),
             context_id: Some(context),
             task_id: task,
             role: Role::Agent,
-            parts,
+            parts: parts.into(),
             ..Self::default()
         }
     }
 
     /// A client's message of one text part, with a new id and without a context.
     pub fn user_text(text: &str) -> Self {
-        Self { message_id: MessageId::generate(), role: Role::User, parts: vec![Part::text(text)], ..Self::default() }
+        Self {
+            message_id: MessageId::generate(),
+            role: Role::User,
+            parts: vec![Part::text(text)].into(),
+            ..Self::default()
+        }
     }
 
     /// The text parts, joined by line breaks.

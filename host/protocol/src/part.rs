@@ -1,6 +1,8 @@
 //! Parts: the content of messages and artifacts (specification section 4.1.6).
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -55,6 +57,97 @@ impl Part {
 impl From<PartContent> for Part {
     fn from(content: PartContent) -> Self {
         Self { content, metadata: Metadata::new(), filename: String::new(), media_type: String::new() }
+    }
+}
+
+/// The parts of a message or an artifact. Clones share them until one of them is changed: the same parts are in the event
+/// of the session, the history of the task and its events.
+#[derive(Clone, Debug, Default)]
+pub struct Parts(Option<Arc<Vec<Part>>>);
+
+impl Deref for Parts {
+    type Target = Vec<Part>;
+
+    fn deref(&self) -> &Vec<Part> {
+        static NONE: Vec<Part> = Vec::new();
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+/// Copies the parts, where others share them.
+impl DerefMut for Parts {
+    fn deref_mut(&mut self) -> &mut Vec<Part> {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+}
+
+impl From<Vec<Part>> for Parts {
+    fn from(parts: Vec<Part>) -> Self {
+        Self((!parts.is_empty()).then(|| Arc::new(parts)))
+    }
+}
+
+impl From<Parts> for Vec<Part> {
+    fn from(parts: Parts) -> Self {
+        parts.0.map(Arc::unwrap_or_clone).unwrap_or_default()
+    }
+}
+
+impl FromIterator<Part> for Parts {
+    fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> Self {
+        Vec::from_iter(parts).into()
+    }
+}
+
+impl IntoIterator for Parts {
+    type Item = Part;
+    type IntoIter = std::vec::IntoIter<Part>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Vec::from(self).into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Parts {
+    type Item = &'a Part;
+    type IntoIter = std::slice::Iter<'a, Part>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl PartialEq for Parts {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<const N: usize> PartialEq<[Part; N]> for Parts {
+    fn eq(&self, other: &[Part; N]) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Serialize for Parts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(&**self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Parts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl FieldValue for Parts {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::read(deserializer).map(Self::from)
+    }
+
+    fn is_default(&self) -> bool {
+        self.is_empty()
     }
 }
 

@@ -14,6 +14,9 @@ pub const A2A_VERSION: &str = "a2a-version";
 /// Carries the extensions that a client asks for, and in the answer those that were active.
 pub const A2A_EXTENSIONS: &str = "a2a-extensions";
 
+/// So many URIs are looked at one by one.
+const FEW: usize = 8;
+
 /// The extensions in all [`A2A_EXTENSIONS`] values of one request: each once, in the order of their first mention.
 ///
 /// ```
@@ -25,9 +28,22 @@ pub const A2A_EXTENSIONS: &str = "a2a-extensions";
 pub fn parse_extensions<'a>(values: impl Iterator<Item = &'a str>) -> Vec<ExtensionUri> {
     // Clients send one field with commas or several fields, with and without spaces; an empty entry names nothing.
     let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
-    // URIs are compared exactly: one that differs in the case of its host names another extension.
-    let unique: IndexSet<&str> = uris.collect();
-    unique.into_iter().map(ExtensionUri::from).collect()
+    let mut unique: Vec<ExtensionUri> = Vec::new();
+    // What comes behind the first few is found by its hash: a header has room for thousands.
+    let mut others: IndexSet<&str> = IndexSet::new();
+    for uri in uris {
+        // URIs are compared exactly: one that differs in the case of its host names another extension.
+        if unique.iter().any(|known| known.as_str() == uri) {
+            continue;
+        }
+        if unique.len() < FEW {
+            unique.push(uri.into());
+        } else {
+            others.insert(uri);
+        }
+    }
+    unique.extend(others.into_iter().map(ExtensionUri::from));
+    unique
 }
 
 /// One [`A2A_EXTENSIONS`] value with all of `extensions`.

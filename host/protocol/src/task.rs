@@ -2,7 +2,7 @@
 
 use crate::proto_json::{message, proto_enum};
 use crate::{
-    ArtifactId, ContextId, ExtensionUri, Message, Metadata, Part, TaskArtifactUpdateEvent, TaskId,
+    ArtifactId, ContextId, ExtensionUri, Message, Metadata, Parts, TaskArtifactUpdateEvent, TaskId,
     TaskStatusUpdateEvent, Timestamp,
 };
 
@@ -79,7 +79,7 @@ message! {
         /// A description for people.
         pub description: Option<String> => "description",
         /// The content; at least one part.
-        pub parts: Vec<Part> => "parts" required,
+        pub parts: Parts => "parts" required,
         /// Free-form entries, most of them owned by extensions.
         pub metadata: Metadata => "metadata",
         /// The extensions that contributed to the artifact.

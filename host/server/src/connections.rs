@@ -6,5 +6,6 @@ pub(crate) mod connection;
 pub(crate) mod listener;
 pub(crate) mod network;
 pub(crate) mod request_body;
+pub(crate) mod site;
 pub(crate) mod streams;
 pub(crate) mod write_limit;

@@ -1,6 +1,6 @@
 //! The artifacts of one session in memory, the latest version of each.
 
-use annex_protocol::Part;
+use annex_protocol::Parts;
 
 use crate::event::parts_size;
 use crate::limits::Limits;
@@ -31,7 +31,7 @@ impl Artifacts {
     }
 
     /// Writes a new version, for which the oldest make room.
-    pub(crate) fn put(&mut self, name: String, parts: Vec<Part>, limits: &Limits) {
+    pub(crate) fn put(&mut self, name: String, parts: Parts, limits: &Limits) {
         let previous = self.entries.iter().position(|entry| entry.name == name).map(|index| self.take(index));
         // A name that had made room begins at version 1 again: nothing of it is kept.
         let version = previous.map_or(1, |previous| previous.artifact.version + 1);

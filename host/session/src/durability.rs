@@ -66,7 +66,8 @@ mod tests {
         }
         let partial = Event { partial: true, ..event("{}") };
         assert_eq!(durability(&partial, false, Following::Answer), Durability::Now);
-        let with_artifact = Event { artifacts: [("file".to_owned(), vec![Part::text("x")])].into(), ..event("{}") };
+        let with_artifact =
+            Event { artifacts: [("file".to_owned(), vec![Part::text("x")].into())].into(), ..event("{}") };
         assert_eq!(durability(&with_artifact, false, Following::Answer), Durability::Now);
     }
 }

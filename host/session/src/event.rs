@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use annex_protocol::{Part, PartContent, Timestamp};
+use annex_protocol::{Part, PartContent, Parts, Timestamp};
 
 use crate::state::StateDelta;
 
@@ -23,12 +23,12 @@ pub struct Event {
     /// The time when it happened, by the author's clock. Events are ordered by arrival, not by this.
     pub timestamp: Timestamp,
     /// The content.
-    pub parts: Vec<Part>,
+    pub parts: Parts,
     /// The state change, stored in the same step.
     pub state_delta: StateDelta,
     /// The artifacts by their names, each stored in the same step as a new version. The session keeps them apart from
     /// the event: one that was read has none.
-    pub artifacts: BTreeMap<String, Vec<Part>>,
+    pub artifacts: BTreeMap<String, Parts>,
     /// The reason why the agent has no answer. Models are not told.
     pub error: Option<EventError>,
     /// A piece of an event that comes later as a whole. Partial events are never stored and change no state.
@@ -49,7 +49,7 @@ impl Event {
     pub fn new(
         author: impl Into<Arc<str>>,
         invocation_id: impl Into<Arc<str>>,
-        parts: Vec<Part>,
+        parts: impl Into<Parts>,
         state_delta: StateDelta,
     ) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Event {
             author: author.into(),
             invocation_id: invocation_id.into(),
             timestamp: Timestamp::now(),
-            parts,
+            parts: parts.into(),
             state_delta,
             artifacts: BTreeMap::new(),
             error: None,
@@ -66,7 +66,7 @@ impl Event {
     }
 
     /// An event of the user that happens now, with a new id.
-    pub fn of_user(invocation_id: impl Into<Arc<str>>, parts: Vec<Part>, state_delta: StateDelta) -> Self {
+    pub fn of_user(invocation_id: impl Into<Arc<str>>, parts: impl Into<Parts>, state_delta: StateDelta) -> Self {
         static AUTHOR: LazyLock<Arc<str>> = LazyLock::new(|| USER_AUTHOR.into());
         Self::new(Arc::clone(&AUTHOR), invocation_id, parts, state_delta)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_protocol::{Part, Timestamp};
+use annex_protocol::{Parts, Timestamp};
 use async_trait::async_trait;
 
 use crate::SessionError;
@@ -121,7 +121,7 @@ pub struct StoredArtifact {
     /// The number of times that the name was written; 1 for the first time.
     pub version: u64,
     /// The content.
-    pub parts: Vec<Part>,
+    pub parts: Parts,
 }
 
 /// Which sessions to list.

@@ -107,7 +107,7 @@ impl SessionKey {
     /// The session of an anonymous client, who is as many users as conversations, so that `user:` state of one never
     /// reaches another.
     pub fn anonymous(tenant: Arc<str>, app: Arc<str>, context: ContextId) -> Self {
-        let user = format!("{ANONYMOUS}{context}");
+        let user = [ANONYMOUS, context.as_str()].concat();
         Self::new(tenant, app, user, context)
     }
 

@@ -1,7 +1,5 @@
 //! The stored state that one session sees.
 
-use std::sync::Arc;
-
 use annex_protocol::Json;
 
 use crate::state::{Scope, State, StateDelta};
@@ -9,9 +7,9 @@ use crate::state::{Scope, State, StateDelta};
 /// The stored keys that a session sees, by scope. Clones share them until one is changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionState {
-    pub(crate) session: Arc<State>,
-    pub(crate) user: Arc<State>,
-    pub(crate) app: Arc<State>,
+    pub(crate) session: State,
+    pub(crate) user: State,
+    pub(crate) app: State,
 }
 
 impl SessionState {
@@ -37,11 +35,15 @@ impl SessionState {
 
     /// Sets the keys of a delta. `temp:` keys are left out.
     pub(crate) fn apply(&mut self, delta: StateDelta) {
+        if self.session.is_empty() && delta.iter().all(|(key, _)| Scope::of(key).0 == Scope::Session) {
+            self.session = delta.into();
+            return;
+        }
         for (key, value) in State::from(delta) {
             let (scope, name) = Scope::of(&key);
             if let Some(state) = self.of_mut(scope) {
                 // The first change copies the map if others share it, such as the table in memory or another turn.
-                Arc::make_mut(state).insert(name.to_owned(), value);
+                state.insert(name.to_owned(), value);
             }
         }
     }
@@ -55,7 +57,7 @@ impl SessionState {
         }
     }
 
-    pub(crate) fn of_mut(&mut self, scope: Scope) -> Option<&mut Arc<State>> {
+    pub(crate) fn of_mut(&mut self, scope: Scope) -> Option<&mut State> {
         match scope {
             Scope::Session => Some(&mut self.session),
             Scope::User => Some(&mut self.user),

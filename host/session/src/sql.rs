@@ -192,12 +192,11 @@ fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError>
     // The rows of a `UNION ALL` have no order.
     events.sort_unstable_by_key(|(seq, _)| *seq);
     let events = events.into_iter().map(|(_, event)| event).collect();
-    let states = places.map(|mut keys| {
+    let [session, user, app] = places.map(|mut keys| {
         // As they were set. Two writers of a shared scope may have given the same place to two names.
         keys.sort_unstable_by(|(place, name, _), other| (place, name).cmp(&(&other.0, &other.1)));
         keys.into_iter().map(|(_, name, value)| (name, value)).collect::<State>()
     });
-    let [session, user, app] = states.map(Arc::new);
     let state = SessionState { session, user, app };
     Ok(Session { key, revision, state, last_update: last_update.unwrap_or_else(Timestamp::now), events })
 }

@@ -25,8 +25,6 @@ use crate::state::{STORED, Scope, State, StateDelta};
 pub(crate) struct Table {
     bounds: Bounds,
     slots: LruCache<SlotKey, Slot, BuildHasherDefault<Prehashed>>,
-    /// The empty state that every slot begins with.
-    no_state: Arc<State>,
     sessions: usize,
     bytes: usize,
     /// The number of turns that run, by session. The session need not exist yet.
@@ -113,7 +111,7 @@ impl SlotName {
 pub(crate) struct Slot {
     key_bytes: usize,
     /// Shared with whoever has read it.
-    state: Arc<State>,
+    state: State,
     state_bytes: usize,
     revision: u64,
     last_update: Timestamp,
@@ -127,10 +125,10 @@ impl Slot {
     /// A flat charge for a slot and its place in the list.
     const OVERHEAD: usize = 512;
 
-    fn new(key: &SlotKey, no_state: &Arc<State>) -> Self {
+    fn new(key: &SlotKey) -> Self {
         Self {
             key_bytes: key.name.bytes(),
-            state: Arc::clone(no_state),
+            state: State::new(),
             state_bytes: 0,
             revision: 0,
             last_update: Timestamp::now(),
@@ -145,24 +143,35 @@ impl Slot {
     }
 
     /// Sets keys. The revision counts such steps, also those that set nothing.
-    fn change<'a>(&mut self, changes: impl Iterator<Item = (&'a str, &'a Json)>, timestamp: Timestamp) {
-        for (name, value) in changes {
-            // Added before the old value is subtracted, so that the sum never falls below zero.
-            self.state_bytes += name.len() + value.get().len();
-            if let Some(previous) = Arc::make_mut(&mut self.state).insert(name.to_owned(), value.clone()) {
-                self.state_bytes -= name.len() + previous.get().len();
-            }
+    fn change(&mut self, delta: &StateDelta, scope: Scope, timestamp: Timestamp) {
+        let is_whole = scope == Scope::Session && delta.iter().all(|(key, _)| Scope::of(key).0 == scope);
+        if is_whole && self.state.is_empty() {
+            // Nothing is copied: the event that brings the delta shares it.
+            self.state = delta.clone().into();
+            self.state_bytes = self.state.iter().map(|(name, value)| name.len() + value.get().len()).sum();
+        } else {
+            self.set(delta.within(scope));
         }
         self.revision += 1;
         self.last_update = timestamp;
         self.changed_at = Timestamp::now();
+    }
+
+    fn set<'a>(&mut self, changes: impl Iterator<Item = (&'a str, &'a Json)>) {
+        for (name, value) in changes {
+            // Added before the old value is subtracted, so that the sum never falls below zero.
+            self.state_bytes += name.len() + value.get().len();
+            if let Some(previous) = self.state.insert(name.to_owned(), value.clone()) {
+                self.state_bytes -= name.len() + previous.get().len();
+            }
+        }
     }
 }
 
 impl Table {
     pub(crate) fn new(bounds: Bounds) -> Self {
         let slots = LruCache::unbounded_with_hasher(BuildHasherDefault::default());
-        Self { bounds, slots, no_state: Arc::default(), sessions: 0, bytes: 0, turns: HashMap::default() }
+        Self { bounds, slots, sessions: 0, bytes: 0, turns: HashMap::default() }
     }
 
     fn keys(key: &SessionKey) -> SlotKeys<'_> {
@@ -264,7 +273,7 @@ impl Table {
     pub(crate) fn session(&self, key: &SessionKey, filter: EventFilter) -> Session {
         let keys = Self::keys(key);
         let slot = self.slot(&keys, Scope::Session);
-        let state = |scope| Arc::clone(self.slot(&keys, scope).map_or(&self.no_state, |slot| &slot.state));
+        let state = |scope| self.slot(&keys, scope).map(|slot| slot.state.clone()).unwrap_or_default();
         Session {
             key: key.clone(),
             revision: slot.map_or(0, |slot| slot.revision),
@@ -423,7 +432,7 @@ impl Table {
     fn change(&mut self, keys: &SlotKeys<'_>, delta: &StateDelta, timestamp: Timestamp) {
         for scope in STORED {
             if scope == Scope::Session || delta.touches(scope) {
-                self.update(keys, scope, |slot| slot.change(delta.within(scope), timestamp));
+                self.update(keys, scope, |slot| slot.change(delta, scope, timestamp));
             }
         }
     }
@@ -432,7 +441,7 @@ impl Table {
     fn update(&mut self, keys: &SlotKeys<'_>, scope: Scope, change: impl FnOnce(&mut Slot)) {
         let Some(key) = keys.of(scope) else { return };
         if !self.slots.contains(key.as_ref()) {
-            let slot = Slot::new(&key, &self.no_state);
+            let slot = Slot::new(&key);
             self.sessions += usize::from(scope == Scope::Session);
             self.bytes += slot.bytes();
             self.slots.put(SlotKey::clone(&key), slot);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_protocol::{Json, Part};
+use annex_protocol::{Json, Parts};
 
 use crate::SessionError;
 use crate::durability::{Durability, Following, durability};
@@ -160,7 +160,7 @@ impl TurnSession {
     ///
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
-    pub async fn artifact(&self, name: &str) -> Result<Option<Vec<Part>>, SessionError> {
+    pub async fn artifact(&self, name: &str) -> Result<Option<Parts>, SessionError> {
         // The only event of the session is at hand, and has no artifacts.
         if self.inner.view().first.is_some() {
             return Ok(None);

@@ -180,7 +180,7 @@ impl TaskSnapshot {
     pub fn json(&self) -> Result<Cow<'_, str>, JsonError> {
         match self.inner.json.get() {
             Some(json) => Ok(Cow::Borrowed(json)),
-            None => serde_json::to_string(self.task()).map(Cow::Owned),
+            None => self.encoded().map(Cow::Owned),
         }
     }
 
@@ -189,11 +189,19 @@ impl TaskSnapshot {
         if let Some(json) = self.inner.json.get() {
             return Ok(Arc::clone(json));
         }
-        let json: Arc<str> = serde_json::to_string(self.task())?.into();
+        let json: Arc<str> = self.encoded()?.into();
         if self.state().is_terminal() {
             return Ok(Arc::clone(self.inner.json.get_or_init(|| json)));
         }
         Ok(json)
+    }
+
+    fn encoded(&self) -> Result<String, JsonError> {
+        let task = self.task();
+        // The size counts the values that hold the texts too, so that there is room for the names of the fields.
+        let mut json = Vec::with_capacity(self.size().bytes);
+        serde_json::to_writer(&mut json, task)?;
+        String::from_utf8(json).map_err(serde::ser::Error::custom)
     }
 
     /// The task, to change it.

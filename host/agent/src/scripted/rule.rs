@@ -1,5 +1,6 @@
 //! One rule of a script: its condition, its answer and its calls.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ impl Rule {
         for CallConfig { tool, arguments } in config.call {
             let arguments = text("call.arguments", &arguments)?;
             // `0` is valid JSON inside a string and outside of one.
-            let sample = fill(&arguments, |_| Some("0".to_owned())).unwrap_or_default();
+            let sample = fill(&arguments, |_| Some(Cow::Borrowed("0"))).unwrap_or_default();
             if JsonObject::parse(&sample).is_err() {
                 return Err(ScriptError::Arguments { rule: number, tool });
             }
@@ -81,9 +82,16 @@ impl Rule {
     pub(super) fn apply(&self, prompt: &Prompt) -> Option<Applied> {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();
-        let said = self.when.captures(prompt.last_user_text())?;
-        for name in self.when.capture_names().flatten() {
-            pieces.insert(name, said.name(name)?.as_str());
+        if self.when.capture_names().flatten().next().is_none() {
+            // Nothing is taken out of what the user said.
+            if !self.when.is_match(prompt.last_user_text()) {
+                return None;
+            }
+        } else {
+            let said = self.when.captures(prompt.last_user_text())?;
+            for name in self.when.capture_names().flatten() {
+                pieces.insert(name, said.name(name)?.as_str());
+            }
         }
         for (name, pattern) in &self.extract {
             pieces.insert(name, pattern.captures(&prompt.instruction)?.get(1)?.as_str());
@@ -92,11 +100,11 @@ impl Rule {
             pieces.insert(name, pattern.captures(result)?.get(1)?.as_str());
         }
         let answer = match &self.answer {
-            Some(answer) => Some(fill(answer, |name| pieces.get(name).map(|&piece| piece.to_owned()))?),
+            Some(answer) => Some(fill(answer, |name| pieces.get(name).map(|&piece| Cow::Borrowed(piece)))?),
             None => None,
         };
         // Pieces are what users and tools wrote: a quote in one must not end the string that it stands in.
-        let escaped = |name: &str| pieces.get(name).map(|piece| inside_string(piece));
+        let escaped = |name: &str| pieces.get(name).map(|piece| Cow::Owned(inside_string(piece)));
         let call = |(tool, arguments): &(String, Vec<Segment>)| Some((tool.clone(), fill(arguments, escaped)?));
         let calls = self.calls.iter().map(call).collect::<Option<_>>()?;
         Some(Applied { answer, chunks: self.chunks, delay: self.delay, calls })
@@ -154,12 +162,15 @@ fn known_segments(
     }
 }
 
-fn fill(segments: &[Segment], piece: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let text = |segment: &Segment| match segment {
-        Segment::Literal(text) => Some(text.clone()),
-        Segment::Piece(name) => piece(name),
-    };
-    segments.iter().map(text).collect()
+fn fill<'a>(segments: &[Segment], piece: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<String> {
+    let mut text = String::new();
+    for segment in segments {
+        match segment {
+            Segment::Literal(literal) => text.push_str(literal),
+            Segment::Piece(name) => text.push_str(&piece(name)?),
+        }
+    }
+    Some(text)
 }
 
 /// The text as it is written between the quotes of a JSON string.

@@ -1,6 +1,6 @@
 //! The artifact of a turn on its way to the client, in pieces.
 
-use annex_protocol::{Artifact, ArtifactId, Part};
+use annex_protocol::{Artifact, ArtifactId, Part, Parts};
 
 use crate::executor::{AgentError, AgentEvent, EventSender};
 
@@ -10,7 +10,8 @@ pub(super) struct Pieces<'a> {
     events: &'a EventSender,
     /// All words so far, sent or not.
     text: String,
-    held: Option<String>,
+    /// Where the piece begins in them that is held back.
+    held: Option<usize>,
     /// The next piece belongs behind what was sent.
     append: bool,
 }
@@ -22,9 +23,15 @@ impl<'a> Pieces<'a> {
 
     /// One more piece.
     pub(super) async fn push(&mut self, piece: String) -> Result<(), AgentError> {
-        self.text.push_str(&piece);
-        let Some(previous) = self.held.replace(piece) else { return Ok(()) };
-        self.send(previous, false).await?;
+        let previous = self.held.replace(self.text.len());
+        let previous = previous.and_then(|from| self.text.get(from..)).map(str::to_owned);
+        if self.text.is_empty() {
+            self.text = piece;
+        } else {
+            self.text.push_str(&piece);
+        }
+        let Some(previous) = previous else { return Ok(()) };
+        self.send(text(&previous), false).await?;
         self.append = true;
         Ok(())
     }
@@ -41,7 +48,7 @@ impl<'a> Pieces<'a> {
     pub(super) fn replace(&mut self, text: &str) {
         self.start_again();
         self.text.push_str(text);
-        self.held = Some(text.to_owned());
+        self.held = Some(0);
     }
 
     /// Sends `text` instead of all that was sent, unless that is the same.
@@ -51,20 +58,27 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Sends the last piece.
-    pub(super) async fn finish(self) -> Result<(), AgentError> {
+    /// Sends the last piece. `all` are all words as the session keeps them.
+    pub(super) async fn finish(self, all: Parts) -> Result<(), AgentError> {
+        if self.held == Some(0) {
+            return self.send(all, true).await;
+        }
         // Without words it is an empty piece, so that the client hears that the artifact is complete.
-        let last = self.held.clone().unwrap_or_default();
-        self.send(last, true).await
+        let last = self.held.and_then(|from| self.text.get(from..)).unwrap_or_default();
+        self.send(text(last), true).await
     }
 
-    async fn send(&self, text: String, last_chunk: bool) -> Result<(), AgentError> {
+    async fn send(&self, parts: Parts, last_chunk: bool) -> Result<(), AgentError> {
         let artifact = Artifact {
             artifact_id: ArtifactId::new(self.name),
             name: Some(self.name.to_owned()),
-            parts: vec![Part::text(text)],
+            parts,
             ..Artifact::default()
         };
         self.events.send(AgentEvent::Artifact { artifact, append: self.append, last_chunk }).await
     }
+}
+
+fn text(words: &str) -> Parts {
+    vec![Part::text(words)].into()
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use annex_protocol::{Json, Message, Part, TaskState};
+use annex_protocol::{Json, Message, Part, Parts, TaskState};
 use annex_session::{Event, StateDelta};
 use futures::StreamExt;
 
@@ -11,7 +11,7 @@ use super::pieces::Pieces;
 use super::{HISTORY, TemplateAgent};
 use crate::call_part;
 use crate::callbacks::{CallbackContext, Callbacks, ModelAnswer};
-use crate::conversation::{Conversation, readable};
+use crate::conversation::{Conversation, readable, says_nothing};
 use crate::executor::{AgentError, AgentEvent, EventSender, TurnContext};
 use crate::model::{ModelError, ModelEvent, ModelStream, Prompt, ToolCall};
 use crate::steps::{OpenStep, StepKind};
@@ -52,7 +52,7 @@ impl<'a> Run<'a> {
         if !waiting.is_empty() {
             return self.remind(&waiting).await;
         }
-        if readable(&self.turn.message.parts).is_empty() {
+        if says_nothing(&self.turn.message.parts) {
             return Err(failed("The message has nothing that this agent can read. Send a text or a data part."));
         }
         if let Some(answered) = self.before_agent().await? {
@@ -192,8 +192,9 @@ impl<'a> Run<'a> {
         self.store(self.event(parts, answered.changes)).await?;
         let toolbox = Toolbox { tools: &self.agent.tools, callbacks: self.callbacks(), turn: self.turn };
         let Outcomes { results, changes, artifacts } = toolbox.call_all(calls).await?;
-        let parts = results.iter().map(|outcome| call_part::response(&outcome.result, outcome.is_pending)).collect();
-        let artifacts = artifacts.into_iter().collect();
+        let parts: Parts =
+            results.iter().map(|outcome| call_part::response(&outcome.result, outcome.is_pending)).collect();
+        let artifacts = artifacts.into_iter().map(|(name, parts)| (name, parts.into())).collect();
         // The results and the state that they change are one event, so that neither is there without the other.
         self.store(Event { artifacts, ..self.event(parts, changes) }).await?;
         Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
@@ -248,7 +249,7 @@ impl<'a> Run<'a> {
         let Answered { answer, changes, is_silent } = answered;
         self.pieces.correct(&answer.text);
         // It is stored first, so that whoever sees the last piece sees the state that belongs to it.
-        self.keep(answer.text, changes, is_silent).await?;
+        let mut kept = self.keep(answer.text, changes, is_silent).await?;
         if let Some(callbacks) = self.callbacks() {
             let mut context = callback_context(self.turn);
             let instead = callbacks.after_agent(&mut context).await?;
@@ -256,22 +257,24 @@ impl<'a> Run<'a> {
             match instead {
                 Some(text) => {
                     self.pieces.replace(&text);
-                    self.keep(text, changes, false).await?;
+                    kept = self.keep(text, changes, false).await?;
                 }
                 None => self.note(changes).await?,
             }
         }
-        self.pieces.finish().await
+        self.pieces.finish(kept).await
     }
 
-    async fn keep(&self, text: String, mut changes: StateDelta, is_silent: bool) -> Result<(), AgentError> {
+    /// Stores the answer. Returns it as it is kept.
+    async fn keep(&self, text: String, mut changes: StateDelta, is_silent: bool) -> Result<Parts, AgentError> {
         // A model that only thought has not answered, so the value stays as it was.
         if let Some(key) = self.agent.output_key.as_ref().filter(|_| !is_silent) {
             changes.insert(key.clone(), Json::string(&text));
         }
-        let parts = vec![Part::text(text)];
+        let parts = Parts::from(vec![Part::text(text)]);
         let artifacts = BTreeMap::from([(self.agent.artifact.clone(), parts.clone())]);
-        self.store(Event { artifacts, ..self.event(parts, changes) }).await
+        self.store(Event { artifacts, ..self.event(parts.clone(), changes) }).await?;
+        Ok(parts)
     }
 
     /// Stores state that belongs to no words.
@@ -279,7 +282,7 @@ impl<'a> Run<'a> {
         if changes.is_empty() { Ok(()) } else { self.store(self.event(Vec::new(), changes)).await }
     }
 
-    fn event(&self, parts: Vec<Part>, changes: StateDelta) -> Event {
+    fn event(&self, parts: impl Into<Parts>, changes: StateDelta) -> Event {
         Event::new(Arc::clone(&self.agent.name), self.turn.task_id.clone(), parts, changes)
     }
 

@@ -133,7 +133,7 @@ impl Bench {
         let turn = TurnContext {
             task_id: self.task.clone(),
             context_id: ContextId::new("c"),
-            message: Arc::new(Message { parts, ..Message::user_text("") }),
+            message: Arc::new(Message { parts: parts.into(), ..Message::user_text("") }),
             metadata: Arc::new(Metadata::new()),
             session,
             steps: self.steps.clone(),

@@ -355,7 +355,7 @@ fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError
             context_id: ContextId::from(CONTEXT),
             artifact: Artifact {
                 artifact_id: format!("artifact-{}", place + 1).into(),
-                parts: vec![Part::text(text)],
+                parts: vec![Part::text(text)].into(),
                 ..Artifact::default()
             },
             last_chunk: true,

@@ -29,7 +29,7 @@ impl AgentExecutor for Echo {
         let artifact = Artifact {
             artifact_id: "echo".into(),
             name: Some("echo".to_owned()),
-            parts: vec![Part::text(text)],
+            parts: vec![Part::text(text)].into(),
             ..Artifact::default()
         };
         events.send(AgentEvent::Artifact { artifact, append: false, last_chunk: true }).await

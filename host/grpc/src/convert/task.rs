@@ -38,7 +38,7 @@ impl IntoProto<pb::Artifact> for Artifact {
             artifact_id: self.artifact_id.into(),
             name: text(self.name),
             description: text(self.description),
-            parts: write_all("parts", self.parts)?,
+            parts: write_all("parts", self.parts.into())?,
             metadata: write_metadata("metadata", self.metadata)?,
             extensions: strings(self.extensions),
         })
@@ -85,7 +85,7 @@ impl FromProto<pb::Artifact> for Artifact {
             artifact_id: proto.artifact_id.into(),
             name: non_empty(proto.name),
             description: non_empty(proto.description),
-            parts: read_all("parts", proto.parts)?,
+            parts: read_all("parts", proto.parts)?.into(),
             metadata: read_optional("metadata", proto.metadata)?.unwrap_or_default(),
             extensions: proto.extensions.into_iter().map(ExtensionUri::from).collect(),
         })

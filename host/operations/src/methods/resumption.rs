@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use annex_agent::Steps;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
@@ -100,7 +101,7 @@ impl RequestHandler {
         let unsupported = |reason: String| A2aError::UnsupportedOperation { reason };
         let waits_no_longer = || unsupported(format!("task {task} waits no longer"));
         let named = Message { task_id: Some(task.clone()), ..Message::default() };
-        let target = self.target(&owner, &named).await?;
+        let target = self.target(&owner, &named, Steps::default()).await?;
         let record = target.record.clone().ok_or_else(waits_no_longer)?;
         let session = self.begin_turn(&owner, &target).await?;
         if self.running.is_closed() {
@@ -117,7 +118,16 @@ impl RequestHandler {
             self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;
         let remote = self.upstream_context(&call, &extensions, (&session, &task), &request).await?;
         let counted = self.running.token();
-        let resources = TurnResources { chain, user_event: None, session, permit, call: call.clone(), remote, counted };
+        let resources = TurnResources {
+            chain,
+            user_event: None,
+            session,
+            permit,
+            call: call.clone(),
+            remote,
+            counted,
+            streams: false,
+        };
         self.start(request, target, resources).await.map(drop)
     }
 

@@ -22,7 +22,7 @@ use crate::extension_set::ExtensionSet;
 use crate::fault;
 use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
-use crate::send_message::request_check;
+use crate::send_message::{STREAMING, request_check};
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::{self, TaskRecord};
 use crate::turn::{Outcome, Stage, TaskOutcome, Turn, UserEvent};
@@ -59,6 +59,8 @@ pub(crate) struct TurnResources {
     pub(crate) remote: Option<UpstreamContext>,
     /// Keeps a server that drains waiting until the turn itself does.
     pub(crate) counted: TaskTrackerToken,
+    /// True if the client reads the events as they come.
+    pub(crate) streams: bool,
 }
 
 impl RequestHandler {
@@ -98,7 +100,7 @@ impl RequestHandler {
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
         self.check_push(&request).await?;
-        let mut target = self.target(&call.owner, &request.message).await?;
+        let mut target = self.target(&call.owner, &request.message, steps_for(&active)).await?;
         Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
         self.input_modes.check(&request.message)?;
         match self.remember(&request, &target).await? {
@@ -129,7 +131,9 @@ impl RequestHandler {
         let hooks = hook_request(call, operation, &request, &target, view);
         let RequestOutcome { chain, delta, parts } =
             Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
-        request.message.parts = parts.unwrap_or(request.message.parts);
+        if let Some(parts) = parts {
+            request.message.parts = parts.into();
+        }
         let mut delta = StateDelta::from(delta);
         self.agent.before_turn(&request, &session, &mut delta)?;
         // After the hooks, to which a task id means that the message continues a task.
@@ -138,7 +142,9 @@ impl RequestHandler {
         target.check_size(&request.message, self.tasks.limits())?;
         let event = Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta);
         let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
-        let resources = TurnResources { chain, user_event, session, permit, call: call.clone(), remote, counted };
+        let streams = operation == STREAMING;
+        let resources =
+            TurnResources { chain, user_event, session, permit, call: call.clone(), remote, counted, streams };
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 
@@ -188,14 +194,13 @@ impl RequestHandler {
     }
 
     /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4).
-    pub(crate) async fn target(&self, owner: &Owner, message: &Message) -> Result<Target, A2aError> {
+    pub(crate) async fn target(&self, owner: &Owner, message: &Message, steps: Steps) -> Result<Target, A2aError> {
         let Some(task_id) = &message.task_id else {
             let is_new = message.context_id.is_none();
             let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
             let task_id = TaskId::generate();
             let owner = owner.clone();
             let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
-            let steps = Steps::default();
             return Ok(Target { context_id, task_id, record: None, is_new, owner, delivery: None, turn_task, steps });
         };
         let record = self.tasks.open(owner, task_id).await?;
@@ -203,7 +208,7 @@ impl RequestHandler {
             let description = format!("is not the context of task {task_id}; leave it out");
             return Err(A2aError::invalid_field("message.contextId", description));
         }
-        Ok(Target::of_task(owner, record))
+        Ok(Target::of_task(owner, record, steps))
     }
 
     /// Waits for its turn in the context and opens the session. A new one has nothing to read, besides what it may share.
@@ -239,7 +244,7 @@ impl RequestHandler {
         target: Target,
         resources: TurnResources,
     ) -> Result<Outcome, A2aError> {
-        let TurnResources { chain, user_event, session, permit, call, remote, counted } = resources;
+        let TurnResources { chain, user_event, session, permit, call, remote, counted, streams } = resources;
         let context = TurnContext {
             task_id: target.task_id,
             context_id: target.context_id,
@@ -265,6 +270,7 @@ impl RequestHandler {
             turn_task: target.turn_task,
             stage,
             pending: Vec::new(),
+            is_followed: streams || push_config.is_some() || continues,
             max_duration: self.max_turn,
             stop: self.stop.clone(),
             running: self.running.clone(),
@@ -301,12 +307,11 @@ impl RequestHandler {
 
 impl Target {
     /// A task that is there already.
-    pub(crate) fn of_task(owner: &Owner, record: Arc<TaskRecord>) -> Self {
+    pub(crate) fn of_task(owner: &Owner, record: Arc<TaskRecord>, steps: Steps) -> Self {
         let task_id = record.id().clone();
         let context_id = record.context_id().clone();
         let owner = owner.clone();
         let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
-        let steps = Steps::default();
         let snapshot = record.snapshot();
         turn_task.show(snapshot.state(), snapshot.status_at());
         Self { context_id, task_id, record: Some(record), is_new: false, owner, delivery: None, turn_task, steps }
@@ -349,6 +354,11 @@ impl Target {
         message.context_id = Some(self.context_id.clone());
         message.task_id = Some(self.task_id.clone());
     }
+}
+
+/// The record of the agent's steps, which is kept where an extension may read it.
+fn steps_for(active: &[Arc<Extension>]) -> Steps {
+    if active.iter().any(|extension| extension.grants().agent_steps) { Steps::default() } else { Steps::unread() }
 }
 
 /// The request that the hooks see of a message.

@@ -22,11 +22,11 @@ impl InputModes {
     }
 
     fn take(&self, media_type: &str) -> bool {
-        let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let essence = media_type.split(';').next().unwrap_or_default().trim();
         self.0.iter().any(|mode| match mode.strip_suffix('*') {
             Some("*/") => true,
-            Some(kind) => essence.starts_with(kind),
-            None => essence == *mode,
+            Some(kind) => essence.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind)),
+            None => essence.eq_ignore_ascii_case(mode),
         })
     }
 }
@@ -51,7 +51,7 @@ mod tests {
         let modes: Vec<String> = modes.iter().map(|mode| (*mode).to_owned()).collect();
         let mut part = Part::text("x");
         media_type.clone_into(&mut part.media_type);
-        let message = Message { parts: vec![part], ..Message::default() };
+        let message = Message { parts: vec![part].into(), ..Message::default() };
         InputModes::new(&modes).check(&message).is_ok()
     }
 

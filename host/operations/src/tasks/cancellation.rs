@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use annex_agent::Steps;
 use annex_protocol::{A2aError, CancelTaskRequest, StreamResponse, Task};
 use annex_session::TurnSession;
 use annex_tasks::Owner;
@@ -65,7 +66,7 @@ impl RequestHandler {
         let session = TurnSession::open(&self.sessions, key, guard).await.map_err(|error| fault::of_session(&error))?;
         let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
         let call = ServiceParameters { requested, owner: owner.clone(), headers: None };
-        let target = Target::of_task(owner, Arc::clone(record));
+        let target = Target::of_task(owner, Arc::clone(record), Steps::default());
         // No agent runs, so the extensions that an upstream agent requires are not asked for.
         let (mut chain, _) = self.wake(&call, OPERATION, (&self.extensions.current(), &[]), &target, &session).await?;
         chain.run_transition_hooks(record.task_state(), update).await.map_err(|fault| fault::of_extension(&fault))?;

@@ -45,13 +45,13 @@ struct RecordState {
 struct RunningTurn {
     /// Stops the turn.
     cancel: CancellationToken,
-    /// Fires when the turn is over.
-    over: CancellationToken,
+    /// Fires when the turn is over. Made for the first who waits for that.
+    over: Option<CancellationToken>,
 }
 
 impl RunningTurn {
     fn new(cancel: CancellationToken) -> Self {
-        Self { cancel, over: CancellationToken::new() }
+        Self { cancel, over: None }
     }
 }
 
@@ -147,13 +147,15 @@ impl TaskRecord {
     pub(crate) async fn end_turn(&self) -> Result<(), StoreError> {
         let Some(turn) = self.lock().turn.take() else { return Ok(()) };
         let ended = if turn.cancel.is_cancelled() { self.append([self.canceled()]).await } else { Ok(()) };
-        turn.over.cancel();
+        if let Some(over) = turn.over {
+            over.cancel();
+        }
         ended
     }
 
     /// Resolves when no turn runs.
     pub(crate) async fn turn_over(&self) {
-        let over = self.lock().turn.as_ref().map(|turn| turn.over.clone());
+        let over = self.lock().turn.as_mut().map(|turn| turn.over.get_or_insert_default().clone());
         if let Some(over) = over {
             over.cancelled().await;
         }
@@ -260,13 +262,15 @@ impl TaskRecord {
         let mut state = self.lock();
         let is_final = task.state().is_terminal();
         state.task = task;
-        let Some(log) = state.log.clone() else { return };
-        log.append(events.iter().filter_map(|event| match event {
-            TaskEvent::Stream(event) => Some(Arc::clone(event)),
-            TaskEvent::Message(_) => None,
-        }));
-        if is_final {
-            state.log = None;
+        let Some(log) = &state.log else { return };
+        // A reader begins behind what is logged, so that nobody will ever read what is logged now for nobody.
+        if log.has_readers() {
+            log.append(events.iter().filter_map(|event| match event {
+                TaskEvent::Stream(event) => Some(Arc::clone(event)),
+                TaskEvent::Message(_) => None,
+            }));
+        }
+        if is_final && let Some(log) = state.log.take() {
             log.close();
         }
     }

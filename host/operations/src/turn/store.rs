@@ -66,7 +66,7 @@ impl Turn {
             ..Task::default()
         };
         let cancel = self.context.cancel.clone();
-        let (task, subscription) = self.tasks.create(&self.owner, task, events, cancel).await?;
+        let (task, subscription) = self.tasks.create(&self.owner, task, events, (cancel, self.is_followed)).await?;
         if let Stage::Opening { client, delivery } =
             mem::replace(&mut self.stage, Stage::Working { task: Arc::clone(&task) })
         {

@@ -66,7 +66,7 @@ readable! {
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
-    let sent: MessageSendParams = params(json)?;
+    let sent: MessageSendParams = params(json.get())?;
     let configuration = SendMessageConfiguration {
         accepted_output_modes: sent.configuration.accepted_output_modes,
         task_push_notification_config: sent.configuration.push_notification_config.map(|config| config.of(None)),
@@ -89,7 +89,7 @@ pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn get_task(json: &Json) -> Result<GetTaskRequest, A2aError> {
-    let sent: TaskQueryParams = params(json)?;
+    let sent: TaskQueryParams = params(json.get())?;
     let request = GetTaskRequest { tenant: None, id: sent.id, history_length: history_length(sent.history_length) };
     checked(request, GetTaskRequest::validate, str::to_owned)
 }
@@ -99,7 +99,7 @@ pub fn get_task(json: &Json) -> Result<GetTaskRequest, A2aError> {
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn cancel_task(json: &Json) -> Result<CancelTaskRequest, A2aError> {
-    let sent: TaskIdParams = params(json)?;
+    let sent: TaskIdParams = params(json.get())?;
     let request = CancelTaskRequest { tenant: None, id: sent.id, metadata: sent.metadata };
     checked(request, CancelTaskRequest::validate, str::to_owned)
 }
@@ -109,7 +109,7 @@ pub fn cancel_task(json: &Json) -> Result<CancelTaskRequest, A2aError> {
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn subscribe_to_task(json: &Json) -> Result<SubscribeToTaskRequest, A2aError> {
-    let sent: TaskIdParams = params(json)?;
+    let sent: TaskIdParams = params(json.get())?;
     checked(SubscribeToTaskRequest { tenant: None, id: sent.id }, SubscribeToTaskRequest::validate, str::to_owned)
 }
 
@@ -118,7 +118,7 @@ pub fn subscribe_to_task(json: &Json) -> Result<SubscribeToTaskRequest, A2aError
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn create_push_config(json: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
-    let sent: SetPushConfigParams = params(json)?;
+    let sent: SetPushConfigParams = params(json.get())?;
     // An empty id becomes no id, which is what the check of 1.0 calls missing.
     let request = sent.push_notification_config.of(Some(sent.task_id).filter(|id| !id.is_empty()));
     checked(request, TaskPushNotificationConfig::validate, |field| match field {
@@ -135,7 +135,7 @@ pub fn create_push_config(json: &Json) -> Result<TaskPushNotificationConfig, A2a
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn get_push_config(json: &Json) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
-    let sent: PushConfigParams = params(json)?;
+    let sent: PushConfigParams = params(json.get())?;
     // The check of 1.0 would demand the id of the config too.
     if sent.id.is_empty() {
         return Err(A2aError::invalid_field("id", "is required"));
@@ -148,7 +148,7 @@ pub fn get_push_config(json: &Json) -> Result<GetTaskPushNotificationConfigReque
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn list_push_configs(json: &Json) -> Result<ListTaskPushNotificationConfigsRequest, A2aError> {
-    let sent: TaskIdParams = params(json)?;
+    let sent: TaskIdParams = params(json.get())?;
     // 0.3 has no pages, so one page holds as many configs as the server gives at once: all that a task may have.
     let page_size = i32::MAX;
     let request = ListTaskPushNotificationConfigsRequest { task_id: sent.id, page_size, ..Default::default() };
@@ -160,7 +160,7 @@ pub fn list_push_configs(json: &Json) -> Result<ListTaskPushNotificationConfigsR
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn delete_push_config(json: &Json) -> Result<DeleteTaskPushNotificationConfigRequest, A2aError> {
-    let sent: PushConfigParams = params(json)?;
+    let sent: PushConfigParams = params(json.get())?;
     let request = DeleteTaskPushNotificationConfigRequest {
         tenant: None,
         task_id: sent.id,

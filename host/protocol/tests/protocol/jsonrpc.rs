@@ -1,17 +1,18 @@
 //! The JSON-RPC envelope.
 
 use annex_protocol::jsonrpc::{self, Request, RequestId};
-use annex_protocol::{A2aError, Json, SendMessageRequest};
+use annex_protocol::{A2aError, SendMessageRequest};
 use insta::assert_snapshot;
 
-fn decode(text: &str) -> Request {
+fn decode(text: &str) -> Request<'_> {
     jsonrpc::decode(text.as_bytes()).unwrap()
 }
 
 #[test]
 fn the_id_is_echoed_with_its_type_and_spelling() {
     for id in ["1", "-7", "1.0", "9007199254740993", r#""1""#, r#""""#, r#""\"ä""#, "null"] {
-        let request = decode(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"GetTask"}}"#));
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"GetTask"}}"#);
+        let request = decode(&text);
         assert_eq!(
             jsonrpc::success(&request.id, "done").unwrap(),
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"done"}}"#)
@@ -25,14 +26,15 @@ fn members_may_come_in_any_order_with_others_among_them() {
         decode("{\"method\":\"SendMessage\",\"trace\":[{}],\"params\":{\n\"a\": 1.0},\"id\":7,\"jsonrpc\":\"2.0\"}");
     assert_eq!(request.id, RequestId::Number("7".to_owned()));
     assert_eq!(request.method, "SendMessage");
-    assert_eq!(request.params.get(), r#"{"a":1.0}"#);
+    assert_eq!(request.params_json().unwrap().get(), r#"{"a":1.0}"#);
 }
 
 #[test]
 fn missing_and_null_parameters_are_an_empty_object() {
     for params in ["", r#","params":null"#, r#","params":{}"#] {
-        let request = decode(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"{params}}}"#));
-        assert_eq!(request.params.get(), "{}");
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"{params}}}"#);
+        let request = decode(&text);
+        assert_eq!(request.params_json().unwrap().get(), "{}");
     }
 }
 
@@ -82,8 +84,7 @@ fn a_parameter_that_does_not_fit_is_named() {
         (r#"{"message":[]}"#, "message"),
     ];
     for (json, field) in cases {
-        let params = Json::parse(json.to_owned()).unwrap();
-        let error = jsonrpc::params::<SendMessageRequest>(&params).unwrap_err();
+        let error = jsonrpc::params::<SendMessageRequest>(json).unwrap_err();
         let A2aError::InvalidParams { violations } = error else { panic!("{error:?}") };
         assert_eq!(violations.len(), 1);
         assert_eq!(violations[0].field, field, "{json}: {violations:?}");
@@ -96,7 +97,7 @@ fn free_form_parameters_arrive_byte_for_byte() {
     let request = decode(
         r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"metadata":{"b":1.0,"a":9007199254740993}}}"#,
     );
-    let params: SendMessageRequest = jsonrpc::params(&request.params).unwrap();
+    let params: SendMessageRequest = jsonrpc::params(request.params).unwrap();
     assert_eq!(params.metadata.to_json_string(), r#"{"b":1.0,"a":9007199254740993}"#);
 }
 
@@ -110,8 +111,7 @@ fn wire_form_of_a_failure() {
 
 #[test]
 fn wire_form_of_invalid_parameters() {
-    let params = Json::parse(r#"{"message":{"role":"user"}}"#.to_owned()).unwrap();
-    let error = jsonrpc::params::<SendMessageRequest>(&params).unwrap_err();
+    let error = jsonrpc::params::<SendMessageRequest>(r#"{"message":{"role":"user"}}"#).unwrap_err();
     assert_snapshot!(jsonrpc::failure(&RequestId::Number("1".to_owned()), &error), @r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"invalid parameters: message.role: unknown Role `user`, expected one of `ROLE_UNSPECIFIED`, `ROLE_USER`, `ROLE_AGENT`","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS","domain":"a2a-protocol.org"},{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"message.role","description":"unknown Role `user`, expected one of `ROLE_UNSPECIFIED`, `ROLE_USER`, `ROLE_AGENT`"}]}]}}"#);
 }
 

@@ -85,7 +85,7 @@ fn an_artifact_without_append_replaces_the_one_of_its_id() {
 #[test]
 fn the_text_of_a_message_is_its_text_parts_by_lines() {
     let url = Part::from(PartContent::Url("https://u".to_owned()));
-    let message = Message { parts: vec![Part::text("a"), url, Part::text("b")], ..Message::default() };
+    let message = Message { parts: vec![Part::text("a"), url, Part::text("b")].into(), ..Message::default() };
     assert_eq!(message.text(), "a\nb");
     assert_eq!(Message::default().text(), "");
 }

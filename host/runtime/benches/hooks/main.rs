@@ -258,7 +258,7 @@ fn artifact() -> StreamResponse {
         context_id: "c-1".into(),
         artifact: Artifact {
             artifact_id: "a-1".into(),
-            parts: vec![Part::text("You are Ada Lovelace and your email is ada@example.com.")],
+            parts: vec![Part::text("You are Ada Lovelace and your email is ada@example.com.")].into(),
             ..Artifact::default()
         },
         last_chunk: true,

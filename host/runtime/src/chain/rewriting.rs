@@ -8,7 +8,7 @@ use crate::load::descriptor::Descriptor;
 
 /// The message with `parts` as JSON, its metadata narrowed to the extension's own keys.
 pub(crate) fn shown(message: &Message, parts: &[Part], descriptor: &Descriptor) -> String {
-    let mut shown = Message { parts: parts.to_vec(), ..message.clone() };
+    let mut shown = Message { parts: parts.to_vec().into(), ..message.clone() };
     owned_metadata::retain_in_message(&mut shown, &descriptor.metadata_keys);
     serde_json::to_string(&shown).unwrap_or_default()
 }

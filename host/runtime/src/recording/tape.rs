@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use annex_keyvalue::{Scope, ScopeKind};
 use annex_protocol::{
-    ContextId, ExtensionUri, Json, Message, Metadata, Part, StreamResponse, TaskId, TaskState, TaskStatusUpdateEvent,
-    Timestamp,
+    ContextId, ExtensionUri, Json, Message, Metadata, Part, Parts, StreamResponse, TaskId, TaskState,
+    TaskStatusUpdateEvent, Timestamp,
 };
 
 use super::{
@@ -87,9 +87,9 @@ impl Tape {
     pub(crate) fn request(&self, head: Head<'_>, (message, metadata): (&Message, &Metadata), parts: &[Part]) {
         self.head(head);
         self.step(|| {
-            let mut message = Message { parts: Vec::new(), ..message.clone() };
+            let mut message = Message { parts: Parts::default(), ..message.clone() };
             if self.asked.message {
-                message.parts = parts.to_vec();
+                message.parts = parts.to_vec().into();
             }
             self.retain(&mut message.metadata);
             let mut metadata = metadata.clone();

@@ -139,7 +139,11 @@ pub(crate) fn artifact() -> TaskArtifactUpdateEvent {
     TaskArtifactUpdateEvent {
         task_id: "t-1".into(),
         context_id: "c-1".into(),
-        artifact: Artifact { artifact_id: "a-1".into(), parts: vec![Part::text("answer")], ..Artifact::default() },
+        artifact: Artifact {
+            artifact_id: "a-1".into(),
+            parts: vec![Part::text("answer")].into(),
+            ..Artifact::default()
+        },
         last_chunk: true,
         ..TaskArtifactUpdateEvent::default()
     }

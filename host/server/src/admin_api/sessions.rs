@@ -1,6 +1,6 @@
 //! Answers about sessions. Times are in RFC 3339.
 
-use annex_protocol::{JsonObject, Part};
+use annex_protocol::{JsonObject, Parts};
 use serde::{Deserialize, Serialize};
 
 /// Sessions, the longest unchanged first.
@@ -69,7 +69,7 @@ pub struct Event<Text = String> {
     /// The time of the event.
     pub timestamp: Text,
     /// The content.
-    pub parts: Vec<Part>,
+    pub parts: Parts,
     /// The changes of the session's state.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub state_delta: JsonObject,

@@ -81,7 +81,8 @@ impl GrpcOperations {
         let headers = parameters.context.get::<Arc<HeaderMap>>().cloned();
         // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
         // here.
-        let call = ServiceParameters::new(caller, parameters.version.unwrap_or_default(), parameters.extensions)?;
+        let call =
+            ServiceParameters::new(caller, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
         self.0.app()?.tenants().serving(call.with_headers(headers), tenant)
     }
 }

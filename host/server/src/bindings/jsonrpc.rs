@@ -27,7 +27,7 @@ use crate::tenants::Tenants;
 ///
 /// # Errors
 /// What is wrong with it, and its id as far as it could be read.
-pub(crate) fn read(headers: &HeaderMap, body: &[u8]) -> Result<Request, Box<Rejection>> {
+pub(crate) fn read<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Request<'a>, Box<Rejection>> {
     // This comes before the parser, so that a body which is not meant as JSON gets -32005 instead of a parse error.
     let checked = check_content_type(headers, &["application/json"]);
     checked.map_err(|error| Box::new(Rejection { id: RequestId::Null, error }))?;
@@ -40,7 +40,7 @@ pub(crate) async fn answer(
     caller: &Caller,
     headers: &HeaderMap,
     uri: &Uri,
-    request: &Request,
+    request: &Request<'_>,
 ) -> Response {
     // The version is checked before the method, because another version may mean something else by the same name.
     let call = match ServiceParameters::of(caller.owner.clone(), headers, uri) {
@@ -54,17 +54,18 @@ async fn dispatch(
     tenants: &Tenants,
     caller: &Caller,
     call: ServiceParameters,
-    request: &Request,
+    request: &Request<'_>,
 ) -> Result<Response, A2aError> {
     let id = &request.id;
-    let params = &request.params;
+    let params = request.params;
     let success = |result: &str| success(caller, id, result);
-    match request.method.as_str() {
+    match &*request.method {
         "SendMessage" => {
             let request: SendMessageRequest = jsonrpc::params(params)?;
             let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
             let sent = handler.send_message(&call, request).await?;
-            Ok(echo(success(&sent.value.json()?)?, &sent.active))
+            let pieces = sent.value.json_in_pieces()?;
+            Ok(echo(success_in_pieces(caller, id, &pieces.each_ref().map(|piece| &**piece))?, &sent.active))
         }
         "SendStreamingMessage" => {
             // The place comes first: a client that gets no stream must not have begun a turn.
@@ -110,7 +111,8 @@ async fn dispatch(
         // A name that is none of A2A's may be a method of an extension.
         method => {
             // Its parameters also name the tenant, because a method of an extension has no request type of A2A.
-            let (tenant, params) = tenants.tenant_in(params)?;
+            let params = request.params_json()?;
+            let (tenant, params) = tenants.tenant_in(&params)?;
             let (handler, call) = tenants.serving(call, tenant.as_deref())?;
             let answered = handler.call_method(&call, (None, method), &params).await?;
             Ok(echo(method_result(caller, id, answered.value, jsonrpc::failure)?, &answered.active))
@@ -119,9 +121,9 @@ async fn dispatch(
 }
 
 /// The operations on push notification configs. Returns the result as JSON.
-async fn push_config(tenants: &Tenants, call: ServiceParameters, request: &Request) -> Result<String, A2aError> {
-    let params = &request.params;
-    match request.method.as_str() {
+async fn push_config(tenants: &Tenants, call: ServiceParameters, request: &Request<'_>) -> Result<String, A2aError> {
+    let params = request.params;
+    match &*request.method {
         "CreateTaskPushNotificationConfig" => {
             let config: TaskPushNotificationConfig = jsonrpc::params(params)?;
             let (handler, call) = tenants.serving(call, config.tenant.as_deref())?;
@@ -179,8 +181,12 @@ fn stream(caller: &Caller, place: StreamPlace, id: RequestId, events: EventStrea
 
 /// Asks for room before it copies a long result.
 pub(crate) fn success(caller: &Caller, id: &RequestId, result: &str) -> Result<Response, A2aError> {
-    caller.check_room(result.len())?;
-    Ok(json(caller.answer(jsonrpc::success_raw(id, result))?))
+    success_in_pieces(caller, id, &[result])
+}
+
+fn success_in_pieces(caller: &Caller, id: &RequestId, result: &[&str]) -> Result<Response, A2aError> {
+    caller.check_room(result.iter().map(|piece| piece.len()).sum())?;
+    Ok(json(caller.answer(jsonrpc::success_in_pieces(id, result))?))
 }
 
 /// An error as an ordinary answer.

@@ -169,7 +169,7 @@ async fn dispatch(
             json(caller, encode(&handler.list_tasks(&call, &list).await?)?)
         }
         Operation::CancelTask(id) => {
-            let mut cancel: CancelTaskRequest = params(&with(&read_body(request)?, "id", id)?)?;
+            let mut cancel: CancelTaskRequest = params(with(&read_body(request)?, "id", id)?.get())?;
             place(&mut cancel.tenant, tenant)?;
             let (handler, call) = tenants.serving(call, cancel.tenant.as_deref())?;
             json(caller, encode(&handler.cancel_task(&call, &cancel).await?)?)
@@ -208,7 +208,7 @@ async fn push_config(
     let caller = request.caller;
     match operation {
         PushConfigOperation::Create(task) => {
-            let mut config: TaskPushNotificationConfig = params(&with(&read_body(request)?, "taskId", task)?)?;
+            let mut config: TaskPushNotificationConfig = params(with(&read_body(request)?, "taskId", task)?.get())?;
             place(&mut config.tenant, tenant)?;
             let (handler, call) = tenants.serving(call, config.tenant.as_deref())?;
             json(caller, encode(&handler.create_push_config(&call, config).await?)?)
@@ -276,7 +276,7 @@ fn method_result(caller: &Caller, result: MethodResult) -> Result<Response, A2aE
 }
 
 fn message(request: &HttpRequest<'_>, tenant: Option<&str>) -> Result<SendMessageRequest, A2aError> {
-    let mut message: SendMessageRequest = params(&read_body(request)?)?;
+    let mut message: SendMessageRequest = params(read_body(request)?.get())?;
     place(&mut message.tenant, tenant)?;
     Ok(message)
 }
@@ -303,7 +303,7 @@ pub(crate) fn read_body(request: &HttpRequest<'_>) -> Result<Json, A2aError> {
 
 /// The id of the path counts, whatever the body says.
 fn with(body: &Json, name: &str, id: &str) -> Result<Json, A2aError> {
-    let mut object: JsonObject = params(body)?;
+    let mut object: JsonObject = params(body.get())?;
     object.insert(name.to_owned(), Json::string(id));
     object.to_json().map_err(|error| A2aError::Parse { reason: error.to_string() })
 }
@@ -320,7 +320,7 @@ fn from_query<T: DeserializeOwned>(
     for (name, value) in path.iter().copied().chain(tenant.map(|tenant| ("tenant", tenant))) {
         object.insert(name.to_owned(), Json::string(value));
     }
-    params(&object.to_json().map_err(|error| A2aError::Parse { reason: error.to_string() })?)
+    params(object.to_json().map_err(|error| A2aError::Parse { reason: error.to_string() })?.get())
 }
 
 fn json(caller: &Caller, body: String) -> Result<Response, A2aError> {

@@ -3,26 +3,22 @@
 mod activity;
 mod beginning;
 
+use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use futures::TryFutureExt;
-use hyper::Request;
-use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
-use tower::{ServiceExt, service_fn};
 
 use crate::connections::listener::ConnectionLimits;
 use crate::connections::network::Network;
+use crate::connections::site::Site;
 use crate::connections::write_limit::WriteLimited;
 use activity::Activity;
 pub(crate) use beginning::Beginning;
@@ -36,15 +32,15 @@ type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// Serves connections, each with the builder for its version of HTTP: telling the versions apart by the first bytes is
 /// done here, where it has a time limit.
-pub(crate) struct Connections {
+pub(crate) struct Connections<S> {
     http1: auto::Builder<TokioExecutor>,
     http2: auto::Builder<TokioExecutor>,
     limits: ConnectionLimits,
-    router: Router,
+    site: S,
 }
 
-impl Connections {
-    pub(crate) fn new(limits: ConnectionLimits, router: Router) -> Self {
+impl<S: Site> Connections<S> {
+    pub(crate) fn new(limits: ConnectionLimits, site: S) -> Self {
         let mut http1 = auto::Builder::new(TokioExecutor::new()).http1_only();
         http1.http1().timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HTTP1_BUFFER);
         let mut http2 = auto::Builder::new(TokioExecutor::new()).http2_only();
@@ -57,7 +53,7 @@ impl Connections {
             // PINGs find a peer that is gone without a word.
             .keep_alive_interval(Some(limits.head))
             .keep_alive_timeout(limits.head);
-        Self { http1, http2, limits, router }
+        Self { http1, http2, limits, site }
     }
 
     /// Serves one connection to its end. When `closed` fires, requests that are under way are finished first.
@@ -86,8 +82,12 @@ impl Connections {
 
     /// The time limit on heads closes idle connections, and the one on writes those that do not read.
     async fn serve_http1(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
-        let router = self.router.clone().map_request(move |request| with_sender(request, network));
-        let mut connection = pin!(self.http1.serve_connection(stream, TowerToHyperService::new(router)));
+        let site = self.site.clone();
+        let service = service_fn(move |request| {
+            let site = site.clone();
+            async move { Ok::<_, Infallible>(site.answer(request, network).await) }
+        });
+        let mut connection = pin!(self.http1.serve_connection(stream, service));
         tokio::select! {
             ended = connection.as_mut() => return ended,
             // hyper finishes the request that is under way and takes no further one.
@@ -99,15 +99,14 @@ impl Connections {
     async fn serve_http2(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
         let ConnectionLimits { head, write, .. } = self.limits;
         let activity = Activity::new();
-        let router = self.router.clone();
+        let site = self.site.clone();
         let watched = activity.clone();
-        let service = service_fn(move |request: Request<Incoming>| {
+        let service = service_fn(move |request| {
             let open = watched.begin();
-            let router = router.clone();
-            let answer = router.oneshot(with_sender(request, network));
-            answer.map_ok(|answer| answer.map(|body| open.watch(body)))
+            let site = site.clone();
+            async move { Ok::<_, Infallible>(site.answer(request, network).await.map(|body| open.watch(body))) }
         });
-        let mut connection = pin!(self.http2.serve_connection(stream, TowerToHyperService::new(service)));
+        let mut connection = pin!(self.http2.serve_connection(stream, service));
         // A client that answers PINGs keeps a connection without requests open, and one that shuts its windows blocks
         // no write on the socket. Neither is seen by a time limit of hyper or of the socket, so the activity is looked
         // at.
@@ -142,11 +141,4 @@ impl Connections {
 fn unread(time: Duration) -> io::Error {
     let reason = format!("the client has left an answer unread for {} seconds", time.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, reason)
-}
-
-fn with_sender(request: Request<Incoming>, network: Network) -> Request<Body> {
-    let mut request = request.map(Body::new);
-    // The address of the socket counts. A client could write any address into a header field such as `X-Forwarded-For`.
-    request.extensions_mut().insert(network);
-    request
 }

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -16,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::connections::connection::Connections;
 use crate::connections::network::Network;
+use crate::connections::site::Site;
 
 /// The pause after the machine refused a connection, for instance because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -45,22 +45,22 @@ pub(crate) struct ConnectionLimits {
 /// this crate, once, and not again by each program that runs a server.
 pub(crate) fn spawn(
     listener: TcpListener,
-    router: Router,
+    site: impl Site,
     limits: ConnectionLimits,
     closed: CancellationToken,
 ) -> JoinHandle<io::Result<()>> {
-    tokio::spawn(serve(listener, router, limits, closed))
+    tokio::spawn(serve(listener, site, limits, closed))
 }
 
 async fn serve(
     listener: TcpListener,
-    router: Router,
+    site: impl Site,
     limits: ConnectionLimits,
     closed: CancellationToken,
 ) -> io::Result<()> {
     // tokio panics above its own maximum, and the config takes any number.
     let slots = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
-    let connections = Arc::new(Connections::new(limits, router));
+    let connections = Arc::new(Connections::new(limits, site));
     let addresses = Arc::new(Addresses { most: limits.per_address, open: Mutex::default() });
     let mut failures = Warnings::default();
     let mut refusals = Warnings::default();

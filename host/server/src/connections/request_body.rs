@@ -5,7 +5,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use annex_protocol::A2aError;
-use axum::body::Body;
 use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -44,8 +43,8 @@ impl BodyError {
 
 /// A body that ends in time. What was read of it counts for its caller while more is waited for: one that is there in one
 /// piece costs nothing.
-pub(crate) struct RequestBody {
-    body: Body,
+pub(crate) struct RequestBody<B> {
+    body: B,
     caller: Caller,
     timeout: Duration,
     /// Bytes that were read.
@@ -61,8 +60,8 @@ struct Wait {
     counted: usize,
 }
 
-impl RequestBody {
-    pub(crate) fn new(caller: Caller, body: Body, timeout: Duration) -> Self {
+impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
+    pub(crate) fn new(caller: Caller, body: B, timeout: Duration) -> Self {
         Self { body, caller, timeout, read: 0, wait: None }
     }
 
@@ -122,7 +121,7 @@ impl RequestBody {
     }
 }
 
-impl HttpBody for RequestBody {
+impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for RequestBody<B> {
     type Data = Bytes;
     type Error = BodyError;
 

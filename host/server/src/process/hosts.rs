@@ -5,13 +5,12 @@
 //! body to 127.0.0.1 itself, which no browser asks about first; it then says where the page is from.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::Next;
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use crate::config::{AdminConfig, Config};
@@ -23,6 +22,8 @@ const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// The names that are taken besides those of the machine itself.
 pub(crate) struct Hosts {
     names: Vec<String>,
+    /// The first name that was taken. Nearly all requests bring the same one, which need not be read again.
+    first_taken: OnceLock<HeaderValue>,
 }
 
 impl Hosts {
@@ -32,7 +33,7 @@ impl Hosts {
         let guards = config.auth.is_none() && config.server.listen.ip().is_loopback();
         let public = config.server.public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
         let public = public.and_then(|url| url.host().map(str::to_owned));
-        guards.then(|| Arc::new(Self { names: public.into_iter().collect() }))
+        guards.then(|| Arc::new(Self::named(public.into_iter().collect())))
     }
 
     /// The names of the admin listener: the address that it listens on, and what the config adds.
@@ -41,17 +42,38 @@ impl Hosts {
             IpAddr::V4(address) => address.to_string(),
             IpAddr::V6(address) => format!("[{address}]"),
         };
-        Self { names: config.hosts.iter().cloned().chain([listen]).collect() }
+        Self::named(config.hosts.iter().cloned().chain([listen]).collect())
+    }
+
+    fn named(names: Vec<String>) -> Self {
+        Self { names, first_taken: OnceLock::new() }
+    }
+
+    /// The answer to a request for a foreign host name, or to one by which a page of another origin would change
+    /// something; `None` for all others. A request with neither a name nor an origin comes from no browser.
+    pub(crate) fn refusal<B>(&self, request: &Request<B>) -> Option<Response> {
+        let foreign = self.check(request).err().map(|foreign| refuse(&foreign));
+        foreign.or_else(|| self.check_page(request).err().map(|page| refuse_page(&page)))
     }
 
     /// Checks that the request names no host but those that are taken. An error is the name that is not. A browser
     /// always names one.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), String> {
-        // A field that is no text becomes a name that this machine does not have, and is refused.
-        let lines = request.headers().get_all(HOST).iter().map(|line| line.to_str().unwrap_or("unreadable"));
+        for line in request.headers().get_all(HOST) {
+            if self.first_taken.get() == Some(line) {
+                continue;
+            }
+            // A field that is no text becomes a name that this machine does not have, and is refused.
+            let name = line.to_str().unwrap_or("unreadable");
+            if !self.takes(name) {
+                return Err(name.to_owned());
+            }
+            // Whoever came first stays.
+            let _ = self.first_taken.set(line.clone());
+        }
         // HTTP/2 has the name in the URI.
-        let mut named = lines.chain(request.uri().authority().map(Authority::as_str));
-        named.find(|authority| !self.takes(authority)).map_or(Ok(()), |foreign| Err(foreign.to_owned()))
+        let foreign = request.uri().authority().map(Authority::as_str).filter(|authority| !self.takes(authority));
+        foreign.map_or(Ok(()), |foreign| Err(foreign.to_owned()))
     }
 
     /// Checks that no page of another origin sends the request. An error is what the browser says of that page. A
@@ -81,18 +103,6 @@ impl Hosts {
         let host = authority.host();
         is_loopback(host) || self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
     }
-}
-
-/// Refuses a request for a foreign host name, and one by which a page of another origin would change something. A
-/// request with neither a name nor an origin comes from no browser.
-pub(crate) async fn check(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
-    if let Err(foreign) = hosts.check(&request) {
-        return refuse(&foreign);
-    }
-    if let Err(page) = hosts.check_page(&request) {
-        return refuse_page(&page);
-    }
-    next.run(request).await
 }
 
 fn is_loopback(host: &str) -> bool {

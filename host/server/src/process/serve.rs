@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::connections::listener;
 use crate::process::descriptors;
 use crate::process::readiness_gate::ReadinessGate;
-use crate::process::routes;
+use crate::process::routes::Routes;
 use crate::stores::session_store;
 use crate::stores::task_store;
 
@@ -99,9 +99,9 @@ impl Server {
     ) -> Result<(), ServeError> {
         let gate = Arc::new(ReadinessGate::new(&self.config));
         let closed = CancellationToken::new();
-        let router = routes::router(Arc::clone(&gate));
+        let routes = Routes::new(Arc::clone(&gate));
         let limits = self.config.server.connections();
-        let mut serving = listener::spawn(self.listener, router, limits, closed.clone());
+        let mut serving = listener::spawn(self.listener, routes, limits, closed.clone());
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
         let app = gate.open(load(&self.config, &base_url).await?);
         let housekeeping = keep_house(app, &self.config);

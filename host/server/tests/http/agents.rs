@@ -30,7 +30,7 @@ impl AgentExecutor for Obedient {
             "artifact" => {
                 let artifact = Artifact {
                     artifact_id: ArtifactId::generate(),
-                    parts: vec![Part::text("x")],
+                    parts: vec![Part::text("x")].into(),
                     ..Artifact::default()
                 };
                 events.send(AgentEvent::Artifact { artifact, append: false, last_chunk: true }).await

@@ -41,7 +41,8 @@ impl AgentExecutor for Counting {
             }
             "long" => {
                 let parts = vec![Part::text("x".repeat(LONG))];
-                let artifact = Artifact { artifact_id: ArtifactId::generate(), parts, ..Artifact::default() };
+                let artifact =
+                    Artifact { artifact_id: ArtifactId::generate(), parts: parts.into(), ..Artifact::default() };
                 return events.send(AgentEvent::Artifact { artifact, append: false, last_chunk: true }).await;
             }
             "wait" => {
@@ -51,7 +52,7 @@ impl AgentExecutor for Counting {
             _ => events.send(status(TaskState::Working)).await?,
         }
         let parts = vec![Part::text(format!("turn {number}"))];
-        let artifact = Artifact { artifact_id: ArtifactId::generate(), parts, ..Artifact::default() };
+        let artifact = Artifact { artifact_id: ArtifactId::generate(), parts: parts.into(), ..Artifact::default() };
         events.send(AgentEvent::Artifact { artifact, append: false, last_chunk: true }).await
     }
 }

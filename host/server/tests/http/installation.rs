@@ -31,7 +31,7 @@ impl AgentExecutor for TwoPieces {
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
         let piece = || {
             let artifact_id = ArtifactId::generate();
-            let artifact = Artifact { artifact_id, parts: vec![Part::text("piece")], ..Artifact::default() };
+            let artifact = Artifact { artifact_id, parts: vec![Part::text("piece")].into(), ..Artifact::default() };
             AgentEvent::Artifact { artifact, append: false, last_chunk: true }
         };
         events.send(piece()).await?;

@@ -62,7 +62,8 @@ impl AgentExecutor for Echo {
             "answer" => events.send(AgentEvent::Message(message())).await,
             _ => {
                 let parts = heard.clone();
-                let artifact = Artifact { artifact_id: ArtifactId::generate(), parts, ..Artifact::default() };
+                let artifact =
+                    Artifact { artifact_id: ArtifactId::generate(), parts: parts.into(), ..Artifact::default() };
                 events.send(AgentEvent::Artifact { artifact, append: false, last_chunk: true }).await
             }
         }

@@ -121,7 +121,8 @@ impl AgentExecutor for Generous {
         for number in 0..count.parse().unwrap_or(0) {
             let id = if what == "artifacts" { number } else { 0 };
             let parts = vec![Part::text("x".repeat(10_000))];
-            let artifact = Artifact { artifact_id: format!("a-{id}").into(), parts, ..Artifact::default() };
+            let artifact =
+                Artifact { artifact_id: format!("a-{id}").into(), parts: parts.into(), ..Artifact::default() };
             let append = what == "pieces" && number > 0;
             if what != "artifacts" {
                 // Each is stored alone.

@@ -61,7 +61,7 @@ impl AgentExecutor for Mirror {
                 for (piece, append, last_chunk) in
                     [("one ", false, false), ("two ", true, false), ("three", true, true)]
                 {
-                    let artifact = Artifact { parts: vec![Part::text(piece)], ..named("pieces") };
+                    let artifact = Artifact { parts: vec![Part::text(piece)].into(), ..named("pieces") };
                     events.send(AgentEvent::Artifact { artifact, append, last_chunk }).await?;
                     // In real time: what is sent in one go may travel as one event.
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -72,7 +72,7 @@ impl AgentExecutor for Mirror {
         }
         let seen = json!({"message": &*turn.message, "metadata": &*turn.metadata}).to_string();
         let seen = PartContent::Data(Json::parse(seen).expect("JSON")).into();
-        let mut artifact = Artifact { parts: vec![seen], ..named("seen") };
+        let mut artifact = Artifact { parts: vec![seen].into(), ..named("seen") };
         artifact.metadata.insert("delta".to_owned(), Json::parse(DELTA.to_owned()).expect("JSON"));
         events.send(AgentEvent::Artifact { artifact, append: false, last_chunk: true }).await
     }

@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annex_database::Value;
-use annex_protocol::{Json, Part, Timestamp};
+use annex_protocol::{Json, Parts, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::SessionError;
 use crate::event::{Event, EventError, parts_size};
 use crate::state::StateDelta;
+
+fn parts_are_empty(parts: &Parts) -> bool {
+    parts.is_empty()
+}
 
 /// The JSON of an event. What is empty is left out.
 #[derive(Serialize, Deserialize)]
@@ -21,8 +25,8 @@ struct StoredEvent<'a> {
     invocation_id: Cow<'a, str>,
     /// Milliseconds since 1970-01-01T00:00:00Z.
     timestamp: i64,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<Part>,
+    #[serde(default, skip_serializing_if = "parts_are_empty")]
+    parts: Parts,
     #[serde(default, skip_serializing_if = "StateDelta::is_empty")]
     state_delta: StateDelta,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +59,7 @@ impl EncodedEvent {
     /// From a whole event without `temp:` keys.
     pub(super) fn new(event: Event) -> Result<Self, SessionError> {
         let Event { id, author, invocation_id, timestamp, parts, state_delta, artifacts, error, partial: _ } = event;
-        let encode = |(name, parts): (String, Vec<Part>)| {
+        let encode = |(name, parts): (String, Parts)| {
             let name = encoded_name(&name);
             let size = parts_size(&parts);
             Ok(EncodedArtifact { name, parts: serde_json::to_string(&parts)?, size })

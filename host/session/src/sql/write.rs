@@ -352,7 +352,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let service = crate::SqliteSessionService::open(&folder.path().join("s"), Limits::default()).await.unwrap();
         let delta = StateDelta::parse(r#"{"a":1,"b":2}"#).unwrap();
-        let artifacts = BTreeMap::from([("result".to_owned(), vec![Part::text("x")])]);
+        let artifacts = BTreeMap::from([("result".to_owned(), vec![Part::text("x")].into())]);
         let user = Event::of_user("t", vec![Part::text("hi")], delta);
         let agent = Event { artifacts, ..Event::new("agent", "t", vec![Part::text("ho")], StateDelta::new()) };
         let silent = || Event::new("agent", "t", Vec::new(), StateDelta::new());

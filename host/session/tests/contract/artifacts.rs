@@ -13,14 +13,14 @@ on_every_store!(
 );
 
 fn with(id: &str, artifacts: &[(&str, &str)]) -> Event {
-    let parts = |text: &str| vec![Part::text(text)];
+    let parts = |text: &str| vec![Part::text(text)].into();
     let artifacts = artifacts.iter().map(|(name, text)| ((*name).to_owned(), parts(text))).collect();
     Event { artifacts, ..event(id, "{}") }
 }
 
 async fn text_of(service: &Store, name: &str) -> Option<(u64, Vec<Part>)> {
     let found = service.artifact(&key("s"), name).await.unwrap();
-    found.map(|StoredArtifact { version, parts }| (version, parts))
+    found.map(|StoredArtifact { version, parts }| (version, parts.into()))
 }
 
 async fn the_latest_version_of_an_artifact_is_read_by_its_name(backend: Backend) {
@@ -28,7 +28,7 @@ async fn the_latest_version_of_an_artifact_is_read_by_its_name(backend: Backend)
     let session = open(&service, "s").await;
     session.append(with("one", &[("a\0b", "first"), ("other", "second")])).await.unwrap();
     session.append(with("two", &[("a\0b", "third")])).await.unwrap();
-    assert_eq!(session.artifact("a\0b").await.unwrap(), Some(vec![Part::text("third")]));
+    assert_eq!(session.artifact("a\0b").await.unwrap(), Some(vec![Part::text("third")].into()));
     assert_eq!(session.artifact("A\0b").await.unwrap(), None);
     assert_eq!(text_of(&service, "a\0b").await, Some((2, vec![Part::text("third")])));
     assert_eq!(text_of(&service, "other").await, Some((1, vec![Part::text("second")])));

@@ -217,7 +217,8 @@ async fn a_session_begins_with_all_that_its_first_events_bring(backend: Backend)
         let with = |number: usize| {
             let pairs = (0..keys).map(|key| format!(r#""k{number}{key}":"{key}""#)).collect::<Vec<_>>().join(",");
             let name = |index: usize| if is_one { format!("a{index}") } else { format!("a{number}{index}") };
-            let artifacts = (0..artifacts).map(|index| (name(index), vec![Part::text(format!("x{number}"))])).collect();
+            let artifacts =
+                (0..artifacts).map(|index| (name(index), vec![Part::text(format!("x{number}"))].into())).collect();
             Event { artifacts, ..event_at(&format!("e{number}"), 1_000 + number as i64, &format!("{{{pairs}}}")) }
         };
         let all: Vec<Event> = (0..count).map(with).collect();

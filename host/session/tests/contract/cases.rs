@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use annex_protocol::{ContextId, Json, Part, Timestamp};
+use annex_protocol::{ContextId, Json, Part, Parts, Timestamp};
 use annex_session::{Event, EventFilter, Session, SessionError, SessionKey, SessionQuery, State, StateDelta};
 use serde::Deserialize;
 
@@ -187,7 +187,7 @@ impl Run<'_> {
 
     async fn append(&mut self, operation: &Operation, expected: &Outcome, at: &str) {
         self.appended += 1;
-        let parts = operation.text.iter().map(|text| Part::text(text.clone())).collect();
+        let parts: Parts = operation.text.iter().map(|text| Part::text(text.clone())).collect();
         let delta = operation.state_delta.clone().unwrap_or_default();
         let event = Event {
             id: operation.id.clone().unwrap_or_else(|| format!("gen-{}", self.appended)),

@@ -218,7 +218,7 @@ async fn the_last_update_is_the_time_of_the_last_event(backend: Backend) {
 async fn what_is_read_of_a_conversation_is_bounded_in_bytes(backend: Backend) {
     let service = backend.service().await;
     for number in 0..5_u64 {
-        let parts = vec![Part::text("x".repeat(1_000))];
+        let parts = vec![Part::text("x".repeat(1_000))].into();
         let long = Event { parts, ..event(&format!("e{number}"), "{}") };
         add(&service, "s", number, long).await.unwrap();
     }

@@ -1,6 +1,6 @@
 //! The view that a running turn has of its session.
 
-use annex_protocol::Json;
+use annex_protocol::{Json, Parts};
 use annex_session::{Event, TurnSession, Turns, USER_AUTHOR};
 
 use crate::support::{Backend, add, create, event, events, find, ids, key, open, refusal, state_of};
@@ -186,7 +186,7 @@ async fn a_turn_that_was_broken_off_is_answered_by_an_error_before_the_next(back
     let events = events(&service, "guide/ann/s").await;
     let authors: Vec<&str> = events.iter().map(|event| &*event.author).collect();
     assert_eq!(authors, ["user", "guide", "user", "agent", "user"]);
-    assert_eq!((&*events[1].invocation_id, &events[1].parts), ("first", &Vec::new()));
+    assert_eq!((&*events[1].invocation_id, &events[1].parts), ("first", &Parts::default()));
     assert_eq!(events[1].error.as_ref().unwrap().code, "BROKEN_OFF");
 }
 

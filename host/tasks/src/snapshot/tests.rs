@@ -14,7 +14,7 @@ fn task(state: TaskState) -> TaskSnapshot {
 }
 
 fn chunk(id: &str, text: &str, append: bool) -> TaskEvent {
-    let artifact = Artifact { artifact_id: id.into(), parts: vec![Part::text(text)], ..Artifact::default() };
+    let artifact = Artifact { artifact_id: id.into(), parts: vec![Part::text(text)].into(), ..Artifact::default() };
     StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent { artifact, append, ..Default::default() }).into()
 }
 

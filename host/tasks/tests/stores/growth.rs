@@ -32,7 +32,7 @@ impl Dice {
 
     /// An event that does not end the task.
     fn event(&mut self, time: i64) -> TaskEvent {
-        let parts = vec![Part::text(self.text())];
+        let parts = vec![Part::text(self.text())].into();
         match self.below(4) {
             0 => Message { parts, ..Message::default() }.into(),
             1 => {

@@ -13,7 +13,8 @@ on_every_store! {
 async fn check(store: &Store, content: PartContent) {
     let mut task: Task = working("t-1");
     store.begin(&owner("ada"), &task).await.unwrap();
-    let artifact = Artifact { artifact_id: "a-1".into(), parts: vec![Part::from(content)], ..Artifact::default() };
+    let artifact =
+        Artifact { artifact_id: "a-1".into(), parts: vec![Part::from(content)].into(), ..Artifact::default() };
     let task_id = task.id.clone();
     let context_id = task.context_id.clone();
     let event = TaskArtifactUpdateEvent { task_id, context_id, artifact, ..TaskArtifactUpdateEvent::default() };

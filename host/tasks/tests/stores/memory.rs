@@ -91,9 +91,9 @@ async fn what_an_event_brings_counts_wherever_it_is() {
     let part = || vec![Part::text(text.clone())];
     let metadata = || Metadata::from_iter([("k".to_owned(), Json::string(&text))]);
     let task_id = || "t-1".into();
-    let message = || Message { parts: part(), ..Message::default() };
-    let artifact = |parts, metadata| {
-        let artifact = Artifact { parts, metadata, ..Artifact::default() };
+    let message = || Message { parts: part().into(), ..Message::default() };
+    let artifact = |parts: Vec<Part>, metadata| {
+        let artifact = Artifact { parts: parts.into(), metadata, ..Artifact::default() };
         StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent { task_id: task_id(), artifact, ..Default::default() })
     };
     let status = TaskStatus { message: Some(message()), ..TaskStatus::default() };

@@ -54,7 +54,7 @@ readable! {
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn send_message(body: &Json) -> Result<SendMessageRequest, A2aError> {
-    let sent: WireSendMessage = params(body)?;
+    let sent: WireSendMessage = params(body.get())?;
     let configuration = SendMessageConfiguration {
         accepted_output_modes: sent.configuration.accepted_output_modes,
         task_push_notification_config: sent.configuration.push_notification.map(|config| config.of(None)),
@@ -93,7 +93,7 @@ impl From<WireMessage> for Message {
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn create_push_config(task_id: TaskId, body: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
-    let sent: WireCreatePushConfig = params(body)?;
+    let sent: WireCreatePushConfig = params(body.get())?;
     let is_body = sent.push_notification_config.is_some();
     // The form of the proto file goes before that of the official clients.
     let mut config = sent.push_notification_config.unwrap_or(sent.config.push_notification_config);

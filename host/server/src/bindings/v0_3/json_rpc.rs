@@ -22,13 +22,13 @@ pub(crate) async fn answer(
     handler: &RequestHandler,
     caller: &Caller,
     headers: &HeaderMap,
-    request: &Request,
+    request: &Request<'_>,
 ) -> Option<Response> {
     if let Some(method) = Method::from_name(&request.method) {
         return Some(operation(handler, caller, headers, method, request).await);
     }
     // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
-    let is_known = jsonrpc::METHODS.contains(&request.method.as_str());
+    let is_known = jsonrpc::METHODS.contains(&&*request.method);
     // A request that names another version is left to the binding of 1.0, which serves it or says what it serves.
     let call = if is_known { None } else { read_call(handler, caller.owner.clone(), headers).ok() };
     Some(extension_method(handler, caller, &call?, request).await)
@@ -40,7 +40,7 @@ async fn operation(
     caller: &Caller,
     headers: &HeaderMap,
     method: Method,
-    request: &Request,
+    request: &Request<'_>,
 ) -> Response {
     dispatch(handler, caller, headers, method, request).await.unwrap_or_else(|error| {
         let failure = v0_3::failure(&request.id, &error);
@@ -54,14 +54,15 @@ async fn extension_method(
     handler: &RequestHandler,
     caller: &Caller,
     call: &ServiceParameters,
-    request: &Request,
+    request: &Request<'_>,
 ) -> Response {
-    let answered = handler.call_method(call, (None, &request.method), &request.params).await;
-    let answer = answered.and_then(|answered| {
+    let answer = async {
+        let params = request.params_json()?;
+        let answered = handler.call_method(call, (None, &request.method), &params).await?;
         let answer = json_rpc_binding::method_result(caller, &request.id, answered.value, v0_3::failure)?;
         Ok(echo(answer, &answered.active))
-    });
-    answer.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error).into()))
+    };
+    answer.await.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error).into()))
 }
 
 async fn dispatch(
@@ -69,11 +70,11 @@ async fn dispatch(
     caller: &Caller,
     headers: &HeaderMap,
     method: Method,
-    request: &Request,
+    request: &Request<'_>,
 ) -> Result<Response, A2aError> {
     let call = read_call(handler, caller.owner.clone(), headers)?;
     let id = request.id.clone();
-    let sent = &request.params;
+    let sent = &request.params_json()?;
     let success = |result: &str| json_rpc_binding::success(caller, &id, result);
     let events = |place: StreamPlace, events: EventStream| {
         let id = id.clone();

@@ -1,0 +1,29 @@
+//! What a listener serves.
+
+use std::future::Future;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use hyper::Request;
+use hyper::body::Incoming;
+use tower::ServiceExt;
+
+use crate::connections::network::Network;
+
+/// Answers the requests of all connections of a listener.
+pub(crate) trait Site: Clone + Send + Sync + 'static {
+    /// Answers one request, which comes from `network`.
+    fn answer(&self, request: Request<Incoming>, network: Network) -> impl Future<Output = Response> + Send;
+}
+
+impl Site for Router {
+    async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
+        let mut request = request.map(Body::new);
+        // The address of the socket counts. A client could write any address into a header field such as
+        // `X-Forwarded-For`.
+        request.extensions_mut().insert(network);
+        let Ok(response) = self.clone().oneshot(request).await;
+        response
+    }
+}
