@@ -7,9 +7,8 @@ pub mod logic;
 pub mod parameters;
 
 use annex_sdk::{
-    Activation, Addition, Card, Client, Decision, Declaration, Descriptor, Event, EventKinds, Extension,
-    ExtensionError, Incoming, Json, MetadataEntry, Outgoing, Patch, Rejection, Request, Response, Scopes, State,
-    Violation, schema, session,
+    Addition, Card, Client, Declaration, Descriptor, Event, EventKinds, Extension, Incoming, Json, MetadataEntry,
+    Outgoing, Patch, Rejection, Request, Response, Scopes, State, Violation, schema, session,
 };
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
@@ -39,13 +38,6 @@ impl Card for StateInjection {
             schema::compile(&state_schema.text).map_err(|error| format!("`state_schema` cannot be used: {error}"))?;
         }
         Ok(logic::agent_extension(parameters))
-    }
-}
-
-impl Activation for StateInjection {
-    fn activate(parameters: &Parameters, request: Request) -> Result<Decision, ExtensionError> {
-        let requested = logic::is_requested(parameters, &request.requested);
-        Ok(if requested { Decision::Active } else { Decision::Inactive })
     }
 }
 
@@ -93,4 +85,5 @@ impl logic::Host for Imports {
     }
 }
 
-annex_sdk::export!(StateInjection: card, activation, state, response, client);
+// Without `activation`: the host calls no hook of an extension that the client has not asked for.
+annex_sdk::export!(StateInjection: card, state, response, client);

@@ -32,11 +32,6 @@ pub fn agent_extension(parameters: &Parameters) -> Declaration {
     Declaration { description: Some(parameters.description.clone()), params }
 }
 
-/// True if the client asked for the extension. URIs are compared as they are: another version is another extension.
-pub fn is_requested(parameters: &Parameters, requested: &[String]) -> bool {
-    requested.contains(&parameters.uri)
-}
-
 /// The entry that holds the state: under the state key before the bare URI, on the message before the request.
 pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> Option<&'a MetadataEntry> {
     // The first that is there counts. The published article uses the state key, examples of A2A the bare URI.

@@ -76,7 +76,7 @@ fn state_injection_reads_the_session_and_nothing_else() -> Result<()> {
     check(
         annex_components::STATE_INJECTION,
         &[SCHEMA, SESSION, TYPES, CONFIG, LOGGING],
-        &["activation", "card", "client", "descriptor", "response", "state"],
+        &["card", "client", "descriptor", "response", "state"],
     )
 }
 

@@ -82,15 +82,6 @@ fn the_card_shows_the_schema_as_the_operator_wrote_it() {
 }
 
 #[test]
-fn another_version_or_spelling_of_the_uri_is_another_extension() {
-    let requested = |uri: &str| is_requested(&parameters(None), &["https://other".to_owned(), uri.to_owned()]);
-    assert!(requested(URI));
-    for other in ["https://a.example/state/v2", "https://a.example/state/v1/", "HTTPS://a.example/state/v1"] {
-        assert!(!requested(other), "{other}");
-    }
-}
-
-#[test]
 fn state_is_found_under_its_key_before_the_bare_uri_and_on_the_message_before_the_request() {
     let places =
         [(Location::Request, URI), (Location::Message, URI), (Location::Request, KEY), (Location::Message, KEY)];

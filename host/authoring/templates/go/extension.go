@@ -137,6 +137,7 @@ func Declare() wit.Result[card.Declaration, string] {
 {% if h.activation %}
 
 // Activate is called once per request that names the URI. It takes part, stays out or refuses the request.
+// Without it the extension takes part, and a request is one call cheaper.
 func Activate(request types.Request) wit.Result[activation.Decision, types.ExtensionError] {
 	return wit.Ok[activation.Decision, types.ExtensionError](activation.Decision_Active)
 }

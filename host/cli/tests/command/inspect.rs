@@ -33,7 +33,7 @@ fn a_report_says_what_the_component_is_and_how_to_install_it() -> Result<()> {
     let expected = [
         "sha256:",
         "annex:extension@0.1.0",
-        "descriptor, card, activation, state, response",
+        "descriptor, card, state, response",
         "needs session-state = { read = true }",
         STATE_URI,
         "state_schema",

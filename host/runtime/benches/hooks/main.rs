@@ -93,7 +93,6 @@ fn fresh_instance(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);
     let test = executor.block_on(load_component(&runtime, annex_components::TEST_EXTENSION, Grants::default(), "{}"));
-    let state_injection = executor.block_on(load_state_injection(&runtime));
     let requested = [test.uri().clone()];
     let turn = Turn::new(&requested, Metadata::new());
 
@@ -104,7 +103,6 @@ fn fresh_instance(criterion: &mut Criterion) {
     };
     bench("none: a chain without extensions", &[]);
     bench("test-extension accepts", &[test]);
-    bench("state-injection stays out", &[state_injection]);
     group.finish();
 }
 
@@ -114,7 +112,7 @@ fn hooks(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("state-injection");
     for size in StateSize::ALL {
         let turn = bench.turn(&mut group, size);
-        group.bench_function(BenchmarkId::new("activation and state", size.name), |bencher| {
+        group.bench_function(BenchmarkId::new("state", size.name), |bencher| {
             bencher.to_async(&bench.executor).iter(|| turn.start(&bench.extensions));
         });
         group.bench_function(BenchmarkId::new("response", size.name), |bencher| {

@@ -23,7 +23,7 @@ fn check(path: &str, hooks: &[Hook], imports: &[(&str, Access)]) {
 
 #[test]
 fn state_injection_works_on_its_own_state_and_needs_the_session() {
-    let hooks = [Hook::Descriptor, Hook::Card, Hook::Activation, Hook::State, Hook::Response, Hook::Client];
+    let hooks = [Hook::Descriptor, Hook::Card, Hook::State, Hook::Response, Hook::Client];
     let session = ("annex:extension/session-state@0.1.0", Access::Needs(GrantNeeded::SessionState));
     check(annex_components::STATE_INJECTION, &hooks, &[SCHEMA, session, TYPES, CONFIG, LOGGING]);
 }

@@ -147,7 +147,7 @@ class Card:
 
 class Activation:
     # Called once per request that names the URI: takes part, stays out, or refuses the
-    # request.
+    # request. Without it the extension takes part, and a request is one call cheaper.
     def activate(self, request: Request) -> activation.Decision:
         return activation.Decision.ACTIVE
 {% endif %}

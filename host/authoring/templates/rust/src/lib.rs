@@ -119,6 +119,7 @@ impl Card for {{ camel }}Extension {
 {% if h.activation %}
 
 /// Called once per request that names the URI: takes part, stays out, or refuses the request.
+/// Without it the extension takes part, and a request is one call cheaper.
 impl Activation for {{ camel }}Extension {
     fn activate(_: &{{ parameters }}, _: Request) -> Result<Decision, ExtensionError> {
         Ok(Decision::Active)
