@@ -77,7 +77,7 @@ pub(crate) async fn examine(
     // The file is looked at before the trial, which runs it: what is no extension is refused here.
     let inspection = Inspection::of(bytes).with_context(|| format!("{} is refused", file.display()))?;
     let trial = trial::load(bytes, settings, config).await?;
-    let report = Report::new(file, in_config, &inspection, &trial);
+    let report = Report::new((file, bytes), in_config, &inspection, &trial);
     if json {
         output::json(&serde_json::to_string(&report)?)?;
     } else {

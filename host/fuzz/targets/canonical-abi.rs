@@ -11,8 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use annex_protocol::{ExtensionUri, JsonObject, Message, Metadata};
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, NoTurn, RuntimeConfig,
-    TurnRequest,
+    Chain, Extension, Grants, Installation, Instances, Limits, NoTurn, OnFailure, Runtime, RuntimeConfig, TurnRequest,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -50,7 +49,14 @@ static HOST: LazyLock<Host> = LazyLock::new(|| {
         let limits = Limits { memory: 4 << 20, ..Limits::standard() };
         let grants = Grants::default();
         let parameters = JsonObject::new();
-        let installation = Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject };
+        let installation = Installation {
+            grants,
+            limits,
+            parameters,
+            required: false,
+            on_failure: OnFailure::Reject,
+            instances: Instances::Fresh,
+        };
         Arc::new(executor.block_on(runtime.load(component, installation)).expect("the component loads"))
     };
     let extensions = ENCODINGS.iter().map(load).collect();

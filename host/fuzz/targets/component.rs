@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use annex_protocol::JsonObject;
-use annex_runtime::{Grants, Inspection, Installation, Limits, OnFailure, Runtime, RuntimeConfig};
+use annex_runtime::{Grants, Inspection, Installation, Instances, Limits, OnFailure, Runtime, RuntimeConfig};
 use libfuzzer_sys::fuzz_target;
 
 struct Host {
@@ -31,7 +31,14 @@ fn installation() -> Installation {
     };
     let grants = Grants::default();
     let parameters = JsonObject::new();
-    Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject }
+    Installation {
+        grants,
+        limits,
+        parameters,
+        required: false,
+        on_failure: OnFailure::Reject,
+        instances: Instances::Fresh,
+    }
 }
 
 fuzz_target!(init: annex_runtime::compile_if_asked(), |bytes: &[u8]| {

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use annex_protocol::JsonObject;
-use annex_runtime::{Grants, Installation, Limits, LoadError, OnFailure, Runtime, RuntimeConfig};
+use annex_runtime::{Grants, Installation, Instances, Limits, LoadError, OnFailure, Runtime, RuntimeConfig};
 use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 use wasm_smith::{Config, Module};
@@ -86,7 +86,7 @@ fuzz_target!(init: annex_runtime::compile_if_asked(), |bytes: &[u8]| {
     let limits = Limits::standard();
     let grants = Grants::default();
     let parameters = JsonObject::new();
-    let installation = Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject };
+    let installation = Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject, instances: Instances::Fresh };
     let loaded = host.executor.block_on(host.runtime.load(component(&module), installation));
     match loaded.expect_err("the descriptor describes nothing") {
         error @ (LoadError::CompileTime { .. }

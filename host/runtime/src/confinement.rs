@@ -7,6 +7,7 @@ pub(crate) mod grants;
 pub(crate) mod http_sender;
 pub(crate) mod imports;
 pub(crate) mod instance;
+pub(crate) mod kept;
 pub(crate) mod limits;
 pub(crate) mod linker;
 pub(crate) mod profile;

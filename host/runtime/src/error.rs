@@ -88,6 +88,12 @@ pub enum LoadError {
         /// The grant in the config's syntax.
         grant: GrantNeeded,
     },
+    /// Its instances cannot be kept, and are to be.
+    #[error("instances of the component cannot be kept: {reason}; leave out instances = \"kept\"")]
+    Unkeepable {
+        /// What cannot be put back between turns.
+        reason: String,
+    },
     /// A secret has the name of a parameter.
     #[error("the secret {name} has the name of a parameter; rename one of them")]
     SharedName {

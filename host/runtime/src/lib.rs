@@ -4,7 +4,7 @@
 //! a [`Chain`] runs the active ones for one turn. The crate knows A2A's data model and nothing of how it is served or
 //! how sessions and tasks are kept.
 //!
-//! Every call into a guest has: a fresh instance per extension and turn, a memory limit, a CPU deadline, an
+//! Every call into a guest has: an instance that no other turn has left anything in, a memory limit, a CPU deadline, an
 //! outer deadline, a budget of host calls, and caps on what crosses the boundary ([`Limits`]).
 
 mod advisories;
@@ -52,7 +52,8 @@ pub use load::Runtime;
 pub use load::compile::{COMPILE_ARGUMENT, CompilerProcess, compile_if_asked};
 pub use load::descriptor::Descriptor;
 pub use load::inspect::{Access, Import, Inspection, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection};
-pub use load::installation::{Installation, OnFailure};
+pub use load::installation::{Installation, Instances, OnFailure};
+pub use load::keeping::why_unkeepable;
 pub use load::method::Method;
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;

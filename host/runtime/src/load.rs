@@ -17,11 +17,14 @@ use crate::confinement::engine;
 use crate::confinement::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::confinement::http_sender::Sender;
 use crate::confinement::instance::GuestInstance;
+use crate::confinement::kept::parking::Parking;
+use crate::confinement::kept::{self, Keeping};
 use crate::confinement::linker::linker;
 use crate::confinement::profile::{Profile, Services, Validators};
 use crate::confinement::slots::Slots;
 use crate::confinement::store::HostState;
 use crate::contract::Description;
+use crate::digest::Digest;
 use crate::error::{Fault, LoadError, RuntimeError};
 use crate::extension::Extension;
 use crate::hook::Hook;
@@ -29,7 +32,8 @@ use crate::load::cache::CompileCache;
 use crate::load::compile::Compiler;
 use crate::load::descriptor::Descriptor;
 use crate::load::inspect::Inspection;
-use crate::load::installation::Installation;
+use crate::load::installation::{Installation, Instances};
+use crate::load::keeping::{KeepFunctions, Keepable};
 use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::Registry;
@@ -41,6 +45,7 @@ pub(crate) mod compile;
 pub(crate) mod descriptor;
 pub(crate) mod inspect;
 pub(crate) mod installation;
+pub(crate) mod keeping;
 pub(crate) mod method;
 mod methods;
 pub(crate) mod program;
@@ -127,11 +132,23 @@ impl Runtime {
         inspection.check_grants(&installation.grants)?;
         check_secrets(&installation)?;
         let services = self.services(&installation.grants)?;
-        let (component, compiled) = self.compiler.component(bytes, inspection.digest).await?;
-        let program = self.link(&component, &inspection, &installation)?;
+        let (bytes, digest, functions) = match installation.instances {
+            Instances::Fresh => (bytes, inspection.digest, None),
+            Instances::Kept { .. } => {
+                let Keepable { bytes, functions } = keepable(bytes).await?;
+                let digest = Digest::of(&bytes);
+                (bytes, digest, Some(functions))
+            }
+        };
+        let (component, compiled) = self.compiler.component(bytes, digest).await?;
+        let mut program = self.link(&component, &inspection, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
         let methods = methods::declared(&program, &profile, &descriptor).await?;
+        program.keeping = functions
+            .map(|functions| self.keeping(&program, &profile, functions, &installation))
+            .transpose()?
+            .flatten();
         let Inspection { digest, size, hooks: exported, .. } = inspection;
         Ok(Extension {
             breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
@@ -177,7 +194,23 @@ impl Runtime {
         };
         let (component, hooks) = linked().map_err(|error| LoadError::Link(error.into()))?;
         let counts_instructions = self.counts_instructions;
-        Ok(Program { component, hooks, slots: self.slots.clone(), counts_instructions })
+        Ok(Program { component, hooks, slots: self.slots.clone(), keeping: None, counts_instructions })
+    }
+
+    /// How instances of the program are kept; `None` where nothing may be kept for later.
+    fn keeping(
+        &self,
+        program: &Program,
+        profile: &Arc<Profile>,
+        functions: KeepFunctions,
+        installation: &Installation,
+    ) -> Result<Option<Keeping>, LoadError> {
+        let Instances::Kept { turns } = installation.instances else { return Ok(None) };
+        let Some(parked) = self.slots.parked() else { return Ok(None) };
+        let idle_log = Log::new(Arc::clone(profile), None);
+        let parking = Parking::new(turns, idle_log, parked);
+        let keeping = Keeping::of(&program.component, functions, parking);
+        keeping.map(Some).map_err(|error| LoadError::Link(error.into()))
     }
 }
 
@@ -187,6 +220,17 @@ async fn inspected(bytes: Vec<u8>) -> Result<(Vec<u8>, Inspection), LoadError> {
     let inspected = tokio::task::spawn_blocking(move || Inspection::of(&bytes).map(|inspection| (bytes, inspection)));
     // A panic of the parser refuses these bytes and does not end the host.
     inspected.await.unwrap_or_else(|_| Err(LoadError::NotAComponent { reason: "it cannot be read".to_owned() }))
+}
+
+/// The component whose instances can be kept, made on a thread for blocking work.
+async fn keepable(bytes: Vec<u8>) -> Result<Keepable, LoadError> {
+    if !kept::can_be_put_back() {
+        let reason = "the kernel cannot list the pages that a turn has written (PAGEMAP_SCAN, Linux 6.7)".to_owned();
+        return Err(LoadError::Unkeepable { reason });
+    }
+    let made = tokio::task::spawn_blocking(move || keeping::keepable(&bytes)).await;
+    let made = made.unwrap_or_else(|_| Err("it cannot be read".to_owned()));
+    made.map_err(|reason| LoadError::Unkeepable { reason })
 }
 
 /// Refuses a secret with the name of a parameter. Guests read both by name from one store, and neither may hide the

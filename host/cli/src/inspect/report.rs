@@ -21,6 +21,8 @@ pub(super) struct Report {
     pub(super) manifest: Option<ManifestSection>,
     pub(super) hooks: Vec<&'static str>,
     pub(super) imports: Vec<ImportReport>,
+    /// Why its instances cannot be kept between turns; `None` if they can.
+    pub(super) unkeepable: Option<String>,
     /// `None` when the component was refused.
     pub(super) descriptor: Option<DescriptorReport>,
     /// The reason for which the component was refused.
@@ -74,7 +76,7 @@ pub(super) struct MethodReport {
 
 impl Report {
     /// `in_config` is how a config names the component.
-    pub(super) fn new(file: &Path, in_config: &str, inspection: &Inspection, trial: &Trial) -> Self {
+    pub(super) fn new((file, bytes): (&Path, &[u8]), in_config: &str, inspection: &Inspection, trial: &Trial) -> Self {
         let descriptor = trial.loaded.as_ref().ok().map(DescriptorReport::new);
         Self {
             file: file.display().to_string(),
@@ -84,6 +86,7 @@ impl Report {
             manifest: inspection.manifest.clone(),
             hooks: inspection.hooks.iter().copied().map(Hook::name).collect(),
             imports: inspection.imports.iter().map(ImportReport::new).collect(),
+            unkeepable: annex_runtime::why_unkeepable(bytes),
             problem: trial.loaded.as_ref().err().map(|error| annex_text::with_causes(error)),
             parameter_schema: match &trial.loaded {
                 Err(LoadError::Parameters { schema, .. }) => Json::parse(schema.clone()).ok(),

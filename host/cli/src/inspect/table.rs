@@ -23,6 +23,8 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     row(&mut text, "contract", &format!("annex:extension@{}", report.contract))?;
     row(&mut text, "hooks", &listed(&report.hooks))?;
     imports(&mut text, report)?;
+    let kept = report.unkeepable.as_ref().map_or("can be".to_owned(), |reason| format!("cannot be: {}", line(reason)));
+    row(&mut text, "kept instances", &kept)?;
     if let Some(descriptor) = &report.descriptor {
         describe(&mut text, descriptor)?;
     }

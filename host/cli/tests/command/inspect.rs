@@ -34,6 +34,7 @@ fn a_report_says_what_the_component_is_and_how_to_install_it() -> Result<()> {
         "sha256:",
         "annex:extension@0.1.0",
         "descriptor, card, state, response",
+        "kept instances can be",
         "needs session-state = { read = true }",
         STATE_URI,
         "state_schema",
@@ -51,6 +52,14 @@ fn json_output_is_one_object_with_the_schema_as_json() -> Result<()> {
     assert_eq!(report["imports"][3]["grant"], "clock = true");
     assert_eq!(report["descriptor"]["parameter_schema"]["type"], "object");
     assert_eq!(report["problem"], Value::Null);
+    assert_eq!(report["unkeepable"], Value::Null);
+    Ok(())
+}
+
+#[test]
+fn a_report_says_why_instances_cannot_be_kept() -> Result<()> {
+    let run = run(["inspect", annex_components::TEST_CAPABILITIES])?;
+    assert!(run.out.contains("kept instances cannot be: it imports or makes a type of handles"), "{}", run.out);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use annex_client::{Agent, Binding, ClientConfig, ClientError, ComponentInterceptor};
 use annex_protocol::{GetTaskRequest, Json, JsonObject, SendMessageResponse};
-use annex_runtime::{Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionStateGrant};
+use annex_runtime::{Grants, Installation, Instances, Limits, OnFailure, Runtime, RuntimeConfig, SessionStateGrant};
 use annex_test_support::{COMMAND_KEY, STATE_INJECTION, TestServer, component};
 use futures::TryStreamExt;
 
@@ -27,6 +27,7 @@ fn installation(parameters: &str) -> Installation {
         parameters: JsonObject::parse(parameters).expect("an object"),
         required: false,
         on_failure: OnFailure::Reject,
+        instances: Instances::Fresh,
     }
 }
 

@@ -15,8 +15,8 @@ use annex_protocol::{
     TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig, SessionStateGrant, TurnRequest,
-    TurnView,
+    Chain, Extension, Grants, Installation, Instances, Limits, OnFailure, Runtime, RuntimeConfig, SessionStateGrant,
+    TurnRequest, TurnView,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group};
@@ -122,10 +122,15 @@ fn hooks(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// All that one turn costs: the way in, one artifact on the way out, and freeing the instance.
+/// All that one turn costs: the way in, one artifact on the way out, and freeing the instance or keeping it.
 fn turn(criterion: &mut Criterion) {
-    let bench = Bench::new();
-    let mut group = criterion.benchmark_group("chain");
+    turns(criterion, "chain", Instances::Fresh);
+    turns(criterion, "chain, instance kept", Instances::Kept { turns: Instances::TURNS });
+}
+
+fn turns(criterion: &mut Criterion, name: &str, instances: Instances) {
+    let bench = Bench::with(instances);
+    let mut group = criterion.benchmark_group(name);
     for size in StateSize::ALL {
         let turn = bench.turn(&mut group, size);
         group.bench_function(size.name, |bencher| {
@@ -148,8 +153,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(Instances::Fresh)
+    }
+
+    fn with(instances: Instances) -> Self {
         let executor = executor();
-        let extension = executor.block_on(load_state_injection(&runtime(None)));
+        let extension = executor.block_on(load_state_injection_as(&runtime(None), instances));
         Self { executor, extensions: [extension] }
     }
 
@@ -273,15 +282,29 @@ fn runtime(cache: Option<PathBuf>) -> Runtime {
 }
 
 async fn load_state_injection(runtime: &Runtime) -> Arc<Extension> {
+    load_state_injection_as(runtime, Instances::Fresh).await
+}
+
+async fn load_state_injection_as(runtime: &Runtime, instances: Instances) -> Arc<Extension> {
     let grants = Grants { session_state: Some(SessionStateGrant::default()), ..Grants::default() };
-    load_component(runtime, annex_components::STATE_INJECTION, grants, PARAMETERS).await
+    install(runtime, annex_components::STATE_INJECTION, grants, PARAMETERS, instances).await
 }
 
 async fn load_component(runtime: &Runtime, component: &str, grants: Grants, parameters: &str) -> Arc<Extension> {
+    install(runtime, component, grants, parameters, Instances::Fresh).await
+}
+
+async fn install(
+    runtime: &Runtime,
+    component: &str,
+    grants: Grants,
+    parameters: &str,
+    instances: Instances,
+) -> Arc<Extension> {
     let parameters = JsonObject::parse(parameters).expect("parameters are a JSON object");
     let limits = Limits::standard();
     let on_failure = OnFailure::Reject;
-    let installation = Installation { grants, limits, parameters, required: false, on_failure };
+    let installation = Installation { grants, limits, parameters, required: false, on_failure, instances };
     let bytes = fs::read(component).expect("the component was built");
     Arc::new(runtime.load(bytes, installation).await.expect("the component loads"))
 }

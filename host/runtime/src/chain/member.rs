@@ -115,8 +115,9 @@ impl Member {
 
     /// Leaves the turn through no fault of its own. It did its part if a hook has run and none has failed.
     pub(crate) fn leave(&mut self) {
-        if let Slot::Running(_) = mem::replace(&mut self.instance, Slot::Out) {
+        if let Slot::Running(instance) = mem::replace(&mut self.instance, Slot::Out) {
             self.extension.breaker.succeeded(self.admission);
+            instance.end();
         }
     }
 
@@ -177,9 +178,8 @@ impl Member {
             Slot::Running(instance) => instance,
             // No caller asks a member that is out, so this is its first hook.
             Slot::Idle | Slot::Out => {
-                let view = Some(Arc::clone(&self.view));
-                GuestInstance::start(&self.extension.program, &self.extension.profile, view, self.log.clone(), hook)
-                    .await?
+                let Extension { program, profile, .. } = &*self.extension;
+                GuestInstance::for_turn(program, profile, Arc::clone(&self.view), self.log.clone(), hook).await?
             }
         };
         let value = instance.call(hook, body).await?;

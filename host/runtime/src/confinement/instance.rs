@@ -1,12 +1,11 @@
-//! One instance, which serves one extension for one turn and is dropped with it.
+//! One instance, which serves one extension for one turn and is dropped with it, or put back and kept.
 //!
-//! Nothing of an instance is ever used again: not after a trap, not after a call that was broken off, not for another
-//! turn. Instantiating costs microseconds and keeps tenants apart.
+//! Without the operator's word nothing of an instance is ever used again: instantiating costs microseconds and keeps
+//! tenants apart. After a trap, or a call that was broken off, it is dropped in any case.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
+use crate::confinement::kept::{Keeping, Kept};
 use crate::confinement::limits::{HostBusy, LimitReached};
 use crate::confinement::profile::Profile;
 use crate::confinement::store::{self, HostState};
@@ -35,11 +35,93 @@ pub(crate) struct GuestInstance {
     fuel: Option<u64>,
     /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
+    /// What it is put back to, if it can be kept.
+    kept: Option<Kept>,
     // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
     _slot: OwnedSemaphorePermit,
 }
 
 impl GuestInstance {
+    /// An instance for a turn, with all limits armed: one that was kept, or a new one. `hook` is the call that it is
+    /// started for.
+    pub(crate) async fn for_turn(
+        program: &Program,
+        profile: &Arc<Profile>,
+        turn: Arc<dyn TurnView>,
+        log: Log,
+        hook: Hook,
+    ) -> Result<Self, Fault> {
+        let Some(keeping) = program.keeping.as_ref().filter(|keeping| keeping.is_possible()) else {
+            return Self::start(program, profile, Some(turn), log, hook).await;
+        };
+        let kept = match keeping.parking.take() {
+            Some(kept) => {
+                profile.meters.add_kept_turn();
+                Some(kept)
+            }
+            None => Self::to_be_kept(program, keeping, profile).await?,
+        };
+        match kept {
+            Some(instance) => instance.begin_turn(profile, turn, log, hook).await,
+            None => Self::start(program, profile, Some(turn), log, hook).await,
+        }
+    }
+
+    /// A new instance that can be kept, before its first turn; `None` if it cannot be.
+    ///
+    /// It belongs to no turn: what it learns by being instantiated is there for all that come. It is asked what it is,
+    /// so that it has read its parameters and set itself up, for all of them as well.
+    async fn to_be_kept(program: &Program, keeping: &Keeping, profile: &Arc<Profile>) -> Result<Option<Self>, Fault> {
+        let hook = Hook::Descriptor;
+        let log = Log::new(Arc::clone(profile), None);
+        let mut instance = Self::start(program, profile, None, log, hook).await?;
+        drop(instance.call(hook, async |store, component| program.hooks.describe(store, component).await).await?);
+        instance.kept = instance.call(hook, async |store, component| keeping.begin(store, component).await).await?;
+        Ok(instance.kept.is_some().then_some(instance))
+    }
+
+    /// Gives a kept instance to a turn, with all limits armed. It is what it was before its first one.
+    async fn begin_turn(
+        mut self,
+        profile: &Arc<Profile>,
+        turn: Arc<dyn TurnView>,
+        log: Log,
+        hook: Hook,
+    ) -> Result<Self, Fault> {
+        self.enter_use();
+        let sizes = self.store.data().sizes();
+        log.enter(hook);
+        store::begin_turn(&mut self.store, Arc::clone(profile), turn, log.clone(), sizes);
+        self.log = log;
+        self.wall_left = profile.limits.turn_wall;
+        store::rearm(&mut self.store);
+        let call = Call { profile, log: &self.log, hook };
+        if let Some(fuel) = &mut self.fuel {
+            *fuel = u64::MAX;
+            self.store.set_fuel(*fuel).map_err(|error| call.fault(&error))?;
+        }
+        if let Some(kept) = &self.kept {
+            let resetting = kept.reset_globals(&mut self.store);
+            call.bounded(self.wall_left, counted(&self.log, pin!(resetting))).await?;
+        }
+        Ok(self)
+    }
+
+    fn enter_use(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.in_use = kept.parking.upgrade().map(|parking| parking.enter());
+        }
+    }
+
+    /// Ends the turn, in which nothing failed. An instance that can be kept waits for the next one.
+    pub(crate) fn end(mut self) {
+        let Some(kept) = &mut self.kept else { return };
+        if let Some(parking) = kept.end_turn(&mut self.store) {
+            self.log = parking.idle_log();
+            parking.park(self);
+        }
+    }
+
     /// Instantiates the program with all limits armed. `hook` is the call that the instance is started for.
     pub(crate) async fn start(
         program: &Program,
@@ -51,20 +133,39 @@ impl GuestInstance {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
         // A turn waits here for a while. The pool of the engine would refuse it at once.
         let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
+        loop {
+            match Self::instantiate(program, profile, turn.clone(), &log, hook).await {
+                // Instances that are kept may have the last memories of the pool.
+                Err(Fault::Overloaded { .. }) if program.slots.give_up_one() => {}
+                Err(fault) => return Err(fault),
+                Ok((store, component, fuel)) => {
+                    let profile = Arc::clone(profile);
+                    let wall_left = profile.limits.turn_wall;
+                    return Ok(Self { store, component, profile, log, fuel, wall_left, kept: None, _slot: slot });
+                }
+            }
+        }
+    }
+
+    async fn instantiate(
+        program: &Program,
+        profile: &Arc<Profile>,
+        turn: Option<Arc<dyn TurnView>>,
+        log: &Log,
+        hook: Hook,
+    ) -> Result<(Store<HostState>, Instance, Option<u64>), Fault> {
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn, log.clone());
         log.enter(hook);
         // Instantiating may run guest code already: the start functions of core modules.
         store::rearm(&mut store);
-        let wall_left = profile.limits.turn_wall;
         let fuel = program.counts_instructions.then_some(u64::MAX);
+        let call = Call { profile, log, hook };
         if let Some(fuel) = fuel {
-            store.set_fuel(fuel).map_err(|error| Call { profile, log: &log, hook }.fault(&error))?;
+            store.set_fuel(fuel).map_err(|error| call.fault(&error))?;
         }
-        let waits = store.data().waits();
         let starting = program.component.instantiate_async(&mut store);
-        let call = Call { profile, log: &log, hook };
-        let component = call.bounded(wall_left, counted(&waits, pin!(starting))).await?;
-        Ok(Self { store, component, profile: Arc::clone(profile), log, fuel, wall_left, _slot: slot })
+        let component = call.bounded(profile.limits.turn_wall, counted(log, pin!(starting))).await?;
+        Ok((store, component, fuel))
     }
 
     /// The last snapshot of the session that the guest asked for.
@@ -92,9 +193,8 @@ impl GuestInstance {
         self.log.enter(hook);
         store::rearm(&mut self.store);
         let started = Instant::now();
-        let waits = self.store.data().waits();
         let running = body(&mut self.store, &self.component);
-        let ended = call.bounded(self.wall_left, counted(&waits, pin!(running))).await;
+        let ended = call.bounded(self.wall_left, counted(&self.log, pin!(running))).await;
         // Only the call itself counts: between two calls it is the agent that works.
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
         self.count_instructions();
@@ -111,12 +211,11 @@ impl GuestInstance {
 }
 
 /// Counts how often guest code has to wait, so that its store tells waiting from work on the host.
-async fn counted<T>(waits: &AtomicU32, mut running: Pin<&mut impl Future<Output = T>>) -> T {
+async fn counted<T>(log: &Log, mut running: Pin<&mut impl Future<Output = T>>) -> T {
     poll_fn(|context| {
         let polled = running.as_mut().poll(context);
         if polled.is_pending() {
-            // One task polls the call and runs its host functions, so Relaxed reads what was written last.
-            waits.fetch_add(1, Ordering::Relaxed);
+            log.add_wait();
         }
         polled
     })

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::confinement::kept::parking::AllParked;
 use crate::observation::metrics::Meters;
 
 /// Room for live instances, as much as the engine's pool has, or for the turns of one extension.
@@ -14,19 +15,32 @@ pub(crate) struct Slots {
     timeout: Duration,
     /// The slots that are left to others. Who leaves any does not wait for one.
     left_to_others: usize,
+    /// The instances that are kept and take slots while they wait for a turn.
+    parked: Arc<AllParked>,
 }
 
 impl Slots {
     pub(crate) fn new(count: u32, timeout: Duration) -> Self {
         // A semaphore with more permits than its maximum panics.
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(count)), timeout, left_to_others: 0 }
+        let free = Arc::new(Semaphore::new(count));
+        Self { free, timeout, left_to_others: 0, parked: AllParked::new(count) }
+    }
+
+    /// The instances that wait for a turn. `None` for one who leaves slots to others: it keeps none of them for later.
+    pub(crate) fn parked(&self) -> Option<&Arc<AllParked>> {
+        (self.left_to_others == 0).then_some(&self.parked)
+    }
+
+    /// Gives up an instance that waits for a turn. Returns true if there was one.
+    pub(crate) fn give_up_one(&self) -> bool {
+        self.parked.give_up_one()
     }
 
     /// The same room, of which half of what is free now is left to others.
     pub(crate) fn spare(&self) -> Self {
         let left_to_others = self.free.available_permits() / 2;
-        Self { free: Arc::clone(&self.free), timeout: self.timeout, left_to_others }
+        Self { left_to_others, ..self.clone() }
     }
 
     /// Room of an extension's own, with the same timeout.
@@ -42,6 +56,13 @@ impl Slots {
         }
         // As long as there is room, no clock is read and no timer is made.
         if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
+            return Some(slot);
+        }
+        // No instance is kept from here on, and one that waits for a turn gives way to this one.
+        let _waiting = self.parked.wait();
+        if self.parked.give_up_one()
+            && let Ok(slot) = Arc::clone(&self.free).try_acquire_owned()
+        {
             return Some(slot);
         }
         let began = Instant::now();

@@ -1,7 +1,6 @@
 //! The store of one instance: what the host keeps about it, and the limits that it cannot be made without.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use annex_protocol::Json;
@@ -30,8 +29,6 @@ pub(crate) struct HostState {
     turn_ticks_left: u64,
     /// Time that workers spent for the guest and that makes no whole tick yet.
     worked: Duration,
-    /// The number of times that the call into the guest had to wait; whoever polls it counts.
-    waits: Arc<AtomicU32>,
     /// The host's clock and the waits when the guest last called it.
     called_at: (u64, u32),
     memory: usize,
@@ -47,27 +44,12 @@ pub(crate) fn new(
     turn: Option<Arc<dyn TurnView>>,
     log: Log,
 ) -> Store<HostState> {
-    let limits = profile.limits;
-    let state = HostState {
-        log,
-        profile,
-        turn,
-        host_calls_left: limits.host_calls,
-        ticks_left: 0,
-        turn_ticks_left: ticks(limits.turn_cpu),
-        worked: Duration::ZERO,
-        waits: Arc::default(),
-        called_at: (0, 0),
-        memory: 0,
-        table_elements: 0,
-        shown: None,
-        wasi: None,
-    };
-    let mut store = Store::new(engine, state);
+    let output = profile.limits.output;
+    let mut store = Store::new(engine, HostState::new(profile, turn, log, (0, 0)));
     store.limiter(|state| state);
     // The engine counts what is lifted out of a guest, before any function of the host sees it. Its own default lets
     // 128 MiB pass in one call.
-    store.set_hostcall_fuel(limits.output);
+    store.set_hostcall_fuel(output);
     store.call_hook(|mut context, transition| match transition {
         CallHook::CallingHost => context.data_mut().count_host_call(),
         CallHook::ReturningFromHost => context.data_mut().count_time_of_host_call(),
@@ -84,6 +66,18 @@ pub(crate) fn new(
     store
 }
 
+/// Gives the store of a kept instance to another turn: all that the host keeps about it is new, but for the `sizes` that
+/// it has from the start.
+pub(crate) fn begin_turn(
+    store: &mut Store<HostState>,
+    profile: Arc<Profile>,
+    turn: Arc<dyn TurnView>,
+    log: Log,
+    sizes: (usize, usize),
+) {
+    *store.data_mut() = HostState::new(profile, Some(turn), log, sizes);
+}
+
 /// Gives the next call its full share of CPU time.
 pub(crate) fn rearm(store: &mut Store<HostState>) {
     let state = store.data_mut();
@@ -98,11 +92,60 @@ fn ticks(share: Duration) -> u64 {
 }
 
 impl HostState {
+    /// For an instance that has so many bytes of memory and elements of tables already.
+    fn new(
+        profile: Arc<Profile>,
+        turn: Option<Arc<dyn TurnView>>,
+        log: Log,
+        (memory, table_elements): (usize, usize),
+    ) -> Self {
+        let limits = profile.limits;
+        if turn.is_some() && memory > 0 {
+            profile.meters.has_memory(memory);
+        }
+        Self {
+            log,
+            profile,
+            turn,
+            host_calls_left: limits.host_calls,
+            ticks_left: 0,
+            turn_ticks_left: ticks(limits.turn_cpu),
+            worked: Duration::ZERO,
+            called_at: (0, 0),
+            memory,
+            table_elements,
+            shown: None,
+            wasi: None,
+        }
+    }
+
+    /// Bytes of memory and elements of tables that the instance has.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.memory, self.table_elements)
+    }
+
+    /// Lets go of all that belongs to the turn. The instance is kept, and `idle` is the log of no turn.
+    pub(crate) fn end_turn(&mut self, idle: Log) {
+        self.count_made_calls();
+        self.turn = None;
+        self.shown = None;
+        self.wasi = None;
+        self.log = idle;
+    }
+
+    /// The numbers of an extension are those of its turns, without the calls that load it.
+    fn count_made_calls(&self) {
+        if self.turn.is_some() {
+            let made = self.profile.limits.host_calls.saturating_sub(self.host_calls_left);
+            self.profile.meters.add_host_calls(made);
+        }
+    }
+
     /// Counts each way out of the guest, so that no import can forget to.
     fn count_host_call(&mut self) -> wasmtime::Result<()> {
         // CPU time does not bound calls: 100,000 log lines fit into 10 ms.
         self.host_calls_left = self.host_calls_left.checked_sub(1).ok_or(LimitReached::HostCalls)?;
-        self.called_at = (engine::ticks(), self.waits.load(Ordering::Relaxed));
+        self.called_at = (engine::ticks(), self.log.waits());
         Ok(())
     }
 
@@ -112,7 +155,7 @@ impl HostState {
         let (began, waits) = self.called_at;
         // The first tick may have come at once, and the last one is counted by the epoch.
         let passed = engine::ticks().saturating_sub(began).saturating_sub(2);
-        if passed > 0 && waits == self.waits.load(Ordering::Relaxed) {
+        if passed > 0 && waits == self.log.waits() {
             self.take_ticks(passed)?;
         }
         Ok(())
@@ -121,11 +164,6 @@ impl HostState {
     /// The services in place of the host's own: those of the turn, or those of the runtime.
     pub(crate) fn outside(&self) -> &Outside {
         self.turn.as_ref().and_then(|turn| turn.outside()).unwrap_or(&self.profile.services.outside)
-    }
-
-    /// The number of times that the call into the guest had to wait.
-    pub(crate) fn waits(&self) -> Arc<AtomicU32> {
-        Arc::clone(&self.waits)
     }
 
     /// The rest of the guest's share of CPU time.
@@ -166,11 +204,7 @@ impl HostState {
 /// Host calls are metered once for the whole instance, so that none of them costs more.
 impl Drop for HostState {
     fn drop(&mut self) {
-        // The numbers of an extension are those of its turns, without the calls that load it.
-        if self.turn.is_some() {
-            let made = self.profile.limits.host_calls.saturating_sub(self.host_calls_left);
-            self.profile.meters.add_host_calls(made);
-        }
+        self.count_made_calls();
     }
 }
 

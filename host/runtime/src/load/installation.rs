@@ -18,6 +18,27 @@ pub struct Installation {
     pub required: bool,
     /// The effect of its failure on a request. Required extensions must not be skipped.
     pub on_failure: OnFailure,
+    /// The life of its instances.
+    pub instances: Instances,
+}
+
+/// The life of the instances of a component.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Instances {
+    /// Each serves one turn.
+    #[default]
+    Fresh,
+    /// Each serves one turn after the other and is put back in between to what it was after its instantiation. A
+    /// component that cannot be put back is not loaded.
+    Kept {
+        /// The most turns that one serves.
+        turns: u32,
+    },
+}
+
+impl Instances {
+    /// The turns that a kept instance serves, unless the operator says otherwise.
+    pub const TURNS: u32 = 1_000;
 }
 
 /// The fate of a request when an extension fails it: traps, overruns a limit, breaks the contract, is quarantined or

@@ -3,6 +3,7 @@
 use wasmtime::component::InstancePre;
 
 use crate::bindings::Hooks;
+use crate::confinement::kept::Keeping;
 use crate::confinement::slots::Slots;
 use crate::confinement::store::HostState;
 
@@ -11,6 +12,8 @@ pub(crate) struct Program {
     pub(crate) component: InstancePre<HostState>,
     pub(crate) hooks: Hooks,
     pub(crate) slots: Slots,
+    /// How its instances are kept between turns, if they are.
+    pub(crate) keeping: Option<Keeping>,
     /// The engine counts instructions as fuel.
     pub(crate) counts_instructions: bool,
 }

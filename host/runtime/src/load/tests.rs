@@ -7,7 +7,7 @@ use crate::confinement::grants::Grants;
 use crate::confinement::limits::Limits;
 use crate::contract::{Description, Events};
 use crate::error::LoadError;
-use crate::load::installation::{Installation, OnFailure};
+use crate::load::installation::{Installation, Instances, OnFailure};
 
 fn refusal(uri: &str, metadata_keys: &[&str]) -> String {
     let installation = Installation {
@@ -16,6 +16,7 @@ fn refusal(uri: &str, metadata_keys: &[&str]) -> String {
         parameters: JsonObject::new(),
         required: false,
         on_failure: OnFailure::Reject,
+        instances: Instances::Fresh,
     };
     let described = Description {
         uri: uri.to_owned(),

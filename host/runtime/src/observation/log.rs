@@ -39,6 +39,9 @@ struct Turn {
     error_id: OnceLock<Uuid>,
     /// The place in [`Hook::ALL`] of the hook that runs, or ran last.
     hook: AtomicU8,
+    /// The number of times that a call into the guest had to wait. It stands here because this is what the host's sides of
+    /// a turn share.
+    waits: AtomicU32,
 }
 
 /// The lines and bytes that may still be written.
@@ -71,7 +74,8 @@ impl Log {
     pub(crate) fn new(profile: Arc<Profile>, view: Option<Arc<dyn TurnView>>) -> Self {
         let left = Left { lines: profile.limits.log_lines.into(), bytes: profile.limits.log_bytes.into() };
         let hook = AtomicU8::new(Hook::Descriptor as u8);
-        let turn = Turn { left, view, ids: OnceLock::new(), error_id: OnceLock::new(), hook };
+        let waits = AtomicU32::new(0);
+        let turn = Turn { left, view, ids: OnceLock::new(), error_id: OnceLock::new(), hook, waits };
         Self { profile, turn: Arc::new(turn) }
     }
 
@@ -83,6 +87,17 @@ impl Log {
     /// From here on lines are those of the hook.
     pub(crate) fn enter(&self, hook: Hook) {
         self.turn.hook.store(hook as u8, Ordering::Relaxed);
+    }
+
+    /// A call into the guest has to wait.
+    pub(crate) fn add_wait(&self) {
+        // One task polls the call and runs its host functions, so Relaxed reads what was written last.
+        self.turn.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of times that a call into the guest had to wait.
+    pub(crate) fn waits(&self) -> u32 {
+        self.turn.waits.load(Ordering::Relaxed)
     }
 
     fn hook(&self) -> Hook {

@@ -151,6 +151,8 @@ pub struct ExtensionMetrics {
     pub quarantined_turns: u64,
     /// Turns that were refused, or went on without it, because it served as many as it may.
     pub busy_turns: u64,
+    /// Turns that got a kept instance, which had served others.
+    pub kept_turns: u64,
     /// Places and instances that a turn had to wait for.
     pub waits: u64,
     /// The time that turns waited for them.

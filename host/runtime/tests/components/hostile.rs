@@ -10,23 +10,26 @@ use crate::support::{Turn, config, installation, log_of, refused, test_extension
 
 /// Changes to `hand_made.wat`: further parts of the module, and what functions do first.
 #[derive(Default)]
-struct HandMade {
-    module: &'static str,
-    realloc: &'static str,
-    validate: &'static str,
+pub(crate) struct HandMade {
+    pub(crate) module: &'static str,
+    pub(crate) realloc: &'static str,
+    pub(crate) validate: &'static str,
     /// Of the texts of `validate`; UTF-8 when it is empty.
-    encoding: &'static str,
+    pub(crate) encoding: &'static str,
 }
 
 impl HandMade {
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        wat::parse_str(self.text()).expect("a component")
+    }
+
+    pub(crate) fn text(&self) -> String {
         let text = include_str!("hand_made.wat")
             .replace(";; => MODULE", self.module)
             .replace(";; => REALLOC", self.realloc)
             .replace(";; => VALIDATE", self.validate);
         let lifted = r#"(core func $guest "validate") "#;
-        let text = text.replace(lifted, &format!("{lifted}{}", self.encoding));
-        wat::parse_str(text).expect("a component")
+        text.replace(lifted, &format!("{lifted}{}", self.encoding))
     }
 
     async fn load(&self, runtime: &Runtime) -> Arc<Extension> {

@@ -15,6 +15,7 @@ mod hostile;
 mod incidents;
 mod inspection;
 mod installing;
+mod kept;
 mod keyvalue;
 mod limits;
 mod messages;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use annex_runtime::{Fault, Runtime, RuntimeConfig};
 
-use crate::support::{RESPONSE_KEY, Turn, config, installation, respond, test_extension};
+use crate::support::{RESPONSE_KEY, Turn, config, installation, kept, respond, test_extension};
 
 /// Room for a single instance.
 fn narrow(instance_timeout: Duration) -> Runtime {
@@ -40,14 +40,18 @@ async fn a_turn_that_fails_gives_its_instance_back() {
     }
 }
 
-/// The test extension keeps a request's commands in its memory, and both turns get the same slot of the pool.
+/// The test extension keeps a request's commands in its memory, and both turns get the same slot of the pool, or the same
+/// instance.
 #[tokio::test]
 async fn nothing_that_one_turn_left_in_memory_is_there_in_the_next() {
-    let extensions = [test_extension(&narrow(Duration::from_millis(20)), installation()).await];
-    let mut told = Turn::commanding(r#"{"respond": "none"}"#).chain(&extensions).await;
-    assert!(respond(&mut told).await.expect("no fault").metadata.is_empty());
-    drop(told);
-    let mut untold = Turn::with("{}").chain(&extensions).await;
-    let artifact = respond(&mut untold).await.expect("no fault");
-    assert_eq!(artifact.metadata.get(RESPONSE_KEY).map(|value| value.get()), Some("\"artifact\""));
+    for (installation, kept_turns) in [(installation(), 0), (kept(installation()), 1)] {
+        let extensions = [test_extension(&narrow(Duration::from_millis(20)), installation).await];
+        let mut told = Turn::commanding(r#"{"respond": "none"}"#).chain(&extensions).await;
+        assert!(respond(&mut told).await.expect("no fault").metadata.is_empty());
+        drop(told);
+        let mut untold = Turn::with("{}").chain(&extensions).await;
+        let artifact = respond(&mut untold).await.expect("no fault");
+        assert_eq!(artifact.metadata.get(RESPONSE_KEY).map(|value| value.get()), Some("\"artifact\""));
+        assert_eq!(extensions[0].metrics().kept_turns, kept_turns);
+    }
 }

@@ -10,8 +10,8 @@ use annex_protocol::{
     Artifact, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Fault, Grants, HookError, Installation, Limits, LoadError, NoTurn, OnFailure, RequestOutcome,
-    Runtime, RuntimeConfig, SessionStateGrant, TurnRequest, TurnView,
+    Chain, Extension, Fault, Grants, HookError, Installation, Instances, Limits, LoadError, NoTurn, OnFailure,
+    RequestOutcome, Runtime, RuntimeConfig, SessionStateGrant, TurnRequest, TurnView,
 };
 
 /// The key under which the test extension answers.
@@ -40,7 +40,13 @@ pub(crate) fn installation() -> Installation {
         parameters: JsonObject::new(),
         required: false,
         on_failure: OnFailure::Reject,
+        instances: Instances::Fresh,
     }
+}
+
+/// With instances that are kept.
+pub(crate) fn kept(installation: Installation) -> Installation {
+    Installation { instances: Instances::Kept { turns: Instances::TURNS }, ..installation }
 }
 
 /// `parameters` is a JSON object.

@@ -60,6 +60,12 @@ const PER_EXTENSION: &[PerExtension] = &[
         |shown| shown.metrics.waits as f64,
     ),
     (
+        "annex_extension_kept_turns_total",
+        Kind::Counter,
+        "Turns that got a kept instance, which had served others.",
+        |shown| shown.metrics.kept_turns as f64,
+    ),
+    (
         "annex_extension_instance_wait_seconds_total",
         Kind::Counter,
         "Time that was spent waiting for places and instances.",

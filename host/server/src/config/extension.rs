@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annex_protocol::{Json, JsonObject};
-use annex_runtime::{Installation, OnFailure};
+use annex_runtime::{Installation, Instances, OnFailure};
 use serde::{Deserialize, Serialize};
 
 use super::grants::GrantsConfig;
@@ -28,6 +28,12 @@ pub struct ExtensionConfig {
     /// The consequence that its failure has for a request. Default `reject`.
     #[serde(default)]
     pub on_failure: OnFailureConfig,
+    /// The life of its instances. Default `fresh`.
+    #[serde(default)]
+    pub instances: InstancesConfig,
+    /// Turns that a kept instance serves. Default 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_turns: Option<u32>,
     /// Its own parameters.
     #[serde(default)]
     pub parameters: toml::Table,
@@ -42,6 +48,17 @@ pub enum OnFailureConfig {
     Reject,
     /// It goes on without the extension.
     Skip,
+}
+
+/// The life of the instances of an extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InstancesConfig {
+    /// Each serves one turn.
+    #[default]
+    Fresh,
+    /// Each serves one turn after the other, and is put back in between.
+    Kept,
 }
 
 impl ExtensionConfig {
@@ -62,6 +79,7 @@ impl ExtensionConfig {
             parameters,
             required: self.required,
             on_failure: self.on_failure()?,
+            instances: self.instances()?,
         })
     }
 
@@ -106,6 +124,19 @@ impl ExtensionConfig {
                 Err(("on_failure", reason.to_owned()))
             }
             OnFailureConfig::Skip => Ok(OnFailure::Skip),
+        }
+    }
+
+    fn instances(&self) -> Result<Instances, (&'static str, String)> {
+        match (self.instances, self.instance_turns) {
+            (_, Some(0)) => Err(("instance_turns", "is 0; it must be at least 1".to_owned())),
+            (InstancesConfig::Kept, turns) => Ok(Instances::Kept { turns: turns.unwrap_or(Instances::TURNS) }),
+            (InstancesConfig::Fresh, None) => Ok(Instances::Fresh),
+            (InstancesConfig::Fresh, Some(_)) => {
+                let reason = "is for kept instances, and each of these serves one turn; set instances = \"kept\" or leave \
+                              it out";
+                Err(("instance_turns", reason.to_owned()))
+            }
         }
     }
 }

@@ -197,6 +197,13 @@ async fn limits_beyond_the_ceiling_or_the_engine_are_refused_with_key_value_and_
 }
 
 #[tokio::test]
+async fn turns_of_instances_are_for_instances_that_are_kept() {
+    check(&crate::test_extension("instances = \"keep\""), &["`keep`", "`fresh` or `kept`"]).await;
+    check(&crate::test_extension("instance_turns = 5"), &["instance_turns", "instances = \"kept\""]).await;
+    check(&crate::test_extension("instances = \"kept\"\ninstance_turns = 0"), &["instance_turns", "at least 1"]).await;
+}
+
+#[tokio::test]
 async fn a_required_extension_cannot_be_one_that_is_skipped() {
     check(&crate::test_extension("required = true\non_failure = \"skip\""), &["on_failure", "required"]).await;
     check(&crate::test_extension("on_failure = \"ignore\""), &["`ignore`", "`reject` or `skip`"]).await;

@@ -9,8 +9,8 @@ use annex_protocol::{
     StreamResponse, TaskState,
 };
 use annex_runtime::{
-    ClientCall, ClientCallRequest, Extension, Fault, Grants, HookError, Installation, Limits, OnFailure, Quota,
-    Runtime, RuntimeConfig,
+    ClientCall, ClientCallRequest, Extension, Fault, Grants, HookError, Installation, Instances, Limits, OnFailure,
+    Quota, Runtime, RuntimeConfig,
 };
 use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use async_trait::async_trait;
@@ -109,6 +109,7 @@ impl Program {
             parameters: JsonObject::new(),
             required: false,
             on_failure: OnFailure::Reject,
+            instances: Instances::Fresh,
         };
         let bytes = std::fs::read(component).expect("the component was built");
         let extension = runtime.expect("the runtime starts").load(bytes, installation).await.expect("it loads");

@@ -32,6 +32,23 @@ async fn the_agent_answers_from_injected_state_and_returns_it_updated() {
     assert_eq!(reply.returned_state()["last_answer"], reply.answer());
 }
 
+/// The same server with instances that are kept: no user sees another one's state, in the answer or by what is missing.
+#[tokio::test]
+async fn kept_instances_serve_one_conversation_after_the_other() {
+    let config = include_str!("../../../../examples/specialist/annex.toml");
+    let config = config.replacen("required = true", "required = true\ninstances = \"kept\"\ninstance_turns = 3", 1);
+    assert!(config.contains("kept"));
+    let server = TestServer::start(&config).await.expect("the specialist starts");
+    for name in ["Ada", "Grace", "Edsger", "Barbara", "Tony"] {
+        let refused = server.say(QUESTION).extensions(STATE_INJECTION).send().await.expect("a reply");
+        assert_eq!(refused.violations(), [pointer("")], "the state of the turn before is not there");
+        let state = ADA.replace("Ada", name);
+        let reply = server.say(QUESTION).state(&state).send().await.expect("a reply");
+        assert_eq!(reply.answer(), format!("You are {name} and your email is ada@example.com."));
+        assert_eq!(reply.returned_state()["user_info"]["name"], name);
+    }
+}
+
 #[tokio::test]
 async fn an_activated_call_without_state_names_the_missing_key() {
     let server = specialist("").await;

@@ -16,7 +16,7 @@ use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::load::Runtime;
 use crate::load::inspect::{Import, Inspection, split_version};
-use crate::load::installation::{Installation, OnFailure};
+use crate::load::installation::{Installation, Instances, OnFailure};
 
 /// Each offered interface in the version that is linked, with one of its functions or resources; the one without any
 /// has types alone.
@@ -189,7 +189,8 @@ async fn a_component_that_imports_what_is_not_granted_is_not_compiled() {
         let limits = Limits::standard();
         let parameters = JsonObject::new();
         let on_failure = OnFailure::Reject;
-        let installation = Installation { grants, limits, parameters, required: false, on_failure };
+        let installation =
+            Installation { grants, limits, parameters, required: false, on_failure, instances: Instances::Fresh };
         runtime.load(wat::parse_str(&text).expect("a component"), installation).await.expect_err("no descriptor")
     };
     for name in names() {

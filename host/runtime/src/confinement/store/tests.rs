@@ -13,7 +13,7 @@ use crate::confinement::engine::{self, TICK};
 use crate::confinement::grants::Grants;
 use crate::confinement::limits::{LimitReached, Limits};
 use crate::confinement::profile::{Profile, Services, Validators};
-use crate::load::installation::{Installation, OnFailure};
+use crate::load::installation::{Installation, Instances, OnFailure};
 use crate::observation::log::Log;
 use crate::outside::Outside;
 
@@ -37,6 +37,7 @@ fn profile(cpu: Duration) -> Arc<Profile> {
         parameters: JsonObject::new(),
         required: false,
         on_failure: OnFailure::Reject,
+        instances: Instances::Fresh,
     };
     let keyvalue = Arc::new(MemoryKeyValueStore::default());
     let validators = Validators::default();

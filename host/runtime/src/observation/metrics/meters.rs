@@ -21,6 +21,7 @@ pub(crate) struct Meters {
     instructions: AtomicU64,
     quarantined_turns: AtomicU64,
     busy_turns: AtomicU64,
+    kept_turns: AtomicU64,
     waits: AtomicU64,
     waited_nanos: AtomicU64,
     log_lines: AtomicU64,
@@ -81,6 +82,11 @@ impl Meters {
         self.busy_turns.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A turn got an instance that has served others.
+    pub(crate) fn add_kept_turn(&self) {
+        self.kept_turns.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A turn has waited so long for a place or an instance, whether it got one or not.
     pub(crate) fn add_wait(&self, waited: Duration) {
         self.waits.fetch_add(1, Ordering::Relaxed);
@@ -108,6 +114,7 @@ impl Meters {
             instructions: self.instructions.load(Ordering::Relaxed),
             quarantined_turns: self.quarantined_turns.load(Ordering::Relaxed),
             busy_turns: self.busy_turns.load(Ordering::Relaxed),
+            kept_turns: self.kept_turns.load(Ordering::Relaxed),
             waits: self.waits.load(Ordering::Relaxed),
             waited: time(&self.waited_nanos),
             log_lines: self.log_lines.load(Ordering::Relaxed),

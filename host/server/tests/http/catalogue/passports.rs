@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use annex_protocol::{AgentExtension, ExtensionUri, Json, JsonObject, Message, Secret};
 use annex_runtime::{
-    ClientCall, ClientCallRequest, Extension, Grants, Installation, Limits, OnFailure, Runtime, RuntimeConfig,
+    ClientCall, ClientCallRequest, Extension, Grants, Installation, Instances, Limits, OnFailure, Runtime,
+    RuntimeConfig,
 };
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
@@ -134,6 +135,7 @@ async fn signing() -> Arc<Extension> {
         parameters: JsonObject::parse(&parameters).expect("an object"),
         required: false,
         on_failure: OnFailure::Reject,
+        instances: Instances::Fresh,
     };
     let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() }).expect("a runtime");
     let component = fs::read(annex_components::SECURE_PASSPORT).expect("a component");

@@ -1,0 +1,168 @@
+//! Instances that are kept between turns, by the operator's choice, and put back to what they were before their first
+//! turn.
+//!
+//! Memory is put back when a turn ends, globals before the next one begins; tables cannot have changed. What cannot be
+//! put back is not kept: an instance that failed, was given up or has grown, or that began otherwise than the first one.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use wasmtime::Store;
+use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc, WasmList};
+
+use crate::confinement::kept::memory::Place;
+use crate::confinement::kept::parking::{InUse, Parking};
+use crate::confinement::store::HostState;
+use crate::load::keeping::{KeepFunctions, MAX_MEMORY};
+
+mod memory;
+pub(crate) mod parking;
+
+pub(crate) use memory::can_be_put_back;
+
+/// The functions that were added to the component, and where its instances wait for their next turn.
+pub(crate) struct Keeping {
+    saves: Vec<ComponentExportIndex>,
+    resets: Vec<ComponentExportIndex>,
+    memories: Vec<ComponentExportIndex>,
+    /// The memories of the first instance before its first turn. All others must begin with the same.
+    snapshots: OnceLock<Snapshots>,
+    /// False once one has begun otherwise: each turn has a fresh instance then.
+    is_possible: AtomicBool,
+    pub(crate) parking: Arc<Parking>,
+}
+
+/// The bytes of all memories of an instance.
+type Snapshots = Arc<Vec<Box<[u8]>>>;
+
+impl Keeping {
+    /// Looks the functions up.
+    pub(crate) fn of(
+        component: &InstancePre<HostState>,
+        functions: KeepFunctions,
+        parking: Arc<Parking>,
+    ) -> wasmtime::Result<Self> {
+        let find = |name: String| {
+            let found = component.component().get_export_index(None, &name);
+            found.ok_or_else(|| wasmtime::format_err!("the component has no function {name}"))
+        };
+        Ok(Self {
+            saves: (0..functions.globals).map(KeepFunctions::save).map(find).collect::<Result<_, _>>()?,
+            resets: (0..functions.globals).map(KeepFunctions::reset).map(find).collect::<Result<_, _>>()?,
+            memories: (0..functions.memories).map(KeepFunctions::memory).map(find).collect::<Result<_, _>>()?,
+            snapshots: OnceLock::new(),
+            is_possible: AtomicBool::new(true),
+            parking,
+        })
+    }
+
+    /// True unless instances were found to begin differently.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.is_possible.load(Ordering::Relaxed)
+    }
+
+    /// Notes what a new instance is before its first turn. Returns `None` for one that cannot be kept.
+    pub(crate) async fn begin(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> wasmtime::Result<Option<Kept>> {
+        for save in &self.saves {
+            function::<()>(store, instance, save)?.call_async(&mut *store, ()).await?;
+        }
+        let mut resets = Vec::with_capacity(self.resets.len());
+        for reset in &self.resets {
+            resets.push(function::<()>(store, instance, reset)?);
+        }
+        // A memory counts as what the guest hands over, and it is not the guest that does.
+        let output = store.hostcall_fuel();
+        store.set_hostcall_fuel(usize::MAX);
+        let mut lists = Vec::with_capacity(self.memories.len());
+        for memory in &self.memories {
+            let memory = function::<(WasmList<u8>,)>(store, instance, memory)?;
+            lists.push(memory.call_async(&mut *store, ()).await?.0);
+        }
+        store.set_hostcall_fuel(output);
+        let memories: Vec<&[u8]> = lists.iter().map(|list| list.as_le_slice(&*store)).collect();
+        let bytes = memories.iter().map(|memory| memory.len()).sum::<usize>();
+        let copy = || Arc::new(memories.iter().map(|bytes| Box::from(*bytes)).collect());
+        let is_small = bytes <= MAX_MEMORY;
+        let snapshots = is_small.then(|| self.snapshots.get_or_init(copy));
+        let snapshots = snapshots.filter(|first| first.iter().map(AsRef::as_ref).eq(memories.iter().copied()));
+        let Some(snapshots) = snapshots else {
+            if self.is_possible.swap(false, Ordering::Relaxed) {
+                let extension = &store.data().profile.uri;
+                tracing::warn!(%extension, bytes, "no instance is kept: they begin with different or too large memories");
+            }
+            return Ok(None);
+        };
+        let mut places: Vec<Place> = memories.into_iter().map(Place::of).collect();
+        // A kernel that cannot list the pages here could not after a turn.
+        if places.iter_mut().try_for_each(Place::let_go).is_err() {
+            return Ok(None);
+        }
+        let sizes = store.data().sizes();
+        let snapshots = Arc::clone(snapshots);
+        let parking = Arc::downgrade(&self.parking);
+        Ok(Some(Kept { resets, places, snapshots, sizes, turns: 0, parking, in_use: None }))
+    }
+}
+
+fn function<R>(
+    store: &mut Store<HostState>,
+    instance: &Instance,
+    index: &ComponentExportIndex,
+) -> wasmtime::Result<TypedFunc<(), R>>
+where
+    R: wasmtime::component::ComponentNamedList + wasmtime::component::Lift,
+{
+    let function = instance.get_func(&mut *store, index);
+    function.ok_or_else(|| wasmtime::format_err!("the instance lacks a function that was added"))?.typed(&*store)
+}
+
+/// What an instance is put back to.
+pub(crate) struct Kept {
+    resets: Vec<TypedFunc<(), ()>>,
+    places: Vec<Place>,
+    snapshots: Snapshots,
+    /// Bytes of memory and elements of tables before the first turn.
+    sizes: (usize, usize),
+    /// The turns that it has served.
+    turns: u32,
+    /// Where it waits. An instance that waits must not keep the place alive.
+    pub(crate) parking: Weak<Parking>,
+    /// `None` while it waits.
+    pub(crate) in_use: Option<InUse>,
+}
+
+impl Kept {
+    /// Puts the globals back. A turn begins with this.
+    pub(crate) async fn reset_globals(&self, store: &mut Store<HostState>) -> wasmtime::Result<()> {
+        for reset in &self.resets {
+            reset.call_async(&mut *store, ()).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts the memories back. A turn ends with this.
+    fn reset_memories(&mut self) -> io::Result<()> {
+        let mut pairs = self.places.iter_mut().zip(self.snapshots.iter());
+        pairs.try_for_each(|(place, snapshot)| place.put_back(snapshot))
+    }
+
+    /// Makes it ready to wait after a turn in which `store` was its own. Returns the place where it waits, and nothing if
+    /// it is to be dropped.
+    pub(crate) fn end_turn(&mut self, store: &mut Store<HostState>) -> Option<Arc<Parking>> {
+        self.in_use = None;
+        self.turns = self.turns.saturating_add(1);
+        let parking = self.parking.upgrade()?;
+        let has_grown = store.data().sizes() != self.sizes;
+        if has_grown || self.turns >= parking.turns() || !parking.has_room() {
+            return None;
+        }
+        store.data_mut().end_turn(parking.idle_log());
+        self.reset_memories().ok()?;
+        Some(parking)
+    }
+}

@@ -1,0 +1,254 @@
+//! The memory of a kept instance: found once, and put back after each turn. All that is unsafe about keeping is here.
+//!
+//! The engine maps a memory private: of its initial image, or of nothing. The kernel gives a page of its own to whatever
+//! is written, so the pages that may differ from the snapshot are those that are neither the image's nor the page of
+//! zeros. The kernel lists them (`PAGEMAP_SCAN`, Linux 6.7), and all of them are copied back.
+#![expect(unsafe_code, reason = "the engine has no way to write a component's memory, and libc none to ask for pages")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// The place of a linear memory in this process, from its first byte to its last one.
+///
+/// It is the memory of one instance. Whoever has one keeps it beside the store of that instance and drops it no later.
+#[derive(Debug)]
+pub(super) struct Place {
+    address: usize,
+    length: usize,
+}
+
+impl Place {
+    /// The place of what an instance's memory function returned: `bytes` is all of its memory.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self { address: bytes.as_ptr().expose_provenance(), length: bytes.len() }
+    }
+
+    /// Lets go of pages that were only read: comparing all of the memory has mapped each of them, and every scan would
+    /// look at them again. They are mapped once more, with the same bytes, when somebody reads them.
+    ///
+    /// The caller is as that of [`Place::put_back`].
+    ///
+    /// # Errors
+    /// When the kernel cannot tell which pages these are, or does not let go of them. Nothing has changed then.
+    pub(super) fn let_go(&mut self) -> io::Result<()> {
+        let end = self.address.saturating_add(self.length);
+        let mut written = Vec::new();
+        scan(self.address, end, |start, end| {
+            written.push((start, end));
+            Some(())
+        })?;
+        let mut start = self.address;
+        for (next, after) in written.into_iter().chain([(end, end)]) {
+            if start < next {
+                // SAFETY: no page in the range is this process's own, so each is of the image or of zeros, as it will be
+                // when it is read again. The range lies in the memory, and nobody runs in it.
+                let released = unsafe {
+                    libc::madvise(ptr::with_exposed_provenance_mut(start), next - start, libc::MADV_DONTNEED)
+                };
+                if released != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            start = after;
+        }
+        Ok(())
+    }
+
+    /// Writes `snapshot` over all pages that may differ from it. No other page can: see above.
+    ///
+    /// The caller has the only handle of the store whose memory this is, no guest runs in it, and the memory has not
+    /// grown since it was found.
+    ///
+    /// # Errors
+    /// When the kernel cannot tell which pages these are. The memory is then in no known state.
+    pub(super) fn put_back(&mut self, snapshot: &[u8]) -> io::Result<()> {
+        if snapshot.len() != self.length {
+            return Err(io::Error::other("the snapshot is of another memory"));
+        }
+        scan(self.address, self.address.saturating_add(self.length), |start, end| {
+            let offset = start.checked_sub(self.address)?;
+            let from = snapshot.get(offset..end.checked_sub(self.address)?)?;
+            // SAFETY: `start..end` lies in the memory, because it has a counterpart in the snapshot, which is as long. A
+            // memory neither moves nor shrinks while its instance lives. By the rule above nobody else reads or writes
+            // it now, and no reference to it is alive: those that the engine gives out borrow the store.
+            unsafe { ptr::copy_nonoverlapping(from.as_ptr(), ptr::with_exposed_provenance_mut(start), from.len()) };
+            Some(())
+        })?;
+        debug_assert!(self.bytes() == snapshot, "a page that was written was not found");
+        Ok(())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: as in `put_back`, which alone calls this.
+        unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(self.address), self.length) }
+    }
+}
+
+/// `struct pm_scan_arg` of the kernel.
+#[repr(C)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    regions_length: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region` of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+const PAGE_IS_FILE: u64 = 1 << 2;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+
+/// Regions that one call of the kernel lists. More of them take more calls.
+const REGIONS: usize = 64;
+
+/// True where the kernel lists pages.
+pub(crate) fn can_be_put_back() -> bool {
+    pagemap().is_some()
+}
+
+/// The page map of this process, where the kernel can scan it.
+fn pagemap() -> Option<&'static File> {
+    static PAGEMAP: OnceLock<Option<File>> = OnceLock::new();
+    let open = || {
+        let file = File::open("/proc/self/pagemap").ok()?;
+        // A range without pages asks whether the kernel knows the call.
+        scan_once(&file, 0, 0, &mut [Region { start: 0, end: 0, categories: 0 }]).ok().map(|_| file)
+    };
+    PAGEMAP.get_or_init(open).as_ref()
+}
+
+/// Calls `found` with the first byte of each run of pages that this process alone has, and with the byte after its last.
+fn scan(mut start: usize, end: usize, mut found: impl FnMut(usize, usize) -> Option<()>) -> io::Result<()> {
+    let unknown = || io::Error::other("the kernel lists pages that were not asked for");
+    let file = pagemap().ok_or_else(|| io::Error::other("the kernel lists no pages"))?;
+    let mut regions = [Region { start: 0, end: 0, categories: 0 }; REGIONS];
+    while start < end {
+        let (count, walked) = scan_once(file, start, end, &mut regions)?;
+        for region in regions.iter().take(count) {
+            let first = usize::try_from(region.start).map_err(io::Error::other)?;
+            let after = usize::try_from(region.end).map_err(io::Error::other)?;
+            found(first, after).ok_or_else(unknown)?;
+        }
+        if walked <= start || walked > end {
+            return Err(unknown());
+        }
+        start = walked;
+    }
+    Ok(())
+}
+
+/// The number of regions that were found, and the byte up to which the kernel has looked.
+fn scan_once(file: &File, start: usize, end: usize, regions: &mut [Region]) -> io::Result<(usize, usize)> {
+    let wide = |number: usize| u64::try_from(number).map_err(io::Error::other);
+    let mut argument = ScanArgument {
+        size: wide(size_of::<ScanArgument>())?,
+        flags: 0,
+        start: wide(start)?,
+        end: wide(end)?,
+        walk_end: 0,
+        regions: wide(regions.as_mut_ptr().expose_provenance())?,
+        regions_length: wide(regions.len())?,
+        max_pages: 0,
+        // A page of a file is the image, and the page of zeros is shared by all: neither was written.
+        category_inverted: PAGE_IS_FILE | PAGE_IS_PFNZERO,
+        category_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO,
+        category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+        return_mask: 0,
+    };
+    let request = rustix::ioctl::opcode::read_write::<ScanArgument>(b'f', 16);
+    // SAFETY: the request is PAGEMAP_SCAN, whose argument is this struct. The kernel writes to it and to at most
+    // `regions_length` regions, which are borrowed for the whole call. Without flags it changes no page.
+    let count = unsafe { libc::ioctl(file.as_raw_fd(), request as _, &raw mut argument) };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    let walked = usize::try_from(argument.walk_end).map_err(io::Error::other)?;
+    Ok((count.min(regions.len()), walked))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::{Place, scan};
+
+    const PAGE: usize = 4 << 10;
+    const PAGES: usize = 300;
+
+    /// Memory as the engine maps it: private, and nothing there yet.
+    fn mapped() -> &'static mut [u8] {
+        let length = PAGES * PAGE;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, which nobody else knows and which is never unmapped.
+        unsafe {
+            let address = libc::mmap(ptr::null_mut(), length, prot, flags, -1, 0);
+            assert_ne!(address, libc::MAP_FAILED);
+            std::slice::from_raw_parts_mut(address.cast(), length)
+        }
+    }
+
+    /// Every second page, so that there are more runs than one call lists.
+    #[test]
+    fn every_page_that_was_written_is_put_back() {
+        let memory = mapped();
+        memory[7] = 1;
+        let snapshot = memory.to_vec();
+        for page in (0..PAGES).step_by(2) {
+            memory[page * PAGE + page] = 0xaa;
+        }
+        let mut place = Place::of(memory);
+        place.put_back(&snapshot).expect("the kernel lists pages");
+        assert!(place.bytes() == snapshot);
+    }
+
+    #[test]
+    fn what_was_only_read_is_not_listed() {
+        let memory = mapped();
+        memory[20 * PAGE] = 1;
+        assert_eq!(memory[40 * PAGE], 0);
+        let start = memory.as_ptr().addr();
+        let mut listed = Vec::new();
+        scan(start, start + PAGES * PAGE, |first, after| {
+            listed.push(((first - start) / PAGE, (after - start) / PAGE));
+            Some(())
+        })
+        .expect("the kernel lists pages");
+        assert_eq!(listed, [(20, 21)]);
+    }
+
+    #[test]
+    fn what_is_let_go_of_is_there_as_it_was() {
+        let memory = mapped();
+        memory[20 * PAGE] = 1;
+        memory[99 * PAGE + 7] = 2;
+        let before = memory.to_vec();
+        let mut place = Place::of(memory);
+        place.let_go().expect("the kernel lists pages");
+        assert!(place.bytes() == before);
+    }
+
+    #[test]
+    fn a_snapshot_of_another_size_is_refused() {
+        let memory = mapped();
+        assert!(Place::of(memory).put_back(&[0; PAGE]).is_err());
+    }
+}
