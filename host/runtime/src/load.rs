@@ -17,7 +17,6 @@ use crate::confinement::engine;
 use crate::confinement::grants::{GrantNeeded, Grants, HttpGrant};
 use crate::confinement::http_sender::Sender;
 use crate::confinement::instance::GuestInstance;
-use crate::confinement::kept::parking::Parking;
 use crate::confinement::kept::{self, Keeping};
 use crate::confinement::linker::linker;
 use crate::confinement::profile::{Profile, Services, Validators};
@@ -145,10 +144,8 @@ impl Runtime {
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
         let methods = methods::declared(&program, &profile, &descriptor).await?;
-        program.keeping = functions
-            .map(|functions| self.keeping(&program, &profile, functions, &installation))
-            .transpose()?
-            .flatten();
+        program.keeping =
+            functions.map(|functions| self.keeping(&program, functions, &installation)).transpose()?.flatten();
         let Inspection { digest, size, hooks: exported, .. } = inspection;
         Ok(Extension {
             breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
@@ -201,15 +198,12 @@ impl Runtime {
     fn keeping(
         &self,
         program: &Program,
-        profile: &Arc<Profile>,
         functions: KeepFunctions,
         installation: &Installation,
     ) -> Result<Option<Keeping>, LoadError> {
         let Instances::Kept { turns } = installation.instances else { return Ok(None) };
         let Some(parked) = self.slots.parked() else { return Ok(None) };
-        let idle_log = Log::new(Arc::clone(profile), None);
-        let parking = Parking::new(turns, idle_log, parked);
-        let keeping = Keeping::of(&program.component, functions, parking);
+        let keeping = Keeping::of(&program.component, functions, parked, turns);
         keeping.map(Some).map_err(|error| LoadError::Link(error.into()))
     }
 }

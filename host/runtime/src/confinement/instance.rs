@@ -88,7 +88,9 @@ impl GuestInstance {
         log: Log,
         hook: Hook,
     ) -> Result<Self, Fault> {
-        self.enter_use();
+        if let Some(kept) = &mut self.kept {
+            kept.enter_use();
+        }
         let sizes = self.store.data().sizes();
         log.enter(hook);
         store::begin_turn(&mut self.store, Arc::clone(profile), turn, log.clone(), sizes);
@@ -107,17 +109,11 @@ impl GuestInstance {
         Ok(self)
     }
 
-    fn enter_use(&mut self) {
-        if let Some(kept) = &mut self.kept {
-            kept.in_use = kept.parking.upgrade().map(|parking| parking.enter());
-        }
-    }
-
     /// Ends the turn, in which nothing failed. An instance that can be kept waits for the next one.
     pub(crate) fn end(mut self) {
         let Some(kept) = &mut self.kept else { return };
         if let Some(parking) = kept.end_turn(&mut self.store) {
-            self.log = parking.idle_log();
+            self.log = kept.idle_log.clone();
             parking.park(self);
         }
     }

@@ -11,10 +11,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use wasmtime::Store;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc, WasmList};
 
+use crate::confinement::instance::GuestInstance;
 use crate::confinement::kept::memory::Place;
-use crate::confinement::kept::parking::{InUse, Parking};
+use crate::confinement::kept::parking::{AllParked, InUse, Parking};
 use crate::confinement::store::HostState;
 use crate::load::keeping::{KeepFunctions, MAX_MEMORY};
+use crate::observation::log::Log;
 
 mod memory;
 pub(crate) mod parking;
@@ -30,7 +32,9 @@ pub(crate) struct Keeping {
     snapshots: OnceLock<Snapshots>,
     /// False once one has begun otherwise: each turn has a fresh instance then.
     is_possible: AtomicBool,
-    pub(crate) parking: Arc<Parking>,
+    pub(crate) parking: Arc<Parking<GuestInstance>>,
+    /// The most turns of an instance.
+    turns: u32,
 }
 
 /// The bytes of all memories of an instance.
@@ -41,7 +45,8 @@ impl Keeping {
     pub(crate) fn of(
         component: &InstancePre<HostState>,
         functions: KeepFunctions,
-        parking: Arc<Parking>,
+        parked: &Arc<AllParked>,
+        turns: u32,
     ) -> wasmtime::Result<Self> {
         let find = |name: String| {
             let found = component.component().get_export_index(None, &name);
@@ -53,7 +58,8 @@ impl Keeping {
             memories: (0..functions.memories).map(KeepFunctions::memory).map(find).collect::<Result<_, _>>()?,
             snapshots: OnceLock::new(),
             is_possible: AtomicBool::new(true),
-            parking,
+            parking: Parking::new(parked),
+            turns,
         })
     }
 
@@ -104,8 +110,10 @@ impl Keeping {
         }
         let sizes = store.data().sizes();
         let snapshots = Arc::clone(snapshots);
+        let idle_log = store.data().log.clone();
         let parking = Arc::downgrade(&self.parking);
-        Ok(Some(Kept { resets, places, snapshots, sizes, turns: 0, parking, in_use: None }))
+        let turns_left = self.turns;
+        Ok(Some(Kept { resets, places, snapshots, sizes, turns_left, idle_log, parking, in_use: None }))
     }
 }
 
@@ -128,15 +136,22 @@ pub(crate) struct Kept {
     snapshots: Snapshots,
     /// Bytes of memory and elements of tables before the first turn.
     sizes: (usize, usize),
-    /// The turns that it has served.
-    turns: u32,
+    /// The turns that it may still serve, this one included.
+    turns_left: u32,
+    /// The log of its beginning, which belongs to no turn. It has it while it waits.
+    pub(crate) idle_log: Log,
     /// Where it waits. An instance that waits must not keep the place alive.
-    pub(crate) parking: Weak<Parking>,
+    parking: Weak<Parking<GuestInstance>>,
     /// `None` while it waits.
-    pub(crate) in_use: Option<InUse>,
+    in_use: Option<InUse>,
 }
 
 impl Kept {
+    /// It serves a turn from here on.
+    pub(crate) fn enter_use(&mut self) {
+        self.in_use = self.parking.upgrade().map(|parking| parking.enter());
+    }
+
     /// Puts the globals back. A turn begins with this.
     pub(crate) async fn reset_globals(&self, store: &mut Store<HostState>) -> wasmtime::Result<()> {
         for reset in &self.resets {
@@ -153,15 +168,15 @@ impl Kept {
 
     /// Makes it ready to wait after a turn in which `store` was its own. Returns the place where it waits, and nothing if
     /// it is to be dropped.
-    pub(crate) fn end_turn(&mut self, store: &mut Store<HostState>) -> Option<Arc<Parking>> {
+    pub(crate) fn end_turn(&mut self, store: &mut Store<HostState>) -> Option<Arc<Parking<GuestInstance>>> {
         self.in_use = None;
-        self.turns = self.turns.saturating_add(1);
+        self.turns_left = self.turns_left.saturating_sub(1);
         let parking = self.parking.upgrade()?;
         let has_grown = store.data().sizes() != self.sizes;
-        if has_grown || self.turns >= parking.turns() || !parking.has_room() {
+        if has_grown || self.turns_left == 0 || !parking.has_room() {
             return None;
         }
-        store.data_mut().end_turn(parking.idle_log());
+        store.data_mut().end_turn(self.idle_log.clone());
         self.reset_memories().ok()?;
         Some(parking)
     }

@@ -8,9 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::confinement::instance::GuestInstance;
-use crate::observation::log::Log;
-
 /// The time after which an instance that nobody needed leaves.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -18,60 +15,50 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ROUND: Duration = Duration::from_secs(1);
 
 /// The instances of one installation that wait.
-pub(crate) struct Parking {
-    parked: Mutex<VecDeque<Parked>>,
+pub(crate) struct Parking<I> {
+    parked: Mutex<VecDeque<Parked<I>>>,
     /// Instances that serve a turn, and the most of them at once, in this round and in the one before it.
-    in_use: AtomicUsize,
+    in_use: Arc<AtomicUsize>,
     most_now: AtomicUsize,
     most_before: AtomicUsize,
-    turns: u32,
-    idle_log: Log,
     all: Arc<AllParked>,
 }
 
-struct Parked {
+struct Parked<I> {
     since: Instant,
-    instance: GuestInstance,
+    instance: I,
 }
 
-impl Parking {
-    /// A place for instances that serve `turns` turns each. While they wait they have `idle_log`, in which nobody writes.
-    pub(crate) fn new(turns: u32, idle_log: Log, all: &Arc<AllParked>) -> Arc<Self> {
+impl<I: Send + 'static> Parking<I> {
+    pub(crate) fn new(all: &Arc<AllParked>) -> Arc<Self> {
         let parking = Arc::new(Self {
             parked: Mutex::default(),
-            in_use: AtomicUsize::new(0),
+            in_use: Arc::default(),
             most_now: AtomicUsize::new(0),
             most_before: AtomicUsize::new(0),
-            turns,
-            idle_log,
             all: Arc::clone(all),
         });
-        all.join(&parking);
+        let joining: Arc<dyn GiveWay> = Arc::<Self>::clone(&parking);
+        all.join(&joining);
         parking
     }
+}
 
-    pub(crate) fn turns(&self) -> u32 {
-        self.turns
-    }
-
-    pub(crate) fn idle_log(&self) -> Log {
-        self.idle_log.clone()
-    }
-
+impl<I> Parking<I> {
     /// True when one more may wait. No instance is put back for nothing.
     pub(crate) fn has_room(&self) -> bool {
         self.lock().len() < self.most() && self.all.has_room()
     }
 
     /// The one that came last: its memory is the warmest.
-    pub(crate) fn take(&self) -> Option<GuestInstance> {
+    pub(crate) fn take(&self) -> Option<I> {
         let parked = self.lock().pop_back()?;
         self.all.count.fetch_sub(1, Ordering::SeqCst);
         Some(parked.instance)
     }
 
     /// Lets an instance wait. One for which there is no room is dropped, and so is one if a turn waits for its place.
-    pub(crate) fn park(&self, instance: GuestInstance) {
+    pub(crate) fn park(&self, instance: I) {
         // Counted before it can be found, so that the count never falls below zero.
         if self.all.count.fetch_add(1, Ordering::SeqCst) >= self.all.most {
             self.all.count.fetch_sub(1, Ordering::SeqCst);
@@ -85,12 +72,12 @@ impl Parking {
     }
 
     /// Notes that an instance of this installation serves a turn, until what is returned is dropped.
-    pub(crate) fn enter(self: &Arc<Self>) -> InUse {
+    pub(crate) fn enter(&self) -> InUse {
         let used = self.in_use.fetch_add(1, Ordering::Relaxed) + 1;
         if self.most_now.load(Ordering::Relaxed) < used {
             self.most_now.fetch_max(used, Ordering::Relaxed);
         }
-        InUse(Arc::downgrade(self))
+        InUse(Arc::clone(&self.in_use))
     }
 
     /// As many as there are cores, or as served at once lately.
@@ -99,7 +86,21 @@ impl Parking {
         self.all.cores.max(lately)
     }
 
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Parked<I>>> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Instances that wait, of whichever kind.
+trait GiveWay: Send + Sync {
     /// Gives up one that waits, the one that has waited longest. Returns true if there was one.
+    fn give_up_one(&self) -> bool;
+
+    /// Drops those that are too many or have waited too long.
+    fn tidy(&self, now: Instant);
+}
+
+impl<I: Send> GiveWay for Parking<I> {
     fn give_up_one(&self) -> bool {
         let given_up = self.lock().pop_front();
         if given_up.is_some() {
@@ -108,7 +109,6 @@ impl Parking {
         given_up.is_some()
     }
 
-    /// Drops those that are too many or have waited too long.
     fn tidy(&self, now: Instant) {
         let used = self.in_use.load(Ordering::Relaxed);
         self.most_before.store(self.most_now.swap(used, Ordering::Relaxed), Ordering::Relaxed);
@@ -129,13 +129,9 @@ impl Parking {
         // Dropped without the lock: freeing an instance takes microseconds.
         drop(left);
     }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Parked>> {
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Drop for Parking {
+impl<I> Drop for Parking<I> {
     fn drop(&mut self) {
         let parked = mem::take(&mut *self.lock());
         self.all.count.fetch_sub(parked.len(), Ordering::SeqCst);
@@ -143,19 +139,17 @@ impl Drop for Parking {
 }
 
 /// One instance that serves a turn.
-pub(crate) struct InUse(Weak<Parking>);
+pub(crate) struct InUse(Arc<AtomicUsize>);
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        if let Some(parking) = self.0.upgrade() {
-            parking.in_use.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// The instances of the process that wait.
 pub(crate) struct AllParked {
-    installations: Mutex<Vec<Weak<Parking>>>,
+    installations: Mutex<Vec<Weak<dyn GiveWay>>>,
     count: AtomicUsize,
     /// The most of them.
     most: usize,
@@ -195,14 +189,14 @@ impl AllParked {
         self.count.load(Ordering::SeqCst) > 0 && self.each().iter().any(|parking| parking.give_up_one())
     }
 
-    fn each(&self) -> Vec<Arc<Parking>> {
+    fn each(&self) -> Vec<Arc<dyn GiveWay>> {
         let mut installations = self.installations.lock().unwrap_or_else(PoisonError::into_inner);
         installations.retain(|parking| parking.strong_count() > 0);
         // Instances are dropped without the lock, and so is an installation that ends just now.
         installations.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn join(self: &Arc<Self>, parking: &Arc<Parking>) {
+    fn join(self: &Arc<Self>, parking: &Arc<dyn GiveWay>) {
         let mut installations = self.installations.lock().unwrap_or_else(PoisonError::into_inner);
         installations.push(Arc::downgrade(parking));
         drop(installations);
