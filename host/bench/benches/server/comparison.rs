@@ -1,7 +1,7 @@
 //! Several servers, or ways to reach one, under the same load.
 
 use crate::kind::Kind;
-use crate::load::{self, Round};
+use crate::load::{self, CONNECTIONS, Round};
 use crate::process::ServerProcess;
 use crate::request::Request;
 
@@ -25,7 +25,7 @@ struct Contender {
 const ECHOES: [Kind; 3] = [Kind::Memory, Kind::Sqlite, Kind::Official];
 
 pub(crate) fn all() -> Vec<Comparison> {
-    let extension = |kind: Kind, bytes| Contender { kind, request: Request::injecting(bytes) };
+    let extension = |kind: Kind, bytes| Contender { kind, request: Request::injecting(bytes).expecting(kind.answer()) };
     let echo = |title, kinds: &[Kind], request: fn() -> Request| Comparison {
         title,
         contenders: kinds.iter().map(|&kind| Contender { kind, request: request() }).collect(),
@@ -59,7 +59,7 @@ impl Comparison {
         let mut measured: Vec<Vec<Round>> = servers.iter().map(|_| Vec::new()).collect();
         for round in 0..=ROUNDS {
             for ((server, contender), rounds) in servers.iter().zip(&self.contenders).zip(&mut measured) {
-                let measured = load::round(server, &contender.request, REQUESTS)?;
+                let measured = load::round(server, &contender.request, CONNECTIONS, REQUESTS)?;
                 // The first round warms caches, pools and the branch predictor.
                 if round > 0 {
                     rounds.push(measured);
@@ -86,7 +86,7 @@ fn print_rounds(name: &str, base: &[Round], rounds: &[Round]) {
     );
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -10,13 +10,12 @@ pub(crate) async fn connect(address: &str) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends the request so many times, each when the answer to the one before is there.
+/// Sends the request so many times over a new connection, each when the answer to the one before is there.
 pub(crate) async fn work(address: &str, request: &str, is_streamed: bool, count: usize) -> anyhow::Result<()> {
     let mut stream = connect(address).await?;
     let mut buffer = Vec::with_capacity(64 << 10);
     for _ in 0..count {
-        let answer = ask(&mut stream, request, is_streamed, &mut buffer).await?;
-        ensure_completed(answer)?;
+        ensure_completed(ask(&mut stream, request, is_streamed, &mut buffer).await?)?;
     }
     Ok(())
 }
@@ -51,9 +50,20 @@ fn ends_stream(buffer: &[u8]) -> bool {
     buffer.ends_with(b"\r\n0\r\n\r\n")
 }
 
-fn is_whole(buffer: &[u8]) -> anyhow::Result<bool> {
-    let Some(head) = buffer.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(false) };
-    let text = std::str::from_utf8(buffer.get(..head).unwrap_or_default())?;
-    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).context("a length")?;
+/// Tells whether the answer is there with its whole body.
+pub(crate) fn is_whole(buffer: &[u8]) -> anyhow::Result<bool> {
+    let Some(head) = head(buffer) else { return Ok(false) };
+    let length = header(buffer, "content-length")?.context("a length")?;
     Ok(buffer.len() >= head + 4 + length.parse::<usize>()?)
+}
+
+/// The length of the head, without the empty line after it, once that is there.
+pub(crate) fn head(buffer: &[u8]) -> Option<usize> {
+    buffer.windows(4).position(|window| window == b"\r\n\r\n")
+}
+
+/// The value of a header of an answer, whose name is written in small letters as servers do.
+pub(crate) fn header<'a>(answer: &'a [u8], name: &str) -> anyhow::Result<Option<&'a str>> {
+    let head = std::str::from_utf8(answer.get(..head(answer).unwrap_or_default()).unwrap_or_default())?;
+    Ok(head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")))
 }

@@ -1,14 +1,14 @@
 //! The servers under load, and how each is put together.
 
 use std::env;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annex_server::{AgentConfig, App, AppError, Config, Locations, Server};
 use tokio::net::TcpListener;
 
-use crate::{echo, native, official};
+use crate::answer::Expected;
+use crate::{echo, floor, native, official, official_native, orders};
 
 const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 
@@ -36,6 +36,10 @@ pub(crate) enum Kind {
     Sqlite,
     /// The echo on the official server in Rust, its tasks in memory.
     Official,
+    /// The specialist on the official server in Rust, with the logic of state injection compiled in.
+    OfficialNative,
+    /// No server of A2A: axum, which parses the request and encodes the specialist's answer.
+    Floor,
     /// The specialist with state injection and an extension that loops on command, neither of them required.
     Neighbours,
     /// The echo with all components of the folder `extensions` installed.
@@ -43,7 +47,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Component,
         Self::Native,
         Self::Bare,
@@ -51,6 +55,8 @@ impl Kind {
         Self::Memory,
         Self::Sqlite,
         Self::Official,
+        Self::OfficialNative,
+        Self::Floor,
         Self::Neighbours,
         Self::Many,
     ];
@@ -65,6 +71,8 @@ impl Kind {
             Self::Memory => "memory",
             Self::Sqlite => "sqlite",
             Self::Official => "official",
+            Self::OfficialNative => "official-native",
+            Self::Floor => "floor",
             Self::Neighbours => "neighbours",
             Self::Many => "many",
         }
@@ -75,22 +83,36 @@ impl Kind {
         match self {
             Self::Memory => "Annex, memory",
             Self::Sqlite => "Annex, SQLite",
-            Self::Official => "a2a-server-lf 0.5.3",
+            Self::Official | Self::OfficialNative => "a2a-server-lf 0.5.3",
+            Self::Floor => "axum and serde_json",
             _ => self.name(),
         }
     }
 
-    /// The config of this kind. Where no state is sent, the instruction asks for none.
-    fn config(self) -> anyhow::Result<Config> {
+    /// The answer to a request that injects state.
+    pub(crate) const fn answer(self) -> Expected {
+        match self {
+            Self::Component | Self::OfficialNative | Self::Floor | Self::Neighbours => Expected::StateAndHeader,
+            // There is no extension that could be active.
+            Self::Native => Expected::State,
+            Self::Bare | Self::Installed => Expected::Unknown,
+            Self::Memory | Self::Sqlite | Self::Official | Self::Many => Expected::Echo,
+        }
+    }
+
+    /// The config of this kind with further tables. Where no state is sent, the instruction asks for none.
+    fn config(self, settings: &str) -> anyhow::Result<Config> {
         let text = match self {
             Self::Memory | Self::Sqlite | Self::Official => ECHO.to_owned(),
             Self::Many => format!("{ECHO}[runtime]\nextensions_dir = \"extensions\"\nwatch = false\n"),
             Self::Neighbours => {
                 format!("{SPECIALIST}\n[[extension]]\ncomponent = {:?}\n", annex_components::TEST_EXTENSION)
             }
-            Self::Component | Self::Native | Self::Bare | Self::Installed => SPECIALIST.to_owned(),
+            Self::Component | Self::Native | Self::Bare | Self::Installed | Self::OfficialNative | Self::Floor => {
+                SPECIALIST.to_owned()
+            }
         };
-        let mut config = Config::parse(Path::new("annex.toml"), &text)?;
+        let mut config = Config::parse(Path::new("annex.toml"), &format!("{text}\n{settings}"))?;
         config.server.listen.set_port(0);
         // All clients have one address here.
         config.server.max_connections_per_address = config.server.max_connections;
@@ -102,7 +124,7 @@ impl Kind {
             config.extensions.truncate(1);
         }
         match self {
-            Self::Component | Self::Memory | Self::Official | Self::Many => {}
+            Self::Component | Self::Memory | Self::Official | Self::OfficialNative | Self::Floor | Self::Many => {}
             Self::Sqlite => config.tasks.data_dir = Some("data".into()),
             Self::Native | Self::Bare => config.extensions.clear(),
             Self::Installed | Self::Neighbours => {
@@ -131,32 +153,60 @@ impl Kind {
     }
 }
 
-/// The kind in this process's arguments, and the folder for its files.
-pub(crate) fn asked_for() -> Option<(Kind, PathBuf)> {
+/// The server that this process is to be.
+pub(crate) struct Asked {
+    kind: Kind,
+    /// For its files.
+    folder: PathBuf,
+    /// Tables to add to its config.
+    settings: String,
+}
+
+/// The server in this process's arguments.
+pub(crate) fn asked_for() -> Option<Asked> {
     let mut arguments = env::args().skip_while(|argument| argument != "--serve").skip(1);
     let name = arguments.next()?;
     let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name)?;
-    Some((kind, arguments.next()?.into()))
+    Some(Asked { kind, folder: arguments.next()?.into(), settings: arguments.next()? })
 }
 
-/// Serves until standard input closes.
+/// Serves until standard input closes, and follows the orders that come there.
 #[tokio::main]
-pub(crate) async fn serve(kind: Kind, folder: PathBuf) -> anyhow::Result<()> {
-    let closed = tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new()));
+pub(crate) async fn serve(asked: Asked) -> anyhow::Result<()> {
+    let config = asked.kind.config(&asked.settings)?;
+    let closed = tokio::task::spawn_blocking(orders::follow);
     let shutdown = async {
         let _ = closed.await;
     };
-    if kind == Kind::Official {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        println!("{}", listener.local_addr()?);
-        return official::serve(listener, shutdown).await;
+    match asked.kind {
+        Kind::Official => official::serve(listen().await?, official::Echo, shutdown).await,
+        Kind::OfficialNative => {
+            let agent = official_native::Specialist::new(&config)?;
+            official::serve(listen().await?, agent, shutdown).await
+        }
+        Kind::Floor => floor::serve(listen().await?, shutdown).await,
+        kind => serve_annex(kind, config, asked.folder, shutdown).await,
     }
+}
+
+async fn listen() -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    Ok(listener)
+}
+
+async fn serve_annex(
+    kind: Kind,
+    config: Config,
+    folder: PathBuf,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
     let built = Path::new(annex_components::STATE_INJECTION);
     let components = built.parent().unwrap_or(built).to_owned();
     // Only where starting is measured does it matter what was compiled before.
     let cache = (kind == Kind::Many).then(|| folder.join("cache"));
     let locations = Locations { config: folder, components, cache };
-    let server = Server::bind(kind.config()?).await?;
+    let server = Server::bind(config).await?;
     let address = server.address();
     let load = async |config: &Config, url: &str| kind.load(config, &locations, url).await;
     Ok(server.run(load, |_| println!("{address}"), shutdown).await?)

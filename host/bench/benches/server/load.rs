@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::net::TcpStream;
+
 use crate::process::ServerProcess;
 use crate::request::{Binding, Request};
 use crate::{grpc, http1};
 
-/// All from one thread, so that the client leaves the server a core.
-const CONNECTIONS: usize = 32;
+/// The connections of most comparisons. All are served from one thread, so that the client leaves the server a core.
+pub(crate) const CONNECTIONS: usize = 32;
 
 /// The measurements of one round.
 pub(crate) struct Round {
@@ -29,22 +31,69 @@ impl Round {
 
 /// Sends `requests` over several connections, one at a time on each, and reads the server's CPU time before and after.
 #[tokio::main(flavor = "current_thread")]
-pub(crate) async fn round(server: &ServerProcess, request: &Request, requests: usize) -> anyhow::Result<Round> {
+pub(crate) async fn round(
+    server: &ServerProcess,
+    request: &Request,
+    connections: usize,
+    requests: usize,
+) -> anyhow::Result<Round> {
     let address = server.address();
-    let count = requests / CONNECTIONS;
-    let cpu = server.cpu()?;
-    let started = Instant::now();
-    match request.binding {
-        Binding::Grpc => {
-            let workers = (0..CONNECTIONS).map(|_| grpc::work(address, request, count));
-            futures::future::try_join_all(workers).await?;
-        }
-        Binding::JsonRpc | Binding::HttpJson => {
-            let text = request.http1();
-            let workers = (0..CONNECTIONS).map(|_| http1::work(address, &text, request.is_streamed, count));
-            futures::future::try_join_all(workers).await?;
-        }
+    let count = requests / connections;
+    let requests = count * connections;
+    if request.binding == Binding::Grpc {
+        let watch = Watch::start(server)?;
+        let workers = (0..connections).map(|_| grpc::work(address, request, count));
+        futures::future::try_join_all(workers).await?;
+        return watch.round(requests);
     }
-    let requests = count * CONNECTIONS;
-    Ok(Round { requests, wall: started.elapsed(), cpu: server.cpu()?.saturating_sub(cpu) })
+    let text = request.http1();
+    let opened = (0..connections).map(|_| Client::connect(address, request, &text));
+    let mut clients = futures::future::try_join_all(opened).await?;
+    let watch = Watch::start(server)?;
+    futures::future::try_join_all(clients.iter_mut().map(|client| client.work(count))).await?;
+    watch.round(requests)
+}
+
+/// The server's CPU time and the time of day when a round begins.
+struct Watch<'a> {
+    server: &'a ServerProcess,
+    cpu: Duration,
+    started: Instant,
+}
+
+impl<'a> Watch<'a> {
+    fn start(server: &'a ServerProcess) -> anyhow::Result<Self> {
+        Ok(Self { server, cpu: server.cpu()?, started: Instant::now() })
+    }
+
+    fn round(self, requests: usize) -> anyhow::Result<Round> {
+        let wall = self.started.elapsed();
+        Ok(Round { requests, wall, cpu: self.server.cpu()?.saturating_sub(self.cpu) })
+    }
+}
+
+/// One connection, which the server has accepted.
+struct Client<'a> {
+    stream: TcpStream,
+    request: &'a Request,
+    text: &'a str,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Client<'a> {
+    /// Sends one request, so that what a connection costs is spent before the round begins.
+    async fn connect(address: &str, request: &'a Request, text: &'a str) -> anyhow::Result<Self> {
+        let stream = http1::connect(address).await?;
+        let mut client = Self { stream, request, text, buffer: Vec::new() };
+        client.work(1).await?;
+        Ok(client)
+    }
+
+    async fn work(&mut self, count: usize) -> anyhow::Result<()> {
+        for _ in 0..count {
+            let answer = http1::ask(&mut self.stream, self.text, self.request.is_streamed, &mut self.buffer).await?;
+            self.request.check(answer)?;
+        }
+        Ok(())
+    }
 }

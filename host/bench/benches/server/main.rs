@@ -1,15 +1,25 @@
 //! The server under load: each binding and store, components, and the official server in Rust, in one run.
 //!
-//!     cargo bench -p annex-bench
-//!     cargo bench -p annex-bench -- "1 KiB"    (only the parts whose title holds this)
+//!     cargo bench -p annex-bench --bench server
+//!     cargo bench -p annex-bench -- official    (only the parts whose title holds this)
+//!     cargo bench -p annex-bench -- --help      (all titles)
 //!
 //! Each server is a process of its own; rounds of load go to them in turn, so that a machine that slows down slows all
-//! of them down. What counts are the ratios and the CPU time per request, both from the same rounds.
+//! of them down. What counts are the ratios and the CPU time per request, both from the same rounds. Each answer is looked
+//! at (`answer.rs`). The profile `bench` has the settings of `dist`, with which what is shipped is built.
+//!
+//! `official` compares Annex with a2a-server-lf, the official server in Rust, once by themselves and once beside a process
+//! that burns memory bandwidth. Contenders that inject state do the same work: they take the state from the metadata of the
+//! message, validate it against one schema, ask one scripted model, and answer with the state after the turn. Annex keeps a
+//! session as well; the official server has none. Servers write to memory only.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
+mod answer;
+mod burner;
 mod comparison;
 mod echo;
+mod floor;
 mod grpc;
 mod http1;
 mod kind;
@@ -19,18 +29,29 @@ mod memory;
 mod native;
 mod neighbours;
 mod official;
+mod official_native;
+mod open_loop;
+mod orders;
 mod process;
 mod request;
+mod scale;
+mod versus;
 
 use std::process::ExitCode;
 
+use annex_bench::counting::Counting;
+use annex_bench::is_wanted;
+
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     annex_runtime::compile_if_asked();
+    if burner::is_asked_for() {
+        burner::burn();
+    }
     let result = match kind::asked_for() {
-        Some((kind, folder)) => kind::serve(kind, folder),
+        Some(asked) => kind::serve(asked),
         // Cargo also runs benches as tests; there is nothing to test here.
         None if std::env::args().any(|argument| argument == "--test") => Ok(()),
         None => measure(),
@@ -45,15 +66,20 @@ fn main() -> ExitCode {
 }
 
 fn measure() -> anyhow::Result<()> {
-    // Cargo adds options of its own, such as `--bench`.
-    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
-    let is_wanted = |title: &str| filter.as_ref().is_none_or(|filter| title.contains(filter.as_str()));
-    for comparison in comparison::all() {
+    let comparisons = comparison::all();
+    let parts =
+        memory::PARTS.into_iter().chain([neighbours::PART, many::PART]).chain(versus::PARTS).chain(scale::PARTS);
+    if annex_bench::is_help() {
+        let titles = comparisons.iter().map(|comparison| comparison.title).chain(parts.map(|(title, _)| title));
+        titles.for_each(|title| println!("{title}"));
+        return Ok(());
+    }
+    for comparison in comparisons {
         if is_wanted(comparison.title) {
             comparison.run()?;
         }
     }
-    for (title, part) in memory::PARTS.into_iter().chain([neighbours::PART, many::PART]) {
+    for (title, part) in parts {
         if is_wanted(title) {
             println!("\n{title}");
             part()?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::kind::Kind;
-use crate::load;
+use crate::load::{self, CONNECTIONS};
 use crate::memory::mib;
 use crate::process::ServerProcess;
 use crate::request::Request;
@@ -26,8 +26,8 @@ fn measure() -> anyhow::Result<()> {
     let each = many.resident_bytes()?.saturating_sub(one.resident_bytes()?) / (EXTENSIONS as u64 - 1);
     println!("  {:.1} KiB for each more", each as f64 / 1024.0);
     for (name, server) in [("1", &one), ("1,000", &many)] {
-        load::round(server, &Request::json_rpc(), REQUESTS)?;
-        let round = load::round(server, &Request::json_rpc(), REQUESTS)?;
+        load::round(server, &Request::json_rpc(), CONNECTIONS, REQUESTS)?;
+        let round = load::round(server, &Request::json_rpc(), CONNECTIONS, REQUESTS)?;
         let resident = mib(server.resident_bytes()?);
         println!(
             "  {name:>5} installed, none active: {:.1} µs CPU/request, then {resident:.1} MiB",
@@ -46,7 +46,7 @@ fn start(title: &str, folder: &Path) -> anyhow::Result<ServerProcess> {
 }
 
 /// Components with the same code and other digests, under URIs of their own.
-fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
+pub(crate) fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     let component = fs::read(annex_components::TEST_EXTENSION)?;
     for number in 0..count {
@@ -55,8 +55,13 @@ fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
         component.extend([0, 5, 0]);
         component.extend(format!("{number:04}").bytes());
         fs::write(folder.join(format!("e{number:04}.wasm")), component)?;
-        let settings = format!("[parameters]\nuri = \"https://annex.example/many/{number}\"\n");
+        let settings = format!("[parameters]\nuri = \"{}\"\n", uri(number));
         fs::write(folder.join(format!("e{number:04}.toml")), settings)?;
     }
     Ok(())
+}
+
+/// The URI of the extension of a number.
+pub(crate) fn uri(number: usize) -> String {
+    format!("https://annex.example/many/{number}")
 }

@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::echo::WAIT;
 use crate::kind::Kind;
+use crate::load::CONNECTIONS;
 use crate::process::ServerProcess;
 use crate::request::{Request, call, post};
 use crate::{http1, load};
@@ -34,7 +35,7 @@ fn soak() -> anyhow::Result<()> {
     let request = Request::injecting(1 << 10);
     for step in 0..=6 {
         println!("  {:>7} requests {:>8.1} MiB", step * SOAK, mib(server.resident_bytes()?));
-        load::round(&server, &request, SOAK)?;
+        load::round(&server, &request, CONNECTIONS, SOAK)?;
     }
     Ok(())
 }
@@ -43,7 +44,7 @@ fn soak() -> anyhow::Result<()> {
 fn subscribe(tasks: usize) -> anyhow::Result<()> {
     allow_files(SUBSCRIBERS as u64 + 1_000)?;
     let server = ServerProcess::start(Kind::Memory)?;
-    load::round(&server, &Request::json_rpc(), WARM_UP)?;
+    load::round(&server, &Request::json_rpc(), CONNECTIONS, WARM_UP)?;
     open_all(&server, tasks)
 }
 
@@ -89,7 +90,7 @@ async fn open(address: &str, task: &str) -> anyhow::Result<TcpStream> {
 }
 
 /// For this process and the servers that it starts.
-fn allow_files(files: u64) -> anyhow::Result<()> {
+pub(crate) fn allow_files(files: u64) -> anyhow::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < files) {
         limit.current = Some(files);

@@ -90,13 +90,14 @@ async fn latencies(address: &str, request: &str) -> anyhow::Result<Vec<f64>> {
     Ok(latencies)
 }
 
-struct Percentiles {
-    p50: f64,
-    p99: f64,
+/// In seconds.
+pub(crate) struct Percentiles {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
 }
 
 impl Percentiles {
-    fn of(mut values: Vec<f64>) -> Self {
+    pub(crate) fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |percent: usize| values.get(values.len() * percent / 100).copied().unwrap_or(f64::NAN);
         Self { p50: at(50), p99: at(99) }

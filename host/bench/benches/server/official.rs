@@ -1,4 +1,4 @@
-//! The official server in Rust with the same agent, its default handler and its store, on the same paths.
+//! The official server in Rust with its default handler and its store, on the same paths; and the agent that echoes.
 
 use std::sync::Arc;
 
@@ -8,13 +8,18 @@ use a2a::{
 use a2a_server::jsonrpc::jsonrpc_router;
 use a2a_server::rest::rest_router;
 use a2a_server::{AgentExecutor, DefaultRequestHandler, ExecutorContext, InMemoryTaskStore};
+use annex_test_support::STATE_INJECTION;
 use axum::Router;
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::serve::ListenerExt;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::net::TcpListener;
 
-struct Echo;
+pub(crate) struct Echo;
 
 impl AgentExecutor for Echo {
     fn execute(&self, context: ExecutorContext) -> BoxStream<'static, Result<StreamResponse, A2AError>> {
@@ -27,25 +32,29 @@ impl AgentExecutor for Echo {
             metadata: None,
             extensions: None,
         };
-        let update = TaskArtifactUpdateEvent {
-            task_id: context.task_id.clone(),
-            context_id: context.context_id.clone(),
-            artifact,
-            append: Some(false),
-            last_chunk: Some(true),
-            metadata: None,
-        };
-        let events = [
-            status(&context, TaskState::Working),
-            StreamResponse::ArtifactUpdate(update),
-            status(&context, TaskState::Completed),
-        ];
-        stream::iter(events.map(Ok)).boxed()
+        stream::iter(events(&context, artifact).map(Ok)).boxed()
     }
 
     fn cancel(&self, context: ExecutorContext) -> BoxStream<'static, Result<StreamResponse, A2AError>> {
-        stream::iter([Ok(status(&context, TaskState::Canceled))]).boxed()
+        canceled(&context)
     }
+}
+
+/// The events of a turn that makes one artifact, the same that an agent of Annex sends.
+pub(crate) fn events(context: &ExecutorContext, artifact: Artifact) -> [StreamResponse; 3] {
+    let update = TaskArtifactUpdateEvent {
+        task_id: context.task_id.clone(),
+        context_id: context.context_id.clone(),
+        artifact,
+        append: Some(false),
+        last_chunk: Some(true),
+        metadata: None,
+    };
+    [status(context, TaskState::Working), StreamResponse::ArtifactUpdate(update), status(context, TaskState::Completed)]
+}
+
+pub(crate) fn canceled(context: &ExecutorContext) -> BoxStream<'static, Result<StreamResponse, A2AError>> {
+    stream::iter([Ok(status(context, TaskState::Canceled))]).boxed()
 }
 
 fn status(context: &ExecutorContext, state: TaskState) -> StreamResponse {
@@ -59,13 +68,25 @@ fn status(context: &ExecutorContext, state: TaskState) -> StreamResponse {
 
 pub(crate) async fn serve(
     listener: TcpListener,
+    agent: impl AgentExecutor,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let handler = Arc::new(DefaultRequestHandler::new(Echo, InMemoryTaskStore::new()));
+    let handler = Arc::new(DefaultRequestHandler::new(agent, InMemoryTaskStore::new()));
     let router = Router::new()
         .nest("/a2a/jsonrpc", jsonrpc_router(Arc::clone(&handler)))
-        .nest("/a2a/rest", rest_router(handler));
+        .nest("/a2a/rest", rest_router(handler))
+        .layer(middleware::from_fn(name_extension));
     // As Annex does: small answers go out at once.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     Ok(axum::serve(listener, router).with_graceful_shutdown(shutdown).await?)
+}
+
+/// The server knows no extensions, so what was active is named here.
+async fn name_extension(request: Request, next: Next) -> Response {
+    let is_asked = request.headers().get("a2a-extensions").is_some_and(|uri| uri == STATE_INJECTION);
+    let mut response = next.run(request).await;
+    if is_asked {
+        response.headers_mut().insert("a2a-extensions", HeaderValue::from_static(STATE_INJECTION));
+    }
+    response
 }

@@ -2,19 +2,36 @@
 
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::kind::Kind;
+use crate::orders::Order;
+
+/// What tells one server of a kind from another.
+pub(crate) struct Setup<'a> {
+    pub(crate) kind: Kind,
+    /// The only core that it may use.
+    pub(crate) core: Option<usize>,
+    /// Tables to add to the config of the kind.
+    pub(crate) settings: &'a str,
+}
+
+impl Setup<'_> {
+    pub(crate) const fn new(kind: Kind) -> Self {
+        Self { kind, core: None, settings: "" }
+    }
+}
 
 /// Stopped when dropped.
 pub(crate) struct ServerProcess {
     process: Child,
+    output: BufReader<ChildStdout>,
     address: String,
     /// Its folder, where nobody else needs it.
     _folder: Option<TempDir>,
@@ -23,21 +40,50 @@ pub(crate) struct ServerProcess {
 impl ServerProcess {
     /// Returns when it is ready.
     pub(crate) fn start(kind: Kind) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let mut server = Self::start_in(kind, folder.path())?;
-        server._folder = Some(folder);
-        Ok(server)
+        Self::start_with(&Setup::new(kind))
     }
 
     /// The same with a folder that may hold files already.
     pub(crate) fn start_in(kind: Kind, folder: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new(env::current_exe()?);
-        command.args(["--serve", kind.name()]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::spawn(&Setup::new(kind), folder)
+    }
+
+    /// The same with settings of its own.
+    pub(crate) fn start_with(setup: &Setup<'_>) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut server = Self::spawn(setup, folder.path())?;
+        server._folder = Some(folder);
+        Ok(server)
+    }
+
+    fn spawn(setup: &Setup<'_>, folder: &Path) -> anyhow::Result<Self> {
+        let name = setup.kind.name();
+        let mut command = this_program(setup.core)?;
+        command.args(["--serve", name]).arg(folder).arg(setup.settings).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
-        let output = process.stdout.take().context("the server's output")?;
+        let mut output = BufReader::new(process.stdout.take().context("the server's output")?);
         let mut address = String::new();
-        BufReader::new(output).read_line(&mut address)?;
-        Ok(Self { process, address: address.trim().to_owned(), _folder: None })
+        output.read_line(&mut address)?;
+        anyhow::ensure!(!address.is_empty(), "the server {name} did not start");
+        Ok(Self { process, output, address: address.trim().to_owned(), _folder: None })
+    }
+
+    /// Has it count its allocations from here on.
+    pub(crate) fn count_allocations(&mut self) -> anyhow::Result<()> {
+        self.order(Order::Count).map(drop)
+    }
+
+    /// The allocations since, which ends the count.
+    pub(crate) fn counted_allocations(&mut self) -> anyhow::Result<u64> {
+        self.order(Order::Counted)
+    }
+
+    fn order(&mut self, order: Order) -> anyhow::Result<u64> {
+        let input = self.process.stdin.as_mut().context("the server's input")?;
+        writeln!(input, "{}", order.name())?;
+        let mut answer = String::new();
+        self.output.read_line(&mut answer)?;
+        Ok(answer.trim().parse()?)
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -69,4 +115,13 @@ impl Drop for ServerProcess {
         drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
+}
+
+/// This program again, which may be kept to one core.
+pub(crate) fn this_program(core: Option<usize>) -> anyhow::Result<Command> {
+    let program = env::current_exe()?;
+    let Some(core) = core else { return Ok(Command::new(program)) };
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &core.to_string()]).arg(program);
+    Ok(command)
 }

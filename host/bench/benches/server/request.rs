@@ -5,6 +5,8 @@ use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
+use crate::answer::Expected;
+
 /// The text of every request and of every echo.
 pub(crate) const TEXT: &str = "Who am I and what is my email?";
 
@@ -12,10 +14,11 @@ pub(crate) const TEXT: &str = "Who am I and what is my email?";
 pub(crate) struct Request {
     pub(crate) binding: Binding,
     pub(crate) is_streamed: bool,
-    /// The URI of an extension to activate.
-    pub(crate) extension: Option<&'static str>,
+    /// The extensions to activate, as the header has them; nothing for none.
+    extensions: String,
     /// The rest of the message after its parts, as JSON.
     metadata: String,
+    expected: Expected,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,11 +30,27 @@ pub(crate) enum Binding {
 
 impl Request {
     fn new(binding: Binding) -> Self {
-        Self { binding, is_streamed: false, extension: None, metadata: String::new() }
+        let expected = Expected::Completed;
+        Self { binding, is_streamed: false, extensions: String::new(), metadata: String::new(), expected }
     }
 
     pub(crate) fn json_rpc() -> Self {
         Self::new(Binding::JsonRpc)
+    }
+
+    /// The same with extensions to activate, separated by commas.
+    pub(crate) fn activating(self, extensions: String) -> Self {
+        Self { extensions, ..self }
+    }
+
+    /// The same with another answer to it.
+    pub(crate) fn expecting(self, expected: Expected) -> Self {
+        Self { expected, ..self }
+    }
+
+    /// Looks at an answer over HTTP/1.1.
+    pub(crate) fn check(&self, answer: &[u8]) -> anyhow::Result<()> {
+        self.expected.check(answer)
     }
 
     pub(crate) fn http_json() -> Self {
@@ -47,20 +66,25 @@ impl Request {
         Self { is_streamed: true, ..self }
     }
 
-    /// Injects about `bytes` of state.
+    /// Injects about `bytes` of state, 100 at least.
     pub(crate) fn injecting(bytes: usize) -> Self {
         let padding = "x".repeat(bytes.saturating_sub(100));
         let state = format!(
             r#"{{"user_info":{{"name":"Ada Lovelace","role":"Engineer","email":"ada@example.com"}},"notes":"{padding}"}}"#
         );
         let metadata = format!(r#","metadata":{{"{STATE_KEY}":{state}}}"#);
-        Self { extension: Some(STATE_INJECTION), metadata, ..Self::json_rpc() }
+        Self {
+            extensions: STATE_INJECTION.to_owned(),
+            metadata,
+            expected: Expected::StateAndHeader,
+            ..Self::json_rpc()
+        }
     }
 
     /// Has the test extension loop so many times.
     pub(crate) fn looping(rounds: u64) -> Self {
         let metadata = format!(r#","metadata":{{"test/command":"loop {rounds}"}}"#);
-        Self { extension: Some(TEST_EXTENSION), metadata, ..Self::json_rpc() }
+        Self { extensions: TEST_EXTENSION.to_owned(), metadata, ..Self::json_rpc() }
     }
 
     /// The whole HTTP/1.1 request of a binding that is JSON.
@@ -74,8 +98,11 @@ impl Request {
             (_, false) => ("/a2a/jsonrpc", call("SendMessage", &params)),
             (_, true) => ("/a2a/jsonrpc", call("SendStreamingMessage", &params)),
         };
-        let extension = self.extension.map(|uri| format!("a2a-extensions: {uri}\r\n")).unwrap_or_default();
-        post(path, &extension, &body)
+        let header = match self.extensions.as_str() {
+            "" => String::new(),
+            extensions => format!("a2a-extensions: {extensions}\r\n"),
+        };
+        post(path, &header, &body)
     }
 
     /// The path of the gRPC method, and the message with its frame.

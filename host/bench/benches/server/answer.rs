@@ -1,0 +1,137 @@
+//! What an answer must say. An error, or a state that got lost, would be cheap to serve and would look like speed.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use annex_test_support::{STATE_INJECTION, STATE_KEY};
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+use crate::http1;
+use crate::request::TEXT;
+
+/// The text that an agent answers with which knows its user from the injected state.
+pub(crate) const KNOWN: &str = "You are Ada Lovelace and your email is ada@example.com.";
+/// The text of the same agent when nobody told it.
+const UNKNOWN: &str = "I can tell you who you are and what your email is.";
+
+/// The answer that each request of a round must get.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// A task that is completed.
+    Completed,
+    /// The text of the request.
+    Echo,
+    /// The answer of an agent that was not told of its user.
+    Unknown,
+    /// The answer of an agent that knows its user, and the state with that answer in it.
+    State,
+    /// The same, and the URI of the extension in the header.
+    StateAndHeader,
+}
+
+impl Expected {
+    /// Looks at a whole answer over HTTP/1.1.
+    pub(crate) fn check(self, answer: &[u8]) -> anyhow::Result<()> {
+        let checked = match self {
+            Self::Completed => http1::ensure_completed(answer),
+            Self::Echo => text(answer, TEXT),
+            Self::Unknown => text(answer, UNKNOWN),
+            Self::State => state(answer),
+            Self::StateAndHeader => state(answer).and_then(|()| header(answer)),
+        };
+        checked.with_context(|| String::from_utf8_lossy(answer).into_owned())
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    result: Outcome<'a>,
+}
+
+#[derive(Deserialize)]
+struct Outcome<'a> {
+    #[serde(borrow)]
+    task: Task<'a>,
+}
+
+#[derive(Deserialize)]
+struct Task<'a> {
+    #[serde(borrow)]
+    status: Status<'a>,
+    #[serde(borrow)]
+    artifacts: [Artifact<'a>; 1],
+}
+
+#[derive(Deserialize)]
+struct Status<'a> {
+    state: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Artifact<'a> {
+    #[serde(borrow)]
+    parts: [Part<'a>; 1],
+    #[serde(borrow, default)]
+    metadata: HashMap<Cow<'a, str>, State<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct State<'a> {
+    #[serde(borrow)]
+    user_info: UserInfo<'a>,
+    #[serde(borrow)]
+    notes: Cow<'a, str>,
+    #[serde(borrow)]
+    last_answer: Cow<'a, str>,
+}
+
+#[derive(Deserialize, PartialEq)]
+struct UserInfo<'a> {
+    name: &'a str,
+    role: &'a str,
+    email: &'a str,
+}
+
+const USER: UserInfo<'static> = UserInfo { name: "Ada Lovelace", role: "Engineer", email: "ada@example.com" };
+
+fn body(answer: &[u8]) -> anyhow::Result<&[u8]> {
+    let head = http1::head(answer).context("a head")?;
+    answer.get(head + 4..).context("a body")
+}
+
+/// The only artifact of a completed task, with the right text.
+fn artifact<'a>(answer: &'a [u8], expected: &str) -> anyhow::Result<Artifact<'a>> {
+    let answer: Answer<'a> = serde_json::from_slice(body(answer)?)?;
+    let Task { status, artifacts: [artifact] } = answer.result.task;
+    ensure!(status.state == "TASK_STATE_COMPLETED", "the task is not completed");
+    let [Part { text }] = &artifact.parts;
+    ensure!(text == expected, "another text than {expected:?}");
+    Ok(artifact)
+}
+
+fn text(answer: &[u8], expected: &str) -> anyhow::Result<()> {
+    artifact(answer, expected).map(drop)
+}
+
+fn state(answer: &[u8]) -> anyhow::Result<()> {
+    let artifact = artifact(answer, KNOWN)?;
+    let state = artifact.metadata.get(STATE_KEY).context("no state comes back")?;
+    ensure!(state.user_info == USER, "another user");
+    ensure!(state.last_answer == KNOWN, "the state is not that after the turn");
+    ensure!(state.notes.bytes().all(|byte| byte == b'x'), "other notes");
+    Ok(())
+}
+
+fn header(answer: &[u8]) -> anyhow::Result<()> {
+    let named = http1::header(answer, "a2a-extensions")?;
+    ensure!(named == Some(STATE_INJECTION), "the header does not name the extension");
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! A neighbour that burns memory bandwidth: a process that walks through more memory than any cache holds, on one core.
+
+use std::env;
+use std::hint::black_box;
+use std::io::{self, Read};
+use std::process::{Child, Stdio};
+use std::thread;
+
+use crate::process::this_program;
+
+/// Several times the largest last-level cache of a machine that would be rented for this.
+const BUFFER: usize = 512 << 20;
+/// Words of eight bytes in a cache line.
+const LINE: usize = 8;
+
+/// The neighbour; gone when dropped.
+pub(crate) struct Burner(Child);
+
+impl Burner {
+    /// It stays on the last core, so that the scheduler gives each of the servers the same share of both.
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let cores = thread::available_parallelism()?.get();
+        let mut command = this_program(Some(cores - 1))?;
+        Ok(Self(command.arg("--burn").stdin(Stdio::piped()).spawn()?))
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Tells whether this process is to be the neighbour.
+pub(crate) fn is_asked_for() -> bool {
+    env::args().nth(1).is_some_and(|argument| argument == "--burn")
+}
+
+/// Reads and writes each line of the buffer in turn, until the harness ends it or is gone.
+pub(crate) fn burn() -> ! {
+    thread::spawn(|| {
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    let mut buffer = vec![1_u64; BUFFER / size_of::<u64>()];
+    loop {
+        for word in buffer.iter_mut().step_by(LINE) {
+            *word = word.wrapping_add(1);
+        }
+        black_box(&mut buffer);
+    }
+}

@@ -1,0 +1,104 @@
+//! Load that does not wait for the server: requests are due at times of their own, and what one waits counts from then on.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::http1;
+use crate::neighbours::Percentiles;
+use crate::process::ServerProcess;
+use crate::request::Request;
+
+/// When requests are due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arrivals {
+    /// One after the other in the same time.
+    Even,
+    /// Independent of each other, as those of many clients are.
+    Random,
+}
+
+/// More than are ever in use at once where the server keeps up.
+const CONNECTIONS: usize = 64;
+const TIME: Duration = Duration::from_secs(15);
+/// The first part of it, which finds the server as the load before has left it.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    /// When the request that is under way was due.
+    due: Option<Instant>,
+}
+
+/// Sends so many requests per second. One thread looks at all connections again and again, because a thread that slept
+/// would measure how late it is woken.
+pub(crate) fn run(
+    server: &ServerProcess,
+    request: &Request,
+    rate: f64,
+    arrivals: Arrivals,
+) -> anyhow::Result<Percentiles> {
+    let text = request.http1();
+    let opened = (0..CONNECTIONS).map(|_| Connection::open(server.address()));
+    let mut connections = opened.collect::<io::Result<Vec<_>>>()?;
+    let begun = Instant::now();
+    let mut due = begun;
+    let mut latencies = Vec::new();
+    while due < begun + TIME {
+        for connection in &mut connections {
+            if connection.due.is_none() && due <= Instant::now() {
+                connection.send(&text, due)?;
+                due += gap(rate, arrivals);
+            }
+            let Some((sent, latency)) = connection.receive(request)? else { continue };
+            if sent > begun + WARM_UP {
+                latencies.push(latency.as_secs_f64());
+            }
+        }
+    }
+    Ok(Percentiles::of(latencies))
+}
+
+fn gap(rate: f64, arrivals: Arrivals) -> Duration {
+    let mean = Duration::from_secs_f64(1.0 / rate);
+    match arrivals {
+        Arrivals::Even => mean,
+        Arrivals::Random => mean.mul_f64(-(1.0 - fastrand::f64()).ln()),
+    }
+}
+
+impl Connection {
+    fn open(address: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, buffer: Vec::new(), due: None })
+    }
+
+    /// A request is small enough for the socket's buffer.
+    fn send(&mut self, text: &str, due: Instant) -> io::Result<()> {
+        self.buffer.clear();
+        self.due = Some(due);
+        self.stream.write_all(text.as_bytes())
+    }
+
+    /// When the request was due and how long its answer took, once that is there.
+    fn receive(&mut self, request: &Request) -> anyhow::Result<Option<(Instant, Duration)>> {
+        let Some(due) = self.due else { return Ok(None) };
+        let mut piece = [0; 8 << 10];
+        match self.stream.read(&mut piece) {
+            Ok(0) => anyhow::bail!("the server hung up"),
+            Ok(count) => self.buffer.extend_from_slice(piece.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        if !http1::is_whole(&self.buffer)? {
+            return Ok(None);
+        }
+        let latency = due.elapsed();
+        request.check(&self.buffer)?;
+        self.due = None;
+        Ok(Some((due, latency)))
+    }
+}

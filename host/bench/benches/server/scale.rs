@@ -1,0 +1,172 @@
+//! Whether a request costs the same however many connections, tasks, extensions and cores there are, and how long one
+//! waits on a busy server.
+
+use std::path::{Path, PathBuf};
+
+use crate::answer::Expected;
+use crate::comparison::median;
+use crate::kind::Kind;
+use crate::load::{self, CONNECTIONS, Round};
+use crate::many::{self, uri};
+use crate::memory::{allow_files, mib};
+use crate::open_loop::{self, Arrivals};
+use crate::process::{ServerProcess, Setup};
+use crate::request::Request;
+
+type Part = fn() -> anyhow::Result<()>;
+
+pub(crate) const PARTS: [(&str, Part); 5] = [
+    ("scale: connections", connections),
+    ("scale: tasks kept in memory", tasks),
+    ("scale: extensions, installed and active", extensions),
+    ("scale: cores", cores),
+    ("scale: 99th percentile at 70 % of the highest throughput", waiting),
+];
+
+const ROUNDS: usize = 7;
+/// Requests of one round; more over many connections, so that each has some.
+const REQUESTS: usize = 8_000;
+const REQUESTS_PER_CONNECTION: usize = 8;
+
+/// A server under one kind of load. The first row of a table is what the others are compared with.
+struct Row<'a> {
+    title: String,
+    server: &'a ServerProcess,
+    request: Request,
+    connections: usize,
+}
+
+impl Row<'_> {
+    fn round(&self) -> anyhow::Result<Round> {
+        let requests = REQUESTS.max(REQUESTS_PER_CONNECTION * self.connections);
+        load::round(self.server, &self.request, self.connections, requests)
+    }
+}
+
+/// Rounds to all rows in turn. Returns the median CPU time per request of each, in microseconds.
+fn table(rows: &[Row<'_>]) -> anyhow::Result<Vec<f64>> {
+    let mut measured: Vec<Vec<Round>> = rows.iter().map(|_| Vec::new()).collect();
+    for round in 0..=ROUNDS {
+        for (row, rounds) in rows.iter().zip(&mut measured) {
+            let measured = row.round()?;
+            if round > 0 {
+                rounds.push(measured);
+            }
+        }
+    }
+    println!("  {:44}{:>10}{:>10}{:>18}", "CPU µs per request", "least", "median", "this / first row");
+    let mut medians = Vec::new();
+    for (row, rounds) in rows.iter().zip(&measured) {
+        let cpu = median(rounds.iter().map(Round::cpu_micros));
+        let least = rounds.iter().map(Round::cpu_micros).fold(f64::INFINITY, f64::min);
+        let first = measured.first().into_iter().flatten();
+        let ratio = median(first.zip(rounds).map(|(first, this)| this.cpu_micros() / first.cpu_micros()));
+        println!("  {:44}{least:>10.1}{cpu:>10.1}{ratio:>18.2}", row.title);
+        medians.push(cpu);
+    }
+    Ok(medians)
+}
+
+fn connections() -> anyhow::Result<()> {
+    const COUNTS: [usize; 4] = [16, 1, 256, 4_096];
+    allow_files(10_000)?;
+    for (title, kind) in [("state injected", Kind::Component), ("no extension", Kind::Bare)] {
+        let server = ServerProcess::start(kind)?;
+        let row = |connections| Row {
+            title: format!("{title}, {connections} connections"),
+            server: &server,
+            request: Request::injecting(100).expecting(kind.answer()),
+            connections,
+        };
+        table(&COUNTS.map(row))?;
+    }
+    Ok(())
+}
+
+/// Each server is full: each task that comes makes the oldest one go.
+fn tasks() -> anyhow::Result<()> {
+    let mut servers = Vec::new();
+    for count in [10_000, 10, 1_000_000] {
+        let settings = format!("[tasks]\nmax_tasks = {count}\nmax_bytes = {}\n", 16_u64 << 30);
+        let server = ServerProcess::start_with(&Setup { settings: &settings, ..Setup::new(Kind::Memory) })?;
+        load::round(&server, &Request::json_rpc(), CONNECTIONS, count + CONNECTIONS)?;
+        servers.push((format!("echo, {count} tasks, {:.0} MiB", mib(server.resident_bytes()?)), server));
+    }
+    let request = || Request::json_rpc().expecting(Expected::Echo);
+    let rows = servers.iter().map(|(title, server)| Row {
+        title: title.clone(),
+        server,
+        request: request(),
+        connections: CONNECTIONS,
+    });
+    table(&rows.collect::<Vec<_>>()).map(drop)
+}
+
+/// Installed and active extensions, each another component whose hooks do almost nothing.
+fn extensions() -> anyhow::Result<()> {
+    let mut servers = Vec::new();
+    for installed in [1, 10, 1_000] {
+        // It stays for the next run, because compiling 1,000 components takes minutes.
+        let folder = many_folder(installed);
+        many::fill(&folder.join("extensions"), installed)?;
+        servers.push((installed, ServerProcess::start_in(Kind::Many, &folder)?));
+    }
+    let mut rows = Vec::new();
+    let mut actives = Vec::new();
+    for (installed, server) in &servers {
+        for active in [0, 1, 10].into_iter().filter(|active| active <= installed) {
+            let uris: Vec<String> = (0..active).map(uri).collect();
+            let request = Request::json_rpc().expecting(Expected::Echo).activating(uris.join(", "));
+            let title = format!("{active} active of {installed} installed");
+            rows.push(Row { title, server, request, connections: CONNECTIONS });
+            actives.push(active);
+        }
+    }
+    let medians = table(&rows)?;
+    let none = medians.first().copied().unwrap_or_default();
+    for ((row, cpu), active) in rows.iter().zip(&medians).zip(actives).filter(|(_, active)| *active > 0) {
+        println!("  {}: {:.1} µs for each active one", row.title, (cpu - none) / active as f64);
+    }
+    Ok(())
+}
+
+fn many_folder(installed: usize) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("many-{installed}"))
+}
+
+fn cores() -> anyhow::Result<()> {
+    let both = ServerProcess::start(Kind::Component)?;
+    let one = ServerProcess::start_with(&Setup { core: Some(0), ..Setup::new(Kind::Component) })?;
+    let servers = [("state injected, all cores", &both), ("state injected, one core", &one)];
+    let rows = servers.map(|(title, server)| Row {
+        title: title.to_owned(),
+        server,
+        request: Request::injecting(100),
+        connections: CONNECTIONS,
+    });
+    table(&rows).map(drop)
+}
+
+/// The server has one core and the client the rest, so that no client waits for the core that it measures.
+fn waiting() -> anyhow::Result<()> {
+    for (title, kind, request) in [
+        ("state injected", Kind::Component, Request::injecting(100)),
+        ("echo", Kind::Memory, Request::json_rpc().expecting(Expected::Echo)),
+    ] {
+        let server = ServerProcess::start_with(&Setup { core: Some(0), ..Setup::new(kind) })?;
+        load::round(&server, &request, CONNECTIONS, REQUESTS)?;
+        let highest = (0..ROUNDS).map(|_| Ok(load::round(&server, &request, CONNECTIONS, REQUESTS)?.rate()));
+        let highest = highest.collect::<anyhow::Result<Vec<_>>>()?.into_iter().fold(0.0, f64::max);
+        for arrivals in [Arrivals::Even, Arrivals::Random] {
+            let latencies = open_loop::run(&server, &request, 0.7 * highest, arrivals)?;
+            let title = format!("{title}, {arrivals:?} arrivals, 70 % of {highest:.0}/s");
+            println!(
+                "  {title:52}{:>7.0} µs median{:>8.0} µs 99th percentile{:>7.1} times",
+                latencies.p50 * 1e6,
+                latencies.p99 * 1e6,
+                latencies.p99 / latencies.p50,
+            );
+        }
+    }
+    Ok(())
+}
