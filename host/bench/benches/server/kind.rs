@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annex_server::{AgentConfig, App, AppError, Config, Locations, Server};
+use annex_server::{AgentConfig, App, AppError, Config, InstancesConfig, Locations, Server};
 use tokio::net::TcpListener;
 
 use crate::answer::Expected;
@@ -24,6 +24,8 @@ description = "Says what it was told."
 pub(crate) enum Kind {
     /// The specialist with state injection as a component.
     Component,
+    /// The same, in instances that are kept.
+    Kept,
     /// The same logic compiled in.
     Native,
     /// The specialist's agent without extensions.
@@ -47,8 +49,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Component,
+        Self::Kept,
         Self::Native,
         Self::Bare,
         Self::Installed,
@@ -65,6 +68,7 @@ impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Component => "component",
+            Self::Kept => "kept",
             Self::Native => "native",
             Self::Bare => "bare",
             Self::Installed => "installed",
@@ -92,7 +96,9 @@ impl Kind {
     /// The answer to a request that injects state.
     pub(crate) const fn answer(self) -> Expected {
         match self {
-            Self::Component | Self::OfficialNative | Self::Floor | Self::Neighbours => Expected::StateAndHeader,
+            Self::Component | Self::Kept | Self::OfficialNative | Self::Floor | Self::Neighbours => {
+                Expected::StateAndHeader
+            }
             // There is no extension that could be active.
             Self::Native => Expected::State,
             Self::Bare | Self::Installed => Expected::Unknown,
@@ -108,9 +114,13 @@ impl Kind {
             Self::Neighbours => {
                 format!("{SPECIALIST}\n[[extension]]\ncomponent = {:?}\n", annex_components::TEST_EXTENSION)
             }
-            Self::Component | Self::Native | Self::Bare | Self::Installed | Self::OfficialNative | Self::Floor => {
-                SPECIALIST.to_owned()
-            }
+            Self::Component
+            | Self::Kept
+            | Self::Native
+            | Self::Bare
+            | Self::Installed
+            | Self::OfficialNative
+            | Self::Floor => SPECIALIST.to_owned(),
         };
         let mut config = Config::parse(Path::new("annex.toml"), &format!("{text}\n{settings}"))?;
         config.server.listen.set_port(0);
@@ -125,6 +135,9 @@ impl Kind {
         }
         match self {
             Self::Component | Self::Memory | Self::Official | Self::OfficialNative | Self::Floor | Self::Many => {}
+            Self::Kept => {
+                config.extensions.iter_mut().for_each(|extension| extension.instances = InstancesConfig::Kept)
+            }
             Self::Sqlite => config.tasks.data_dir = Some("data".into()),
             Self::Native | Self::Bare => config.extensions.clear(),
             Self::Installed | Self::Neighbours => {

@@ -66,6 +66,7 @@ fn groups() -> anyhow::Result<[Vec<Contender>; 2]> {
         vec![
             injected("official SDK, compiled in", Kind::OfficialNative)?,
             injected("Annex, fresh instance", Kind::Component)?,
+            injected("Annex, kept instance", Kind::Kept)?,
             injected("Annex, compiled in", Kind::Native)?,
             injected("Annex, no extension", Kind::Bare)?,
             injected("axum and serde_json", Kind::Floor)?,
