@@ -36,7 +36,7 @@ pub(crate) struct GuestInstance {
     /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
     /// What it is put back to, if it can be kept.
-    kept: Option<Kept>,
+    kept: Option<Box<Kept>>,
     // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
     _slot: OwnedSemaphorePermit,
 }

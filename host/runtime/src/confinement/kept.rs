@@ -73,7 +73,7 @@ impl Keeping {
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> wasmtime::Result<Option<Kept>> {
+    ) -> wasmtime::Result<Option<Box<Kept>>> {
         for save in &self.saves {
             function::<()>(store, instance, save)?.call_async(&mut *store, ()).await?;
         }
@@ -113,7 +113,8 @@ impl Keeping {
         let idle_log = store.data().log.clone();
         let parking = Arc::downgrade(&self.parking);
         let turns_left = self.turns;
-        Ok(Some(Kept { resets, places, snapshots, sizes, turns_left, idle_log, parking, in_use: None }))
+        let kept = Kept { resets, places, snapshots, sizes, turns_left, idle_log, parking, in_use: None };
+        Ok(Some(Box::new(kept)))
     }
 }
 

@@ -27,7 +27,7 @@ const ORDER: [u8; 13] = [1, 2, 3, 4, 5, 13, 6, 7, 8, 9, 12, 10, 11];
 
 /// The component with what is added to its modules and to its end.
 pub(super) fn component(bytes: &[u8], plan: &Plan, types: &Types) -> Result<Keepable, BinaryReaderError> {
-    let mut component = Component::new();
+    let mut component = Component::default();
     let mut modules = plan.modules.iter().enumerate();
     for (id, data) in sections(bytes)? {
         match (id, modules.len()) {
