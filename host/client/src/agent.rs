@@ -8,19 +8,21 @@ use annex_protocol::{
     ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
     SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
-use serde::Serialize;
+use futures::{StreamExt, TryStreamExt, stream};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::binding::{self, Spoken};
 use crate::card::AgentCardDocument;
 use crate::config::ClientConfig;
 use crate::http::Http;
-use crate::transport::{self, Transport, WireCall};
+use crate::transport::{self, Answers, Transport, WireCall};
 use crate::{Answer, Binding, ClientError, EventStream, ExtensionMethod, Operation, ResultStream, ServiceParameters};
 
 mod exchange;
+mod params;
 
 use exchange::{Around, Exchange};
+use params::{MethodParams, Params};
 
 /// An agent whose card was read, and the interface of it that is used.
 ///
@@ -94,15 +96,15 @@ impl Agent {
         exchange.begin(Some(&mut request.message), Some(&mut request.metadata)).await?;
         // The message is checked after the interceptors, because they may change it.
         valid(request.validate())?;
-        let answer = self.transport.call(self.wire(&mut exchange, &request)?).await?;
-        let event = self.decode(&answer.value)?;
+        let answer = self.transport.call(self.wire(&mut exchange, request)?).await?;
+        let event = answer.value.decode()?;
         exchange.end(&answer.active, Some(&event)).await?;
         let value = match event {
             StreamResponse::Task(task) => SendMessageResponse::Task(task),
             StreamResponse::Message(message) => SendMessageResponse::Message(message),
             StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => {
                 // SendMessage has one answer; updates are for streams (section 3.1.1).
-                return Err(ClientError::protocol(&self.url, answer.value.get(), "neither a task nor a message"));
+                return Err(answer.value.misshapen("neither a task nor a message"));
             }
         };
         Ok(Answer { value, active: answer.active })
@@ -120,8 +122,8 @@ impl Agent {
         let mut exchange = Exchange::new(&self.around, Operation::SendStreamingMessage, parameters);
         exchange.begin(Some(&mut request.message), Some(&mut request.metadata)).await?;
         valid(request.validate())?;
-        let answer = self.transport.open(self.wire(&mut exchange, &request)?).await?;
-        Ok(exchange.follow(self.url.clone(), answer))
+        let answer = self.transport.open(self.wire(&mut exchange, request)?).await?;
+        Ok(exchange.follow(answer))
     }
 
     /// GetTask.
@@ -137,7 +139,7 @@ impl Agent {
         valid(request.validate())?;
         let mut exchange = Exchange::new(&self.around, Operation::GetTask, parameters);
         exchange.begin(None, None).await?;
-        self.read_task(exchange, &request).await
+        self.read_task(exchange, request).await
     }
 
     /// ListTasks: one page of them.
@@ -150,7 +152,7 @@ impl Agent {
         request: ListTasksRequest,
     ) -> Result<Answer<ListTasksResponse>, ClientError> {
         valid(request.validate())?;
-        self.read(Operation::ListTasks, parameters, &request).await
+        self.read(Operation::ListTasks, parameters, request).await
     }
 
     /// CancelTask: the answer is the task as it then is.
@@ -165,7 +167,7 @@ impl Agent {
         valid(request.validate())?;
         let mut exchange = Exchange::new(&self.around, Operation::CancelTask, parameters);
         exchange.begin(None, Some(&mut request.metadata)).await?;
-        self.read_task(exchange, &request).await
+        self.read_task(exchange, request).await
     }
 
     /// SubscribeToTask: the task as it is, then what happens to it until it has ended.
@@ -180,8 +182,8 @@ impl Agent {
         valid(request.validate())?;
         let mut exchange = Exchange::new(&self.around, Operation::SubscribeToTask, parameters);
         exchange.begin(None, None).await?;
-        let answer = self.transport.open(self.wire(&mut exchange, &request)?).await?;
-        Ok(exchange.follow(self.url.clone(), answer))
+        let answer = self.transport.open(self.wire(&mut exchange, request)?).await?;
+        Ok(exchange.follow(answer))
     }
 
     /// CreateTaskPushNotificationConfig: the answer is the config with its id.
@@ -194,7 +196,7 @@ impl Agent {
         config: TaskPushNotificationConfig,
     ) -> Result<Answer<TaskPushNotificationConfig>, ClientError> {
         valid(config.validate())?;
-        self.read(Operation::CreateTaskPushNotificationConfig, parameters, &config).await
+        self.read(Operation::CreateTaskPushNotificationConfig, parameters, config).await
     }
 
     /// GetTaskPushNotificationConfig.
@@ -207,7 +209,7 @@ impl Agent {
         request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Answer<TaskPushNotificationConfig>, ClientError> {
         valid(request.validate())?;
-        self.read(Operation::GetTaskPushNotificationConfig, parameters, &request).await
+        self.read(Operation::GetTaskPushNotificationConfig, parameters, request).await
     }
 
     /// ListTaskPushNotificationConfigs: one page of them.
@@ -220,7 +222,7 @@ impl Agent {
         request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Answer<ListTaskPushNotificationConfigsResponse>, ClientError> {
         valid(request.validate())?;
-        self.read(Operation::ListTaskPushNotificationConfigs, parameters, &request).await
+        self.read(Operation::ListTaskPushNotificationConfigs, parameters, request).await
     }
 
     /// DeleteTaskPushNotificationConfig: also of a config that is gone already.
@@ -235,7 +237,7 @@ impl Agent {
         valid(request.validate())?;
         let operation = Operation::DeleteTaskPushNotificationConfig;
         // Servers answer with nothing, with `null` or with an object. None of it says anything.
-        let answer = self.read::<_, IgnoredAny>(operation, parameters, &request).await?;
+        let answer = self.read::<_, IgnoredAny>(operation, parameters, request).await?;
         Ok(Answer { value: (), active: answer.active })
     }
 
@@ -247,7 +249,7 @@ impl Agent {
         &self,
         parameters: ServiceParameters,
     ) -> Result<Answer<AgentCard>, ClientError> {
-        self.read(Operation::GetExtendedAgentCard, parameters, &GetExtendedAgentCardRequest::default()).await
+        self.read(Operation::GetExtendedAgentCard, parameters, GetExtendedAgentCardRequest::default()).await
     }
 
     /// Calls a method that an extension defines: over JSON-RPC by its name, over HTTP+JSON by
@@ -262,7 +264,7 @@ impl Agent {
         method: ExtensionMethod,
         params: &JsonObject,
     ) -> Result<Answer<Json>, ClientError> {
-        self.read(Operation::Method(method), parameters, params).await
+        self.read(Operation::Method(method), parameters, MethodParams(params)).await
     }
 
     /// Calls a method that an extension defines and that streams its results. Interceptors see the call and no results.
@@ -277,55 +279,45 @@ impl Agent {
     ) -> Result<Answer<ResultStream>, ClientError> {
         let mut exchange = Exchange::new(&self.around, Operation::Method(method), parameters);
         exchange.begin(None, None).await?;
-        self.transport.open(self.wire(&mut exchange, params)?).await
+        let answer = self.transport.open(self.wire(&mut exchange, MethodParams(params))?).await?;
+        Ok(Answer { value: stream::try_unfold(answer.value, next_result).boxed(), active: answer.active })
     }
 
     /// A call whose answer is no task and no message.
-    async fn read<R: Serialize, T: DeserializeOwned>(
+    async fn read<R: Params, T: DeserializeOwned>(
         &self,
         operation: Operation,
         parameters: ServiceParameters,
-        request: &R,
+        request: R,
     ) -> Result<Answer<T>, ClientError> {
         let mut exchange = Exchange::new(&self.around, operation, parameters);
         exchange.begin(None, None).await?;
         let answer = self.transport.call(self.wire(&mut exchange, request)?).await?;
-        let value = self.decode(&answer.value)?;
+        let value = answer.value.decode()?;
         exchange.end(&answer.active, None).await?;
         Ok(Answer { value, active: answer.active })
     }
 
-    async fn read_task<R: Serialize>(&self, mut exchange: Exchange, request: &R) -> Result<Answer<Task>, ClientError> {
+    async fn read_task<R: Params>(&self, mut exchange: Exchange, request: R) -> Result<Answer<Task>, ClientError> {
         let answer = self.transport.call(self.wire(&mut exchange, request)?).await?;
-        let task: Task = self.decode(&answer.value)?;
+        let task: Task = answer.value.decode()?;
         // A copy, because interceptors see every answer in the form of an event.
         exchange.end(&answer.active, Some(&StreamResponse::Task(task.clone()))).await?;
         Ok(Answer { value: task, active: answer.active })
     }
 
-    fn wire<R: Serialize>(&self, exchange: &mut Exchange, request: &R) -> Result<WireCall, ClientError> {
-        // Through text and not through serde_json's values, so that numbers keep their digits.
-        let carried = serde_json::to_string(request).and_then(|text| JsonObject::parse(&text));
-        let mut params = carried
+    fn wire<R: Params>(&self, exchange: &mut Exchange, request: R) -> Result<WireCall, ClientError> {
+        let params = request.into_json(self.tenant.as_deref());
+        let params = params
             .map_err(|error| ClientError::NotCarried { binding: self.binding.name(), problem: error.to_string() })?;
-        match &self.tenant {
-            // Section 8.3.2: the interface's tenant is copied into each request, and without one there is none,
-            // whatever the caller has set.
-            Some(tenant) => drop(params.insert("tenant".to_owned(), Json::string(tenant))),
-            // Without a tenant on the card, a `tenant` among an extension's parameters is the extension's own.
-            None if matches!(exchange.operation, Operation::Method(_)) => {}
-            None => drop(params.remove("tenant")),
-        }
         Ok(WireCall { operation: exchange.operation.clone(), params, headers: exchange.headers()? })
-    }
-
-    fn decode<T: DeserializeOwned>(&self, json: &Json) -> Result<T, ClientError> {
-        decode(&self.url, json)
     }
 }
 
-fn decode<T: DeserializeOwned>(url: &str, json: &Json) -> Result<T, ClientError> {
-    json.to().map_err(|error| ClientError::protocol(url, json.get(), error))
+/// A result that cannot be read drops the stream, so that nothing comes behind it.
+async fn next_result(mut answers: Answers) -> Result<Option<(Json, Answers)>, ClientError> {
+    let Some(answer) = answers.try_next().await? else { return Ok(None) };
+    Ok(Some((answer.decode()?, answers)))
 }
 
 fn valid(checked: Result<(), A2aError>) -> Result<(), ClientError> {

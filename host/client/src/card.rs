@@ -10,11 +10,11 @@ use annex_protocol::{AgentCard, v0_3};
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use lru::LruCache;
-use reqwest::{Response, Url};
+use reqwest::Url;
 
 use crate::ClientError;
 use crate::config::ClientConfig;
-use crate::http::{self as transport, Http};
+use crate::http::{self as transport, Http, Response};
 
 /// Cards are kept, so that their size counts more than that of answers.
 const MAX_CARD_BYTES: usize = 1 << 20;

@@ -23,7 +23,7 @@ pub struct ClientConfig {
     pub connect_timeout: Duration,
     /// From the request for a card to its last byte.
     pub card_timeout: Duration,
-    /// The longest time that an agent may think without sending a byte.
+    /// The longest time that an agent may think without sending a byte; [`Duration::MAX`] where whoever calls it counts.
     pub silence: Duration,
     /// The longest answer, and the longest event of a stream, in bytes.
     pub max_bytes: usize,

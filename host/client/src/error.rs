@@ -27,7 +27,7 @@ pub enum ClientError {
         url: String,
         /// The cause.
         #[source]
-        source: reqwest::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// No answer, or none any more, within the time of the [`ClientConfig`](crate::ClientConfig).
     #[error("{url} did not answer in time")]

@@ -1,11 +1,19 @@
 //! HTTP as this client uses it: redirects within one place only, bounded bodies, bounded waiting.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, StatusCode};
 use reqwest::redirect::{Action, Attempt, Policy};
-use reqwest::{RequestBuilder, Response};
+use reqwest::{RequestBuilder, Url};
 
 use crate::ClientError;
 use crate::config::ClientConfig;
+
+mod direct;
+
+use direct::{Direct, DirectError, Incomplete};
 
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
@@ -20,6 +28,28 @@ pub(crate) struct Http {
     pub(crate) http2: reqwest::Client,
     /// Of a body, and of one event of a stream.
     pub(crate) max_bytes: usize,
+    follows_redirects: bool,
+    connect_timeout: Duration,
+    silence: Duration,
+}
+
+/// The place of an interface, and the way there.
+pub(crate) struct Endpoint {
+    pub(crate) http: Http,
+    pub(crate) url: Url,
+    direct: Option<Direct>,
+}
+
+/// An answer whose body is still to come.
+pub(crate) struct Response {
+    url: Box<str>,
+    silence: Duration,
+    body: Incoming,
+}
+
+enum Incoming {
+    Reqwest(reqwest::Response),
+    Direct(Box<Incomplete>),
 }
 
 impl Http {
@@ -27,13 +57,17 @@ impl Http {
         let builder = || {
             let redirects = if config.follow_redirects { Policy::custom(same_origin) } else { Policy::none() };
             let builder = reqwest::Client::builder().redirect(redirects);
+            let builder = builder.connect_timeout(config.connect_timeout);
             // The limit is on silence and not on the whole answer, because a stream lasts as long as its task.
-            builder.connect_timeout(config.connect_timeout).read_timeout(config.silence)
+            if config.silence == Duration::MAX { builder } else { builder.read_timeout(config.silence) }
         };
         Ok(Self {
             client: builder().build().map_err(ClientError::Setup)?,
             http2: builder().http2_prior_knowledge().build().map_err(ClientError::Setup)?,
             max_bytes: config.max_bytes,
+            follows_redirects: config.follow_redirects,
+            connect_timeout: config.connect_timeout,
+            silence: config.silence,
         })
     }
 
@@ -45,18 +79,17 @@ impl Http {
     /// The same of at most so many bytes.
     pub(crate) async fn text_of(&self, mut response: Response, max_bytes: usize) -> Result<String, ClientError> {
         let max_bytes = max_bytes.min(self.max_bytes);
-        let url = response.url().to_string();
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| failed(&url, error))? {
+        while let Some(chunk) = response.chunk().await? {
             // Checked before the chunk is kept, so that an answer without an end takes no memory beyond the limit.
             if body.len() + chunk.len() > max_bytes {
-                return Err(ClientError::TooLarge { url, max_bytes });
+                return Err(ClientError::TooLarge { url: response.url().to_owned(), max_bytes });
             }
             body.extend_from_slice(&chunk);
         }
         String::from_utf8(body).map_err(|error| {
             let shown = String::from_utf8_lossy(error.as_bytes()).into_owned();
-            ClientError::protocol(&url, &shown, error)
+            ClientError::protocol(response.url(), &shown, error)
         })
     }
 }
@@ -73,9 +106,88 @@ fn same_origin(attempt: Attempt<'_>) -> Action {
     }
 }
 
+impl Endpoint {
+    pub(crate) fn new(http: Http, url: Url) -> Self {
+        // A redirect is reqwest's business, and so is what the client has to do to follow it.
+        let direct = if http.follows_redirects { None } else { Direct::to(&url, http.connect_timeout) };
+        Self { http, url, direct }
+    }
+
+    /// Sends a request to a URL at the interface and waits for the head of the answer. `headers` are all that it needs.
+    pub(crate) async fn send(
+        &self,
+        (method, url): (Method, &Url),
+        headers: HeaderMap,
+        body: String,
+    ) -> Result<Response, ClientError> {
+        let Some(direct) = &self.direct else {
+            let request = self.http.client.request(method, url.clone()).headers(headers);
+            return send(url.as_str(), if body.is_empty() { request } else { request.body(body) }).await;
+        };
+        let silence = self.http.silence;
+        let sent = direct.send((method, url), headers, Bytes::from(body));
+        let sent = in_silence(silence, url.as_str(), sent).await?;
+        Ok(Response { url: url.as_str().into(), silence, body: Incoming::Direct(Box::new(sent)) })
+    }
+}
+
+impl Response {
+    /// The address that answered.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        match &self.body {
+            Incoming::Reqwest(response) => response.status(),
+            Incoming::Direct(answer) => answer.head.status,
+        }
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        match &self.body {
+            Incoming::Reqwest(response) => response.headers(),
+            Incoming::Direct(answer) => &answer.head.headers,
+        }
+    }
+
+    /// The next piece of the body; `None` at its end.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
+        let Self { url, silence, body } = self;
+        match body {
+            // It counts the silence itself.
+            Incoming::Reqwest(response) => response.chunk().await.map_err(|error| failed(url, error)),
+            Incoming::Direct(answer) => {
+                let chunk = async { answer.chunk().await.map_err(|error| failed_direct(url, error)) };
+                in_silence(*silence, url, chunk).await
+            }
+        }
+    }
+}
+
+impl From<reqwest::Response> for Response {
+    fn from(response: reqwest::Response) -> Self {
+        let url = response.url().as_str().into();
+        Self { url, silence: Duration::MAX, body: Incoming::Reqwest(response) }
+    }
+}
+
+/// Waits for as long as the other side may say nothing. [`Duration::MAX`] is as long as it wants, and takes no timer.
+async fn in_silence<T>(
+    silence: Duration,
+    url: &str,
+    waited: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    if silence == Duration::MAX {
+        return waited.await;
+    }
+    let timed_out = |_| Err(ClientError::TimedOut { url: url.to_owned() });
+    tokio::time::timeout(silence, waited).await.unwrap_or_else(timed_out)
+}
+
 /// Sends a request to `url` and waits for the head of the answer.
 pub(crate) async fn send(url: &str, request: RequestBuilder) -> Result<Response, ClientError> {
-    request.send().await.map_err(|error| failed(url, error))
+    request.send().await.map(Response::from).map_err(|error| failed(url, error))
 }
 
 pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
@@ -84,11 +196,21 @@ pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     let source = error.without_url();
     // A timeout while connecting is both. It counts as unreachable, because nothing was sent.
     if source.is_connect() {
-        ClientError::Unreachable { url, source }
+        ClientError::Unreachable { url, source: source.into() }
     } else if source.is_timeout() {
         ClientError::TimedOut { url }
     } else {
         ClientError::Broken { url, source: source.into() }
+    }
+}
+
+/// The same for a request that went directly.
+fn failed_direct(url: &str, error: DirectError) -> ClientError {
+    let url = url.to_owned();
+    match error {
+        DirectError::Connect(source) => ClientError::Unreachable { url, source },
+        DirectError::ConnectTimeout => ClientError::Unreachable { url, source: error.into() },
+        DirectError::Exchange(error) => ClientError::Broken { url, source: error.into() },
     }
 }
 

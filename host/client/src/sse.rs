@@ -1,5 +1,8 @@
 //! Reads an event stream (WHATWG HTML section 9.2). Only `data` matters here: A2A uses no event names, ids or retries.
 
+use std::collections::VecDeque;
+use std::mem;
+
 use memchr::memchr2;
 
 /// Turns chunks of bytes, cut anywhere, into the data of events.
@@ -16,23 +19,20 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Takes the next bytes and returns the events that they complete. An event is complete at its blank line: one that
-    /// the end of the stream cuts off is dropped.
-    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Vec<String> {
-        let mut events = Vec::new();
-        if !bytes.is_empty() && std::mem::take(&mut self.after_cr) {
+    /// Takes the next bytes and adds the events that they complete to `events`. An event is complete at its blank line: one
+    /// that the end of the stream cuts off is dropped.
+    pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut VecDeque<String>) {
+        if !bytes.is_empty() && mem::take(&mut self.after_cr) {
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
         while let Some(end) = memchr2(b'\r', b'\n', bytes) {
             let (line, rest) = bytes.split_at(end);
-            self.line.extend_from_slice(line);
-            events.extend(self.end_line());
+            events.extend(self.end_line(line));
             // Only a CR at the very end of a chunk leaves open whether an LF belongs to it.
             self.after_cr = rest == b"\r";
             bytes = rest.strip_prefix(b"\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
         }
         self.line.extend_from_slice(bytes);
-        events
     }
 
     /// Bytes held for an event that is not complete.
@@ -40,21 +40,32 @@ impl Decoder {
         self.line.len() + self.data.len()
     }
 
-    fn end_line(&mut self) -> Option<String> {
-        let bytes = std::mem::take(&mut self.line);
+    /// `end` is the line, or the end of one that began in an earlier chunk.
+    fn end_line(&mut self, end: &[u8]) -> Option<String> {
+        if self.line.is_empty() {
+            return self.take_line(end);
+        }
+        let mut line = mem::take(&mut self.line);
+        line.extend_from_slice(end);
+        self.take_line(&line)
+    }
+
+    fn take_line(&mut self, bytes: &[u8]) -> Option<String> {
         // The standard wants bytes that are no UTF-8 replaced, not refused.
-        let line = String::from_utf8_lossy(&bytes);
-        let was_begun = std::mem::replace(&mut self.begun, true);
+        let line = String::from_utf8_lossy(bytes);
+        let was_begun = mem::replace(&mut self.begun, true);
         let line = if was_begun { &line } else { line.strip_prefix('\u{feff}').unwrap_or(&line) };
         if line.is_empty() {
             // Each `data` line has ended with a line break, and the last one is not part of the data.
-            let mut data = std::mem::take(&mut self.data);
+            let mut data = mem::take(&mut self.data);
             return data.pop().map(|_| data);
         }
         // A comment is a line whose field name is empty.
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         if field == "data" {
-            self.data.push_str(value.strip_prefix(' ').unwrap_or(value));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            self.data.reserve(value.len() + 1);
+            self.data.push_str(value);
             self.data.push('\n');
         }
         None

@@ -10,10 +10,11 @@ mod answer;
 mod grpc;
 mod http_json;
 mod json_rpc;
+mod unread;
 mod v0_3;
 mod wire;
 
-pub(crate) use wire::{JsonStream, Transport, WireCall};
+pub(crate) use wire::{Answers, Transport, WireCall};
 
 /// The transport of an interface at `url`.
 pub(crate) fn open(spoken: &Spoken<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {

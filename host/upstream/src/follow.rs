@@ -7,7 +7,7 @@ use annex_client::{Agent, Answer, ClientError, EventStream, ServiceParameters};
 use annex_protocol::{
     A2aError, CancelTaskRequest, GetTaskRequest, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
 };
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::LostContext;
@@ -158,6 +158,9 @@ impl<'a> Follower<'a> {
                 }
             }
         }
+        if relay.is_settled() {
+            leave(stream);
+        }
         Ok(Ended::Well)
     }
 
@@ -242,6 +245,18 @@ impl<'a> Follower<'a> {
     }
 }
 
+/// Leaves a stream whose last event has come. Most end right behind it, and one that is read to its end leaves its
+/// connection for the next turn.
+fn leave(mut stream: EventStream) {
+    if stream.next().now_or_never().is_some() {
+        return;
+    }
+    tokio::spawn(async move {
+        // The end, or an event that nobody waits for, or nothing in time: the connection is of use after the first only.
+        let _ = timeout(LEAVE_TIMEOUT, stream.next()).await;
+    });
+}
+
 fn is_closed(wait: Duration) -> AgentError {
     // Rounded up, so that nobody who waits for that long comes too early.
     let seconds = wait.as_secs() + 1;
@@ -261,6 +276,9 @@ pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: 
         Err(_) => tracing::debug!("the upstream agent did not answer in time whether a task is canceled"),
     }
 }
+
+/// The longest time that a stream may go on behind its last event.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest time that the upstream may take to cancel a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);

@@ -115,7 +115,8 @@ fn client_config(config: &UpstreamConfig) -> ClientConfig {
         bindings: config.binding.into_iter().collect(),
         connect_timeout: config.connect,
         card_timeout: config.idle.min(Duration::from_secs(10)),
-        silence: config.idle,
+        // `Follower` counts the silence, and by events: what keeps a connection alive ends none.
+        silence: Duration::MAX,
         max_bytes: config.max_answer_bytes,
         // The interface gets credentials, so it is at the card's origin or at a host that the operator has named.
         allowed_hosts: Some(config.allow_hosts.clone()),

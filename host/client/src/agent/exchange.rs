@@ -8,9 +8,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use http::{Extensions, HeaderMap};
 use reqwest::Url;
 
-use super::decode;
 use crate::card::AgentCardDocument;
-use crate::transport::JsonStream;
+use crate::transport::Answers;
 use crate::{Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters};
 
 /// The parts that are the same for all calls to an agent.
@@ -32,9 +31,8 @@ pub(super) struct Exchange {
 /// A stream and what its next event needs.
 struct Followed {
     exchange: Exchange,
-    url: String,
     active: Vec<ExtensionUri>,
-    events: JsonStream,
+    events: Answers,
 }
 
 impl Exchange {
@@ -94,19 +92,19 @@ impl Exchange {
     }
 
     /// The events of a stream, each shown to the interceptors before it is given out.
-    pub(super) fn follow(self, url: String, answer: Answer<JsonStream>) -> Answer<EventStream> {
+    pub(super) fn follow(self, answer: Answer<Answers>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
         // The header comes before the first event, so what it names as active holds for all of them.
-        let followed = Followed { exchange: self, url, active: active.clone(), events };
+        let followed = Followed { exchange: self, active: active.clone(), events };
         Answer { value: stream::try_unfold(followed, Followed::step).boxed(), active }
     }
 }
 
 impl Followed {
     async fn step(mut self) -> Result<Option<(StreamResponse, Self)>, ClientError> {
-        let Some(json) = self.events.try_next().await? else { return Ok(None) };
+        let Some(answer) = self.events.try_next().await? else { return Ok(None) };
         // An error drops `self` and the connection with it, so nothing comes behind it.
-        let event = decode(&self.url, &json)?;
+        let event = answer.decode()?;
         self.exchange.end(&self.active, Some(&event)).await?;
         Ok(Some((event, self)))
     }

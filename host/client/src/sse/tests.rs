@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use super::Decoder;
 
 /// The stream must mean the same wherever it is cut.
@@ -6,11 +8,15 @@ fn check(stream: &str, expected: &[&str]) {
     for cut in 0..=bytes.len() {
         let mut decoder = Decoder::default();
         let (head, tail) = bytes.split_at(cut);
-        let events = [decoder.push(head), decoder.push(b""), decoder.push(tail)].concat();
+        let mut events = VecDeque::new();
+        for chunk in [head, b"", tail] {
+            decoder.push(chunk, &mut events);
+        }
         assert_eq!(events, expected, "cut at byte {cut}");
     }
     let mut decoder = Decoder::default();
-    let events: Vec<String> = bytes.iter().flat_map(|byte| decoder.push(&[*byte])).collect();
+    let mut events = VecDeque::new();
+    bytes.iter().for_each(|byte| decoder.push(&[*byte], &mut events));
     assert_eq!(events, expected, "byte by byte");
 }
 
@@ -52,8 +58,8 @@ fn an_event_without_its_blank_line_is_dropped() {
 #[test]
 fn bytes_of_an_incomplete_event_are_counted() {
     let mut decoder = Decoder::default();
-    decoder.push(b"data: abc\ndata: d");
+    decoder.push(b"data: abc\ndata: d", &mut VecDeque::new());
     assert_eq!(decoder.pending(), "abc\n".len() + "data: d".len());
-    decoder.push(b"\n\n");
+    decoder.push(b"\n\n", &mut VecDeque::new());
     assert_eq!(decoder.pending(), 0);
 }

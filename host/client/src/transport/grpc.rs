@@ -2,13 +2,12 @@
 
 use std::error::Error;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use annex_grpc::CallError;
-use annex_protocol::Json;
 use async_trait::async_trait;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use reqwest::Url;
@@ -16,14 +15,15 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
-use super::wire::{JsonStream, Transport, WireCall};
+use super::unread::Unread;
+use super::wire::{Answers, Transport, WireCall};
 use crate::http::{Http, failed};
 use crate::{Answer, ClientError, Operation, RemoteError};
 
 const BINDING: &str = "GRPC";
 
 pub(super) struct Grpc {
-    url: String,
+    url: Arc<str>,
     client: annex_grpc::Client<Sender>,
     max_bytes: usize,
 }
@@ -34,32 +34,37 @@ impl Grpc {
         let origin = url.as_str().parse().map_err(unusable)?;
         let sender = Sender { client: http.http2.clone(), url: url.to_string() };
         let client = annex_grpc::Client::new(sender, origin, http.max_bytes);
-        Ok(Self { url: url.to_string(), client, max_bytes: http.max_bytes })
+        Ok(Self { url: url.as_str().into(), client, max_bytes: http.max_bytes })
     }
 }
 
 #[async_trait]
 impl Transport for Grpc {
-    async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError> {
-        let WireCall { operation, params, headers } = call;
+    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
+        let params = call.members(BINDING)?;
+        let WireCall { operation, headers, .. } = call;
         let called = match &operation {
             Operation::Method(method) => self.client.call_method(&method.name, &params, headers).await,
             operation => self.client.call(operation.name(), &params, headers).await,
         };
         let reply = called.map_err(|error| told(&self.url, self.max_bytes, error))?;
-        Ok(Answer { value: reply.value, active: reply.active })
+        Ok(Answer { value: Unread::Result { url: Arc::clone(&self.url), json: reply.value }, active: reply.active })
     }
 
-    async fn open(&self, call: WireCall) -> Result<Answer<JsonStream>, ClientError> {
-        let WireCall { operation, params, headers } = call;
+    async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError> {
+        let params = call.members(BINDING)?;
+        let WireCall { operation, headers, .. } = call;
         let opened = match &operation {
             Operation::Method(method) => self.client.open_method(&method.name, &params, headers).await,
             operation => self.client.open(operation.name(), &params, headers).await,
         };
         let reply = opened.map_err(|error| told(&self.url, self.max_bytes, error))?;
-        let url = self.url.clone();
+        let url = Arc::clone(&self.url);
         let max_bytes = self.max_bytes;
-        let events = reply.value.map_err(move |error| told(&url, max_bytes, error));
+        let events = reply.value.map(move |event| match event {
+            Ok(json) => Ok(Unread::Result { url: Arc::clone(&url), json }),
+            Err(error) => Err(told(&url, max_bytes, error)),
+        });
         Ok(Answer { value: events.boxed(), active: reply.active })
     }
 }

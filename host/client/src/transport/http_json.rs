@@ -3,14 +3,15 @@
 use annex_protocol::{Json, JsonObject, http_json};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
-use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Response, Url};
+use http::{HeaderValue, Method};
+use reqwest::Url;
 use serde::Deserialize;
 
-use super::answer::{self, Unreadable};
-use super::wire::{JsonStream, Transport, WireCall, active};
-use crate::http::{self as transport, EVENT_STREAM, Http};
+use super::answer;
+use super::unread::{Form, Place, Unread, Unreadable};
+use super::wire::{Answers, Transport, WireCall, active};
+use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::HttpError;
 use crate::{Answer, ClientError, Operation};
 
@@ -18,9 +19,13 @@ const BINDING: &str = "HTTP+JSON";
 /// Agents of A2A 1.0.0 answer with `application/json`.
 const ACCEPTED: &str = "application/a2a+json, application/json";
 
+/// Where a success and an error come alike.
+pub(super) const FORM: Form = Form { read: failure, place: Place::Whole };
+/// Where only a success comes.
+const SUCCESS: Form = Form { read: result, place: Place::Whole };
+
 pub(super) struct HttpJson {
-    http: Http,
-    url: Url,
+    endpoint: Endpoint,
 }
 
 /// The body of an answer that is an error.
@@ -31,45 +36,47 @@ struct Failure {
 
 impl HttpJson {
     pub(super) fn new(http: Http, url: Url) -> Self {
-        Self { http, url }
+        Self { endpoint: Endpoint::new(http, url) }
     }
 
-    async fn request(&self, call: WireCall, accept: &str) -> Result<Response, ClientError> {
-        let WireCall { operation, mut params, headers } = call;
+    async fn request(&self, call: WireCall, accept: &'static str) -> Result<Response, ClientError> {
+        let mut params = call.members(BINDING)?;
+        let WireCall { operation, mut headers, .. } = call;
         let (method, template) = route(&operation);
-        let mut url = below(&self.url, &template, &mut params)?;
+        let mut url = below(&self.endpoint.url, &template, &mut params)?;
         let sends_body = method == Method::POST;
         // Without parameters no `?` is to stand at the end of the URL.
         if !sends_body && !params.is_empty() {
             url.query_pairs_mut().extend_pairs(params.iter().map(|(name, value)| (name, query_text(value))));
         }
-        let shown = url.to_string();
-        let mut request = self.http.client.request(method, url).headers(headers).header(ACCEPT, accept);
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        let mut body = String::new();
         if sends_body {
-            request = request.header(CONTENT_TYPE, http_json::MEDIA_TYPE).body(params.to_json_string());
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(http_json::MEDIA_TYPE));
+            body = params.to_json_string();
         }
-        transport::send(&shown, request).await
+        self.endpoint.send((method, &url), headers, body).await
     }
 }
 
 #[async_trait]
 impl Transport for HttpJson {
-    async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
         let response = self.request(call, ACCEPTED).await?;
         let active = active(response.headers());
         // The answer of an extension's method may have a member called `error`.
-        let read = if response.status().is_success() { result } else { failure };
-        Ok(Answer { value: answer::single(&self.http, response, read).await?, active })
+        let form = if response.status().is_success() { SUCCESS } else { FORM };
+        Ok(Answer { value: answer::single(&self.endpoint.http, response, form).await?, active })
     }
 
-    async fn open(&self, call: WireCall) -> Result<Answer<JsonStream>, ClientError> {
+    async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError> {
         let response = self.request(call, EVENT_STREAM).await?;
         let active = active(response.headers());
         if transport::is_event_stream(&response) {
-            return Ok(Answer { value: answer::events(&self.http, response, failure), active });
+            return Ok(Answer { value: answer::events(&self.endpoint.http, response, FORM), active });
         }
         // An agent that does not stream may answer at once, and one that refuses answers with its error.
-        let only = answer::single(&self.http, response, failure).await?;
+        let only = answer::single(&self.endpoint.http, response, FORM).await?.taken_apart()?;
         Ok(Answer { value: stream::iter([Ok(only)]).boxed(), active })
     }
 }

@@ -4,39 +4,32 @@ use annex_protocol::Json;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Response, Url};
-use serde::{Deserialize, Deserializer, Serialize};
+use http::{HeaderMap, HeaderValue, Method};
+use reqwest::Url;
+use serde::{Deserialize, Deserializer};
 
-use super::answer::{self, Unreadable};
-use super::wire::{JsonStream, Transport, WireCall, active};
-use crate::http::{self as transport, EVENT_STREAM, Http};
+use super::answer;
+use super::unread::{Form, Place, Unread, Unreadable};
+use super::wire::{Answers, Transport, WireCall, active};
+use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::RpcError;
 use crate::{Answer, ClientError};
 
 pub(super) const JSON: &str = "application/json";
 
 pub(super) struct JsonRpc {
-    http: Http,
-    url: Url,
+    endpoint: Endpoint,
 }
 
-#[derive(Serialize)]
-pub(super) struct Request<'a, P> {
-    jsonrpc: &'static str,
-    /// Each call is an HTTP request of its own, so that all can have the same id.
-    id: u32,
-    method: &'a str,
-    params: &'a P,
-}
+pub(super) const FORM: Form = Form { read: result, place: Place::Result };
 
-impl<'a, P: Serialize> Request<'a, P> {
-    pub(super) fn new(method: &'a str, params: &'a P) -> Self {
-        Self { jsonrpc: "2.0", id: 1, method, params }
-    }
-
-    pub(super) fn encode(&self, binding: &'static str) -> Result<String, ClientError> {
-        serde_json::to_string(self).map_err(|error| ClientError::NotCarried { binding, problem: error.to_string() })
-    }
+/// A request. `params` is JSON.
+pub(super) fn request(method: &str, params: &str) -> String {
+    // Each call is an HTTP request of its own, so that all can have the same id.
+    const HEAD: &str = r#"{"jsonrpc":"2.0","id":1,"method":"#;
+    const PARAMS: &str = r#","params":"#;
+    let method = Json::string(method);
+    [HEAD, method.get(), PARAMS, params, "}"].concat()
 }
 
 #[derive(Deserialize)]
@@ -53,31 +46,42 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D
 
 impl JsonRpc {
     pub(super) fn new(http: Http, url: Url) -> Self {
-        Self { http, url }
+        Self { endpoint: Endpoint::new(http, url) }
     }
 
-    async fn post(&self, call: WireCall, accept: &str) -> Result<Response, ClientError> {
-        let body = Request::new(call.operation.name(), &call.params).encode("JSONRPC")?;
-        let request = self.http.client.post(self.url.clone()).headers(call.headers).header(CONTENT_TYPE, JSON);
-        transport::send(self.url.as_str(), request.header(ACCEPT, accept).body(body)).await
+    async fn post(&self, call: WireCall, accept: &'static str) -> Result<Response, ClientError> {
+        let body = request(call.operation.name(), &call.params);
+        post(&self.endpoint, call.headers, accept, body).await
     }
+}
+
+/// Sends a request as JSON.
+pub(super) async fn post(
+    endpoint: &Endpoint,
+    mut headers: HeaderMap,
+    accept: &'static str,
+    body: String,
+) -> Result<Response, ClientError> {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    headers.insert(ACCEPT, HeaderValue::from_static(accept));
+    endpoint.send((Method::POST, &endpoint.url), headers, body).await
 }
 
 #[async_trait]
 impl Transport for JsonRpc {
-    async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
         let response = self.post(call, JSON).await?;
         let active = active(response.headers());
-        Ok(Answer { value: answer::single(&self.http, response, result).await?, active })
+        Ok(Answer { value: answer::single(&self.endpoint.http, response, FORM).await?, active })
     }
 
-    async fn open(&self, call: WireCall) -> Result<Answer<JsonStream>, ClientError> {
+    async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError> {
         let response = self.post(call, EVENT_STREAM).await?;
         let active = active(response.headers());
         if transport::is_event_stream(&response) {
-            return Ok(Answer { value: answer::events(&self.http, response, result), active });
+            return Ok(Answer { value: answer::events(&self.endpoint.http, response, FORM), active });
         }
-        let only = answer::single(&self.http, response, result).await?;
+        let only = answer::single(&self.endpoint.http, response, FORM).await?.taken_apart()?;
         Ok(Answer { value: stream::iter([Ok(only)]).boxed(), active })
     }
 }

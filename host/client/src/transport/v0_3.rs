@@ -3,69 +3,70 @@
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, parse_extensions};
 use annex_protocol::v0_3::{self, Method, answer as read, call};
 use annex_protocol::{
-    CancelTaskRequest, ExtensionUri, GetTaskRequest, Json, JsonObject, SendMessageRequest, SubscribeToTaskRequest,
+    CancelTaskRequest, ExtensionUri, GetTaskRequest, Json, SendMessageRequest, SubscribeToTaskRequest,
 };
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Response, Url};
+use http::header::{HeaderMap, HeaderValue};
+use reqwest::Url;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::answer::{self, Unreadable};
-use super::json_rpc::{self, JSON, Request};
-use super::wire::{JsonStream, Transport, WireCall};
-use crate::http::{self as transport, EVENT_STREAM, Http};
+use super::answer;
+use super::json_rpc::{self, JSON};
+use super::unread::{Form, Place, Unread, Unreadable};
+use super::wire::{Answers, Transport, WireCall};
+use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::{Answer, ClientError, Operation};
 
 const BINDING: &str = "JSON-RPC of A2A 0.3";
+const EVENT: Form = Form { read: event, place: Place::Unknown };
+const TASK: Form = Form { read: task, place: Place::Unknown };
 
 pub(super) struct JsonRpc {
-    http: Http,
-    url: Url,
+    endpoint: Endpoint,
 }
 
 impl JsonRpc {
     pub(super) fn new(http: Http, url: Url) -> Self {
-        Self { http, url }
+        Self { endpoint: Endpoint::new(http, url) }
     }
 
-    async fn post(&self, call: WireCall, accept: &str) -> Result<Response, ClientError> {
-        let WireCall { operation, params, headers } = call;
-        let (method, params) = written(&operation, &params)?;
-        let body = Request::new(method.name(), &params).encode(BINDING)?;
-        let request = self.http.client.post(self.url.clone()).headers(of_0_3(headers)).header(CONTENT_TYPE, JSON);
-        transport::send(self.url.as_str(), request.header(ACCEPT, accept).body(body)).await
+    async fn post(&self, call: WireCall, accept: &'static str) -> Result<Response, ClientError> {
+        let (method, params) = written(&call)?;
+        let body = json_rpc::request(method.name(), params.get());
+        json_rpc::post(&self.endpoint, of_0_3(call.headers), accept, body).await
     }
 }
 
 #[async_trait]
 impl Transport for JsonRpc {
-    async fn call(&self, call: WireCall) -> Result<Answer<Json>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
         // These two have a task as their result and nothing else, so its `kind` is not asked for.
         let reads_task = matches!(call.operation, Operation::GetTask | Operation::CancelTask);
         let response = self.post(call, JSON).await?;
         let active = active(response.headers());
-        let read = if reads_task { task } else { event };
-        Ok(Answer { value: answer::single(&self.http, response, read).await?, active })
+        let form = if reads_task { TASK } else { EVENT };
+        Ok(Answer { value: answer::single(&self.endpoint.http, response, form).await?, active })
     }
 
-    async fn open(&self, call: WireCall) -> Result<Answer<JsonStream>, ClientError> {
+    async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError> {
         let response = self.post(call, EVENT_STREAM).await?;
         let active = active(response.headers());
         if transport::is_event_stream(&response) {
-            return Ok(Answer { value: answer::events(&self.http, response, event), active });
+            return Ok(Answer { value: answer::events(&self.endpoint.http, response, EVENT), active });
         }
-        let only = answer::single(&self.http, response, event).await?;
+        let only = answer::single(&self.endpoint.http, response, EVENT).await?.taken_apart()?;
         Ok(Answer { value: stream::iter([Ok(only)]).boxed(), active })
     }
 }
 
 /// The method of 0.3 for an operation, and its parameters.
-fn written(operation: &Operation, params: &JsonObject) -> Result<(Method, Json), ClientError> {
+fn written(call: &WireCall) -> Result<(Method, Json), ClientError> {
+    let params = call.params.as_str();
     let of_task = |params: call::TaskParams<'_>| encoded(&params);
     let of_message = |request: &SendMessageRequest| encoded(&call::MessageSendParams::from(request));
-    Ok(match operation {
+    Ok(match &call.operation {
         Operation::SendMessage => (Method::SendMessage, of_message(&decoded(params)?)?),
         Operation::SendStreamingMessage => (Method::SendStreamingMessage, of_message(&decoded(params)?)?),
         Operation::GetTask => {
@@ -84,8 +85,8 @@ fn written(operation: &Operation, params: &JsonObject) -> Result<(Method, Json),
     })
 }
 
-fn decoded<T: DeserializeOwned>(params: &JsonObject) -> Result<T, ClientError> {
-    serde_json::from_str(&params.to_json_string()).map_err(|error| not_carried(error.to_string()))
+fn decoded<T: DeserializeOwned>(params: &str) -> Result<T, ClientError> {
+    serde_json::from_str(params).map_err(|error| not_carried(error.to_string()))
 }
 
 fn encoded<T: Serialize>(params: &T) -> Result<Json, ClientError> {

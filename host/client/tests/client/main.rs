@@ -5,6 +5,7 @@ mod bindings;
 mod cards;
 mod cases;
 mod components;
+mod connections;
 mod dependencies;
 mod foreign;
 mod interceptors;

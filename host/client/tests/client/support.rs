@@ -76,7 +76,7 @@ impl Foreign {
     }
 }
 
-async fn read_request(connection: &mut TcpStream) -> String {
+pub(crate) async fn read_request(connection: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -7,6 +7,7 @@ mod answers;
 mod bench;
 mod cards;
 mod configs;
+mod connections;
 mod failures;
 mod requests;
 mod upstream;

@@ -1,0 +1,196 @@
+//! Answers as they came. They are read when the type of the result is known: one pass over the text, envelope and all.
+
+use std::sync::Arc;
+
+use annex_protocol::Json;
+use http::StatusCode;
+use memchr::memmem;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use crate::error::quoted;
+use crate::{ClientError, RemoteError};
+
+/// An answer, or an event of a stream, that is still to be read.
+pub(crate) enum Unread {
+    /// The binding had to take it apart already.
+    Result { url: Arc<str>, json: Json },
+    /// Its text.
+    Text(Text),
+}
+
+/// The text of an answer or of an event.
+pub(crate) struct Text {
+    /// Where it came from.
+    pub(super) url: Arc<str>,
+    /// The HTTP status that it came with.
+    pub(super) status: StatusCode,
+    pub(super) text: String,
+    pub(super) form: Form,
+}
+
+/// The form in which a binding has its results.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    /// Reads the result out of any text.
+    pub(super) read: fn(&str) -> Result<Json, Unreadable>,
+    /// The place of the result in a text that is a success.
+    pub(super) place: Place,
+}
+
+/// The place of the result in a text that is a success.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// The member `result`, where there is no `error` beside it.
+    Result,
+    /// The whole text, if it has no member `error`.
+    Whole,
+    /// Only [`Form::read`] knows.
+    Unknown,
+}
+
+/// The reason that a text is no result.
+pub(super) enum Unreadable {
+    /// It is the agent's error.
+    Agent(RemoteError),
+    /// It is not what the binding has.
+    Foreign(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A JSON-RPC response without an error.
+#[derive(Deserialize)]
+struct Success<T> {
+    result: T,
+    error: Option<IgnoredAny>,
+}
+
+impl Unread {
+    /// Reads the result.
+    ///
+    /// # Errors
+    /// The agent's error, or that it is not what the binding has.
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+        // Nearly all answers are a success, and are read in one pass. A text that is not is read again, slowly, to
+        // find out what it is.
+        if let Self::Text(text) = self
+            && let Some(result) = text.success()
+        {
+            return Ok(result);
+        }
+        let json = self.result()?;
+        json.to().map_err(|error| ClientError::protocol(self.url(), json.get(), error))
+    }
+
+    /// The same, taken apart already: where an error is to be told before the result is asked for.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub(super) fn taken_apart(self) -> Result<Self, ClientError> {
+        let json = self.result()?;
+        let url = match self {
+            Self::Result { url, .. } | Self::Text(Text { url, .. }) => url,
+        };
+        Ok(Self::Result { url, json })
+    }
+
+    /// The error of a result that has another shape than it is to have.
+    pub(crate) fn misshapen(&self, problem: &'static str) -> ClientError {
+        match self.result() {
+            Ok(json) => ClientError::protocol(self.url(), json.get(), problem),
+            Err(error) => error,
+        }
+    }
+
+    fn url(&self) -> &str {
+        match self {
+            Self::Result { url, .. } => url,
+            Self::Text(text) => &text.url,
+        }
+    }
+
+    /// The result as JSON.
+    fn result(&self) -> Result<Json, ClientError> {
+        match self {
+            Self::Result { json, .. } => Ok(json.clone()),
+            Self::Text(text) => text.result(),
+        }
+    }
+}
+
+impl Text {
+    /// The result of a success; `None` for all else.
+    fn success<T: DeserializeOwned>(&self) -> Option<T> {
+        if !self.status.is_success() {
+            return None;
+        }
+        match self.form.place {
+            Place::Result => {
+                let Success { result, error } = serde_json::from_str(&self.text).ok()?;
+                if error.is_none() { Some(result) } else { None }
+            }
+            // Any `error` in it may be that of another member, or a text, which takes a closer look.
+            Place::Whole if memmem::find(self.text.as_bytes(), br#""error""#).is_none() => {
+                serde_json::from_str(&self.text).ok()
+            }
+            Place::Whole | Place::Unknown => None,
+        }
+    }
+
+    fn result(&self) -> Result<Json, ClientError> {
+        let Self { url, status, text, form } = self;
+        match (form.read)(text) {
+            // The agent's own error says more than the HTTP status that it comes with.
+            Err(Unreadable::Agent(error)) => Err(error.into()),
+            _ if !status.is_success() => {
+                Err(ClientError::Status { url: url.to_string(), status: *status, body: quoted(text) })
+            }
+            Ok(json) => Ok(json),
+            Err(Unreadable::Foreign(source)) => Err(ClientError::protocol(url, text, source)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_protocol::StreamResponse;
+    use http::StatusCode;
+
+    use super::{Text, Unread};
+    use crate::ClientError;
+    use crate::transport::{http_json, json_rpc};
+
+    const MESSAGE: &str = r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"hi"}]}}"#;
+
+    fn decoded(text: &str, form: super::Form) -> Result<StreamResponse, ClientError> {
+        let text = Text { url: "http://a.example".into(), status: StatusCode::OK, text: text.to_owned(), form };
+        Unread::Text(text).decode()
+    }
+
+    #[test]
+    fn an_error_beside_a_result_counts_whichever_comes_first() {
+        let error = r#""error":{"code":-32001,"message":"no such task"}"#;
+        for text in [format!("{{{error},\"result\":{MESSAGE}}}"), format!("{{\"result\":{MESSAGE},{error}}}")] {
+            let code = decoded(&text, json_rpc::FORM).unwrap_err().agent().and_then(|error| error.code);
+            assert_eq!(code, Some(-32001), "{text}");
+        }
+        assert!(decoded(&format!(r#"{{"result":{MESSAGE},"error":null}}"#), json_rpc::FORM).is_ok());
+    }
+
+    #[test]
+    fn a_text_about_an_error_is_no_error() {
+        let text =
+            MESSAGE.replace("hi", r#"what is \"error\"?"#).replace(r#""messageId""#, r#""x":{"error":1},"messageId""#);
+        assert!(decoded(&text, http_json::FORM).is_ok());
+        let failed = decoded(r#"{"error":{"message":"no"},"task":{"id":"t"}}"#, http_json::FORM).unwrap_err();
+        assert!(failed.agent().is_some(), "{failed}");
+    }
+
+    #[test]
+    fn what_is_no_result_is_quoted() {
+        let ClientError::Protocol { body, .. } = decoded(r#"{"result":{"what":1}}"#, json_rpc::FORM).unwrap_err()
+        else {
+            panic!("another error");
+        };
+        assert_eq!(body, r#"{"what":1}"#);
+    }
+}
