@@ -1,5 +1,6 @@
 //! The one engine of the process: the only place that builds a wasmtime configuration.
 
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,7 +112,8 @@ const MEMORIES: u32 = 4;
 /// Slots are reset by scanning for touched pages where the kernel can (Linux 6.7); copying a megabyte each time
 /// otherwise would cost more than it saves.
 fn pool(instances: u32) -> PoolingAllocationConfig {
-    let keep_resident = if PoolingAllocationConfig::is_pagemap_scan_available() { 1 << 20 } else { 256 << 10 };
+    let scans = PoolingAllocationConfig::is_pagemap_scan_available() && !swaps();
+    let keep_resident = if scans { 1 << 20 } else { 256 << 10 };
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances.saturating_mul(16))
@@ -130,8 +132,17 @@ fn pool(instances: u32) -> PoolingAllocationConfig {
         .table_keep_resident(64 << 10)
         .async_stack_keep_resident(64 << 10)
         .max_unused_warm_slots(instances)
-        .pagemap_scan(Enabled::Auto);
+        .pagemap_scan(if scans { Enabled::Yes } else { Enabled::No });
     pool
+}
+
+/// True if the machine has swap space, or does not tell.
+///
+/// The engine's scan passes over pages that are swapped out (bytecodealliance/wasmtime#14357), so that the next instance in
+/// a slot could find what another one has left.
+fn swaps() -> bool {
+    // A line of titles, and one for each space.
+    fs::read_to_string("/proc/swaps").map_or(true, |spaces| spaces.lines().count() > 1)
 }
 
 /// The ticker has a thread of its own, so that busy workers cannot hold it up; it ends with the engine.

@@ -26,6 +26,9 @@ use crate::observation::log::Log;
 use crate::observation::trap::Trap;
 use crate::turn_view::TurnView;
 
+/// The most attempts to find room in the engine's pool for one instance, each after another one has given way.
+const MAX_ATTEMPTS: u32 = 4;
+
 pub(crate) struct GuestInstance {
     store: Store<HostState>,
     component: Instance,
@@ -54,15 +57,18 @@ impl GuestInstance {
         let Some(keeping) = program.keeping.as_ref().filter(|keeping| keeping.is_possible()) else {
             return Self::start(program, profile, Some(turn), log, hook).await;
         };
+        let began = Instant::now();
         let kept = match keeping.parking.take() {
             Some(kept) => {
                 profile.meters.add_kept_turn();
                 Some(kept)
             }
+            // What could not wait after its turn is not worth being made ready for that.
+            None if !keeping.parking.has_room() => None,
             None => Self::to_be_kept(program, keeping, profile).await?,
         };
         match kept {
-            Some(instance) => instance.begin_turn(profile, turn, log, hook).await,
+            Some(instance) => instance.begin_turn(profile, turn, log, hook, began.elapsed()).await,
             None => Self::start(program, profile, Some(turn), log, hook).await,
         }
     }
@@ -87,6 +93,7 @@ impl GuestInstance {
         turn: Arc<dyn TurnView>,
         log: Log,
         hook: Hook,
+        spent: Duration,
     ) -> Result<Self, Fault> {
         if let Some(kept) = &mut self.kept {
             kept.enter_use();
@@ -95,7 +102,8 @@ impl GuestInstance {
         log.enter(hook);
         store::begin_turn(&mut self.store, Arc::clone(profile), turn, log.clone(), sizes);
         self.log = log;
-        self.wall_left = profile.limits.turn_wall;
+        // The turn pays for making its instance ready.
+        self.wall_left = profile.limits.turn_wall.saturating_sub(spent);
         store::rearm(&mut self.store);
         let call = Call { profile, log: &self.log, hook };
         if let Some(fuel) = &mut self.fuel {
@@ -129,10 +137,14 @@ impl GuestInstance {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
         // A turn waits here for a while. The pool of the engine would refuse it at once.
         let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
+        let mut attempts = 0;
         loop {
-            match Self::instantiate(program, profile, turn.clone(), &log, hook).await {
-                // Instances that are kept may have the last memories of the pool.
-                Err(Fault::Overloaded { .. }) if program.slots.give_up_one() => {}
+            attempts += 1;
+            let mut pool_is_full = false;
+            match Self::instantiate(program, profile, turn.clone(), (&log, hook), &mut pool_is_full).await {
+                // Instances that are kept may have the last memories of the pool. Start functions may have run before it
+                // was found full, so it is not tried for ever.
+                Err(_) if pool_is_full && attempts < MAX_ATTEMPTS && program.slots.give_up_one() => {}
                 Err(fault) => return Err(fault),
                 Ok((store, component, fuel)) => {
                     let profile = Arc::clone(profile);
@@ -147,8 +159,8 @@ impl GuestInstance {
         program: &Program,
         profile: &Arc<Profile>,
         turn: Option<Arc<dyn TurnView>>,
-        log: &Log,
-        hook: Hook,
+        (log, hook): (&Log, Hook),
+        pool_is_full: &mut bool,
     ) -> Result<(Store<HostState>, Instance, Option<u64>), Fault> {
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn, log.clone());
         log.enter(hook);
@@ -159,7 +171,11 @@ impl GuestInstance {
         if let Some(fuel) = fuel {
             store.set_fuel(fuel).map_err(|error| call.fault(&error))?;
         }
-        let starting = program.component.instantiate_async(&mut store);
+        let starting = async {
+            let started = program.component.instantiate_async(&mut store).await;
+            *pool_is_full = started.as_ref().is_err_and(|error| error.is::<wasmtime::PoolConcurrencyLimitError>());
+            started
+        };
         let component = call.bounded(profile.limits.turn_wall, counted(log, pin!(starting))).await?;
         Ok((store, component, fuel))
     }

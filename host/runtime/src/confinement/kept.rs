@@ -12,7 +12,7 @@ use wasmtime::Store;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc, WasmList};
 
 use crate::confinement::instance::GuestInstance;
-use crate::confinement::kept::memory::Place;
+use crate::confinement::kept::memory::{Place, Snapshot};
 use crate::confinement::kept::parking::{AllParked, InUse, Parking};
 use crate::confinement::store::HostState;
 use crate::load::keeping::{KeepFunctions, MAX_MEMORY};
@@ -38,7 +38,7 @@ pub(crate) struct Keeping {
 }
 
 /// The bytes of all memories of an instance.
-type Snapshots = Arc<Vec<Box<[u8]>>>;
+type Snapshots = Arc<Vec<Snapshot>>;
 
 impl Keeping {
     /// Looks the functions up.
@@ -92,10 +92,12 @@ impl Keeping {
         store.set_hostcall_fuel(output);
         let memories: Vec<&[u8]> = lists.iter().map(|list| list.as_le_slice(&*store)).collect();
         let bytes = memories.iter().map(|memory| memory.len()).sum::<usize>();
-        let copy = || Arc::new(memories.iter().map(|bytes| Box::from(*bytes)).collect());
-        let is_small = bytes <= MAX_MEMORY;
+        let copy = || Arc::new(memories.iter().map(|bytes| Snapshot::of(bytes)).collect());
+        // The limiter has counted each memory there is. One that is not among those that were found would not be put back.
+        let are_all = store.data().sizes().0 == bytes;
+        let is_small = bytes <= MAX_MEMORY && are_all;
         let snapshots = is_small.then(|| self.snapshots.get_or_init(copy));
-        let snapshots = snapshots.filter(|first| first.iter().map(AsRef::as_ref).eq(memories.iter().copied()));
+        let snapshots = snapshots.filter(|first| first.iter().map(Snapshot::bytes).eq(memories.iter().copied()));
         let Some(snapshots) = snapshots else {
             if self.is_possible.swap(false, Ordering::Relaxed) {
                 let extension = &store.data().profile.uri;
@@ -174,6 +176,9 @@ impl Kept {
         self.turns_left = self.turns_left.saturating_sub(1);
         let parking = self.parking.upgrade()?;
         let has_grown = store.data().sizes() != self.sizes;
+        if has_grown {
+            parking.note_grown();
+        }
         if has_grown || self.turns_left == 0 || !parking.has_room() {
             return None;
         }

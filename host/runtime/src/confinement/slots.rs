@@ -34,12 +34,14 @@ impl Slots {
 
     /// Gives up an instance that waits for a turn. Returns true if there was one.
     pub(crate) fn give_up_one(&self) -> bool {
-        self.parked.give_up_one()
+        // For one who leaves slots to others nobody gives way.
+        self.left_to_others == 0 && self.parked.give_up_one()
     }
 
     /// The same room, of which half of what is free now is left to others.
     pub(crate) fn spare(&self) -> Self {
-        let left_to_others = self.free.available_permits() / 2;
+        // At least one, so that it is told from those who leave none.
+        let left_to_others = (self.free.available_permits() / 2).max(1);
         Self { left_to_others, ..self.clone() }
     }
 

@@ -64,6 +64,10 @@ pub(crate) fn keepable(bytes: &[u8]) -> Result<Keepable, String> {
     // What is added must not make something valid that was not: a module could import it otherwise.
     let types = Validator::new().validate_all(bytes).map_err(|error| malformed(&error))?;
     let plan = Plan::of(bytes)?;
+    // An index that was not counted here would lead to another module, and leave one as its turns made it.
+    if types.module_count() != plan.modules.len() || types.core_instance_count() != plan.instances.len() {
+        return Err(SECOND_NAME.to_owned());
+    }
     rewrite::component(bytes, &plan, &types).map_err(|error| malformed(&error))
 }
 
@@ -167,7 +171,9 @@ impl Plan {
             }
             Payload::ComponentExportSection(section) => {
                 for export in section.clone() {
-                    check_name(export.map_err(|error| malformed(&error))?.name.name)?;
+                    let export = export.map_err(|error| malformed(&error))?;
+                    check_name(export.name.name)?;
+                    check_export(export.kind)?;
                 }
                 Ok(())
             }
@@ -192,7 +198,12 @@ impl Plan {
 /// The components within a component name the types of its exports. One that holds more could hold state.
 fn check_wrapper(payload: &Payload<'_>) -> Result<(), String> {
     match payload {
-        Payload::ComponentExportSection(_) => Ok(()),
+        Payload::ComponentExportSection(section) => {
+            for export in section.clone() {
+                check_export(export.map_err(|error| malformed(&error))?.kind)?;
+            }
+            Ok(())
+        }
         Payload::ModuleSection { .. }
         | Payload::InstanceSection(_)
         | Payload::CoreTypeSection(_)
@@ -238,8 +249,22 @@ fn check_alias(alias: &ComponentAlias<'_>) -> Result<(), String> {
                 ..
             }
     );
-    if is_second_module { Err("it gives a module or a component a second name".to_owned()) } else { Ok(()) }
+    if is_second_module { Err(SECOND_NAME.to_owned()) } else { Ok(()) }
 }
+
+/// What is exported has another index from there on, by which it can be instantiated too.
+fn check_export(kind: ComponentExternalKind) -> Result<(), String> {
+    match kind {
+        ComponentExternalKind::Module | ComponentExternalKind::Component => Err(SECOND_NAME.to_owned()),
+        ComponentExternalKind::Func
+        | ComponentExternalKind::Value
+        | ComponentExternalKind::Type
+        | ComponentExternalKind::Instance => Ok(()),
+    }
+}
+
+/// By two names there would be two instances of one module, of which one is not put back.
+const SECOND_NAME: &str = "it gives a module or a component a second name";
 
 /// The table of handles has an order that a guest can read, and the host cannot put back.
 const HANDLES: &str = "it imports or makes a type of handles";
@@ -278,7 +303,13 @@ fn check_reference(reference: ComponentTypeRef) -> Result<(), String> {
 }
 
 fn check_name(name: &str) -> Result<(), String> {
-    if name.starts_with(PREFIX) { Err(format!("it uses a name that begins with {PREFIX}")) } else { Ok(()) }
+    // Names of components are compared without case.
+    let start = name.get(..PREFIX.len());
+    if start.is_some_and(|start| start.eq_ignore_ascii_case(PREFIX)) {
+        Err(format!("it uses a name that begins with {PREFIX}"))
+    } else {
+        Ok(())
+    }
 }
 
 impl Module {

@@ -221,6 +221,9 @@ async fn what_cannot_be_put_back_is_not_admitted() {
         ("", "(type $handle (resource (rep i32)))", "handles"),
         ("", "(component (core module) (core instance (instantiate 0)))", "a component inside it"),
         ("", "(alias outer 0 $guest (core module $twin)) (core instance (instantiate $twin))", "a second name"),
+        // An export is one more name: of a module that would have no shadows, and of one that passes for another.
+        ("", "(core module $spare) (export \"spare\" (core module $spare))", "a second name"),
+        ("", "(component $spare) (export \"spare\" (component $spare))", "a second name"),
         ("(import \"other\" (core module))", "", "a module or a component"),
         ("(import \"handles\" (instance (export \"handle\" (type (sub resource)))))", "", "handles"),
         // It names what is added, and what is not valid stays so.

@@ -1,15 +1,17 @@
 //! The memory of a kept instance: found once, and put back after each turn. All that is unsafe about keeping is here.
 //!
 //! The engine maps a memory private: of its initial image, or of nothing. The kernel gives a page of its own to whatever
-//! is written, so the pages that may differ from the snapshot are those that are neither the image's nor the page of
-//! zeros. The kernel lists them (`PAGEMAP_SCAN`, Linux 6.7), and all of them are copied back.
+//! is written, so the pages that may differ from the snapshot are those that are not the image's. The kernel lists them
+//! (`PAGEMAP_SCAN`, Linux 6.7), and all of them are copied back. The page of zeros is listed too: most that have it were
+//! only read, and some were written, because the kernel puts it in the place of pages that hold nothing but zeros when it
+//! splits a huge page or merges equal ones.
 #![expect(unsafe_code, reason = "the engine has no way to write a component's memory, and libc none to ask for pages")]
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::ptr;
 use std::sync::OnceLock;
+use std::{process, ptr};
 
 /// The place of a linear memory in this process, from its first byte to its last one.
 ///
@@ -36,8 +38,10 @@ impl Place {
     pub(super) fn let_go(&mut self) -> io::Result<()> {
         let end = self.address.saturating_add(self.length);
         let mut written = Vec::new();
-        scan(self.address, end, |start, end| {
-            written.push((start, end));
+        scan(self.address, end, |start, end, is_zero| {
+            if !is_zero {
+                written.push((start, end));
+            }
             Some(())
         })?;
         let mut start = self.address;
@@ -64,20 +68,33 @@ impl Place {
     ///
     /// # Errors
     /// When the kernel cannot tell which pages these are. The memory is then in no known state.
-    pub(super) fn put_back(&mut self, snapshot: &[u8]) -> io::Result<()> {
-        if snapshot.len() != self.length {
+    pub(super) fn put_back(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        if snapshot.bytes.len() != self.length {
             return Err(io::Error::other("the snapshot is of another memory"));
         }
-        scan(self.address, self.address.saturating_add(self.length), |start, end| {
-            let offset = start.checked_sub(self.address)?;
-            let from = snapshot.get(offset..end.checked_sub(self.address)?)?;
-            // SAFETY: `start..end` lies in the memory, because it has a counterpart in the snapshot, which is as long. A
+        let write = |start: usize, from: &[u8]| {
+            // SAFETY: the range lies in the memory, because it has a counterpart in the snapshot, which is as long. A
             // memory neither moves nor shrinks while its instance lives. By the rule above nobody else reads or writes
             // it now, and no reference to it is alive: those that the engine gives out borrow the store.
             unsafe { ptr::copy_nonoverlapping(from.as_ptr(), ptr::with_exposed_provenance_mut(start), from.len()) };
+        };
+        scan(self.address, self.address.saturating_add(self.length), |start, end, is_zero| {
+            let offset = start.checked_sub(self.address)?;
+            let from = snapshot.bytes.get(offset..end.checked_sub(self.address)?)?;
+            if !is_zero {
+                write(start, from);
+                return Some(());
+            }
+            let is_nothing = snapshot.is_nothing.get(offset / PAGE..)?;
+            for ((place, page), is_nothing) in (start..end).step_by(PAGE).zip(from.chunks(PAGE)).zip(is_nothing) {
+                // Zeros are right where the snapshot has zeros, and nobody's page is made for them.
+                if !is_nothing {
+                    write(place, page);
+                }
+            }
             Some(())
         })?;
-        debug_assert!(self.bytes() == snapshot, "a page that was written was not found");
+        debug_assert!(*self.bytes() == *snapshot.bytes, "a page that was written was not found");
         Ok(())
     }
 
@@ -86,6 +103,27 @@ impl Place {
         unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(self.address), self.length) }
     }
 }
+
+/// What a memory is put back to.
+pub(super) struct Snapshot {
+    bytes: Box<[u8]>,
+    /// For each page: true if it is all zeros.
+    is_nothing: Box<[bool]>,
+}
+
+impl Snapshot {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let is_nothing = bytes.chunks(PAGE).map(|page| page.iter().all(|byte| *byte == 0)).collect();
+        Self { bytes: bytes.into(), is_nothing }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Bytes of the smallest page that the kernel lists. Larger ones are several of them.
+const PAGE: usize = 4 << 10;
 
 /// `struct pm_scan_arg` of the kernel.
 #[repr(C)]
@@ -127,18 +165,22 @@ pub(crate) fn can_be_put_back() -> bool {
 }
 
 /// The page map of this process, where the kernel can scan it.
+///
+/// A process that was forked off has the map of the other one open, which tells nothing of its own pages.
 fn pagemap() -> Option<&'static File> {
-    static PAGEMAP: OnceLock<Option<File>> = OnceLock::new();
+    static PAGEMAP: OnceLock<Option<(u32, File)>> = OnceLock::new();
     let open = || {
         let file = File::open("/proc/self/pagemap").ok()?;
         // A range without pages asks whether the kernel knows the call.
-        scan_once(&file, 0, 0, &mut [Region { start: 0, end: 0, categories: 0 }]).ok().map(|_| file)
+        scan_once(&file, 0, 0, &mut [Region { start: 0, end: 0, categories: 0 }]).ok().map(|_| (process::id(), file))
     };
-    PAGEMAP.get_or_init(open).as_ref()
+    let (owner, file) = PAGEMAP.get_or_init(open).as_ref()?;
+    (*owner == process::id()).then_some(file)
 }
 
-/// Calls `found` with the first byte of each run of pages that this process alone has, and with the byte after its last.
-fn scan(mut start: usize, end: usize, mut found: impl FnMut(usize, usize) -> Option<()>) -> io::Result<()> {
+/// Calls `found` with the first byte of each run of pages that are not the image's, with the byte after its last, and with
+/// true if they are the page of zeros.
+fn scan(mut start: usize, end: usize, mut found: impl FnMut(usize, usize, bool) -> Option<()>) -> io::Result<()> {
     let unknown = || io::Error::other("the kernel lists pages that were not asked for");
     let file = pagemap().ok_or_else(|| io::Error::other("the kernel lists no pages"))?;
     let mut regions = [Region { start: 0, end: 0, categories: 0 }; REGIONS];
@@ -147,7 +189,7 @@ fn scan(mut start: usize, end: usize, mut found: impl FnMut(usize, usize) -> Opt
         for region in regions.iter().take(count) {
             let first = usize::try_from(region.start).map_err(io::Error::other)?;
             let after = usize::try_from(region.end).map_err(io::Error::other)?;
-            found(first, after).ok_or_else(unknown)?;
+            found(first, after, region.categories & PAGE_IS_PFNZERO != 0).ok_or_else(unknown)?;
         }
         if walked <= start || walked > end {
             return Err(unknown());
@@ -169,11 +211,11 @@ fn scan_once(file: &File, start: usize, end: usize, regions: &mut [Region]) -> i
         regions: wide(regions.as_mut_ptr().expose_provenance())?,
         regions_length: wide(regions.len())?,
         max_pages: 0,
-        // A page of a file is the image, and the page of zeros is shared by all: neither was written.
-        category_inverted: PAGE_IS_FILE | PAGE_IS_PFNZERO,
-        category_mask: PAGE_IS_FILE | PAGE_IS_PFNZERO,
+        // A page of a file is the image, and was not written.
+        category_inverted: PAGE_IS_FILE,
+        category_mask: PAGE_IS_FILE,
         category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-        return_mask: 0,
+        return_mask: PAGE_IS_PFNZERO,
     };
     let request = rustix::ioctl::opcode::read_write::<ScanArgument>(b'f', 16);
     // SAFETY: the request is PAGEMAP_SCAN, whose argument is this struct. The kernel writes to it and to at most
@@ -188,9 +230,8 @@ fn scan_once(file: &File, start: usize, end: usize, regions: &mut [Region]) -> i
 mod tests {
     use std::ptr;
 
-    use super::{Place, scan};
+    use super::{PAGE, Place, Snapshot, scan};
 
-    const PAGE: usize = 4 << 10;
     const PAGES: usize = 300;
 
     /// Memory as the engine maps it: private, and nothing there yet.
@@ -211,28 +252,54 @@ mod tests {
     fn every_page_that_was_written_is_put_back() {
         let memory = mapped();
         memory[7] = 1;
-        let snapshot = memory.to_vec();
+        let snapshot = Snapshot::of(memory);
         for page in (0..PAGES).step_by(2) {
             memory[page * PAGE + page] = 0xaa;
         }
         let mut place = Place::of(memory);
         place.put_back(&snapshot).expect("the kernel lists pages");
-        assert!(place.bytes() == snapshot);
+        assert!(place.bytes() == snapshot.bytes());
+    }
+
+    /// Splitting a huge page puts the page of zeros in the place of those that hold zeros, although they were written.
+    #[test]
+    fn a_page_that_was_written_with_zeros_is_put_back_after_a_huge_page_was_split() {
+        const HUGE: usize = 2 << 20;
+        // SAFETY: a new mapping, which nobody else knows and which is never unmapped.
+        let memory = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let address = libc::mmap(ptr::null_mut(), 2 * HUGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(address, libc::MAP_FAILED);
+            let aligned = address.cast::<u8>().add(address.cast::<u8>().align_offset(HUGE));
+            // Where the kernel gives no huge pages the test holds all the same.
+            libc::madvise(aligned.cast(), HUGE, libc::MADV_HUGEPAGE);
+            std::slice::from_raw_parts_mut(aligned, HUGE)
+        };
+        memory.fill(0x55);
+        let snapshot = Snapshot::of(memory);
+        for page in [7, 100] {
+            memory[page * PAGE..(page + 1) * PAGE].fill(0);
+        }
+        // SAFETY: the advice is about a page of the mapping, and changes nothing that can be read.
+        unsafe { libc::madvise(memory[300 * PAGE..].as_mut_ptr().cast(), PAGE, libc::MADV_COLD) };
+        let mut place = Place::of(memory);
+        place.put_back(&snapshot).expect("the kernel lists pages");
+        assert!(place.bytes() == snapshot.bytes());
     }
 
     #[test]
-    fn what_was_only_read_is_not_listed() {
+    fn what_was_only_read_is_not_listed_as_written() {
         let memory = mapped();
         memory[20 * PAGE] = 1;
         assert_eq!(memory[40 * PAGE], 0);
         let start = memory.as_ptr().addr();
         let mut listed = Vec::new();
-        scan(start, start + PAGES * PAGE, |first, after| {
-            listed.push(((first - start) / PAGE, (after - start) / PAGE));
+        scan(start, start + PAGES * PAGE, |first, after, is_zero| {
+            listed.push(((first - start) / PAGE, (after - start) / PAGE, is_zero));
             Some(())
         })
         .expect("the kernel lists pages");
-        assert_eq!(listed, [(20, 21)]);
+        assert_eq!(listed, [(20, 21, false), (40, 41, true)]);
     }
 
     #[test]
@@ -249,6 +316,6 @@ mod tests {
     #[test]
     fn a_snapshot_of_another_size_is_refused() {
         let memory = mapped();
-        assert!(Place::of(memory).put_back(&[0; PAGE]).is_err());
+        assert!(Place::of(memory).put_back(&Snapshot::of(&[0; PAGE])).is_err());
     }
 }

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// The time after which an instance that nobody needed leaves.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// So many instances one after the other that grew say that the next ones will: keeping would only cost.
+const HOPELESS: usize = 16;
+
 /// How often is looked for those.
 const ROUND: Duration = Duration::from_secs(1);
 
@@ -21,6 +24,8 @@ pub(crate) struct Parking<I> {
     in_use: Arc<AtomicUsize>,
     most_now: AtomicUsize,
     most_before: AtomicUsize,
+    /// Instances that grew in their turn since one last waited.
+    grown: AtomicUsize,
     all: Arc<AllParked>,
 }
 
@@ -36,6 +41,7 @@ impl<I: Send + 'static> Parking<I> {
             in_use: Arc::default(),
             most_now: AtomicUsize::new(0),
             most_before: AtomicUsize::new(0),
+            grown: AtomicUsize::new(0),
             all: Arc::clone(all),
         });
         let joining: Arc<dyn GiveWay> = Arc::<Self>::clone(&parking);
@@ -47,7 +53,15 @@ impl<I: Send + 'static> Parking<I> {
 impl<I> Parking<I> {
     /// True when one more may wait. No instance is put back for nothing.
     pub(crate) fn has_room(&self) -> bool {
-        self.lock().len() < self.most() && self.all.has_room()
+        let is_hopeless = self.grown.load(Ordering::Relaxed) >= HOPELESS;
+        !is_hopeless && self.lock().len() < self.most() && self.all.has_room()
+    }
+
+    /// Notes that an instance has grown in its turn, and so cannot wait for another.
+    pub(crate) fn note_grown(&self) {
+        if self.grown.fetch_add(1, Ordering::Relaxed) + 1 == HOPELESS {
+            tracing::warn!("no instance of an extension is kept any more, because they grow in their turns");
+        }
     }
 
     /// The one that came last: its memory is the warmest.
@@ -64,6 +78,7 @@ impl<I> Parking<I> {
             self.all.count.fetch_sub(1, Ordering::SeqCst);
             return;
         }
+        self.grown.store(0, Ordering::Relaxed);
         self.lock().push_back(Parked { since: Instant::now(), instance });
         // A turn says that it waits before it looks here: one of the two sees the other.
         if self.all.waiting.load(Ordering::SeqCst) > 0 {
