@@ -209,16 +209,13 @@ impl Connection {
 impl Incomplete {
     /// The next piece of the body; `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, DirectError> {
-        loop {
-            match future::poll_fn(|context| self.poll_frame(context)).await {
-                None => return Ok(None),
-                Some(frame) => match frame?.into_data() {
-                    Ok(data) => return Ok(Some(data)),
-                    // Trailers.
-                    Err(_) => {}
-                },
+        while let Some(frame) = future::poll_fn(|context| self.poll_frame(context)).await {
+            // What is no data is trailers, which nobody reads.
+            if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
             }
         }
+        Ok(None)
     }
 
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
