@@ -1,10 +1,8 @@
 //! The differences between the databases: connections, transactions and rows.
 
-use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::future::Future;
 use std::ptr;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use sqlx::query::Query;
 use sqlx::{Encode, SqlSafeStr, Type};
@@ -48,6 +46,21 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
         steps: &[Step<'_>],
     ) -> impl Future<Output = sqlx::Result<Vec<u64>>> + Send;
 
+    /// Begins a transaction and executes statements in it, in one trip where that can be had. An error is that of a
+    /// transaction that did not begin; what became of the statements is what [`execute_all`](Self::execute_all) returns.
+    fn begin_with(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<Begun<Self>>> + Send;
+
+    /// Executes statements as a transaction of their own in one trip to the database. Returns false, and has changed
+    /// nothing, when the first one does not change as many rows as it is to, and where one trip cannot do all of it.
+    fn execute_alone(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<bool>> + Send;
+
+    /// Returns the rows of a statement that changes some, as a transaction of its own.
+    fn change(
+        &self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
+
     /// Returns the rows of a statement in a transaction.
     fn query(
         transaction: &mut Self::Transaction,
@@ -62,6 +75,9 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
         values: &[Value<'_>],
     ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
 }
+
+/// A transaction that has begun with statements, and what became of them.
+pub type Begun<D> = (<D as Database>::Transaction, sqlx::Result<Vec<u64>>);
 
 /// A row of a result; columns count from 0.
 pub trait Row: Send + Sync {
@@ -109,7 +125,7 @@ pub enum Sql {
 }
 
 /// A statement that inserts rows. Those of several steps go in one.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rows {
     /// The text before the rows, up to `VALUES`.
     pub head: &'static str,
@@ -119,6 +135,18 @@ pub struct Rows {
     pub parameters: usize,
     /// The text behind the rows.
     pub tail: &'static str,
+    /// For rows that refer to the row of a first step.
+    pub of_first: Option<OfFirst>,
+}
+
+/// Rows whose first column is the `id` of the row that the first of several steps inserts or updates. All of these steps
+/// can go in one statement.
+#[derive(Clone, Copy, Debug)]
+pub struct OfFirst {
+    /// The number of parameters, the first ones of a row, that find the `id` where each step is a statement.
+    pub key: usize,
+    /// One row without its first column, in parentheses. Its parameters are those behind the key and count from `$1` on.
+    pub row: &'static str,
 }
 
 impl<'a> Step<'a> {
@@ -144,67 +172,6 @@ impl<'a> Step<'a> {
     }
 }
 
-/// The form in which parameters are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Parameters {
-    /// `$1`, `$2` and so on.
-    Numbered,
-    /// `?`, which is what SQLite finds without a search.
-    Nameless,
-}
-
-/// With so many texts all are forgotten, so that a rare one does not stay for ever.
-const MAX_TEXTS: usize = 1_000;
-
-/// The statements of several steps as one text, whose parameters count on from statement to statement.
-pub(crate) fn text_of(steps: &[Step<'_>], parameters: Parameters) -> Arc<str> {
-    type Texts = HashMap<(Parameters, Vec<(usize, usize)>), Arc<str>>;
-    static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
-    let shapes: Vec<_> = steps.iter().map(Step::shape).collect();
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if texts.len() >= MAX_TEXTS {
-        texts.clear();
-    }
-    Arc::clone(texts.entry((parameters, shapes)).or_insert_with(|| joined(steps, parameters).into()))
-}
-
-fn joined(steps: &[Step<'_>], parameters: Parameters) -> String {
-    let mut text = String::new();
-    let mut count = 0;
-    let mut push = |text: &mut String, sql: &str| {
-        for (index, piece) in sql.split('$').enumerate() {
-            let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            let (number, rest) = if index == 0 { ("", piece) } else { piece.split_at(digits) };
-            debug_assert!(index == 0 || number == index.to_string(), "parameter {number} is out of order: {sql}");
-            match parameters {
-                _ if index == 0 => {}
-                Parameters::Nameless => text.push('?'),
-                Parameters::Numbered => {
-                    count += 1;
-                    // Writing to a text does not fail.
-                    let _ = write!(text, "${count}");
-                }
-            }
-            text.push_str(rest);
-        }
-    };
-    for step in steps {
-        match step.sql {
-            Sql::Whole(sql) => push(&mut text, sql),
-            Sql::Rows(rows) => {
-                text.push_str(rows.head);
-                for row in 0..step.changes {
-                    text.push_str(if row == 0 { " " } else { ", " });
-                    push(&mut text, rows.row);
-                }
-                text.push_str(rows.tail);
-            }
-        }
-        text.push(';');
-    }
-    text
-}
-
 /// A statement with its parameters.
 pub(crate) fn bind<'s, DB>(
     sql: impl SqlSafeStr,
@@ -223,27 +190,4 @@ where
         Value::MaybeInt(number) => query.bind(number),
         Value::Bytes(bytes) => query.bind(bytes),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_count_on_from_statement_to_statement() {
-        static ROWS: Rows = Rows { head: "INSERT INTO a VALUES", row: "($1, $2)", parameters: 2, tail: " RETURNING b" };
-        let values = |count| vec![Value::Int(0); count];
-        let steps = [
-            Step::rows(&ROWS, values(4)),
-            Step::new("UPDATE b SET c = $1 WHERE d = $2", values(2)),
-            Step::rows(&ROWS, values(2)),
-        ];
-        let text = "INSERT INTO a VALUES ($1, $2), ($3, $4) RETURNING b;UPDATE b SET c = $5 WHERE d = $6;INSERT INTO a \
-                    VALUES ($7, $8) RETURNING b;";
-        assert_eq!(&*text_of(&steps, Parameters::Numbered), text);
-        let nameless = "INSERT INTO a VALUES (?, ?), (?, ?) RETURNING b;UPDATE b SET c = ? WHERE d = ?;INSERT INTO a VALUES \
-                        (?, ?) RETURNING b;";
-        assert_eq!(&*text_of(&steps, Parameters::Nameless), nameless);
-        assert_eq!(steps.map(|step| step.changes), [2, 1, 1]);
-    }
 }

@@ -8,9 +8,10 @@ mod migrations;
 mod numbers;
 mod postgres;
 mod sqlite;
+mod text;
 mod writer;
 
-pub use database::{Database, Row, Rows, Sql, Step, Value};
+pub use database::{Begun, Database, OfFirst, Row, Rows, Sql, Step, Value};
 pub use migrations::Migrations;
 pub use numbers::{from_sql, to_sql};
 pub use postgres::PostgresDatabase;

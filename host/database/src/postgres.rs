@@ -6,7 +6,8 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Postgres, Transaction};
 
-use crate::database::{Database, Parameters, Row, Step, Value, bind, text_of};
+use crate::database::{Begun, Database, Row, Step, Value, bind};
+use crate::text::{Form, one_statement, text_of};
 use crate::{Migrations, OpenError};
 
 /// Connections to one PostgreSQL database, version 12 or later.
@@ -20,6 +21,8 @@ pub struct PostgresDatabase {
 
 /// The longest wait for a connection, be it for others to finish or for the database to answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that was used so recently is taken to be well.
+const IDLE_TRUST: Duration = Duration::from_secs(1);
 
 impl PostgresDatabase {
     /// Connects with at most `connections` connections and brings the tables up to date.
@@ -39,6 +42,15 @@ impl PostgresDatabase {
         migrations.migrator().run(&mut connection).await?;
         connection.close().await?;
         let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
+        // Asking each time whether a connection is well would cost as much as most statements do.
+        let pool = pool.test_before_acquire(false).before_acquire(|connection, use_of| {
+            Box::pin(async move {
+                if use_of.idle_for >= IDLE_TRUST {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        });
         let pool = pool.connect_lazy_with(options);
         Ok(Self { pool })
     }
@@ -75,13 +87,35 @@ impl Database for PostgresDatabase {
         let mut changed = Vec::with_capacity(steps.len());
         for step in steps {
             let query =
-                bind::<Postgres>(AssertSqlSafe(text_of(slice::from_ref(step), Parameters::Numbered)), &step.values);
+                bind::<Postgres>(AssertSqlSafe(text_of(slice::from_ref(step), Form::Numbered, "")), &step.values);
             changed.push(query.execute(&mut **transaction).await?.rows_affected());
             if changed.last() != Some(&step.changes) {
                 break;
             }
         }
         Ok(changed)
+    }
+
+    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<Self>> {
+        let mut transaction = self.begin().await?;
+        let changed = Self::execute_all(&mut transaction, steps).await;
+        Ok((transaction, changed))
+    }
+
+    /// A statement by itself is a transaction here, which the database begins and commits without being told to.
+    async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
+        if let [step] = steps {
+            let query = bind::<Postgres>(AssertSqlSafe(text_of(steps, Form::Numbered, "")), &step.values);
+            // One that changed some of several rows would have to be taken back.
+            return Ok(step.changes == 1 && query.execute(&self.pool).await?.rows_affected() == 1);
+        }
+        let Some((text, values)) = one_statement(steps) else { return Ok(false) };
+        let row = bind::<Postgres>(AssertSqlSafe(text), &values).fetch_one(&self.pool).await?;
+        Ok(row.int(0)? == 1)
+    }
+
+    async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
+        bind::<Postgres>(sql, values).fetch_all(&self.pool).await
     }
 
     async fn query(

@@ -12,7 +12,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 
-use crate::database::{Database, Parameters, Row, Step, Value, bind, text_of};
+use crate::database::{Begun, Database, Row, Step, Value, bind};
+use crate::text::{Form, text_of};
 use crate::{Migrations, OpenError};
 
 /// A writer and some readers of one SQLite file, in write-ahead mode with `synchronous = NORMAL`.
@@ -70,7 +71,7 @@ pub struct SqliteTransaction {
 }
 
 // Takes the lock at once: a transaction that begins with reading cannot wait for it later.
-const BEGIN: &str = "BEGIN IMMEDIATE";
+const BEGIN: &str = "BEGIN IMMEDIATE;";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
@@ -211,6 +212,18 @@ impl Writer {
     }
 }
 
+impl SqliteDatabase {
+    /// The connection that writes, once it is free, for one transaction.
+    async fn writer(&self) -> sqlx::Result<SqliteTransaction> {
+        let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());
+        let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        writer.prepare(&self.options).await?;
+        // Set before it begins: a caller that goes away meanwhile leaves a transaction that may be open.
+        writer.left = Left::Open;
+        Ok(SqliteTransaction { writer: Some(writer) })
+    }
+}
+
 impl SqliteTransaction {
     fn writer(&mut self) -> sqlx::Result<&mut Writer> {
         self.writer.as_deref_mut().ok_or(sqlx::Error::PoolClosed)
@@ -218,6 +231,22 @@ impl SqliteTransaction {
 
     fn connection(&mut self) -> sqlx::Result<&mut SqliteConnection> {
         self.writer()?.connection.as_mut().ok_or(sqlx::Error::PoolClosed)
+    }
+
+    /// The rows that each statement of the text has changed.
+    async fn changed(&mut self, text: Arc<str>, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
+        let query = bind::<Sqlite>(AssertSqlSafe(text), steps.iter().flat_map(|step| &step.values));
+        let results = self.connection()?.fetch_many(query).try_filter_map(|result| ready(Ok(result.left())));
+        results.map_ok(|result| result.rows_affected()).try_collect().await
+    }
+
+    /// Notes what became of the statement that begins the transaction.
+    fn begun<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
+        // Another process has the lock, so no transaction was begun, and there is none to roll back.
+        if result.as_ref().err().and_then(code_of) == Some(BUSY) {
+            self.writer()?.left = Left::Ready;
+        }
+        self.noted(result)
     }
 
     /// Notes if the connection was refused a change, so that another is opened for the next transaction.
@@ -288,19 +317,33 @@ impl Database for SqliteDatabase {
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());
-        let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
-        writer.prepare(&self.options).await?;
-        // Set before it begins: a caller that goes away meanwhile leaves a transaction that may be open.
-        writer.left = Left::Open;
-        let mut transaction = SqliteTransaction { writer: Some(writer) };
+        let mut transaction = self.writer().await?;
         let begun = transaction.connection()?.execute(sqlx::query(BEGIN)).await;
-        // Another process has the lock, so no transaction was begun, and there is none to roll back.
-        if begun.as_ref().err().and_then(code_of) == Some(BUSY) {
-            transaction.writer()?.left = Left::Ready;
-        }
-        transaction.noted(begun)?;
+        transaction.begun(begun)?;
         Ok(transaction)
+    }
+
+    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<Self>> {
+        let mut transaction = self.writer().await?;
+        let changed = transaction.changed(text_of(steps, Form::Beginning, BEGIN), steps).await;
+        match transaction.begun(changed) {
+            Err(error) if code_of(&error) == Some(BUSY) => Err(error),
+            // The first result is that of the statement that begins.
+            changed => Ok((transaction, changed.map(|mut changed| changed.split_off(1.min(changed.len()))))),
+        }
+    }
+
+    /// Not in one trip: what is changed has to be counted before it is committed. [`Writer`](crate::Writer) needs it
+    /// nowhere, because here it has all changes in transactions of several.
+    async fn execute_alone(&self, _: &[Step<'_>]) -> sqlx::Result<bool> {
+        Ok(false)
+    }
+
+    async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
+        let mut transaction = self.writer().await?;
+        // One statement is begun and committed by SQLite itself, and leaves nothing open.
+        transaction.writer()?.left = Left::Ready;
+        Self::query(&mut transaction, sql, values).await
     }
 
     async fn commit(mut transaction: Self::Transaction) -> sqlx::Result<()> {
@@ -321,12 +364,7 @@ impl Database for SqliteDatabase {
     }
 
     async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
-        let query = bind::<Sqlite>(
-            AssertSqlSafe(text_of(steps, Parameters::Nameless)),
-            steps.iter().flat_map(|step| &step.values),
-        );
-        let results = transaction.connection()?.fetch_many(query).try_filter_map(|result| ready(Ok(result.left())));
-        let changed = results.map_ok(|result| result.rows_affected()).try_collect().await;
+        let changed = transaction.changed(text_of(steps, Form::Nameless, ""), steps).await;
         transaction.noted(changed)
     }
 

@@ -3,7 +3,8 @@
 //!
 //! Most changes are made of statements that need no decision in between. Those of many changes go to the database in one
 //! trip, in the hope that each changes the rows that it is to change. Where one does not, all is rolled back, and all
-//! changes are made step by step; where that fails, each for itself.
+//! changes are made step by step; where that fails, each for itself. Where a database has many writers, a change is one
+//! statement if it can be.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -122,12 +123,13 @@ async fn serve<D: Database, C: Change>(database: Arc<D>, queue: Arc<Queue<C>>) {
 
 async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> Vec<Stored<C>> {
     for way in [Way::Trips, Way::Steps] {
-        let transaction = match database.begin().await {
-            Ok(transaction) => transaction,
+        let (results, trips) = arranged(changes, way);
+        let begun = match database.begin_with(trips.first().map_or(&[], Vec::as_slice)).await {
+            Ok(begun) => begun,
             // The writer is not to be had, for none of them.
             Err(error) => return changes.iter().map(|_| Err(repeated(&error).into())).collect(),
         };
-        match in_one_transaction::<D, C>(transaction, changes, way).await {
+        match in_one_transaction::<D, C>(begun, &trips, results, changes).await {
             Ok(Some(results)) => return results,
             // It was alone already, so there is no other way left.
             Err(error) if way == Way::Steps && changes.len() == 1 => return vec![Err(error)],
@@ -156,28 +158,41 @@ enum Way {
     Steps,
 }
 
-/// `None` when a change has to be made step by step. Nothing is stored then.
-async fn in_one_transaction<D: Database, C: Change>(
-    mut transaction: D::Transaction,
-    changes: &[C],
-    way: Way,
-) -> Result<Option<Vec<Stored<C>>>, C::Error> {
-    let mut results: Vec<Option<Stored<C>>> = Vec::with_capacity(changes.len());
+/// The answers to the changes that go in trips, and these trips. `None` for a change that is made step by step.
+fn arranged<C: Change>(changes: &[C], way: Way) -> (Vec<Option<C::Answer>>, Vec<Vec<Step<'_>>>) {
     let mut common = Vec::new();
+    let mut answers = Vec::with_capacity(changes.len());
     for change in changes {
         let steps = if way == Way::Trips { change.steps() } else { None };
-        results.push(steps.map(|(steps, answer)| {
+        answers.push(steps.map(|(steps, answer)| {
             common.push(steps);
-            Ok(answer)
+            answer
         }));
     }
-    if !in_trips::<D>(&mut transaction, common).await? {
-        return Ok(None);
+    (answers, trips(common))
+}
+
+/// `None` when a change has to be made step by step. Nothing is stored then.
+async fn in_one_transaction<D: Database, C: Change>(
+    (mut transaction, changed): (D::Transaction, sqlx::Result<Vec<u64>>),
+    trips: &[Vec<Step<'_>>],
+    answers: Vec<Option<C::Answer>>,
+    changes: &[C],
+) -> Result<Option<Vec<Stored<C>>>, C::Error> {
+    let mut changed = changed?;
+    for (place, steps) in trips.iter().enumerate() {
+        // The first one came with the beginning.
+        if place > 0 {
+            changed = D::execute_all(&mut transaction, steps).await?;
+        }
+        if !steps.iter().map(|step| step.changes).eq(changed.iter().copied()) {
+            return Ok(None);
+        }
     }
     let mut all = Vec::with_capacity(changes.len());
-    for (result, change) in results.into_iter().zip(changes) {
-        all.push(match result {
-            Some(stored) => stored,
+    for (answer, change) in answers.into_iter().zip(changes) {
+        all.push(match answer {
+            Some(answer) => Ok(answer),
             None => match change.apply::<D>(&mut transaction).await {
                 Err(error) if !C::is_refusal(&error) => return Err(error),
                 result => result,
@@ -191,22 +206,19 @@ async fn in_one_transaction<D: Database, C: Change>(
 /// The most changes that go in one trip: a database keeps the statements of a trip by their text, one for each number.
 const TRIP: usize = 16;
 
-/// Executes the changes in trips. Returns false if a statement has changed another number of rows than it was to.
-async fn in_trips<D: Database>(transaction: &mut D::Transaction, changes: Vec<Vec<Step<'_>>>) -> sqlx::Result<bool> {
+/// The steps of each trip.
+fn trips(changes: Vec<Vec<Step<'_>>>) -> Vec<Vec<Step<'_>>> {
     let mut kinds: BTreeMap<Vec<(usize, usize)>, Vec<Vec<Step<'_>>>> = BTreeMap::new();
     for steps in changes {
         kinds.entry(steps.iter().map(Step::shape).collect()).or_default().push(steps);
     }
+    let mut trips = Vec::new();
     for mut kind in kinds.into_values() {
         while !kind.is_empty() {
-            let steps = together(kind.drain(..TRIP.min(kind.len())));
-            let changed = D::execute_all(transaction, &steps).await?;
-            if !steps.iter().map(|step| step.changes).eq(changed) {
-                return Ok(false);
-            }
+            trips.push(together(kind.drain(..TRIP.min(kind.len()))));
         }
     }
-    Ok(true)
+    trips
 }
 
 /// The steps of changes of one kind: all first ones, all second ones and so on, and rows for one table in one.
@@ -233,14 +245,12 @@ fn together<'a>(changes: impl Iterator<Item = Vec<Step<'a>>>) -> Vec<Step<'a>> {
 }
 
 async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way) -> Stored<C> {
-    if let Some((steps, answer)) = change.steps().filter(|_| way == Way::Trips) {
-        let mut transaction = database.begin().await?;
-        if let Ok(true) = in_trips::<D>(&mut transaction, vec![steps]).await {
-            D::commit(transaction).await?;
-            return Ok(answer);
-        }
-        // The transaction is dropped here, which rolls it back. Made step by step, the change says why it is refused.
+    if let Some((steps, answer)) = change.steps().filter(|_| way == Way::Trips)
+        && let Ok(true) = database.execute_alone(&steps).await
+    {
+        return Ok(answer);
     }
+    // Made step by step, the change says why it is refused.
     let mut transaction = database.begin().await?;
     let answer = change.apply::<D>(&mut transaction).await?;
     D::commit(transaction).await?;

@@ -169,7 +169,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if !is_key(id.as_str()) || !is_key(config) {
             return Ok(());
         }
-        self.change(statements::DELETE_CONFIG, &[Value::Text(id.as_str()), Value::Text(config)]).await?;
+        self.database.change(statements::DELETE_CONFIG, &[Value::Text(id.as_str()), Value::Text(config)]).await?;
         Ok(())
     }
 
@@ -182,10 +182,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let task = Value::Text(task.as_str());
         let now = Value::Int(Timestamp::now().as_millis());
         let values = [tenant, principal, context, id, digest, task, now];
-        let mut transaction = self.database.begin().await?;
         // The claim is committed before the turn begins, so that of two deliveries only one is worked on.
-        let rows = D::query(&mut transaction, statements::REMEMBER, &values).await?;
-        D::commit(transaction).await?;
+        let rows = self.database.change(statements::REMEMBER, &values).await?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         match (row.int(0)?, row.bytes(1)? == message.digest) {
             // `times` is 1 for the one caller whose insert made the row.
@@ -204,7 +202,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         }
         let json = serde_json::to_string(answer)?;
         let [tenant, principal, context, id, digest] = named(owner, message);
-        self.change(statements::ANSWER, &[tenant, principal, context, id, digest, Value::Text(&json)]).await?;
+        self.database.change(statements::ANSWER, &[tenant, principal, context, id, digest, Value::Text(&json)]).await?;
         Ok(())
     }
 
@@ -212,7 +210,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if !is_named(owner, message) {
             return Ok(());
         }
-        self.change(statements::FORGET, &named(owner, message)).await?;
+        self.database.change(statements::FORGET, &named(owner, message)).await?;
         Ok(())
     }
 
@@ -254,7 +252,7 @@ impl<D: Database> SqlTaskStore<D> {
     }
 
     /// One statement as a transaction; returns how many rows it changed.
-    async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
+    async fn count_changed(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         let mut transaction = self.database.begin().await?;
         let changed = D::execute(&mut transaction, sql, values).await?;
         D::commit(transaction).await?;

@@ -20,3 +20,4 @@ mod sessions;
 mod strangers;
 mod support;
 mod trace;
+mod trips;

@@ -22,6 +22,7 @@ pub(crate) static FREE: Rows = Rows {
     row: "($1, $2)",
     parameters: 2,
     tail: " ON CONFLICT (name) DO NOTHING",
+    of_first: None,
 };
 
 /// A place that is empty at first and can be opened several times.

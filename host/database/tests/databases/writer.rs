@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use annex_database::{Change, Database, SqliteDatabase, Step, Value, Writer};
+use annex_database::{Begun, Change, Database, SqliteDatabase, Step, Value, Writer};
 use futures::FutureExt;
 use futures::future::join_all;
 
@@ -203,6 +203,19 @@ impl Database for Counted {
 
     async fn execute_all(transaction: &mut Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
         SqliteDatabase::execute_all(transaction, steps).await
+    }
+
+    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<SqliteDatabase>> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.file.begin_with(steps).await
+    }
+
+    async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
+        self.file.execute_alone(steps).await
+    }
+
+    async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<Found>> {
+        self.file.change(sql, values).await
     }
 
     async fn query(transaction: &mut Transaction, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<Found>> {

@@ -76,11 +76,6 @@ impl EncodedEvent {
         Ok(Self { id: stored.id, timestamp, json, state_delta: stored.state_delta, artifacts })
     }
 
-    /// True if it changes no state and has no artifacts.
-    pub(super) fn sets_nothing(&self) -> bool {
-        self.state_delta.is_empty() && self.artifacts.is_empty()
-    }
-
     pub(super) fn happened_at(&self) -> Value<'static> {
         Value::Int(self.timestamp.as_millis())
     }

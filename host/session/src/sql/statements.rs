@@ -2,7 +2,7 @@
 //!
 //! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
 
-use annex_database::Rows;
+use annex_database::{OfFirst, Rows};
 
 // An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the session until the end of the transaction.
@@ -18,6 +18,7 @@ pub(super) static INSERT_NEW_SESSION: Rows = Rows {
     row: "($1, $2, $3, $4, $5, $6, $7)",
     parameters: 7,
     tail: " ON CONFLICT (tenant, app, user_id, context_id) DO NOTHING",
+    of_first: None,
 };
 
 pub(super) const INSERT_SESSION: &str = "
@@ -33,6 +34,14 @@ pub(super) const UPDATE_SESSION: &str = "
 pub(super) const ADVANCE_SESSION: &str = "
     UPDATE session SET revision = $1, updated_at = $2, changed_at = $3
     WHERE tenant = $4 AND app = $5 AND user_id = $6 AND context_id = $7 AND revision = $8";
+
+/// The same where the session's keys and artifacts leave room for more of them: each bound is what its limit leaves beside
+/// the new ones, counted as if none of them was there already.
+pub(super) const ADVANCE_SESSION_WITHIN: &str = "
+    UPDATE session SET revision = $1, updated_at = $2, changed_at = $3
+    WHERE tenant = $4 AND app = $5 AND user_id = $6 AND context_id = $7 AND revision = $8
+    AND (SELECT coalesce(sum(size), 0) <= $9 AND count(*) <= $10 FROM session_state WHERE session_id = session.id)
+    AND (SELECT coalesce(sum(size), 0) <= $11 AND count(*) <= $12 FROM session_artifact WHERE session_id = session.id)";
 
 pub(super) const SELECT_REVISION: &str = "
     SELECT revision FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
@@ -142,6 +151,7 @@ pub(super) static INSERT_EVENTS_OF_NAMED: Rows = Rows {
     $5, $6, $7, $8)",
     parameters: 8,
     tail: "",
+    of_first: Some(OfFirst { key: 4, row: "($1, $2, $3, $4)" }),
 };
 
 /// Keys that are not there, of sessions whose ids have not been read.
@@ -153,6 +163,13 @@ pub(super) static INSERT_KEYS_OF_NAMED: Rows = Rows {
     $5, $6, $7, $8)",
     parameters: 8,
     tail: "",
+    of_first: Some(OfFirst { key: 4, row: "($1, $2, $3, $4)" }),
+};
+
+/// Keys of sessions whose ids have not been read. One that is there keeps its place.
+pub(super) static PUT_KEYS_OF_NAMED: Rows = Rows {
+    tail: " ON CONFLICT (session_id, name) DO UPDATE SET value = excluded.value, size = excluded.size",
+    ..INSERT_KEYS_OF_NAMED
 };
 
 /// Artifacts that are not there, of sessions whose ids have not been read.
@@ -164,6 +181,15 @@ pub(super) static INSERT_ARTIFACTS_OF_NAMED: Rows = Rows {
     $5, 1, $6, $7, $8)",
     parameters: 8,
     tail: "",
+    of_first: Some(OfFirst { key: 4, row: "($1, 1, $2, $3, $4)" }),
+};
+
+/// New versions of artifacts, of sessions whose ids have not been read.
+pub(super) static PUT_ARTIFACTS_OF_NAMED: Rows = Rows {
+    tail: "
+    ON CONFLICT (session_id, name) DO UPDATE SET
+        version = session_artifact.version + 1, parts = excluded.parts, size = excluded.size, place = excluded.place",
+    ..INSERT_ARTIFACTS_OF_NAMED
 };
 
 pub(super) const DELETE_EVENTS: &str = "DELETE FROM session_event WHERE session_id = $1 AND seq <= $2";

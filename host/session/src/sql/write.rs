@@ -14,10 +14,13 @@ use crate::service::Appended;
 use crate::session::SessionKey;
 use crate::state::{STORED, Scope, StateDelta};
 
-/// The most keys of a session that begins in one trip.
+/// The most keys of a change that is made in one trip.
 const FEW_KEYS: usize = 4;
 /// The most events, and the most artifacts.
 const FEW: usize = 2;
+/// The places of keys and artifacts that come after an event begin at its number times this, behind those of all that came
+/// before. No event has so many.
+const PLACES: i64 = 1 << 20;
 
 /// A change that is ready to be stored.
 pub(super) struct Write {
@@ -30,11 +33,11 @@ enum Content {
     /// A new session with its initial state.
     Create(StateDelta),
     /// Events after a revision; 0 when there was no session.
-    Append { expected: u64, events: Vec<EncodedEvent>, beginning: Option<Beginning> },
+    Append { expected: u64, events: Vec<EncodedEvent>, few: Option<FewKeys> },
 }
 
-/// The state of a session that begins, and that touches nothing but its own few keys.
-struct Beginning {
+/// The state of few events that touches nothing but few keys of their session.
+struct FewKeys {
     delta: StateDelta,
     /// The names in the delta's order, as [`encoded_name`] has them.
     names: Vec<String>,
@@ -58,8 +61,8 @@ impl Write {
         limits: Limits,
     ) -> Result<Self, SessionError> {
         let events = events.into_iter().map(EncodedEvent::new).collect::<Result<Vec<_>, _>>()?;
-        let beginning = if expected == 0 { Beginning::of(&events, &limits) } else { None };
-        Ok(Self { key, limits, content: Content::Append { expected, events, beginning } })
+        let few = FewKeys::of(&events, &limits);
+        Ok(Self { key, limits, content: Content::Append { expected, events, few } })
     }
 }
 
@@ -67,28 +70,17 @@ impl Change for Write {
     type Answer = Appended;
     type Error = SessionError;
 
-    /// A few events that begin a session, or one that sets and keeps nothing.
+    /// A few events with few keys.
     fn steps(&self) -> Option<(Vec<Step<'_>>, Appended)> {
-        let Content::Append { expected, events, beginning } = &self.content else { return None };
-        let last = events.last()?;
+        let Content::Append { expected, events, few: Some(few) } = &self.content else { return None };
         let revision = expected.saturating_add(events.len() as u64);
-        let now = Value::Int(Timestamp::now().as_millis());
-        let mut steps = match beginning {
-            Some(beginning) => self.first_steps(beginning, events, now),
-            // Beyond the limit an event more makes an old one go, which these steps do not do.
-            // Where another writer was first, the revision is no longer `expected` and the update changes no row. The
-            // writer of the database then rolls back and calls `apply`, which says why.
-            None if *expected > 0
-                && events.len() == 1
-                && last.sets_nothing()
-                && revision <= self.limits.events as u64 =>
-            {
-                let [tenant, app, user, context] = named(&self.key);
-                let [revision, expected] = [revision, *expected].map(Value::count);
-                let values = [revision, last.happened_at(), now, tenant, app, user, context, expected];
-                vec![Step::new(statements::ADVANCE_SESSION, values)]
-            }
-            None => return None,
+        // Beyond the limit an event more makes an old one go, which these steps do not do.
+        if events.is_empty() || revision > self.limits.events as u64 {
+            return None;
+        }
+        let mut steps = match expected {
+            0 => self.first_steps(few, events),
+            _ => self.next_steps(few, events, *expected)?,
         };
         let rows = events.iter().zip(1..).map(|(event, number)| {
             let seq = expected.saturating_add(number);
@@ -103,7 +95,7 @@ impl Change for Write {
         match &self.content {
             Content::Create(_) if found.is_some() => Err(self.already_exists()),
             Content::Create(initial) => self.store::<D>(transaction, None, (initial, &[])).await,
-            Content::Append { expected, events, beginning: _ } => {
+            Content::Append { expected, events, few: _ } => {
                 // Before the revision is looked at: the same call again is a retry, whatever it expects.
                 let new = self.new_events::<D>(transaction, found.as_ref(), events).await?;
                 let revision = found.as_ref().map_or(0, |found| found.revision);
@@ -130,36 +122,52 @@ impl Change for Write {
 
 impl Write {
     /// A new session with its keys and the artifacts of its events.
-    fn first_steps<'a>(
-        &'a self,
-        beginning: &'a Beginning,
-        events: &'a [EncodedEvent],
-        now: Value<'a>,
-    ) -> Vec<Step<'a>> {
+    fn first_steps<'a>(&'a self, few: &'a FewKeys, events: &'a [EncodedEvent]) -> Vec<Step<'a>> {
+        let now = Value::Int(Timestamp::now().as_millis());
         let updated_at = events.last().map_or(now, |event| event.happened_at());
         let revision = Value::count(events.len());
         let mut steps = vec![self.rows(&statements::INSERT_NEW_SESSION, [[revision, updated_at, now]])];
-        let keys = beginning.names.iter().zip(beginning.delta.within(Scope::Session)).zip(1..);
-        let keys = keys.map(|((name, (key, value)), place)| {
-            let size = Value::count(key.len() + value.get().len());
-            [Value::Text(name), Value::Text(value.get()), size, Value::Int(place)]
-        });
         // A statement that inserts no rows is not SQL. The same goes for artifacts.
-        if !beginning.names.is_empty() {
-            steps.push(self.rows(&statements::INSERT_KEYS_OF_NAMED, keys));
+        if !few.names.is_empty() {
+            steps.push(self.rows(&statements::INSERT_KEYS_OF_NAMED, few.rows(0)));
         }
-        let artifacts = events.iter().flat_map(|event| &event.artifacts).zip(1..);
-        let mut artifacts = artifacts
-            .map(|(artifact, place)| {
-                let name = Value::Text(&artifact.name);
-                let parts = Value::Text(&artifact.parts);
-                [name, parts, Value::count(artifact.size), Value::Int(place)]
-            })
-            .peekable();
-        if artifacts.peek().is_some() {
+        let artifacts = artifacts(events, 0);
+        if !artifacts.is_empty() {
             steps.push(self.rows(&statements::INSERT_ARTIFACTS_OF_NAMED, artifacts));
         }
         steps
+    }
+
+    /// The next revision of a session, with the keys and artifacts of its events. Where another writer was first, the
+    /// revision is no longer `expected` and the update changes no row. The writer of the database then rolls back and calls
+    /// `apply`, which says why; and so it does where something might have to make room.
+    fn next_steps<'a>(&'a self, few: &'a FewKeys, events: &'a [EncodedEvent], expected: u64) -> Option<Vec<Step<'a>>> {
+        let [tenant, app, user, context] = named(&self.key);
+        let now = Value::Int(Timestamp::now().as_millis());
+        let updated_at = events.last().map_or(now, EncodedEvent::happened_at);
+        let revision = Value::count(expected.saturating_add(events.len() as u64));
+        let values = [revision, updated_at, now, tenant, app, user, context, Value::count(expected)];
+        let places = i64::try_from(expected).ok()?.checked_mul(PLACES)?;
+        let artifacts = artifacts(events, places);
+        if few.names.is_empty() && artifacts.is_empty() {
+            return Some(vec![Step::new(statements::ADVANCE_SESSION, values)]);
+        }
+        let limits = &self.limits;
+        let bounds = [
+            limits.state_bytes.checked_sub(few.bytes())?,
+            limits.state_keys.checked_sub(few.names.len())?,
+            limits.artifact_bytes.checked_sub(size_of_all(events))?,
+            limits.artifacts.checked_sub(artifacts.len())?,
+        ];
+        let values = values.into_iter().chain(bounds.map(Value::count));
+        let mut steps = vec![Step::new(statements::ADVANCE_SESSION_WITHIN, values.collect::<Vec<_>>())];
+        if !few.names.is_empty() {
+            steps.push(self.rows(&statements::PUT_KEYS_OF_NAMED, few.rows(places)));
+        }
+        if !artifacts.is_empty() {
+            steps.push(self.rows(&statements::PUT_ARTIFACTS_OF_NAMED, artifacts));
+        }
+        Some(steps)
     }
 
     /// Rows that begin with the names of the session.
@@ -304,8 +312,8 @@ impl Write {
     }
 }
 
-impl Beginning {
-    /// `None` for one that is less common, or that the limits refuse.
+impl FewKeys {
+    /// `None` for a change that is less common, or that the limits refuse.
     fn of(events: &[EncodedEvent], limits: &Limits) -> Option<Self> {
         let delta = combined(events.iter().map(|event| &event.state_delta)).into_owned();
         let artifacts: Vec<&EncodedArtifact> = events.iter().flat_map(|event| &event.artifacts).collect();
@@ -318,12 +326,39 @@ impl Beginning {
             .iter()
             .zip(1..)
             .any(|(artifact, next)| artifacts.iter().skip(next).any(|other| other.name == artifact.name));
-        let kept: usize = artifacts.iter().map(|artifact| artifact.size).sum();
-        let all_kept = !versions && count <= limits.artifacts && kept <= limits.artifact_bytes;
-        let bytes = delta.within(Scope::Session).map(|(name, value)| name.len() + value.get().len()).sum();
-        let is_in_limits = limits.check_scope(Scope::Session, bytes, names.len()).is_ok();
-        (is_common && all_kept && is_in_limits).then_some(Self { delta, names })
+        let all_kept = !versions && count <= limits.artifacts && size_of_all(events) <= limits.artifact_bytes;
+        let few = Self { delta, names };
+        let is_in_limits = limits.check_scope(Scope::Session, few.bytes(), few.names.len()).is_ok();
+        (is_common && all_kept && is_in_limits).then_some(few)
     }
+
+    /// The bytes of names and values.
+    fn bytes(&self) -> usize {
+        self.delta.within(Scope::Session).map(|(name, value)| name.len() + value.get().len()).sum()
+    }
+
+    /// A row for each key, in places behind this one.
+    fn rows(&self, place: i64) -> impl Iterator<Item = [Value<'_>; 4]> {
+        let keys = self.names.iter().zip(self.delta.within(Scope::Session)).zip(1..);
+        keys.map(move |((name, (key, value)), number)| {
+            let size = Value::count(key.len() + value.get().len());
+            [Value::Text(name), Value::Text(value.get()), size, Value::Int(place.saturating_add(number))]
+        })
+    }
+}
+
+/// A row for each artifact, in places behind this one.
+fn artifacts(events: &[EncodedEvent], place: i64) -> Vec<[Value<'_>; 4]> {
+    let artifacts = events.iter().flat_map(|event| &event.artifacts);
+    let places = place.saturating_add(1)..;
+    let rows = artifacts.zip(places).map(|(artifact, place)| {
+        [Value::Text(&artifact.name), Value::Text(&artifact.parts), Value::count(artifact.size), Value::Int(place)]
+    });
+    rows.collect()
+}
+
+fn size_of_all(events: &[EncodedEvent]) -> usize {
+    events.iter().flat_map(|event| &event.artifacts).map(|artifact| artifact.size).sum()
 }
 
 async fn insert_event<D: Database>(
@@ -345,6 +380,8 @@ mod tests {
     use annex_protocol::Part;
 
     use super::*;
+    use crate::event_log::EventFilter;
+    use crate::service::SessionService as _;
 
     /// Tries the common way by itself. Steps that do not fit are made one by one, so no other test would notice them.
     #[tokio::test]
@@ -359,17 +396,40 @@ mod tests {
         let cases = [("one", vec![user.clone()]), ("two", vec![user.clone(), agent]), ("three", vec![user, silent()])];
         for (context, events) in cases {
             let key = SessionKey::new("", "agent", "user", context);
-            let revision = events.len() as u64;
-            let begin = Write::append(key.clone(), 0, events, Limits::default()).unwrap();
-            let advance = Write::append(key, revision, vec![silent()], Limits::default()).unwrap();
-            for (write, revision) in [(begin, revision), (advance, revision + 1)] {
+            let first = events.len() as u64;
+            let knows = StateDelta::parse(r#"{"b":3,"c":4}"#).unwrap();
+            let knows = Event::new("agent", "t", vec![Part::text("hm")], knows);
+            let append = |expected, events| Write::append(key.clone(), expected, events, Limits::default()).unwrap();
+            let writes = [
+                (append(0, events), first),
+                (append(first, vec![silent()]), first + 1),
+                (append(first + 1, vec![knows, silent()]), first + 3),
+            ];
+            for (write, revision) in writes {
                 let (steps, appended) = write.steps().unwrap();
-                let mut transaction = service.database.begin().await.unwrap();
-                let changed = SqliteDatabase::execute_all(&mut transaction, &steps).await.unwrap();
-                assert_eq!(changed, steps.iter().map(|step| step.changes).collect::<Vec<_>>());
+                let (transaction, changed) = service.database.begin_with(&steps).await.unwrap();
+                assert_eq!(changed.unwrap(), steps.iter().map(|step| step.changes).collect::<Vec<_>>());
                 SqliteDatabase::commit(transaction).await.unwrap();
                 assert_eq!(appended.revision, revision);
             }
+            let session = service.read(&key, EventFilter::NONE).await.unwrap();
+            let keys: Vec<&str> = session.state.session.iter().map(|(name, _)| name).collect();
+            assert_eq!(keys, ["a", "b", "c"], "a key that is set again keeps its place");
         }
+    }
+
+    #[tokio::test]
+    async fn keys_that_might_not_fit_are_counted_before_they_are_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits { state_keys: 2, ..Limits::default() };
+        let service = crate::SqliteSessionService::open(&folder.path().join("s"), limits).await.unwrap();
+        let key = SessionKey::new("", "agent", "user", "c");
+        let knows = |json| vec![Event::new("agent", "t", Vec::new(), StateDelta::parse(json).unwrap())];
+        service.append(&key, 0, knows(r#"{"a":1,"b":2}"#)).await.unwrap();
+        // It fits, because both are there already, and takes the way of what is less common.
+        service.append(&key, 1, knows(r#"{"a":3}"#)).await.unwrap();
+        let refused = service.append(&key, 2, knows(r#"{"c":3}"#)).await;
+        assert!(matches!(refused, Err(SessionError::TooManyStateKeys { keys: 3, limit: 2, .. })), "{refused:?}");
+        assert_eq!(service.read(&key, EventFilter::NONE).await.unwrap().revision, 2);
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
     }
     // Nobody works on a message without a task and an answer any more, so that its sender may repeat it.
     let unclaimed = [Value::Int(i64::MAX), Value::count(MESSAGES)];
-    while store.change(statements::FORGET_UNCLAIMED, &unclaimed).await? > 0 {}
+    while store.count_changed(statements::FORGET_UNCLAIMED, &unclaimed).await? > 0 {}
     Ok(recovered)
 }
 

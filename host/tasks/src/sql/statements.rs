@@ -2,7 +2,7 @@
 //!
 //! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
 
-use annex_database::Rows;
+use annex_database::{OfFirst, Rows};
 
 pub(super) static INSERT_TASK: Rows = Rows {
     head: "
@@ -12,6 +12,7 @@ pub(super) static INSERT_TASK: Rows = Rows {
     // A task that exists changes no row, which `Write::refusal` explains. An error would take back the changes of
     // others that share the transaction.
     tail: " ON CONFLICT (id) DO NOTHING",
+    of_first: None,
 };
 
 pub(super) const UPDATE_TASK: &str = "
@@ -44,6 +45,7 @@ pub(super) static INSERT_EVENTS: Rows = Rows {
     row: "($1, $2, $3, $4)",
     parameters: 4,
     tail: "",
+    of_first: Some(OfFirst { key: 1, row: "($1, $2, $3)" }),
 };
 
 pub(super) const SELECT_EVENTS: &str = "

@@ -1,0 +1,183 @@
+//! The statements of several steps as one text.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use crate::database::{OfFirst, Rows, Sql, Step, Value};
+
+/// The form of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// Statements with the parameters `$1`, `$2` and so on.
+    Numbered,
+    /// Statements with the parameters `?`, which is what SQLite finds without a search.
+    Nameless,
+    /// The same behind a statement that begins a transaction.
+    Beginning,
+    /// One statement with the parameters `$1`, `$2` and so on; see [`one_statement`].
+    One,
+}
+
+/// With so many texts all are forgotten, so that a rare one does not stay for ever.
+const MAX_TEXTS: usize = 1_000;
+
+/// The statements of the steps behind `head`, which is the same for all texts of a form. The parameters count on from
+/// statement to statement.
+pub(crate) fn text_of(steps: &[Step<'_>], form: Form, head: &str) -> Arc<str> {
+    kept(steps, form, || {
+        let mut text = Text::new(form, head);
+        for step in steps {
+            text.push_step(step);
+            text.sql.push(';');
+        }
+        text.sql
+    })
+}
+
+/// The steps as one statement with its values, where the first one changes one row and the others insert rows that refer
+/// to it. It returns the number of rows that the first one has changed, and without that row inserts nothing.
+pub(crate) fn one_statement<'a>(steps: &[Step<'a>]) -> Option<(Arc<str>, Vec<Value<'a>>)> {
+    let (first, others) = steps.split_first().filter(|(first, _)| first.changes == 1)?;
+    let others: Vec<(&Rows, &OfFirst, &Step<'_>)> = others.iter().map(of_first).collect::<Option<_>>()?;
+    let mut values = first.values.clone();
+    for (rows, of_first, step) in &others {
+        let rows = step.values.chunks(rows.parameters);
+        values.extend(rows.flat_map(|row| row.iter().skip(of_first.key).copied()));
+    }
+    let text = kept(steps, Form::One, || {
+        let mut text = Text::new(Form::One, "WITH first AS (");
+        text.push_step(first);
+        text.sql.push_str(" RETURNING id)");
+        for (place, (rows, of_first, step)) in others.iter().enumerate() {
+            let head = rows.head.trim_end().trim_end_matches("VALUES");
+            // Writing to a text does not fail.
+            let _ = write!(text.sql, ", step_{place} AS ({head} SELECT first.id, of_first.* FROM first, (VALUES");
+            text.push_rows(of_first.row, step.changes);
+            text.sql.push_str(") AS of_first");
+            text.sql.push_str(rows.tail);
+            text.sql.push(')');
+        }
+        text.sql.push_str(" SELECT count(*) FROM first");
+        text.sql
+    });
+    Some((text, values))
+}
+
+fn of_first<'s, 'a>(step: &'s Step<'a>) -> Option<(&'static Rows, &'static OfFirst, &'s Step<'a>)> {
+    let Sql::Rows(rows) = step.sql else { return None };
+    Some((rows, rows.of_first.as_ref()?, step))
+}
+
+/// The text for steps of these shapes, made when it is first asked for.
+fn kept(steps: &[Step<'_>], form: Form, make: impl FnOnce() -> String) -> Arc<str> {
+    type Texts = HashMap<(Form, Vec<(usize, usize)>), Arc<str>>;
+    static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
+    let shapes: Vec<_> = steps.iter().map(Step::shape).collect();
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if texts.len() >= MAX_TEXTS {
+        texts.clear();
+    }
+    Arc::clone(texts.entry((form, shapes)).or_insert_with(|| make().into()))
+}
+
+/// A text that grows.
+struct Text {
+    sql: String,
+    form: Form,
+    /// The parameters so far.
+    count: usize,
+}
+
+impl Text {
+    fn new(form: Form, head: &str) -> Self {
+        Self { sql: head.to_owned(), form, count: 0 }
+    }
+
+    fn push_step(&mut self, step: &Step<'_>) {
+        match step.sql {
+            Sql::Whole(sql) => self.push(sql),
+            Sql::Rows(rows) => {
+                self.sql.push_str(rows.head);
+                self.push_rows(rows.row, step.changes);
+                self.sql.push_str(rows.tail);
+            }
+        }
+    }
+
+    fn push_rows(&mut self, row: &str, count: u64) {
+        for place in 0..count {
+            self.sql.push_str(if place == 0 { " " } else { ", " });
+            self.push(row);
+        }
+    }
+
+    /// Adds a piece of SQL whose parameters count from `$1` on.
+    fn push(&mut self, sql: &str) {
+        for (index, piece) in sql.split('$').enumerate() {
+            if index == 0 {
+                self.sql.push_str(piece);
+                continue;
+            }
+            let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let (number, rest) = piece.split_at(digits);
+            debug_assert!(number == index.to_string(), "parameter {number} is out of order: {sql}");
+            match self.form {
+                Form::Nameless | Form::Beginning => self.sql.push('?'),
+                Form::Numbered | Form::One => {
+                    self.count += 1;
+                    let _ = write!(self.sql, "${}", self.count);
+                }
+            }
+            self.sql.push_str(rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static ROWS: Rows = Rows {
+        head: "INSERT INTO a VALUES",
+        row: "($1, $2)",
+        parameters: 2,
+        tail: "",
+        of_first: Some(OfFirst { key: 1, row: "($1)" }),
+    };
+    static FIRST: Rows =
+        Rows { head: "INSERT INTO b VALUES", row: "($1)", parameters: 1, tail: " RETURNING b", of_first: None };
+
+    fn values(count: i64) -> Vec<Value<'static>> {
+        (0..count).map(Value::Int).collect()
+    }
+
+    #[test]
+    fn parameters_count_on_from_statement_to_statement() {
+        let steps = [
+            Step::rows(&ROWS, values(4)),
+            Step::new("UPDATE b SET c = $1 WHERE d = $2", values(2)),
+            Step::rows(&FIRST, values(1)),
+        ];
+        let text = "INSERT INTO a VALUES ($1, $2), ($3, $4);UPDATE b SET c = $5 WHERE d = $6;INSERT INTO b VALUES ($7) \
+                    RETURNING b;";
+        assert_eq!(&*text_of(&steps, Form::Numbered, ""), text);
+        let nameless = "INSERT INTO a VALUES (?, ?), (?, ?);UPDATE b SET c = ? WHERE d = ?;INSERT INTO b VALUES (?) \
+                        RETURNING b;";
+        assert_eq!(&*text_of(&steps, Form::Nameless, ""), nameless);
+        assert_eq!(&*text_of(&steps, Form::Beginning, "BEGIN;"), format!("BEGIN;{nameless}"));
+        assert_eq!(steps.map(|step| step.changes), [2, 1, 1]);
+    }
+
+    #[test]
+    fn rows_that_refer_to_the_first_step_go_in_one_statement_with_it() {
+        let first = || Step::new("UPDATE b SET c = $1 WHERE d = $2", values(2));
+        let (text, values) = one_statement(&[first(), Step::rows(&ROWS, values(4))]).unwrap();
+        let expected = "WITH first AS (UPDATE b SET c = $1 WHERE d = $2 RETURNING id), step_0 AS (INSERT INTO a  SELECT \
+                        first.id, of_first.* FROM first, (VALUES ($3), ($4)) AS of_first) SELECT count(*) FROM first";
+        assert_eq!(&*text, expected);
+        let numbers = values.into_iter().map(|value| if let Value::Int(number) = value { number } else { -1 });
+        assert_eq!(numbers.collect::<Vec<_>>(), [0, 1, 1, 3], "the keys of the rows are left out");
+        assert!(one_statement(&[first(), first()]).is_none());
+    }
+}
