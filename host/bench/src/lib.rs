@@ -1,4 +1,4 @@
-//! What the benches of this crate share: the filter on their command line, and an allocator that counts.
+//! The parts that the benches of this crate share: the filter on their command line, and an allocator that counts.
 
 pub mod counting;
 

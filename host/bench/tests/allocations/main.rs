@@ -3,18 +3,17 @@
 //!
 //! `ANNEX_SHOW_ALLOCATIONS=1 cargo test -p annex-bench --test allocations -- --nocapture` shows the places.
 #![cfg(test)]
-#![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
+use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
 
+use annex_bench::counting::{self, Counting};
 use annex_test_support::{STATE_INJECTION, STATE_KEY, TestConfig};
 
-mod counting;
-
 #[global_allocator]
-static ALLOCATOR: counting::Counting = counting::Counting;
+static ALLOCATOR: Counting<System> = Counting(System);
 
 /// Requests before those that count: they find maps and pools that still grow.
 const WARM_UP: u64 = 300;
@@ -75,16 +74,18 @@ fn per_request(config: &TestConfig, load: Load) -> u64 {
     runtime.block_on(async {
         let server = config.start().await.expect("a server");
         let address = server.url().trim_start_matches("http://").to_owned();
-        let shows = std::env::var_os("ANNEX_SHOW_ALLOCATIONS").is_some();
+        if std::env::var_os("ANNEX_SHOW_ALLOCATIONS").is_some() {
+            counting::show_places();
+        }
         let client = tokio::task::spawn_blocking(move || {
             counting::leave_this_thread_out();
             load.run(&address, 0..WARM_UP);
-            counting::begin(shows);
+            counting::begin();
             load.run(&address, WARM_UP..WARM_UP + REQUESTS);
             counting::end()
         });
-        let (counted, places) = client.await.expect("no panic");
-        for (count, place) in places {
+        let counted = client.await.expect("no panic");
+        for (count, place) in counting::places() {
             eprintln!("{:6.2}  {place}", count as f64 / REQUESTS as f64);
         }
         counted.div_ceil(REQUESTS)
