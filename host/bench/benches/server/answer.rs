@@ -1,4 +1,4 @@
-//! What an answer must say. An error, or a state that got lost, would be cheap to serve and would look like speed.
+//! The content that an answer must have. An error, or a state that got lost, would be cheap to serve and would look like speed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

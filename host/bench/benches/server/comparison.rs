@@ -56,16 +56,10 @@ impl Comparison {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let started = self.contenders.iter().map(|contender| ServerProcess::start(contender.kind));
         let servers = started.collect::<anyhow::Result<Vec<_>>>()?;
-        let mut measured: Vec<Vec<Round>> = servers.iter().map(|_| Vec::new()).collect();
-        for round in 0..=ROUNDS {
-            for ((server, contender), rounds) in servers.iter().zip(&self.contenders).zip(&mut measured) {
-                let measured = load::round(server, &contender.request, CONNECTIONS, REQUESTS)?;
-                // The first round warms caches, pools and the branch predictor.
-                if round > 0 {
-                    rounds.push(measured);
-                }
-            }
-        }
+        let pairs: Vec<_> = servers.iter().zip(&self.contenders).collect();
+        let measured = in_turns(&pairs, ROUNDS, |(server, contender)| {
+            load::round(server, &contender.request, CONNECTIONS, REQUESTS)
+        })?;
         println!("\n{}: {ROUNDS} rounds of {REQUESTS} requests, medians", self.title);
         let Some(base) = measured.first() else { return Ok(()) };
         for (contender, rounds) in self.contenders.iter().zip(&measured) {
@@ -75,12 +69,48 @@ impl Comparison {
     }
 }
 
+/// Rounds of each contender, one round of each after the other, so that what slows the machine down for a while slows all
+/// of them down. The first round of each warms caches, pools and the branch predictor, and is left out.
+pub(crate) fn in_turns<T>(
+    contenders: &[T],
+    rounds: usize,
+    mut measure: impl FnMut(&T) -> anyhow::Result<Round>,
+) -> anyhow::Result<Vec<Vec<Round>>> {
+    let mut measured: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
+    for round in 0..=rounds {
+        for (contender, rounds) in contenders.iter().zip(&mut measured) {
+            let measured = measure(contender)?;
+            if round > 0 {
+                rounds.push(measured);
+            }
+        }
+    }
+    Ok(measured)
+}
+
+/// The CPU time per request in microseconds.
+pub(crate) struct Cpu {
+    pub(crate) least: f64,
+    pub(crate) median: f64,
+    /// The median of the ratios to another contender round by round: this one's over the other's.
+    pub(crate) ratio: f64,
+}
+
+impl Cpu {
+    pub(crate) fn of(rounds: &[Round], base: &[Round]) -> Self {
+        let ratios = base.iter().zip(rounds).map(|(base, this)| this.cpu_micros() / base.cpu_micros());
+        Self {
+            least: rounds.iter().map(Round::cpu_micros).fold(f64::INFINITY, f64::min),
+            median: median(rounds.iter().map(Round::cpu_micros)),
+            ratio: median(ratios),
+        }
+    }
+}
+
 fn print_rounds(name: &str, base: &[Round], rounds: &[Round]) {
     let rate = median(rounds.iter().map(Round::rate));
-    let cpu = median(rounds.iter().map(Round::cpu_micros));
-    let pairs = || base.iter().zip(rounds);
-    let rate_ratio = median(pairs().map(|(base, other)| other.rate() / base.rate()));
-    let cpu_ratio = median(pairs().map(|(base, other)| other.cpu_micros() / base.cpu_micros()));
+    let Cpu { median: cpu, ratio: cpu_ratio, .. } = Cpu::of(rounds, base);
+    let rate_ratio = median(base.iter().zip(rounds).map(|(base, other)| other.rate() / base.rate()));
     println!(
         "  {name:22} {rate:>7.0} requests/s {cpu:>7.1} µs CPU/request   ratio {rate_ratio:.2} throughput {cpu_ratio:.2} CPU"
     );

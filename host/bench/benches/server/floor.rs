@@ -1,4 +1,4 @@
-//! What no server can save: axum takes the request, serde_json parses it and encodes the specialist's answer to it.
+//! The work that no server can save: axum takes the request, serde_json parses it and encodes the specialist's answer to it.
 
 use annex_test_support::{STATE_INJECTION, STATE_KEY};
 use axum::Router;

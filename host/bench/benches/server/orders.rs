@@ -1,4 +1,4 @@
-//! What the harness tells a server while it runs: a word per line of its standard input. Each is answered by a number.
+//! Orders of the harness to a server while it runs: a word per line of its standard input. Each is answered by a number.
 
 use std::io;
 

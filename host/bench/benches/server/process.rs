@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::kind::Kind;
 use crate::orders::Order;
 
-/// What tells one server of a kind from another.
+/// The differences between two servers of one kind.
 pub(crate) struct Setup<'a> {
     pub(crate) kind: Kind,
     /// The only core that it may use.

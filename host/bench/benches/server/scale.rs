@@ -1,10 +1,10 @@
-//! Whether a request costs the same however many connections, tasks, extensions and cores there are, and how long one
+//! The cost of a request with more connections, tasks, extensions and cores, which is to be the same, and how long one
 //! waits on a busy server.
 
 use std::path::{Path, PathBuf};
 
 use crate::answer::Expected;
-use crate::comparison::median;
+use crate::comparison::{Cpu, in_turns};
 use crate::kind::Kind;
 use crate::load::{self, CONNECTIONS, Round};
 use crate::many::{self, uri};
@@ -45,24 +45,14 @@ impl Row<'_> {
 
 /// Rounds to all rows in turn. Returns the median CPU time per request of each, in microseconds.
 fn table(rows: &[Row<'_>]) -> anyhow::Result<Vec<f64>> {
-    let mut measured: Vec<Vec<Round>> = rows.iter().map(|_| Vec::new()).collect();
-    for round in 0..=ROUNDS {
-        for (row, rounds) in rows.iter().zip(&mut measured) {
-            let measured = row.round()?;
-            if round > 0 {
-                rounds.push(measured);
-            }
-        }
-    }
+    let measured = in_turns(rows, ROUNDS, Row::round)?;
     println!("  {:44}{:>10}{:>10}{:>18}", "CPU µs per request", "least", "median", "this / first row");
+    let Some(first) = measured.first() else { return Ok(Vec::new()) };
     let mut medians = Vec::new();
     for (row, rounds) in rows.iter().zip(&measured) {
-        let cpu = median(rounds.iter().map(Round::cpu_micros));
-        let least = rounds.iter().map(Round::cpu_micros).fold(f64::INFINITY, f64::min);
-        let first = measured.first().into_iter().flatten();
-        let ratio = median(first.zip(rounds).map(|(first, this)| this.cpu_micros() / first.cpu_micros()));
-        println!("  {:44}{least:>10.1}{cpu:>10.1}{ratio:>18.2}", row.title);
-        medians.push(cpu);
+        let Cpu { least, median, ratio } = Cpu::of(rounds, first);
+        println!("  {:44}{least:>10.1}{median:>10.1}{ratio:>18.2}", row.title);
+        medians.push(median);
     }
     Ok(medians)
 }

@@ -5,7 +5,7 @@
 
 use crate::answer::Expected;
 use crate::burner::Burner;
-use crate::comparison::median;
+use crate::comparison::{Cpu, in_turns};
 use crate::kind::Kind;
 use crate::load::{self, Round};
 use crate::memory::mib;
@@ -35,20 +35,15 @@ struct Contender {
     kind: Kind,
     request: Request,
     server: ServerProcess,
-    rounds: Vec<Round>,
 }
 
 impl Contender {
     fn start(title: &'static str, kind: Kind, request: Request) -> anyhow::Result<Self> {
-        Ok(Self { title, kind, request, server: ServerProcess::start(kind)?, rounds: Vec::new() })
+        Ok(Self { title, kind, request, server: ServerProcess::start(kind)? })
     }
 
     fn round(&self, requests: usize) -> anyhow::Result<Round> {
         load::round(&self.server, &self.request, CONNECTIONS, requests)
-    }
-
-    fn cpu(&self) -> impl Iterator<Item = f64> {
-        self.rounds.iter().map(Round::cpu_micros)
     }
 
     fn allocations(&mut self) -> anyhow::Result<f64> {
@@ -78,36 +73,32 @@ fn groups() -> anyhow::Result<[Vec<Contender>; 2]> {
 /// The neighbour, if there is one, is there until the end.
 fn compare(_neighbour: Option<Burner>) -> anyhow::Result<()> {
     let mut groups = groups()?;
-    for round in 0..=ROUNDS {
-        for contender in groups.iter_mut().flatten() {
-            let measured = contender.round(REQUESTS)?;
-            // The first round warms caches, pools and the branch predictor.
-            if round > 0 {
-                contender.rounds.push(measured);
-            }
-        }
-    }
+    let contenders: Vec<&Contender> = groups.iter().flatten().collect();
+    let measured = in_turns(&contenders, ROUNDS, |contender| contender.round(REQUESTS))?;
     println!("  {ROUNDS} rounds of {REQUESTS} requests over {CONNECTIONS} connections, each answer checked");
     println!(
         "  {:28}{:>10}{:>10}{:>18}{:>13}{:>9}",
         "CPU µs per request", "least", "median", "official / this", "allocations", "RSS MiB"
     );
+    let mut measured = measured.as_slice();
     for group in &mut groups {
-        print_group(group)?;
+        let (own, rest) = measured.split_at(group.len());
+        measured = rest;
+        print_group(group, own)?;
     }
     Ok(())
 }
 
-fn print_group(group: &mut [Contender]) -> anyhow::Result<()> {
-    let official: Vec<f64> = group.first().map(|first| first.cpu().collect()).unwrap_or_default();
-    for contender in group {
-        let least = contender.cpu().fold(f64::INFINITY, f64::min);
-        let ratio = median(official.iter().zip(contender.cpu()).map(|(official, own)| official / own));
-        let cpu = median(contender.cpu());
+fn print_group(group: &mut [Contender], measured: &[Vec<Round>]) -> anyhow::Result<()> {
+    let Some(official) = measured.first() else { return Ok(()) };
+    for (contender, rounds) in group.iter_mut().zip(measured) {
+        let Cpu { least, median, .. } = Cpu::of(rounds, official);
+        // How many times this one's time the official server takes.
+        let Cpu { ratio, .. } = Cpu::of(official, rounds);
         let resident = mib(contender.server.resident_bytes()?);
         let allocations = contender.allocations()?;
         let title = contender.title;
-        println!("  {title:28}{least:>10.1}{cpu:>10.1}{ratio:>18.2}{allocations:>13.1}{resident:>9.1}");
+        println!("  {title:28}{least:>10.1}{median:>10.1}{ratio:>18.2}{allocations:>13.1}{resident:>9.1}");
     }
     Ok(())
 }
