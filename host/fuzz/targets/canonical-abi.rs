@@ -9,9 +9,9 @@
 use std::fs;
 use std::sync::{Arc, LazyLock};
 
-use annex_protocol::{ExtensionUri, JsonObject, Message, Metadata};
+use annex_protocol::{ExtensionUri, Message, Metadata};
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Instances, Limits, NoTurn, OnFailure, Runtime, RuntimeConfig, TurnRequest,
+    Chain, Extension, Installation, Limits, NoTurn, Runtime, RuntimeConfig, TurnRequest,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -47,16 +47,7 @@ static HOST: LazyLock<Host> = LazyLock::new(|| {
             GUEST.replace(";; => VALIDATE", ANSWER).replace(lifted, &format!("{lifted}string-encoding={encoding} "));
         let component = wat::parse_str(&text).expect("a component");
         let limits = Limits { memory: 4 << 20, ..Limits::standard() };
-        let grants = Grants::default();
-        let parameters = JsonObject::new();
-        let installation = Installation {
-            grants,
-            limits,
-            parameters,
-            required: false,
-            on_failure: OnFailure::Reject,
-            instances: Instances::Fresh,
-        };
+        let installation = Installation::with_limits(limits);
         Arc::new(executor.block_on(runtime.load(component, installation)).expect("the component loads"))
     };
     let extensions = ENCODINGS.iter().map(load).collect();

@@ -7,8 +7,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use annex_protocol::JsonObject;
-use annex_runtime::{Grants, Inspection, Installation, Instances, Limits, OnFailure, Runtime, RuntimeConfig};
+use annex_runtime::{Inspection, Installation, Limits, Runtime, RuntimeConfig};
 use libfuzzer_sys::fuzz_target;
 
 struct Host {
@@ -29,16 +28,7 @@ fn installation() -> Installation {
         host_calls: 100,
         ..Limits::standard()
     };
-    let grants = Grants::default();
-    let parameters = JsonObject::new();
-    Installation {
-        grants,
-        limits,
-        parameters,
-        required: false,
-        on_failure: OnFailure::Reject,
-        instances: Instances::Fresh,
-    }
+    Installation::with_limits(limits)
 }
 
 fuzz_target!(init: annex_runtime::compile_if_asked(), |bytes: &[u8]| {

@@ -8,8 +8,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use annex_protocol::JsonObject;
-use annex_runtime::{Grants, Installation, Instances, Limits, LoadError, OnFailure, Runtime, RuntimeConfig};
+use annex_runtime::{Installation, Limits, LoadError, Runtime, RuntimeConfig};
 use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 use wasm_smith::{Config, Module};
@@ -84,9 +83,7 @@ fuzz_target!(init: annex_runtime::compile_if_asked(), |bytes: &[u8]| {
     let Some(module) = module(bytes) else { return };
     let host = &*HOST;
     let limits = Limits::standard();
-    let grants = Grants::default();
-    let parameters = JsonObject::new();
-    let installation = Installation { grants, limits, parameters, required: false, on_failure: OnFailure::Reject, instances: Instances::Fresh };
+    let installation = Installation::with_limits(limits);
     let loaded = host.executor.block_on(host.runtime.load(component(&module), installation));
     match loaded.expect_err("the descriptor describes nothing") {
         error @ (LoadError::CompileTime { .. }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use annex_client::{Agent, Binding, ClientConfig, ClientError, ComponentInterceptor};
 use annex_protocol::{GetTaskRequest, Json, JsonObject, SendMessageResponse};
-use annex_runtime::{Grants, Installation, Instances, Limits, OnFailure, Runtime, RuntimeConfig, SessionStateGrant};
+use annex_runtime::{Grants, Installation, Limits, Runtime, RuntimeConfig, SessionStateGrant};
 use annex_test_support::{COMMAND_KEY, STATE_INJECTION, TestServer, component};
 use futures::TryStreamExt;
 
@@ -23,11 +23,8 @@ struct Half {
 fn installation(parameters: &str) -> Installation {
     Installation {
         grants: Grants { session_state: Some(SessionStateGrant::default()), ..Grants::default() },
-        limits: Limits::standard(),
         parameters: JsonObject::parse(parameters).expect("an object"),
-        required: false,
-        on_failure: OnFailure::Reject,
-        instances: Instances::Fresh,
+        ..Installation::with_limits(Limits::standard())
     }
 }
 

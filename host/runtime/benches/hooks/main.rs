@@ -15,8 +15,8 @@ use annex_protocol::{
     TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Grants, Installation, Instances, Limits, OnFailure, Runtime, RuntimeConfig, SessionStateGrant,
-    TurnRequest, TurnView,
+    Chain, Extension, Grants, Installation, Instances, Limits, Runtime, RuntimeConfig, SessionStateGrant, TurnRequest,
+    TurnView,
 };
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group};
@@ -303,8 +303,7 @@ async fn install(
 ) -> Arc<Extension> {
     let parameters = JsonObject::parse(parameters).expect("parameters are a JSON object");
     let limits = Limits::standard();
-    let on_failure = OnFailure::Reject;
-    let installation = Installation { grants, limits, parameters, required: false, on_failure, instances };
+    let installation = Installation { grants, parameters, instances, ..Installation::with_limits(limits) };
     let bytes = fs::read(component).expect("the component was built");
     Arc::new(runtime.load(bytes, installation).await.expect("the component loads"))
 }

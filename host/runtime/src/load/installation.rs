@@ -22,13 +22,29 @@ pub struct Installation {
     pub instances: Instances,
 }
 
+impl Installation {
+    /// A component that has nothing but limits: no grants, no parameters, not required, requests that it fails are refused,
+    /// an instance for each turn.
+    #[must_use]
+    pub fn with_limits(limits: Limits) -> Self {
+        Self {
+            grants: Grants::default(),
+            limits,
+            parameters: JsonObject::new(),
+            required: false,
+            on_failure: OnFailure::Reject,
+            instances: Instances::Fresh,
+        }
+    }
+}
+
 /// The life of the instances of a component.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instances {
     /// Each serves one turn.
     #[default]
     Fresh,
-    /// Each serves one turn after the other and is put back in between to what it was after its instantiation. A
+    /// Each serves one turn after the other and is put back in between to what it was once it had described itself. A
     /// component that cannot be put back is not loaded.
     Kept {
         /// The most turns that one serves.

@@ -1,23 +1,13 @@
 //! What an extension says of itself is checked before it is installed.
 
-use annex_protocol::JsonObject;
-
 use super::check_descriptor;
-use crate::confinement::grants::Grants;
 use crate::confinement::limits::Limits;
 use crate::contract::{Description, Events};
 use crate::error::LoadError;
-use crate::load::installation::{Installation, Instances, OnFailure};
+use crate::load::installation::Installation;
 
 fn refusal(uri: &str, metadata_keys: &[&str]) -> String {
-    let installation = Installation {
-        grants: Grants::default(),
-        limits: Limits::standard(),
-        parameters: JsonObject::new(),
-        required: false,
-        on_failure: OnFailure::Reject,
-        instances: Instances::Fresh,
-    };
+    let installation = Installation::with_limits(Limits::standard());
     let described = Description {
         uri: uri.to_owned(),
         name: String::new(),

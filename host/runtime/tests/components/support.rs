@@ -10,8 +10,8 @@ use annex_protocol::{
     Artifact, ExtensionUri, JsonObject, Message, Metadata, Part, StreamResponse, TaskArtifactUpdateEvent,
 };
 use annex_runtime::{
-    Chain, Extension, Fault, Grants, HookError, Installation, Instances, Limits, LoadError, NoTurn, OnFailure,
-    RequestOutcome, Runtime, RuntimeConfig, SessionStateGrant, TurnRequest, TurnView,
+    Chain, Extension, Fault, Grants, HookError, Installation, Instances, Limits, LoadError, NoTurn, RequestOutcome,
+    Runtime, RuntimeConfig, SessionStateGrant, TurnRequest, TurnView,
 };
 
 /// The key under which the test extension answers.
@@ -34,14 +34,7 @@ pub(crate) fn config() -> RuntimeConfig {
 
 /// Nothing granted, the standard limits, no parameters.
 pub(crate) fn installation() -> Installation {
-    Installation {
-        grants: Grants::default(),
-        limits: Limits::standard(),
-        parameters: JsonObject::new(),
-        required: false,
-        on_failure: OnFailure::Reject,
-        instances: Instances::Fresh,
-    }
+    Installation::with_limits(Limits::standard())
 }
 
 /// With instances that are kept.

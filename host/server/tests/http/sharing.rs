@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{
-    AgentCard, AgentExtension, Artifact, ArtifactId, ContextId, Json, JsonObject, Message, Part, PartContent,
-    StreamResponse, TaskState,
+    AgentCard, AgentExtension, Artifact, ArtifactId, ContextId, Json, Message, Part, PartContent, StreamResponse,
+    TaskState,
 };
 use annex_runtime::{
-    ClientCall, ClientCallRequest, Extension, Fault, Grants, HookError, Installation, Instances, Limits, OnFailure,
-    Quota, Runtime, RuntimeConfig,
+    ClientCall, ClientCallRequest, Extension, Fault, Grants, HookError, Installation, Limits, Quota, Runtime,
+    RuntimeConfig,
 };
 use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use async_trait::async_trait;
@@ -103,14 +103,7 @@ impl Program {
         let cache = component.parent().map(|folder| folder.join("compile-cache"));
         let runtime = Runtime::new(&RuntimeConfig { instances: 4, cache, ..RuntimeConfig::default() });
         let grants = Grants { keyvalue: Some(Quota::default()), rewrite_message: true, ..Grants::default() };
-        let installation = Installation {
-            grants,
-            limits: Limits::standard(),
-            parameters: JsonObject::new(),
-            required: false,
-            on_failure: OnFailure::Reject,
-            instances: Instances::Fresh,
-        };
+        let installation = Installation { grants, ..Installation::with_limits(Limits::standard()) };
         let bytes = std::fs::read(component).expect("the component was built");
         let extension = runtime.expect("the runtime starts").load(bytes, installation).await.expect("it loads");
         Self { extension: Arc::new(extension), context: None }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use annex_keyvalue::Quota;
-use annex_protocol::{JsonObject, Secret};
+use annex_protocol::Secret;
 use wasmtime::Engine;
 
 use super::offers;
@@ -16,7 +16,7 @@ use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::load::Runtime;
 use crate::load::inspect::{Import, Inspection, split_version};
-use crate::load::installation::{Installation, Instances, OnFailure};
+use crate::load::installation::Installation;
 
 /// Each offered interface in the version that is linked, with one of its functions or resources; the one without any
 /// has types alone.
@@ -187,10 +187,7 @@ async fn a_component_that_imports_what_is_not_granted_is_not_compiled() {
                 (instance $nothing) (export "annex:extension/descriptor@0.1.0" (instance $nothing)))"#
         );
         let limits = Limits::standard();
-        let parameters = JsonObject::new();
-        let on_failure = OnFailure::Reject;
-        let installation =
-            Installation { grants, limits, parameters, required: false, on_failure, instances: Instances::Fresh };
+        let installation = Installation { grants, ..Installation::with_limits(limits) };
         runtime.load(wat::parse_str(&text).expect("a component"), installation).await.expect_err("no descriptor")
     };
     for name in names() {

@@ -2,10 +2,7 @@ use std::fs;
 use std::sync::Arc;
 
 use annex_protocol::{AgentExtension, ExtensionUri, Json, JsonObject, Message, Secret};
-use annex_runtime::{
-    ClientCall, ClientCallRequest, Extension, Grants, Installation, Instances, Limits, OnFailure, Runtime,
-    RuntimeConfig,
-};
+use annex_runtime::{ClientCall, ClientCallRequest, Extension, Grants, Installation, Limits, Runtime, RuntimeConfig};
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
@@ -131,11 +128,8 @@ async fn signing() -> Arc<Extension> {
     let key = Secret::new("a-demonstration-is-no-secret");
     let installation = Installation {
         grants: Grants { secrets: [("KEY".to_owned(), key)].into(), ..Grants::default() },
-        limits: Limits::standard(),
         parameters: JsonObject::parse(&parameters).expect("an object"),
-        required: false,
-        on_failure: OnFailure::Reject,
-        instances: Instances::Fresh,
+        ..Installation::with_limits(Limits::standard())
     };
     let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() }).expect("a runtime");
     let component = fs::read(annex_components::SECURE_PASSPORT).expect("a component");
