@@ -29,7 +29,7 @@ pub fn parse_extensions<'a>(values: impl Iterator<Item = &'a str>) -> Vec<Extens
     // Clients send one field with commas or several fields, with and without spaces; an empty entry names nothing.
     let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
     let mut unique: Vec<ExtensionUri> = Vec::new();
-    // What comes behind the first few is found by its hash: a header has room for thousands.
+    // Beyond the first few, each is looked up by its hash: a header has room for thousands.
     let mut others: IndexSet<&str> = IndexSet::new();
     for uri in uris {
         // URIs are compared exactly: one that differs in the case of its host names another extension.

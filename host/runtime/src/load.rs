@@ -144,8 +144,10 @@ impl Runtime {
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
         let methods = methods::declared(&program, &profile, &descriptor).await?;
-        program.keeping =
-            functions.map(|functions| self.keeping(&program, functions, &installation)).transpose()?.flatten();
+        program.keeping = match functions {
+            Some(functions) => self.keeping(&program, functions, &installation)?,
+            None => None,
+        };
         let Inspection { digest, size, hooks: exported, .. } = inspection;
         Ok(Extension {
             breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),

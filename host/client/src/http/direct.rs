@@ -210,7 +210,7 @@ impl Incomplete {
     /// The next piece of the body; `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, DirectError> {
         while let Some(frame) = future::poll_fn(|context| self.poll_frame(context)).await {
-            // What is no data is trailers, which nobody reads.
+            // Frames without data are trailers, which nobody reads.
             if let Ok(data) = frame?.into_data() {
                 return Ok(Some(data));
             }

@@ -38,7 +38,7 @@ pub(crate) struct GuestInstance {
     fuel: Option<u64>,
     /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
-    /// What it is put back to, if it can be kept.
+    /// The state that it is put back to, if it can be kept.
     kept: Option<Box<Kept>>,
     // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
     _slot: OwnedSemaphorePermit,
@@ -63,7 +63,7 @@ impl GuestInstance {
                 profile.meters.add_kept_turn();
                 Some(kept)
             }
-            // What could not wait after its turn is not worth being made ready for that.
+            // An instance that could not wait after its turn is not worth being made ready for that.
             None if !keeping.parking.has_room() => None,
             None => Self::to_be_kept(program, keeping, profile).await?,
         };

@@ -132,7 +132,7 @@ where
     function.ok_or_else(|| wasmtime::format_err!("the instance lacks a function that was added"))?.typed(&*store)
 }
 
-/// What an instance is put back to.
+/// The state that an instance is put back to.
 pub(crate) struct Kept {
     resets: Vec<TypedFunc<(), ()>>,
     places: Vec<Place>,

@@ -1,4 +1,4 @@
-//! Whether instances of a component can be kept between turns, and the component that lets them be.
+//! Decides whether instances of a component can be kept between turns, and makes the component that lets them be.
 //!
 //! A kept instance must be exactly what it was after its instantiation when the next turn begins. The host reaches its
 //! memory, and neither its globals nor its tables. So each core module gets shadows of its mutable globals and functions
@@ -92,7 +92,7 @@ struct Plan {
     instances: Vec<Option<u32>>,
 }
 
-/// What a core module has that a turn may change.
+/// The parts of a core module that a turn may change.
 #[derive(Default)]
 struct Module {
     types: u32,
@@ -252,7 +252,7 @@ fn check_alias(alias: &ComponentAlias<'_>) -> Result<(), String> {
     if is_second_module { Err(SECOND_NAME.to_owned()) } else { Ok(()) }
 }
 
-/// What is exported has another index from there on, by which it can be instantiated too.
+/// An exported module has another index from there on, by which it can be instantiated too.
 fn check_export(kind: ComponentExternalKind) -> Result<(), String> {
     match kind {
         ComponentExternalKind::Module | ComponentExternalKind::Component => Err(SECOND_NAME.to_owned()),

@@ -1,4 +1,4 @@
-//! What a listener serves.
+//! The service behind a listener.
 
 use std::future::Future;
 

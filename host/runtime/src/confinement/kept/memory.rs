@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-/// What a memory is put back to.
+/// The bytes that a memory is put back to.
 pub(super) struct Snapshot {
     bytes: Box<[u8]>,
     /// For each page: true if it is all zeros.

@@ -151,7 +151,7 @@ fn encoded_type(ty: ValType) -> wasm_encoder::ValType {
     }
 }
 
-/// What is added to one core module.
+/// The additions to one core module.
 struct Added {
     types: TypeSection,
     functions: FunctionSection,
