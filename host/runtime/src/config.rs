@@ -35,6 +35,8 @@ pub struct RuntimeConfig {
     pub debug_info: bool,
     /// Counts the instructions of guests, which then run about half as fast.
     pub count_instructions: bool,
+    /// Compiled code runs on every processor of the architecture, and makes no use of what only this machine's has.
+    pub any_processor: bool,
     /// An extension that fails again and again is left alone for a while. Whoever works on one does without.
     pub quarantine: bool,
     /// The services that turns have which bring none of their own, and components while they are loaded. Empty in a server:
@@ -48,7 +50,8 @@ pub struct RuntimeConfig {
 
 impl Default for RuntimeConfig {
     /// 1,000 instances, one second to wait for one, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
-    /// them at once by this program, no debug information, no counting, quarantine, keys in memory, the resolver of the
+    /// them at once by this program, no debug information, no counting, code for this machine's processor,
+    /// quarantine, keys in memory, the resolver of the
     /// operating system.
     fn default() -> Self {
         Self {
@@ -62,6 +65,7 @@ impl Default for RuntimeConfig {
             compiler: CompilerProcess::default(),
             debug_info: false,
             count_instructions: false,
+            any_processor: false,
             quarantine: true,
             outside: Outside::default(),
             keyvalue: Arc::new(MemoryKeyValueStore::default()),
@@ -72,6 +76,10 @@ impl Default for RuntimeConfig {
 
 impl RuntimeConfig {
     pub(crate) fn engine_options(&self) -> EngineOptions {
-        EngineOptions { debug_info: self.debug_info, count_instructions: self.count_instructions }
+        EngineOptions {
+            debug_info: self.debug_info,
+            count_instructions: self.count_instructions,
+            any_processor: self.any_processor,
+        }
     }
 }

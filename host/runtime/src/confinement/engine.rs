@@ -1,5 +1,6 @@
 //! The one engine of the process: the only place that builds a wasmtime configuration.
 
+use std::env::consts;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroUsize;
@@ -41,12 +42,16 @@ pub(crate) struct EngineOptions {
     pub(crate) debug_info: bool,
     /// The instructions of guests are counted.
     pub(crate) count_instructions: bool,
+    /// Code is made for every processor of the architecture.
+    pub(crate) any_processor: bool,
 }
 
 /// Builds the engine with room for `instances` live instances and starts its ticker. It is not given away before it has
 /// stopped a guest that loops.
 pub(crate) fn start(instances: u32, options: EngineOptions) -> Result<Engine, RuntimeError> {
-    let engine = Engine::new(&config(instances, options)).map_err(|error| RuntimeError::Engine(error.into()))?;
+    let engine = config(instances, options)
+        .and_then(|config| Engine::new(&config))
+        .map_err(|error| RuntimeError::Engine(error.into()))?;
     start_ticker(&engine)?;
     self_check::a_loop_is_stopped(&engine, self_check::PATIENCE)?;
     Ok(engine)
@@ -54,7 +59,7 @@ pub(crate) fn start(instances: u32, options: EngineOptions) -> Result<Engine, Ru
 
 /// Builds an engine that makes code for the other one, and has no pool, because it runs none.
 pub(crate) fn for_compiling(options: EngineOptions) -> wasmtime::Result<Engine> {
-    Engine::new(&settings(options))
+    Engine::new(&settings(options)?)
 }
 
 /// Engines with one identity run each other's code: they have one version, and settings that make the same code.
@@ -64,15 +69,19 @@ pub(crate) fn identity(engine: &Engine) -> u64 {
     hasher.finish()
 }
 
-pub(crate) fn config(instances: u32, options: EngineOptions) -> Config {
-    let mut config = settings(options);
+pub(crate) fn config(instances: u32, options: EngineOptions) -> wasmtime::Result<Config> {
+    let mut config = settings(options)?;
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances)));
-    config
+    Ok(config)
 }
 
 /// The settings that compiled code depends on.
-fn settings(options: EngineOptions) -> Config {
+fn settings(options: EngineOptions) -> wasmtime::Result<Config> {
     let mut config = Config::new();
+    if options.any_processor {
+        // A target that is named has no features but those that each processor of its architecture has.
+        config.target(&format!("{}-unknown-{}-gnu", consts::ARCH, consts::OS))?;
+    }
     config
         // Reading a stranger's debug information at each trap is work that no limit of the guest counts.
         .wasm_backtrace_details(if options.debug_info {
@@ -102,7 +111,7 @@ fn settings(options: EngineOptions) -> Config {
                 | WasmFeatures::STACK_SWITCHING,
             false,
         );
-    config
+    Ok(config)
 }
 
 /// Linear memories of one component. Adapters for WASI bring a second one, and the stubs that a toolchain puts in their

@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use annex_keyvalue::MemoryKeyValueStore;
-use annex_protocol::{ExtensionUri, JsonObject};
+use annex_protocol::ExtensionUri;
 use wasmtime::{Engine, Func, Instance, Module};
 
 use super::{new, rearm};
 use crate::confinement::engine::{self, TICK};
-use crate::confinement::grants::Grants;
 use crate::confinement::limits::{LimitReached, Limits};
 use crate::confinement::profile::{Profile, Services, Validators};
-use crate::load::installation::{Installation, Instances, OnFailure};
+use crate::load::installation::Installation;
 use crate::observation::log::Log;
 use crate::outside::Outside;
 
@@ -31,14 +30,7 @@ const LOOPS: [&str; 3] = [
 
 fn profile(cpu: Duration) -> Arc<Profile> {
     let limits = Limits { cpu, ..Limits::standard() };
-    let installation = Installation {
-        grants: Grants::default(),
-        limits,
-        parameters: JsonObject::new(),
-        required: false,
-        on_failure: OnFailure::Reject,
-        instances: Instances::Fresh,
-    };
+    let installation = Installation::with_limits(limits);
     let keyvalue = Arc::new(MemoryKeyValueStore::default());
     let validators = Validators::default();
     let tenant = Arc::default();
@@ -49,7 +41,8 @@ fn profile(cpu: Duration) -> Arc<Profile> {
 
 /// Ticks from the start of the call to the moment when it is broken off.
 async fn ticks_to_stop(module: &str, cpu: Duration) -> u64 {
-    let engine = Engine::new(&engine::config(1, engine::EngineOptions::default())).expect("an engine");
+    let engine =
+        Engine::new(&engine::config(1, engine::EngineOptions::default()).expect("settings")).expect("an engine");
     let module = Module::new(&engine, wat::parse_str(module).expect("a module")).expect("a module");
     let profile = profile(cpu);
     let log = Log::new(Arc::clone(&profile), None);
@@ -84,7 +77,8 @@ async fn growth_beyond_a_maximum_of_the_guests_own_fails_and_is_not_counted() {
     let module = r#"(module (memory 1 2) (table 1 2 funcref)
         (func (export "run") (result i32 i32)
             (memory.grow (i32.const 1000)) (table.grow (ref.null func) (i32.const 1000))))"#;
-    let engine = Engine::new(&engine::config(1, engine::EngineOptions::default())).expect("an engine");
+    let engine =
+        Engine::new(&engine::config(1, engine::EngineOptions::default()).expect("settings")).expect("an engine");
     let module = Module::new(&engine, wat::parse_str(module).expect("a module")).expect("a module");
     let profile = profile(TICK);
     let log = Log::new(Arc::clone(&profile), None);
