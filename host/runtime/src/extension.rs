@@ -188,7 +188,7 @@ impl Extension {
         self.load_time
     }
 
-    /// True when loading compiled it, rather than taking it from the compile cache.
+    /// True when loading compiled it: its code was neither in use nor in the compile cache.
     #[must_use]
     pub fn was_compiled(&self) -> bool {
         self.compiled

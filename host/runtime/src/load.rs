@@ -8,7 +8,7 @@ use annex_keyvalue::KeyValueStore;
 use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
 use uuid::Uuid;
 use wasmtime::Engine;
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::InstancePre;
 
 use crate::bindings::Hooks;
 use crate::config::RuntimeConfig;
@@ -29,6 +29,7 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::load::cache::CompileCache;
 use crate::load::compile::Compiler;
+use crate::load::compile::shared::Code;
 use crate::load::descriptor::Descriptor;
 use crate::load::inspect::Inspection;
 use crate::load::installation::{Installation, Instances};
@@ -139,8 +140,8 @@ impl Runtime {
                 (bytes, digest, Some(functions))
             }
         };
-        let (component, compiled) = self.compiler.component(bytes, digest).await?;
-        let mut program = self.link(&component, &inspection, &installation)?;
+        let (code, compiled) = self.compiler.code(bytes, digest).await?;
+        let mut program = self.link(code, &inspection, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
         let methods = methods::declared(&program, &profile, &descriptor).await?;
@@ -179,19 +180,19 @@ impl Runtime {
 
     fn link(
         &self,
-        component: &Component,
+        code: Arc<Code>,
         inspection: &Inspection,
         installation: &Installation,
     ) -> Result<Program, LoadError> {
         let linked = || -> wasmtime::Result<(InstancePre<HostState>, Hooks)> {
             let linker = linker(&self.engine, inspection, &installation.grants)?;
-            let component = linker.instantiate_pre(component)?;
+            let component = linker.instantiate_pre(&code.0)?;
             let hooks = Hooks::of(&component, &inspection.hooks)?;
             Ok((component, hooks))
         };
         let (component, hooks) = linked().map_err(|error| LoadError::Link(error.into()))?;
         let counts_instructions = self.counts_instructions;
-        Ok(Program { component, hooks, slots: self.slots.clone(), keeping: None, counts_instructions })
+        Ok(Program { component, hooks, code, slots: self.slots.clone(), keeping: None, counts_instructions })
     }
 
     /// How instances of the program are kept; `None` where nothing may be kept for later.
