@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
-use crate::config::{Config, ConfigError, PushConfig, TasksConfig};
+use crate::config::{Config, ConfigError, PushConfig, ServedConfig, TasksConfig};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::signing::SigningError;
@@ -143,8 +143,10 @@ impl App {
         base_url: &str,
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
-        let own = Served { name: String::new(), config: config.clone(), locations: locations.clone(), agent };
-        let served = served(config, locations).await?;
+        let shared_config = Arc::new(config.clone());
+        let own = ServedConfig::own(&shared_config);
+        let own = Served { name: String::new(), config: own, locations: locations.clone(), agent };
+        let served = served(&shared_config, locations).await?;
         // Sessions are kept under the name of their agent, so whoever looks for them needs the names of all tenants.
         let apps = served.iter().chain([&own]).map(|served| (served.name.clone(), served.agent.name().to_owned()));
         let apps: HashMap<String, String> = apps.collect();
@@ -230,13 +232,13 @@ impl App {
 struct Served {
     /// Empty for that of the config itself.
     name: String,
-    config: Config,
+    config: ServedConfig,
     locations: Locations,
     agent: Arc<dyn AgentExecutor>,
 }
 
 /// The tenants, in the order of the config.
-async fn served(config: &Config, locations: &Locations) -> Result<Vec<Served>, AppError> {
+async fn served(config: &Arc<Config>, locations: &Locations) -> Result<Vec<Served>, AppError> {
     let mut served = Vec::new();
     for tenant in &config.tenants {
         let of_tenant = tenant.read(config, &locations.config)?;
@@ -310,7 +312,7 @@ impl<'a> Shared<'a> {
         let remote_card = agent.remote_card();
         let issuer = Issuer::new(&config, &name, self.base_url, self.authenticator.as_deref(), &locations)?;
         let issuer = issuer.with_remote(remote_card.clone());
-        let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
+        let folder = config.extensions_dir().map(|folder| locations.config.join(folder));
         let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
         let folder = folder.map(open).transpose()?;
         // Engine, instances and compiler are shared. Keys of extensions and numbers of their calls are the tenant's
@@ -324,8 +326,9 @@ impl<'a> Shared<'a> {
             // The reference is weak: following the card of another agent must not keep the installer alive.
             tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
         }
-        let shows_all_anonymous = config.tasks.list_all_anonymous;
+        let shows_all_anonymous = config.process.tasks.list_all_anonymous;
         let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
+        let of_process = &config.process.server;
         // The handler knows itself, because a turn goes on when the request that began it is answered.
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
@@ -342,8 +345,8 @@ impl<'a> Shared<'a> {
             tasks: Arc::clone(&self.tasks),
             views: ExtensionViews { keys: Arc::clone(&self.keys), lister },
             // The permits are the tenant's own: one that has all its turns running takes none from others.
-            turn_limiter: TurnLimiter::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
-            max_turn: Duration::from_secs(config.server.max_turn_seconds),
+            turn_limiter: TurnLimiter::new(config.max_running_turns, of_process.max_running_turns_per_caller),
+            max_turn: Duration::from_secs(of_process.max_turn_seconds),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
             stop: self.stop.clone(),

@@ -20,6 +20,7 @@ mod file;
 mod grants;
 mod limits;
 mod runtime;
+mod served;
 mod server;
 mod sessions;
 mod tasks;
@@ -37,6 +38,7 @@ pub use grants::{
 };
 pub use limits::LimitsConfig;
 pub use runtime::RuntimeSection;
+pub(crate) use served::ServedConfig;
 pub use server::ServerConfig;
 pub use sessions::SessionsConfig;
 pub use tasks::TasksConfig;
@@ -188,8 +190,6 @@ impl Config {
         // Kept and not returned: a program that brings an agent of its own reads a config without one.
         config.no_agent = NoAgent::find(path, text);
         config.check(path)?;
-        // These two are not in `check`, which also judges the config of each tenant: stores and tenants are the
-        // process's.
         config.check_homes(path)?;
         config.check_tenants(path)?;
         Ok(config)
@@ -254,16 +254,8 @@ impl Config {
         if let Err((key, reason)) = self.runtime.ceiling.check() {
             return wrong(&key.replace("limits", "runtime.ceiling"), &reason);
         }
-        match (&self.agent, self.card.missing()) {
-            (Some(AgentConfig::Upstream(_)), _) | (_, None) => {}
-            (_, Some(key)) => return wrong(key, "is missing; every card has it, and only an upstream agent has one"),
-        }
-        if let Err(reason) = self.card.check_bindings() {
-            return wrong("card.bindings", reason);
-        }
-        // Authentication is mandatory for this card (A2A 1.0 section 3.1.11).
-        if self.card.extended.is_some() && self.auth.is_none() {
-            return wrong("card.extended", "is for authenticated callers, and there is no [auth]");
+        if let Err((key, reason)) = self.check_card(&self.card, self.agent.as_ref()) {
+            return wrong(key, reason);
         }
         if let Some(Err((key, reason))) = self.admin.as_ref().map(AdminConfig::check) {
             return wrong(key, reason);
@@ -276,6 +268,20 @@ impl Config {
             let reason = "is no loopback address, and nobody is authenticated: add [auth], or set \
                           server.allow_anonymous = true to serve everybody";
             return wrong("server.listen", reason);
+        }
+        Ok(())
+    }
+
+    /// Checks what an agent of this process, its own or a tenant's, says on its card. An error is the key and the reason.
+    fn check_card(&self, card: &CardConfig, agent: Option<&AgentConfig>) -> Result<(), (&'static str, &'static str)> {
+        match (agent, card.missing()) {
+            (Some(AgentConfig::Upstream(_)), _) | (_, None) => {}
+            (_, Some(key)) => return Err((key, "is missing; every card has it, and only an upstream agent has one")),
+        }
+        card.check_bindings().map_err(|reason| ("card.bindings", reason))?;
+        // Authentication is mandatory for this card (A2A 1.0 section 3.1.11).
+        if card.extended.is_some() && self.auth.is_none() {
+            return Err(("card.extended", "is for authenticated callers, and there is no [auth]"));
         }
         Ok(())
     }

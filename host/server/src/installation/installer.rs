@@ -15,7 +15,7 @@ use annex_runtime::{Digest, Installed, LoadError, Runtime};
 use annex_session::Redaction;
 use tokio::sync::Notify;
 
-use crate::config::{Config, ConfigFile, ExtensionConfig};
+use crate::config::{ConfigFile, ExtensionConfig, ServedConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::{Published, Publisher};
 use crate::installation::shadow::{Candidate, Shadow};
@@ -102,21 +102,22 @@ struct Prepared {
 
 impl Installer {
     /// Loads what the config and the folder name.
-    pub(crate) async fn start(config: &Config, parts: Parts) -> Result<Self, InstallError> {
+    pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
         let Parts { tenant, runtime, issuer, locations, folder, pins } = parts;
-        let ceiling = config.runtime.ceiling.clone();
+        let of_process = &config.process.runtime;
+        let ceiling = of_process.ceiling.clone();
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
         let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
         // The watch begins before the files are read, so that no change falls between the two.
-        let watch = config.runtime.watch.then(|| Watch::begin(watched(&config.extensions, &loader))).flatten();
+        let watch = of_process.watch.then(|| Watch::begin(watched(&config.extensions, &loader))).flatten();
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;
         // Tasks can pin only what the pins know to be installed, so they hear of it before any turn runs.
         pins.thin_out(&tenant, &installed);
         let published = issuer.issue(installed, None).map_err(|error| InstallError::Cards(error.into()))?;
-        let mut history = History::new(config.runtime.keep_versions);
+        let mut history = History::new(of_process.keep_versions);
         history.record(published.extensions.number, Action::Loaded, Vec::new(), &versions);
         let config_file = config.file.clone();
         let (config_extensions, overruled) = (config.extensions.clone(), Vec::new());

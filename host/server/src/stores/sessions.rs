@@ -106,8 +106,9 @@ impl Sessions {
     pub async fn open(config: &Config, folder: &Path) -> Result<Self, SessionsError> {
         let service = session_store::open(config, folder).await?;
         let mut apps = HashMap::from([(String::new(), config.agent()?.name().to_owned())]);
+        let config = Arc::new(config.clone());
         for tenant in &config.tenants {
-            let of_tenant = tenant.read(config, folder)?;
+            let of_tenant = tenant.read(&config, folder)?;
             apps.insert(tenant.name.clone(), of_tenant.agent()?.name().to_owned());
         }
         Ok(Self { service, turns: Turns::default(), apps, redaction: config.sessions.redaction() })
