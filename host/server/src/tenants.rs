@@ -43,24 +43,9 @@ impl Tenants {
         &self.own
     }
 
-    /// The handler of the tenant that a request names, and the call with the tenant set in its owner. A tenant that the
-    /// caller may not call looks like one that does not exist.
-    ///
-    /// # Errors
-    /// [`A2aError::InvalidParams`] for the field `tenant`.
-    pub(crate) fn serving(
-        &self,
-        mut call: ServiceParameters,
-        tenant: Option<&str>,
-    ) -> Result<(&RequestHandler, ServiceParameters), A2aError> {
-        // In protobuf an absent string is an empty one, so an empty name is none.
-        let Some(name) = tenant.filter(|name| !name.is_empty()) else { return Ok((&self.own, call)) };
-        let found = self.others.get(name).filter(|tenant| tenant.admits(&call.owner.principal));
-        let tenant = found.ok_or_else(|| {
-            A2aError::invalid_field("tenant", format!("{name:?} is not known here; take it from the agent card"))
-        })?;
-        name.clone_into(&mut call.owner.tenant);
-        Ok((&tenant.handler, call))
+    /// The tenants for a request with these header fields.
+    pub(crate) fn asked_with<'a>(&'a self, headers: &'a HeaderMap) -> AskedTenants<'a> {
+        AskedTenants { tenants: self, headers }
     }
 
     /// The tenant that the parameters of an extension's method name, and the parameters without it. Where there are no
@@ -79,12 +64,6 @@ impl Tenants {
         Ok((Some(tenant), Cow::Owned(object.to_json().map_err(|error| fault::internal(&error))?)))
     }
 
-    /// The header fields of a request, where an agent may want some of them.
-    pub(crate) fn headers_of(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
-        // Copied only where an agent elsewhere may be sent some of them.
-        self.handlers().any(|handler| handler.agent_is_remote).then(|| Arc::new(headers.clone()))
-    }
-
     /// Ends what the agents have running.
     pub(crate) async fn close_agents(&self) {
         for handler in self.handlers() {
@@ -94,6 +73,46 @@ impl Tenants {
 
     fn handlers(&self) -> impl Iterator<Item = &RequestHandler> {
         iter::once(&self.own).chain(self.others.values().map(|tenant| &tenant.handler)).map(AsRef::as_ref)
+    }
+}
+
+/// The tenants as one request asks for them.
+pub(crate) struct AskedTenants<'a> {
+    tenants: &'a Tenants,
+    headers: &'a HeaderMap,
+}
+
+impl<'a> AskedTenants<'a> {
+    /// The handler of the tenant that the request names, and the call with the tenant set in its owner. A tenant that the
+    /// caller may not call looks like one that does not exist.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] for the field `tenant`.
+    pub(crate) fn serving(
+        &self,
+        mut call: ServiceParameters,
+        tenant: Option<&str>,
+    ) -> Result<(&'a RequestHandler, ServiceParameters), A2aError> {
+        // In protobuf an absent string is an empty one, so an empty name is none.
+        let handler: &RequestHandler = match tenant.filter(|name| !name.is_empty()) {
+            None => &self.tenants.own,
+            Some(name) => {
+                let found = self.tenants.others.get(name).filter(|tenant| tenant.admits(&call.owner.principal));
+                let tenant = found.ok_or_else(|| {
+                    A2aError::invalid_field("tenant", format!("{name:?} is not known here; take it from the agent card"))
+                })?;
+                name.clone_into(&mut call.owner.tenant);
+                &tenant.handler
+            }
+        };
+        // The fields are copied only for an agent elsewhere, which may be sent some of them.
+        let headers = handler.agent_is_remote.then(|| Arc::new(self.headers.clone()));
+        Ok((handler, call.with_headers(headers)))
+    }
+
+    /// [`Tenants::tenant_in`]
+    pub(crate) fn tenant_in<'p>(&self, params: &'p Json) -> Result<(Option<String>, Cow<'p, Json>), A2aError> {
+        self.tenants.tenant_in(params)
     }
 }
 

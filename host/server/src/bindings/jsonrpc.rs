@@ -21,7 +21,7 @@ use crate::bindings::service_headers::{check_content_type, echo};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
-use crate::tenants::Tenants;
+use crate::tenants::{AskedTenants, Tenants};
 
 /// Reads one HTTP request whose body was read in full.
 ///
@@ -44,14 +44,16 @@ pub(crate) async fn answer(
 ) -> Response {
     // The version is checked before the method, because another version may mean something else by the same name.
     let call = match ServiceParameters::of(caller.owner.clone(), headers, uri) {
-        Ok(call) => call.with_headers(tenants.headers_of(headers)),
+        Ok(call) => call,
         Err(error) => return failure(&request.id, &error),
     };
-    dispatch(tenants, caller, call, request).await.unwrap_or_else(|error| failure(&request.id, &error))
+    dispatch(&tenants.asked_with(headers), caller, call, request)
+        .await
+        .unwrap_or_else(|error| failure(&request.id, &error))
 }
 
 async fn dispatch(
-    tenants: &Tenants,
+    tenants: &AskedTenants<'_>,
     caller: &Caller,
     call: ServiceParameters,
     request: &Request<'_>,
@@ -121,7 +123,11 @@ async fn dispatch(
 }
 
 /// The operations on push notification configs. Returns the result as JSON.
-async fn push_config(tenants: &Tenants, call: ServiceParameters, request: &Request<'_>) -> Result<String, A2aError> {
+async fn push_config(
+    tenants: &AskedTenants<'_>,
+    call: ServiceParameters,
+    request: &Request<'_>,
+) -> Result<String, A2aError> {
     let params = request.params;
     match &*request.method {
         "CreateTaskPushNotificationConfig" => {
