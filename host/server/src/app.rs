@@ -34,6 +34,7 @@ use crate::config::{Config, ConfigError, PushConfig, ServedConfig, TasksConfig};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::signing::SigningError;
+use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
 use crate::stores::keyvalue_store::{self, KeyValueStoreError};
 use crate::stores::session_store::{self, SessionStoreError};
@@ -257,6 +258,7 @@ struct Shared<'a> {
     base_url: &'a str,
     authenticator: Option<Arc<Authenticator>>,
     runtime: Runtime,
+    watcher: Option<Arc<FileWatcher>>,
     tasks: Arc<Tasks>,
     store: Arc<dyn TaskStore>,
     pins: Arc<Pins>,
@@ -291,6 +293,7 @@ impl<'a> Shared<'a> {
             base_url,
             authenticator: authenticator.map(Arc::new),
             runtime: runtime(config, locations, &keyvalue)?,
+            watcher: config.runtime.watch.then(FileWatcher::start).flatten(),
             tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), task_bounds(&config.tasks)),
             pins,
             deduplication: Deduplication::new(Arc::clone(&store)),
@@ -319,7 +322,8 @@ impl<'a> Shared<'a> {
         // own.
         let runtime = self.runtime.of_tenant(&name);
         let pins = Arc::clone(&self.pins);
-        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins };
+        let watcher = self.watcher.clone();
+        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();
         if let Some(card) = remote_card {

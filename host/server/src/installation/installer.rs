@@ -19,7 +19,7 @@ use crate::config::{ConfigFile, ExtensionConfig, ServedConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::{Published, Publisher};
 use crate::installation::shadow::{Candidate, Shadow};
-use crate::installation::watch::{Watch, Watched};
+use crate::installation::watch::{FileWatcher, Watch, Watched};
 use crate::locations::Locations;
 
 mod arrange;
@@ -50,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) locations: Locations,
     pub(crate) folder: Option<Folder>,
     pub(crate) pins: Arc<Pins>,
+    /// The watcher of the process; `None` where files are not watched.
+    pub(crate) watcher: Option<Arc<FileWatcher>>,
 }
 
 /// Changes what is installed, while requests run.
@@ -103,14 +105,14 @@ struct Prepared {
 impl Installer {
     /// Loads what the config and the folder name.
     pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
-        let Parts { tenant, runtime, issuer, locations, folder, pins } = parts;
+        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher } = parts;
         let of_process = &config.process.runtime;
         let ceiling = of_process.ceiling.clone();
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
         let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
         // The watch begins before the files are read, so that no change falls between the two.
-        let watch = of_process.watch.then(|| Watch::begin(watched(&config.extensions, &loader))).flatten();
+        let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;
