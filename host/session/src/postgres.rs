@@ -11,7 +11,10 @@ pub type PostgresSessionService = SqlSessionService<PostgresDatabase>;
 
 const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_session_migrations",
-    files: &[(1, "sessions", include_str!("../migrations/postgres/1_sessions.sql"))],
+    files: &[
+        (1, "sessions", include_str!("../migrations/postgres/1_sessions.sql")),
+        (2, "retention", include_str!("../migrations/postgres/2_retention.sql")),
+    ],
 };
 
 impl SqlSessionService<PostgresDatabase> {
