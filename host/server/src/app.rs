@@ -37,6 +37,7 @@ use crate::installation::signing::SigningError;
 use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
 use crate::stores::keyvalue_store::{self, KeyValueStoreError};
+use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store::{self, SessionStoreError};
 use crate::stores::sessions::Sessions;
 use crate::stores::task_store::{self, TaskStoreError};
@@ -281,13 +282,14 @@ impl<'a> Shared<'a> {
         base_url: &'a str,
         apps: HashMap<String, String>,
     ) -> Result<Self, AppError> {
-        let store = task_store::open(&config.tasks, &locations.config).await?;
+        let databases = PostgresDatabases::new(&config.postgres);
+        let store = task_store::open(&config.tasks, &locations.config, &databases).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
-        let sessions = session_store::open(config, &locations.config).await?;
+        let sessions = session_store::open(config, &locations.config, &databases).await?;
         let pins = Arc::new(Pins::default());
         Ok(Self {
             base_url,

@@ -19,6 +19,7 @@ mod extension;
 mod file;
 mod grants;
 mod limits;
+mod postgres;
 mod runtime;
 mod served;
 mod server;
@@ -37,6 +38,7 @@ pub use grants::{
     SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
+pub use postgres::PostgresConfig;
 pub use runtime::RuntimeSection;
 pub(crate) use served::ServedConfig;
 pub use server::ServerConfig;
@@ -70,6 +72,9 @@ pub struct Config {
     /// The place where tasks are kept, and their limits.
     #[serde(default)]
     pub tasks: TasksConfig,
+    /// The connections to PostgreSQL databases, where tasks or sessions are kept in one.
+    #[serde(default)]
+    pub postgres: PostgresConfig,
     /// The place where extensions keep keys.
     #[serde(default)]
     pub keyvalue: KeyValueConfig,
@@ -240,7 +245,8 @@ impl Config {
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })
         };
-        let mut bounds = bounds::all(&self.server, &self.sessions, &self.tasks, &self.runtime);
+        let mut bounds = bounds::all(&self.server, &self.sessions, &self.tasks, &self.runtime)
+            .chain([("postgres.max_connections", bounds::whole(self.postgres.max_connections.into()))]);
         if let Some((key, _)) = bounds.find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
         }

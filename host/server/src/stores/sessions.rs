@@ -16,6 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 
 use crate::admin_api::sessions::{self as shown, Deleted, EventError, Events, Listed};
 use crate::config::{Config, ConfigError};
+use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store::{self, SessionStoreError};
 
 /// The most sessions or events that are shown at once.
@@ -104,7 +105,7 @@ impl Sessions {
     /// # Errors
     /// [`SessionsError::Open`], and [`SessionsError::Config`] when the config names no agent, whose sessions they are.
     pub async fn open(config: &Config, folder: &Path) -> Result<Self, SessionsError> {
-        let service = session_store::open(config, folder).await?;
+        let service = session_store::open(config, folder, &PostgresDatabases::new(&config.postgres)).await?;
         let mut apps = HashMap::from([(String::new(), config.agent()?.name().to_owned())]);
         let config = Arc::new(config.clone());
         for tenant in &config.tenants {
