@@ -36,7 +36,7 @@ use crate::load::installation::{Installation, Instances};
 use crate::load::keeping::{KeepFunctions, Keepable};
 use crate::load::program::Program;
 use crate::observation::log::Log;
-use crate::observation::metrics::Registry;
+use crate::observation::metrics::{HookTotals, Registry};
 use crate::outside::{Nobody, Outside};
 use crate::recording::slot::ObserverSlot;
 
@@ -103,7 +103,7 @@ impl Runtime {
             compiler: self.compiler.clone(),
             keyvalue: Arc::clone(&self.keyvalue),
             resolver: Arc::clone(&self.resolver),
-            metrics: Arc::default(),
+            metrics: Arc::new(self.metrics.of_tenant()),
             validators: self.validators.of_tenant(),
             quarantine: self.quarantine,
             outside: self.outside.clone(),
@@ -118,7 +118,13 @@ impl Runtime {
     pub fn aside(&self) -> Self {
         // While such a component is loaded there is no turn yet, and it reaches nobody then.
         let outside = Outside { http: Some(Arc::new(Nobody)), ..self.outside.clone() };
-        Self { outside, slots: self.slots.spare(), ..self.of_tenant(&self.tenant) }
+        Self { outside, slots: self.slots.spare(), metrics: Arc::default(), ..self.of_tenant(&self.tenant) }
+    }
+
+    /// The calls of all extensions that this runtime and those of its tenants have loaded, also of those that are gone.
+    #[must_use]
+    pub fn totals(&self) -> Vec<HookTotals> {
+        self.metrics.totals()
     }
 
     /// Loads one component for one installation.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
-use annex_runtime::{Digest, Installed, LoadError, Runtime};
+use annex_runtime::{Digest, HookTotals, Installed, LoadError, Runtime};
 use annex_session::Redaction;
 use tokio::sync::Notify;
 
@@ -480,6 +480,11 @@ impl Installer {
     /// The number of components that this installer has loaded, and of those that it has refused to load.
     pub(crate) fn loads(&self) -> (u64, u64) {
         (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
+    }
+
+    /// The calls of all extensions of the process.
+    pub(crate) fn totals(&self) -> Vec<HookTotals> {
+        self.loader.runtime.totals()
     }
 
     /// The versions in force, in order.

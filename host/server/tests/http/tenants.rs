@@ -17,6 +17,8 @@ use crate::catalogue::FOLDER;
 use crate::installation::{TOKEN, addition, admin, marked, segment};
 use crate::scoped_keys::capable;
 
+mod many;
+
 const PERMITS: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const KEYS: &str = "https://annex.example/capabilities/v1";
 
