@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use annex_auth::AuthConfig;
 use annex_egress::Allowed;
+use annex_operations::fault;
 use axum::http::Uri;
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
@@ -170,6 +171,16 @@ pub enum ConfigError {
         /// The fault, and the values that are accepted.
         reason: String,
     },
+}
+
+impl ConfigError {
+    /// The error without the lines of files that errors of TOML show. They may have secrets.
+    pub(crate) fn public_text(&self) -> String {
+        let Self::Syntax { path, error } = self else { return fault::text(self) };
+        let place = error.to_string();
+        let place = place.lines().next().unwrap_or_default();
+        format!("{}: {place}: {}", path.display(), error.message().trim().replace('\n', " "))
+    }
 }
 
 impl Config {

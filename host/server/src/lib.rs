@@ -32,4 +32,4 @@ pub use process::serve::{ServeError, Server};
 pub use stores::session_store::SessionStoreError;
 pub use stores::sessions::{MAX_SHOWN, SessionFilter, SessionName, Sessions, SessionsError};
 pub use stores::task_store::TaskStoreError;
-pub use tenants::Installers;
+pub use tenants::{Installers, TenantFailure};

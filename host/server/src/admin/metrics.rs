@@ -126,7 +126,8 @@ fn is_told(tenant: &str, value: f64) -> bool {
 /// The metrics as they are now.
 pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: usize) -> String {
     let mut page = Exposition::default();
-    let shown: Vec<(&str, &Arc<Installer>)> = [("", installers.own())].into_iter().chain(busiest(installers)).collect();
+    let own = [("", Arc::clone(installers.own()))];
+    let shown: Vec<(&str, Arc<Installer>)> = own.into_iter().chain(busiest(installers)).collect();
     // The format wants all samples of a metric in one group, so the tenants are in the inner loop.
     for (name, help, value) in PER_TENANT {
         let mut metric = page.metric(name, Kind::Gauge, help);
@@ -137,6 +138,7 @@ pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: 
             }
         }
     }
+    tenants(&mut page, installers);
     // All tenants share the pins, so any installer knows their number.
     let pinned = installers.own().pins().tasks();
     page.metric("annex_pinned_tasks", Kind::Gauge, "Waiting tasks that have pinned versions.")
@@ -167,7 +169,7 @@ pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: 
 }
 
 /// The tenants that are shown, by name: those whose extensions were on a thread for longest.
-fn busiest(installers: &Installers) -> Vec<(&str, &Arc<Installer>)> {
+fn busiest(installers: &Installers) -> Vec<(&str, Arc<Installer>)> {
     let mut tenants: Vec<_> = installers
         .tenants()
         .map(|(name, installer)| {
@@ -190,6 +192,12 @@ fn busiest(installers: &Installers) -> Vec<(&str, &Arc<Installer>)> {
     shown
 }
 
+fn tenants(page: &mut Exposition, installers: &Installers) {
+    let mut tenants = page.metric("annex_tenants", Kind::Gauge, "Tenants, by whether they are served.");
+    tenants.sample(&[("state", "served")], installers.tenants().count());
+    tenants.sample(&[("state", "failing")], installers.failing().count());
+}
+
 fn counted(page: &mut Exposition, counters: &Counters) {
     let help = "Messages sent by clients, by how they were taken.";
     let mut messages = page.metric("annex_messages_total", Kind::Counter, help);
@@ -198,7 +206,7 @@ fn counted(page: &mut Exposition, counters: &Counters) {
     counters.turns().for_each(|(outcome, count)| turns.sample(&[("outcome", outcome)], count));
 }
 
-fn loads(page: &mut Exposition, shown: &[(&str, &Arc<Installer>)]) {
+fn loads(page: &mut Exposition, shown: &[(&str, Arc<Installer>)]) {
     let help = "Components that were loaded, and that were read and refused.";
     let mut loads = page.metric("annex_extension_loads_total", Kind::Counter, help);
     for (tenant, installer) in shown {

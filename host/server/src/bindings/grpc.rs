@@ -73,7 +73,7 @@ impl GrpcOperations {
         &self,
         parameters: CallParameters,
         tenant: Option<&str>,
-    ) -> Result<(&RequestHandler, ServiceParameters), A2aError> {
+    ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
         let caller = caller(&parameters)?.owner.clone();
         // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
         // here.

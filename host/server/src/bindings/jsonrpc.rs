@@ -13,7 +13,7 @@ use annex_protocol::{
     SendMessageRequest, SubscribeToTaskRequest, TaskPushNotificationConfig,
 };
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::bindings::answer_body;
@@ -197,8 +197,13 @@ fn success_in_pieces(caller: &Caller, id: &RequestId, result: &[&str]) -> Result
 
 /// An error as an ordinary answer.
 pub(crate) fn failure(id: &RequestId, error: &A2aError) -> Response {
-    // The status stays 200: the official Python client loses the kind of an error that comes with a status of 4xx.
-    json(Body::from(jsonrpc::failure(id, error)))
+    let mut response = json(Body::from(jsonrpc::failure(id, error)));
+    // The status stays 200: the official Python client loses the kind of an error that comes with a status of 4xx. Where
+    // no handler was reached, whatever stands in between is told, as while the server starts.
+    if matches!(error, A2aError::Unavailable { .. }) {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
 }
 
 fn json(body: Body) -> Response {

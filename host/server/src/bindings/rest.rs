@@ -185,13 +185,13 @@ async fn dispatch(
             let params = read_body(request)?;
             // The path names the tenant, so all parameters in the body are the extension's.
             let (handler, call) = tenants.serving(call, tenant)?;
-            let (response, active) = call_method(handler, &call, (extension, &method), (caller, &params)).await?;
+            let (response, active) = call_method(&handler, &call, (extension, &method), (caller, &params)).await?;
             Ok(echo(response, &active))
         }
         Operation::ExtendedAgentCard => {
             let card: GetExtendedAgentCardRequest = from_query(request, tenant, &[])?;
             let (handler, _) = tenants.serving(call, card.tenant.as_deref())?;
-            extended_card(handler, caller)
+            extended_card(&handler, caller)
         }
     }
 }
