@@ -88,6 +88,9 @@ fn announce(app: &App, admin: Option<SocketAddr>, question: &str, out: &mut impl
             text.push_str(&format!("\n  {}", line(extension)));
         }
     }
+    for (tenant, failure) in app.installers().failing() {
+        text.push_str(&format!("\nTenant {tenant}  is not served, and is tried again: {}", failure.reason));
+    }
     text.push_str(&format!("\n\nTry it from another terminal:\n  {}\n", suggestion(app, question)));
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -14,7 +14,7 @@ mod writer;
 pub use database::{Begun, Database, OfFirst, Row, Rows, Sql, Step, Value};
 pub use migrations::Migrations;
 pub use numbers::{from_sql, to_sql};
-pub use postgres::PostgresDatabase;
+pub use postgres::{PostgresConnections, PostgresDatabase};
 pub use sqlite::{SqliteDatabase, SqliteTransaction};
 pub use writer::{Change, Writer};
 

@@ -10,7 +10,14 @@ use crate::database::{Begun, Database, Row, Step, Value, bind};
 use crate::text::{Form, one_statement, text_of};
 use crate::{Migrations, OpenError};
 
-/// Connections to one PostgreSQL database, version 12 or later.
+/// The connections to one PostgreSQL database, for all that is kept in it. Clones share them.
+#[derive(Clone, Debug)]
+pub struct PostgresConnections {
+    options: PgConnectOptions,
+    pool: PgPool,
+}
+
+/// One PostgreSQL database, version 12 or later.
 ///
 /// Any number of processes can write. What a crash of the database server can lose is a matter of its
 /// `synchronous_commit`; with the default nothing that was stored.
@@ -24,24 +31,18 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that was used so recently is taken to be well.
 const IDLE_TRUST: Duration = Duration::from_secs(1);
 
-impl PostgresDatabase {
-    /// Connects with at most `connections` connections and brings the tables up to date.
+impl PostgresConnections {
+    /// At most `most` of them at once. They are made when they are needed, so that this says nothing of the database.
     ///
     /// `url` is `postgres://user:password@host:port/database`, with parameters such as `sslmode=verify-full`. TLS is
     /// rustls with ring and the certificate authorities of Mozilla, or `sslrootcert`. What the URL leaves out comes from
     /// the `PG…` environment variables.
     ///
     /// # Errors
-    /// [`OpenError::Database`] when the URL is none or the database is not reached, [`OpenError::Migration`] when a
-    /// later version of the software wrote the tables. Neither repeats the URL.
-    pub async fn connect(url: &str, connections: u32, migrations: Migrations) -> Result<Self, OpenError> {
+    /// [`OpenError::Database`] when the URL is none. It does not repeat the URL.
+    pub fn new(url: &str, most: u32) -> Result<Self, OpenError> {
         let options = url.parse::<PgConnectOptions>()?.application_name("annex");
-        // Not from the pool, which would try again until its time is up and then hide the cause.
-        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&options)).await;
-        let mut connection = connected.map_err(|_| sqlx::Error::PoolTimedOut)??;
-        migrations.migrator().run(&mut connection).await?;
-        connection.close().await?;
-        let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_TIMEOUT);
+        let pool = PgPoolOptions::new().max_connections(most).acquire_timeout(ACQUIRE_TIMEOUT);
         // Asking each time whether a connection is well would cost as much as most statements do.
         let pool = pool.test_before_acquire(false).before_acquire(|connection, use_of| {
             Box::pin(async move {
@@ -51,8 +52,33 @@ impl PostgresDatabase {
                 Ok(true)
             })
         });
-        let pool = pool.connect_lazy_with(options);
-        Ok(Self { pool })
+        let pool = pool.connect_lazy_with(options.clone());
+        Ok(Self { options, pool })
+    }
+}
+
+impl PostgresDatabase {
+    /// Connects with at most `connections` connections of its own and brings the tables up to date; `url` is described at
+    /// [`PostgresConnections::new`].
+    ///
+    /// # Errors
+    /// As [`PostgresConnections::new`] and [`Self::open`].
+    pub async fn connect(url: &str, connections: u32, migrations: Migrations) -> Result<Self, OpenError> {
+        Self::open(&PostgresConnections::new(url, connections)?, migrations).await
+    }
+
+    /// Brings the tables up to date. Whoever closes the database closes the connections for all who share them.
+    ///
+    /// # Errors
+    /// [`OpenError::Database`] when the database is not reached, [`OpenError::Migration`] when a later version of the
+    /// software wrote the tables. Neither repeats the URL.
+    pub async fn open(connections: &PostgresConnections, migrations: Migrations) -> Result<Self, OpenError> {
+        // Not from the pool, which would try again until its time is up and then hide the cause.
+        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&connections.options)).await;
+        let mut connection = connected.map_err(|_| sqlx::Error::PoolTimedOut)??;
+        migrations.migrator().run(&mut connection).await?;
+        connection.close().await?;
+        Ok(Self { pool: connections.pool.clone() })
     }
 }
 

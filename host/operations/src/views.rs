@@ -14,6 +14,7 @@ use crate::tasks::list::Lister;
 use crate::views::scoped_keys::{ScopedKeys, TurnKeys};
 use crate::views::turn_task::TurnTask;
 
+pub mod agent_names;
 pub mod scoped_keys;
 pub(crate) mod turn_task;
 

@@ -108,6 +108,12 @@ pub enum A2aError {
         /// The resource that is exhausted.
         reason: String,
     },
+    /// The agent that was asked for is not served for now, unlike others of the server.
+    #[error("{reason}; try again later")]
+    Unavailable {
+        /// What is not served, as far as clients may know.
+        reason: String,
+    },
     /// The caller has to say who it is (specification section 7.4). HTTP says so with status 401 on every binding.
     #[error("{reason}; the agent card lists the security schemes")]
     Unauthenticated {
@@ -178,7 +184,7 @@ impl A2aError {
         self.row().code
     }
 
-    /// The HTTP status of the HTTP+JSON binding. The JSON-RPC binding answers 200 whatever the error is.
+    /// The HTTP status of the HTTP+JSON binding. The JSON-RPC binding answers 200, unless nobody was there to answer.
     pub fn http_status(&self) -> u16 {
         self.row().http_status
     }
@@ -212,7 +218,7 @@ impl A2aError {
             "INVALID_PARAMS" => -32602,
             "INTERNAL" => -32603,
             // Errors of extensions have no code here: theirs are in the metadata of the ErrorInfo.
-            "OVERLOADED" | "UNAUTHENTICATED" => -32000,
+            "OVERLOADED" | "UNAVAILABLE" | "UNAUTHENTICATED" => -32000,
             _ => return None,
         })
     }
@@ -243,6 +249,7 @@ impl A2aError {
             Self::Internal { .. } => row(-32603, 500, Internal, "INTERNAL"),
             // JSON-RPC leaves -32000 to -32099 to servers, and the codes of A2A begin at -32001.
             Self::Overloaded { .. } => row(-32000, 503, Unavailable, "OVERLOADED"),
+            Self::Unavailable { .. } => row(-32000, 503, Unavailable, "UNAVAILABLE"),
             Self::Unauthenticated { .. } => row(-32000, 401, Unauthenticated, "UNAUTHENTICATED"),
             // A2A reserves nothing for the errors of extensions, so all of them get one pair of statuses.
             Self::Extension { code, .. } => row(*code, 400, FailedPrecondition, "EXTENSION_ERROR"),

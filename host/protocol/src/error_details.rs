@@ -70,6 +70,7 @@ impl A2aError {
             | Self::InvalidRequest { .. }
             | Self::InvalidParams { .. }
             | Self::Overloaded { .. }
+            | Self::Unavailable { .. }
             | Self::Unauthenticated { .. } => IndexMap::new(),
         }
     }

@@ -8,7 +8,7 @@ use annex_keyvalue::KeyValueStore;
 use annex_protocol::{AgentExtension, ExtensionUri, JsonObject};
 use uuid::Uuid;
 use wasmtime::Engine;
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::InstancePre;
 
 use crate::bindings::Hooks;
 use crate::config::RuntimeConfig;
@@ -29,13 +29,14 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::load::cache::CompileCache;
 use crate::load::compile::Compiler;
+use crate::load::compile::shared::Code;
 use crate::load::descriptor::Descriptor;
 use crate::load::inspect::Inspection;
 use crate::load::installation::{Installation, Instances};
 use crate::load::keeping::{KeepFunctions, Keepable};
 use crate::load::program::Program;
 use crate::observation::log::Log;
-use crate::observation::metrics::Registry;
+use crate::observation::metrics::{HookTotals, Registry};
 use crate::outside::{Nobody, Outside};
 use crate::recording::slot::ObserverSlot;
 
@@ -102,7 +103,7 @@ impl Runtime {
             compiler: self.compiler.clone(),
             keyvalue: Arc::clone(&self.keyvalue),
             resolver: Arc::clone(&self.resolver),
-            metrics: Arc::default(),
+            metrics: Arc::new(self.metrics.of_tenant()),
             validators: self.validators.of_tenant(),
             quarantine: self.quarantine,
             outside: self.outside.clone(),
@@ -117,7 +118,13 @@ impl Runtime {
     pub fn aside(&self) -> Self {
         // While such a component is loaded there is no turn yet, and it reaches nobody then.
         let outside = Outside { http: Some(Arc::new(Nobody)), ..self.outside.clone() };
-        Self { outside, slots: self.slots.spare(), ..self.of_tenant(&self.tenant) }
+        Self { outside, slots: self.slots.spare(), metrics: Arc::default(), ..self.of_tenant(&self.tenant) }
+    }
+
+    /// The calls of all extensions that this runtime and those of its tenants have loaded, also of those that are gone.
+    #[must_use]
+    pub fn totals(&self) -> Vec<HookTotals> {
+        self.metrics.totals()
     }
 
     /// Loads one component for one installation.
@@ -139,8 +146,8 @@ impl Runtime {
                 (bytes, digest, Some(functions))
             }
         };
-        let (component, compiled) = self.compiler.component(bytes, digest).await?;
-        let mut program = self.link(&component, &inspection, &installation)?;
+        let (code, compiled) = self.compiler.code(bytes, digest).await?;
+        let mut program = self.link(code, &inspection, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
         let methods = methods::declared(&program, &profile, &descriptor).await?;
@@ -181,19 +188,19 @@ impl Runtime {
 
     fn link(
         &self,
-        component: &Component,
+        code: Arc<Code>,
         inspection: &Inspection,
         installation: &Installation,
     ) -> Result<Program, LoadError> {
         let linked = || -> wasmtime::Result<(InstancePre<HostState>, Hooks)> {
             let linker = linker(&self.engine, inspection, &installation.grants)?;
-            let component = linker.instantiate_pre(component)?;
+            let component = linker.instantiate_pre(&code.0)?;
             let hooks = Hooks::of(&component, &inspection.hooks)?;
             Ok((component, hooks))
         };
         let (component, hooks) = linked().map_err(|error| LoadError::Link(error.into()))?;
         let counts_instructions = self.counts_instructions;
-        Ok(Program { component, hooks, slots: self.slots.clone(), keeping: None, counts_instructions })
+        Ok(Program { component, hooks, code, slots: self.slots.clone(), keeping: None, counts_instructions })
     }
 
     /// How instances of the program are kept; `None` where nothing may be kept for later.

@@ -79,9 +79,12 @@ async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) ->
 }
 
 async fn list(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<List>, AdminError> {
-    let tenants = admin.installers.tenants().filter(|_| of.tenant.is_none());
-    let tenants = tenants.map(|(name, _)| name.to_owned()).collect();
-    Ok(Json(List::of(admin.installer(&of)?, tenants)))
+    let installer = admin.installer(&of)?;
+    let mut list = List::of(&installer);
+    if of.tenant.is_none() {
+        list.add_tenants(&admin.installers);
+    }
+    Ok(Json(list))
 }
 
 async fn show(
@@ -90,7 +93,7 @@ async fn show(
     Path(id): Path<String>,
 ) -> Result<Json<Details>, AdminError> {
     let installer = admin.installer(&of)?;
-    Ok(Json(Details::of(installer, &installer.find(&id)?)))
+    Ok(Json(Details::of(&installer, &installer.find(&id)?)))
 }
 
 async fn log(
@@ -107,7 +110,7 @@ async fn add(
     body: Body,
 ) -> Result<(StatusCode, Json<Details>), AdminError> {
     // An unknown tenant is refused before a body is read, which may be large.
-    let here = Arc::clone(admin.installer(&of)?);
+    let here = admin.installer(&of)?;
     let Addition { name, component, settings } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
     let installer = Arc::clone(&here);
@@ -120,7 +123,7 @@ async fn remove(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
 ) -> Result<Json<Removed>, AdminError> {
-    let here = Arc::clone(admin.installer(&of)?);
+    let here = admin.installer(&of)?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
     let removed = whole(async move { installer.remove(&uri).await }).await?;
@@ -133,7 +136,7 @@ async fn roll_back(
     Path(id): Path<String>,
     body: Body,
 ) -> Result<Json<Details>, AdminError> {
-    let here = Arc::clone(admin.installer(&of)?);
+    let here = admin.installer(&of)?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
     let Rollback { to } = read_optional(body).await?;
@@ -144,7 +147,7 @@ async fn roll_back(
 /// Without a tenant all configs are read again.
 async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<Reloaded>, AdminError> {
     let all = Arc::clone(&admin.installers);
-    let installer = Arc::clone(admin.installer(&of)?);
+    let installer = admin.installer(&of)?;
     let reloaded = match of.tenant {
         Some(_) => whole(async move { installer.reload().await }).await?,
         None => whole(async move { all.reload().await }).await?,

@@ -1,6 +1,5 @@
 //! The one place where the parts are joined.
 
-use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use annex_auth::{AuthConfig, AuthError, Authenticator};
 use annex_egress::{Screen, ScreenConfig};
 use annex_operations::counters::Counters;
 use annex_operations::deduplication::Deduplication;
+use annex_operations::fault;
 use annex_operations::permits::TurnLimiter;
 use annex_operations::push::PushNotifications;
 use annex_operations::request_handler::RequestHandler;
@@ -18,6 +18,7 @@ use annex_operations::tasks::list::Lister;
 use annex_operations::tasks::pins::Pins;
 use annex_operations::tasks::{TaskBounds, Tasks};
 use annex_operations::views::ExtensionViews;
+use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
 use annex_protocol::A2aError;
 use annex_push::{Notifier, NotifierConfig};
@@ -30,18 +31,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
-use crate::config::{Config, ConfigError, PushConfig, TasksConfig};
+use crate::config::{Config, ConfigError, PushConfig, ServedConfig, TasksConfig};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::signing::SigningError;
+use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
 use crate::stores::keyvalue_store::{self, KeyValueStoreError};
+use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store::{self, SessionStoreError};
 use crate::stores::sessions::Sessions;
 use crate::stores::task_store::{self, TaskStoreError};
-use crate::tenants::{Installers, Tenant, Tenants};
+use crate::tenants::{Installers, Serving, Tenants};
 
 mod agents;
+mod tenants;
 
 use agents::{agent, follow_card, input_modes};
 
@@ -87,9 +91,23 @@ pub enum AppError {
     /// Sessions cannot be kept.
     #[error("sessions cannot be kept")]
     Sessions(#[from] SessionStoreError),
+    /// The agent of a tenant takes too long.
+    #[error("[agent] was not there in time")]
+    AgentLate,
     /// Keys of extensions cannot be kept.
     #[error("keys of extensions cannot be kept")]
     KeyValue(#[from] KeyValueStoreError),
+}
+
+impl AppError {
+    /// The error and its causes without the lines of files that errors of TOML show.
+    fn public_text(&self) -> String {
+        match self {
+            Self::Config(error) => error.public_text(),
+            Self::Install(error) => error.public_text(),
+            error => fault::text(error),
+        }
+    }
 }
 
 /// Everything that serves requests.
@@ -143,29 +161,20 @@ impl App {
         base_url: &str,
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
-        let own = Served { name: String::new(), config: config.clone(), locations: locations.clone(), agent };
-        let served = served(config, locations).await?;
-        // Sessions are kept under the name of their agent, so whoever looks for them needs the names of all tenants.
-        let apps = served.iter().chain([&own]).map(|served| (served.name.clone(), served.agent.name().to_owned()));
-        let apps: HashMap<String, String> = apps.collect();
-        let shared = Shared::open(config, locations, base_url, apps.clone()).await?;
-        let mut others = HashMap::new();
-        let mut installers = BTreeMap::new();
-        // `served` has the order of the config, so each tenant meets its own table.
-        for (served, named) in served.into_iter().zip(&config.tenants) {
-            let name = served.name.clone();
-            // On the heap, because the future of a load is large and would be a part of this one.
-            let (handler, installer) = Box::pin(shared.serve(served)).await?;
-            let callers = named.callers.as_ref().map(|callers| callers.iter().cloned().collect());
-            others.insert(name.clone(), Tenant { handler, callers });
-            installers.insert(name, installer);
-        }
-        let (handler, installer) = Box::pin(shared.serve(own)).await?;
-        let installers = Arc::new(Installers::new(installer, installers));
+        let config = Arc::new(config.clone());
+        let names = AgentNames::default();
+        let shared = Arc::new(Shared::open(&config, locations, base_url, &names).await?);
+        let served = ServedConfig::own(&config);
+        let served = Served { name: String::new(), config: served, locations: locations.clone(), agent };
+        // On the heap, because the future of a load is large and would be a part of this one.
+        let Serving { handler, installer } = Box::pin(shared.serve(served)).await?;
+        let others = tenants::directory(&config, locations, &shared);
+        others.load_missing().await;
+        let installers = Arc::new(Installers::new(installer, Arc::clone(&others)));
         let sessions = || Sessions {
             service: Arc::clone(&shared.sessions),
             turns: shared.turns.clone(),
-            apps: apps.clone(),
+            apps: names.clone(),
             redaction: config.sessions.redaction(),
         };
         let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installers), sessions(), &handler);
@@ -230,31 +239,18 @@ impl App {
 struct Served {
     /// Empty for that of the config itself.
     name: String,
-    config: Config,
+    config: ServedConfig,
     locations: Locations,
     agent: Arc<dyn AgentExecutor>,
 }
 
-/// The tenants, in the order of the config.
-async fn served(config: &Config, locations: &Locations) -> Result<Vec<Served>, AppError> {
-    let mut served = Vec::new();
-    for tenant in &config.tenants {
-        let of_tenant = tenant.read(config, &locations.config)?;
-        let folder = locations.config.join(&tenant.config);
-        let folder = folder.parent().unwrap_or(&locations.config).to_owned();
-        // Paths in a tenant's file start at its folder. Components that ship and the cache are the process's.
-        let locations = Locations { config: folder, ..locations.clone() };
-        let agent = agent(of_tenant.agent()?, &locations).await?;
-        served.push(Served { name: tenant.name.clone(), config: of_tenant, locations, agent });
-    }
-    Ok(served)
-}
-
 /// The parts that all tenants of a process share. Whatever is kept in them is kept by tenant.
-struct Shared<'a> {
-    base_url: &'a str,
+struct Shared {
+    base_url: String,
+    names: AgentNames,
     authenticator: Option<Arc<Authenticator>>,
     runtime: Runtime,
+    watcher: Option<Arc<FileWatcher>>,
     tasks: Arc<Tasks>,
     store: Arc<dyn TaskStore>,
     pins: Arc<Pins>,
@@ -269,30 +265,33 @@ struct Shared<'a> {
     closing: CancellationToken,
 }
 
-impl<'a> Shared<'a> {
-    /// `apps` are the names of the agents, by tenant.
+impl Shared {
+    /// `names` learns the agents that are served.
     async fn open(
         config: &Config,
         locations: &Locations,
-        base_url: &'a str,
-        apps: HashMap<String, String>,
+        base_url: &str,
+        names: &AgentNames,
     ) -> Result<Self, AppError> {
-        let store = task_store::open(&config.tasks, &locations.config).await?;
+        let databases = PostgresDatabases::new(&config.postgres);
+        let store = task_store::open(&config.tasks, &locations.config, &databases).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
-        let sessions = session_store::open(config, &locations.config).await?;
+        let sessions = session_store::open(config, &locations.config, &databases).await?;
         let pins = Arc::new(Pins::default());
         Ok(Self {
-            base_url,
+            base_url: base_url.to_owned(),
+            names: names.clone(),
             authenticator: authenticator.map(Arc::new),
             runtime: runtime(config, locations, &keyvalue)?,
+            watcher: config.runtime.watch.then(FileWatcher::start).flatten(),
             tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), task_bounds(&config.tasks)),
             pins,
             deduplication: Deduplication::new(Arc::clone(&store)),
-            keys: ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), apps),
+            keys: ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), names.clone()),
             store,
             sessions,
             turns: Turns::new(config.server.max_waiting_turns),
@@ -305,27 +304,30 @@ impl<'a> Shared<'a> {
     }
 
     /// Loads the components and joins the parts of one agent.
-    async fn serve(&self, served: Served) -> Result<(Arc<RequestHandler>, Arc<Installer>), AppError> {
+    async fn serve(&self, served: Served) -> Result<Serving, AppError> {
         let Served { name, config, locations, agent } = served;
+        self.names.set(&name, agent.name());
         let remote_card = agent.remote_card();
-        let issuer = Issuer::new(&config, &name, self.base_url, self.authenticator.as_deref(), &locations)?;
+        let issuer = Issuer::new(&config, &name, &self.base_url, self.authenticator.as_deref(), &locations)?;
         let issuer = issuer.with_remote(remote_card.clone());
-        let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
+        let folder = config.extensions_dir().map(|folder| locations.config.join(folder));
         let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
         let folder = folder.map(open).transpose()?;
         // Engine, instances and compiler are shared. Keys of extensions and numbers of their calls are the tenant's
         // own.
         let runtime = self.runtime.of_tenant(&name);
         let pins = Arc::clone(&self.pins);
-        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins };
+        let watcher = self.watcher.clone();
+        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();
         if let Some(card) = remote_card {
             // The reference is weak: following the card of another agent must not keep the installer alive.
             tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
         }
-        let shows_all_anonymous = config.tasks.list_all_anonymous;
+        let shows_all_anonymous = config.process.tasks.list_all_anonymous;
         let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
+        let of_process = &config.process.server;
         // The handler knows itself, because a turn goes on when the request that began it is answered.
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
@@ -342,14 +344,14 @@ impl<'a> Shared<'a> {
             tasks: Arc::clone(&self.tasks),
             views: ExtensionViews { keys: Arc::clone(&self.keys), lister },
             // The permits are the tenant's own: one that has all its turns running takes none from others.
-            turn_limiter: TurnLimiter::new(config.server.max_running_turns, config.server.max_running_turns_per_caller),
-            max_turn: Duration::from_secs(config.server.max_turn_seconds),
+            turn_limiter: TurnLimiter::new(config.max_running_turns, of_process.max_running_turns_per_caller),
+            max_turn: Duration::from_secs(of_process.max_turn_seconds),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
             stop: self.stop.clone(),
             closing: self.closing.clone(),
         });
-        Ok((handler, installer))
+        Ok(Serving { handler, installer })
     }
 }
 

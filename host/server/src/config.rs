@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use annex_auth::AuthConfig;
 use annex_egress::Allowed;
+use annex_operations::fault;
 use axum::http::Uri;
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
@@ -19,7 +20,9 @@ mod extension;
 mod file;
 mod grants;
 mod limits;
+mod postgres;
 mod runtime;
+mod served;
 mod server;
 mod sessions;
 mod tasks;
@@ -36,7 +39,9 @@ pub use grants::{
     SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
+pub use postgres::PostgresConfig;
 pub use runtime::RuntimeSection;
+pub(crate) use served::ServedConfig;
 pub use server::ServerConfig;
 pub use sessions::SessionsConfig;
 pub use tasks::TasksConfig;
@@ -68,6 +73,9 @@ pub struct Config {
     /// The place where tasks are kept, and their limits.
     #[serde(default)]
     pub tasks: TasksConfig,
+    /// The connections to PostgreSQL databases, where tasks or sessions are kept in one.
+    #[serde(default)]
+    pub postgres: PostgresConfig,
     /// The place where extensions keep keys.
     #[serde(default)]
     pub keyvalue: KeyValueConfig,
@@ -165,6 +173,16 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// The error without the lines of files that errors of TOML show. They may have secrets.
+    pub(crate) fn public_text(&self) -> String {
+        let Self::Syntax { path, error } = self else { return fault::text(self) };
+        let place = error.to_string();
+        let place = place.lines().next().unwrap_or_default();
+        format!("{}: {place}: {}", path.display(), error.message().trim().replace('\n', " "))
+    }
+}
+
 impl Config {
     /// Reads and checks the file.
     ///
@@ -188,8 +206,6 @@ impl Config {
         // Kept and not returned: a program that brings an agent of its own reads a config without one.
         config.no_agent = NoAgent::find(path, text);
         config.check(path)?;
-        // These two are not in `check`, which also judges the config of each tenant: stores and tenants are the
-        // process's.
         config.check_homes(path)?;
         config.check_tenants(path)?;
         Ok(config)
@@ -240,7 +256,8 @@ impl Config {
         let wrong = |key: &str, reason: &str| {
             Err(ConfigError::Value { path: path.to_owned(), key: key.to_owned(), reason: reason.to_owned() })
         };
-        let mut bounds = bounds::all(&self.server, &self.sessions, &self.tasks, &self.runtime);
+        let mut bounds = bounds::all(&self.server, &self.sessions, &self.tasks, &self.runtime)
+            .chain([("postgres.max_connections", bounds::whole(self.postgres.max_connections.into()))]);
         if let Some((key, _)) = bounds.find(|(_, value)| *value == 0) {
             return wrong(key, "must be at least 1");
         }
@@ -254,16 +271,8 @@ impl Config {
         if let Err((key, reason)) = self.runtime.ceiling.check() {
             return wrong(&key.replace("limits", "runtime.ceiling"), &reason);
         }
-        match (&self.agent, self.card.missing()) {
-            (Some(AgentConfig::Upstream(_)), _) | (_, None) => {}
-            (_, Some(key)) => return wrong(key, "is missing; every card has it, and only an upstream agent has one"),
-        }
-        if let Err(reason) = self.card.check_bindings() {
-            return wrong("card.bindings", reason);
-        }
-        // Authentication is mandatory for this card (A2A 1.0 section 3.1.11).
-        if self.card.extended.is_some() && self.auth.is_none() {
-            return wrong("card.extended", "is for authenticated callers, and there is no [auth]");
+        if let Err((key, reason)) = self.check_card(&self.card, self.agent.as_ref()) {
+            return wrong(key, reason);
         }
         if let Some(Err((key, reason))) = self.admin.as_ref().map(AdminConfig::check) {
             return wrong(key, reason);
@@ -276,6 +285,20 @@ impl Config {
             let reason = "is no loopback address, and nobody is authenticated: add [auth], or set \
                           server.allow_anonymous = true to serve everybody";
             return wrong("server.listen", reason);
+        }
+        Ok(())
+    }
+
+    /// Checks what an agent of this process, its own or a tenant's, says on its card. An error is the key and the reason.
+    fn check_card(&self, card: &CardConfig, agent: Option<&AgentConfig>) -> Result<(), (&'static str, &'static str)> {
+        match (agent, card.missing()) {
+            (Some(AgentConfig::Upstream(_)), _) | (_, None) => {}
+            (_, Some(key)) => return Err((key, "is missing; every card has it, and only an upstream agent has one")),
+        }
+        card.check_bindings().map_err(|reason| ("card.bindings", reason))?;
+        // Authentication is mandatory for this card (A2A 1.0 section 3.1.11).
+        if card.extended.is_some() && self.auth.is_none() {
+            return Err(("card.extended", "is for authenticated callers, and there is no [auth]"));
         }
         Ok(())
     }

@@ -21,8 +21,9 @@ pub use app::{App, AppError};
 pub use config::{
     AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
-    LimitsConfig, ModelConfig, OnFailureConfig, ProviderConfig, RuntimeSection, SecretConfig, ServerConfig,
-    SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig, TenantConfig,
+    LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, RuntimeSection, SecretConfig,
+    ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig,
+    TenantConfig,
 };
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;
@@ -31,4 +32,4 @@ pub use process::serve::{ServeError, Server};
 pub use stores::session_store::SessionStoreError;
 pub use stores::sessions::{MAX_SHOWN, SessionFilter, SessionName, Sessions, SessionsError};
 pub use stores::task_store::TaskStoreError;
-pub use tenants::Installers;
+pub use tenants::{Installers, TenantFailure};

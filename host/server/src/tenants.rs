@@ -2,7 +2,6 @@
 //! own. A request names its tenant (A2A 1.0 section 3.2.1); one that names none is for the agent of the config itself.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::iter;
 use std::sync::Arc;
 
@@ -11,30 +10,30 @@ use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{A2aError, Json, JsonObject};
 use axum::http::HeaderMap;
+use tokio_util::sync::CancellationToken;
 
 use crate::installation::installer::{InstallError, Installer, ReloadOutcome};
+
+mod directory;
+
+pub(crate) use directory::Directory;
+pub use directory::TenantFailure;
+
+/// What serves one agent: that of the config itself, or a tenant's.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    pub(crate) handler: Arc<RequestHandler>,
+    pub(crate) installer: Arc<Installer>,
+}
 
 /// The handlers that serve requests: that of the config itself, and those of the tenants.
 pub(crate) struct Tenants {
     own: Arc<RequestHandler>,
-    others: HashMap<String, Tenant>,
-}
-
-/// One tenant.
-pub(crate) struct Tenant {
-    pub(crate) handler: Arc<RequestHandler>,
-    /// The principals that may call it; `None` for all.
-    pub(crate) callers: Option<HashSet<String>>,
-}
-
-impl Tenant {
-    fn admits(&self, principal: &str) -> bool {
-        self.callers.as_ref().is_none_or(|callers| callers.contains(principal))
-    }
+    others: Arc<Directory<Serving>>,
 }
 
 impl Tenants {
-    pub(crate) fn new(own: Arc<RequestHandler>, others: HashMap<String, Tenant>) -> Self {
+    pub(crate) fn new(own: Arc<RequestHandler>, others: Arc<Directory<Serving>>) -> Self {
         Self { own, others }
     }
 
@@ -43,24 +42,9 @@ impl Tenants {
         &self.own
     }
 
-    /// The handler of the tenant that a request names, and the call with the tenant set in its owner. A tenant that the
-    /// caller may not call looks like one that does not exist.
-    ///
-    /// # Errors
-    /// [`A2aError::InvalidParams`] for the field `tenant`.
-    pub(crate) fn serving(
-        &self,
-        mut call: ServiceParameters,
-        tenant: Option<&str>,
-    ) -> Result<(&RequestHandler, ServiceParameters), A2aError> {
-        // In protobuf an absent string is an empty one, so an empty name is none.
-        let Some(name) = tenant.filter(|name| !name.is_empty()) else { return Ok((&self.own, call)) };
-        let found = self.others.get(name).filter(|tenant| tenant.admits(&call.owner.principal));
-        let tenant = found.ok_or_else(|| {
-            A2aError::invalid_field("tenant", format!("{name:?} is not known here; take it from the agent card"))
-        })?;
-        name.clone_into(&mut call.owner.tenant);
-        Ok((&tenant.handler, call))
+    /// The tenants for a request with these header fields.
+    pub(crate) fn asked_with<'a>(&'a self, headers: &'a HeaderMap) -> AskedTenants<'a> {
+        AskedTenants { tenants: self, headers }
     }
 
     /// The tenant that the parameters of an extension's method name, and the parameters without it. Where there are no
@@ -79,32 +63,72 @@ impl Tenants {
         Ok((Some(tenant), Cow::Owned(object.to_json().map_err(|error| fault::internal(&error))?)))
     }
 
-    /// The header fields of a request, where an agent may want some of them.
-    pub(crate) fn headers_of(&self, headers: &HeaderMap) -> Option<Arc<HeaderMap>> {
-        // Copied only where an agent elsewhere may be sent some of them.
-        self.handlers().any(|handler| handler.agent_is_remote).then(|| Arc::new(headers.clone()))
-    }
-
     /// Ends what the agents have running.
     pub(crate) async fn close_agents(&self) {
-        for handler in self.handlers() {
+        let others = self.others.serving().map(|(_, serving)| serving.handler);
+        for handler in iter::once(Arc::clone(&self.own)).chain(others) {
             handler.agent.close().await;
         }
     }
+}
 
-    fn handlers(&self) -> impl Iterator<Item = &RequestHandler> {
-        iter::once(&self.own).chain(self.others.values().map(|tenant| &tenant.handler)).map(AsRef::as_ref)
+/// The tenants as one request asks for them.
+pub(crate) struct AskedTenants<'a> {
+    tenants: &'a Tenants,
+    headers: &'a HeaderMap,
+}
+
+impl AskedTenants<'_> {
+    /// The handler of the tenant that the request names, and the call with the tenant set in its owner. A tenant that the
+    /// caller may not call looks like one that does not exist.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while nothing serves the tenant.
+    pub(crate) fn serving(
+        &self,
+        mut call: ServiceParameters,
+        tenant: Option<&str>,
+    ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
+        // In protobuf an absent string is an empty one, so an empty name is none.
+        let handler = match tenant.filter(|name| !name.is_empty()) {
+            None => Arc::clone(&self.tenants.own),
+            Some(name) => {
+                let handler = self.handler(name, &call.owner.principal)?;
+                name.clone_into(&mut call.owner.tenant);
+                handler
+            }
+        };
+        // The fields are copied only for an agent elsewhere, which may be sent some of them.
+        let headers = handler.agent_is_remote.then(|| Arc::new(self.headers.clone()));
+        Ok((handler, call.with_headers(headers)))
+    }
+
+    fn handler(&self, name: &str, principal: &str) -> Result<Arc<RequestHandler>, A2aError> {
+        match self.tenants.others.find_for(name, principal) {
+            Some(Ok(serving)) => Ok(serving.handler),
+            // The reason is the operator's to know.
+            Some(Err(_)) => Err(A2aError::Unavailable { reason: format!("tenant {name:?} is not served now") }),
+            None => {
+                let unknown = format!("{name:?} is not known here; take it from the agent card");
+                Err(A2aError::invalid_field("tenant", unknown))
+            }
+        }
+    }
+
+    /// [`Tenants::tenant_in`]
+    pub(crate) fn tenant_in<'p>(&self, params: &'p Json) -> Result<(Option<String>, Cow<'p, Json>), A2aError> {
+        self.tenants.tenant_in(params)
     }
 }
 
-/// The installers of the config itself and of each tenant.
+/// The installers of the config itself and of each tenant that is served, and the tenants that are not.
 pub struct Installers {
     own: Arc<Installer>,
-    tenants: BTreeMap<String, Arc<Installer>>,
+    tenants: Arc<Directory<Serving>>,
 }
 
 impl Installers {
-    pub(crate) fn new(own: Arc<Installer>, tenants: BTreeMap<String, Arc<Installer>>) -> Self {
+    pub(crate) fn new(own: Arc<Installer>, tenants: Arc<Directory<Serving>>) -> Self {
         Self { own, tenants }
     }
 
@@ -114,23 +138,45 @@ impl Installers {
         &self.own
     }
 
-    /// The one of a tenant; without a name that of the config itself.
+    /// The one of a tenant, or why the tenant is not served; `None` where there is no such tenant. Without a name that of the
+    /// config itself.
     #[must_use]
-    pub fn of(&self, tenant: Option<&str>) -> Option<&Arc<Installer>> {
-        tenant.map_or(Some(&self.own), |name| self.tenants.get(name))
+    pub fn of(&self, tenant: Option<&str>) -> Option<Result<Arc<Installer>, TenantFailure>> {
+        let Some(name) = tenant else { return Some(Ok(Arc::clone(&self.own))) };
+        Some(self.tenants.find(name)?.map(|serving| serving.installer))
     }
 
-    /// The tenants by name.
-    pub fn tenants(&self) -> impl Iterator<Item = (&str, &Arc<Installer>)> {
-        self.tenants.iter().map(|(name, installer)| (name.as_str(), installer))
+    /// The names of all tenants.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tenants.names()
     }
 
-    /// That of the config itself, under an empty name, and those of the tenants.
-    pub fn all(&self) -> impl Iterator<Item = (&str, &Arc<Installer>)> {
-        std::iter::once(("", &self.own)).chain(self.tenants())
+    /// The tenants that are served, by name.
+    pub fn tenants(&self) -> impl Iterator<Item = (&str, Arc<Installer>)> {
+        self.tenants.serving().map(|(name, serving)| (name, serving.installer))
     }
 
-    /// Reads all configs again. One that cannot be used keeps no other from being applied.
+    /// The tenants that are not, and why.
+    pub fn failing(&self) -> impl Iterator<Item = (&str, TenantFailure)> {
+        self.tenants.failing()
+    }
+
+    /// Has the files of all looked at whenever they change, and tries tenants again that are not served.
+    pub(crate) fn keep_house(&self, stop: &CancellationToken) {
+        // Changes since a watch began, which was before the load, are looked at when it runs.
+        let watch = |installer: &Arc<Installer>, stop: &CancellationToken| {
+            if let Some(watch) = installer.take_watch() {
+                tokio::spawn(watch.run(Arc::clone(installer), stop.clone()));
+            }
+        };
+        watch(&self.own, stop);
+        let stopped = stop.clone();
+        self.tenants.tell_of_loaded(Box::new(move |serving| watch(&serving.installer, &stopped)));
+        tokio::spawn(Arc::clone(&self.tenants).keep_trying(stop.clone()));
+    }
+
+    /// Reads all configs again, and tries tenants again that are not served. One that cannot be used keeps no other from being
+    /// applied.
     ///
     /// # Errors
     /// The first one; the others are in the log.
@@ -145,6 +191,15 @@ impl Installers {
                 }
                 (Err(error), _) | (_, Err(error)) => Err(error),
             };
+        }
+        // Behind the others, because what is loaded here has read its files just now.
+        for (name, tried) in self.tenants.load_missing().await {
+            if let Ok(whole) = &mut whole {
+                match tried {
+                    Ok(_) => whole.changed = true,
+                    Err(failure) => whole.failed.push(of_tenant(&name, &failure.reason)),
+                }
+            }
         }
         whole
     }

@@ -144,7 +144,7 @@ pub struct SessionQuery {
 pub struct Retention {
     /// The longest time that a session stays unchanged. [`Duration::MAX`] for ever.
     pub age: Duration,
-    /// The most sessions that stay, of all users together. [`u64::MAX`] for all.
+    /// The most sessions of one tenant that stay, of all its users together. [`u64::MAX`] for all.
     pub count: u64,
 }
 

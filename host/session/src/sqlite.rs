@@ -12,7 +12,10 @@ pub type SqliteSessionService = SqlSessionService<SqliteDatabase>;
 
 const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_migrations",
-    files: &[(1, "sessions", include_str!("../migrations/sqlite/1_sessions.sql"))],
+    files: &[
+        (1, "sessions", include_str!("../migrations/sqlite/1_sessions.sql")),
+        (2, "retention", include_str!("../migrations/sqlite/2_retention.sql")),
+    ],
 };
 
 impl SqlSessionService<SqliteDatabase> {

@@ -308,23 +308,25 @@ impl Table {
         self.slot(&Self::keys(key), Scope::Session)?.artifacts.get(name).cloned()
     }
 
-    /// Drops sessions that are too old or too many, besides those with a turn running, and says how many.
+    /// Drops sessions that are too old or too many of their tenant, besides those with a turn running, and says how many.
     pub(crate) fn sweep(&mut self, retention: &Retention) -> u64 {
-        let mut changed: Vec<(Timestamp, SessionKey)> = self
-            .slots
-            .iter()
-            .filter_map(|(key, slot)| match &key.name {
-                SlotName::Session(key) => Some((slot.changed_at, key.clone())),
-                SlotName::User { .. } | SlotName::App { .. } => None,
-            })
-            .collect();
-        changed.sort();
-        let surplus = changed.len().saturating_sub(usize::try_from(retention.count).unwrap_or(usize::MAX));
+        let mut of_tenants: HashMap<&str, Vec<(Timestamp, &SessionKey)>> = HashMap::new();
+        for (key, slot) in &self.slots {
+            if let SlotName::Session(key) = &key.name {
+                of_tenants.entry(&key.tenant).or_default().push((slot.changed_at, key));
+            }
+        }
         let before = retention.changed_before(Timestamp::now());
-        let is_old = |(index, (changed_at, key)): &(usize, (Timestamp, SessionKey))| {
-            (*index < surplus || changed_at.as_millis() < before) && !self.turns.contains_key(&Self::keys(key).session)
-        };
-        let old: Vec<SessionKey> = changed.into_iter().enumerate().filter(is_old).map(|(_, (_, key))| key).collect();
+        let mut old: Vec<SessionKey> = Vec::new();
+        for mut changed in of_tenants.into_values() {
+            changed.sort();
+            let surplus = changed.len().saturating_sub(usize::try_from(retention.count).unwrap_or(usize::MAX));
+            let beyond = (0..).zip(changed).filter(|(place, (changed_at, key))| {
+                let is_old = *place < surplus || changed_at.as_millis() < before;
+                is_old && !self.turns.contains_key(&Self::keys(key).session)
+            });
+            old.extend(beyond.map(|(_, (_, key))| key.clone()));
+        }
         old.iter().filter(|key| self.delete(key)).count() as u64
     }
 

@@ -1,6 +1,6 @@
 //! Tasks in a PostgreSQL database.
 
-use annex_database::{Migrations, PostgresDatabase};
+use annex_database::{Migrations, PostgresConnections, PostgresDatabase};
 
 use crate::StoreError;
 use crate::sql::SqlTaskStore;
@@ -15,20 +15,26 @@ const MIGRATIONS: Migrations = Migrations {
         (1, "tasks", include_str!("../migrations/postgres/1_tasks.sql")),
         (2, "answers", include_str!("../migrations/postgres/2_answers.sql")),
         (3, "since", include_str!("../migrations/postgres/3_since.sql")),
+        (4, "retention", include_str!("../migrations/postgres/4_retention.sql")),
     ],
 };
 
 impl SqlTaskStore<PostgresDatabase> {
-    /// Connects with at most `connections` connections and brings the tables up to date.
-    ///
-    /// `url` is `postgres://user:password@host:port/database`, with parameters such as `sslmode=verify-full`. TLS is
-    /// rustls with ring and the certificate authorities of Mozilla, or `sslrootcert`. What the URL leaves out comes from
-    /// the `PG…` environment variables.
+    /// Connects with at most `connections` connections of its own and brings the tables up to date; `url` is described at
+    /// [`PostgresConnections::new`].
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the URL is none or the database is not reached, [`StoreError::Migration`] when a
-    /// later version of the software wrote the tables. Neither repeats the URL.
+    /// [`StoreError::Database`] when the URL is none, and as [`Self::open`].
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
-        Ok(Self::on(PostgresDatabase::connect(url, connections, MIGRATIONS).await?))
+        Self::open(&PostgresConnections::new(url, connections)?).await
+    }
+
+    /// The same over connections that others may share. Whoever closes the store closes them for all.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the database is not reached, [`StoreError::Migration`] when a later version of the
+    /// software wrote the tables. Neither repeats the URL.
+    pub async fn open(connections: &PostgresConnections) -> Result<Self, StoreError> {
+        Ok(Self::on(PostgresDatabase::open(connections, MIGRATIONS).await?))
     }
 }

@@ -19,7 +19,7 @@ pub const MAX_PUSH_CONFIGS: usize = 100;
 pub struct Retention {
     /// The longest time that a task stays after its final status. [`Duration::MAX`] for ever.
     pub age: Duration,
-    /// The most finished tasks that stay, all owners together. [`u64::MAX`] for all.
+    /// The most finished tasks of one tenant that stay, of all its callers together. [`u64::MAX`] for all.
     pub count: u64,
 }
 
@@ -172,7 +172,7 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Deletes finished tasks that need not stay, oldest first, with their events, configs and remembered messages, and
     /// returns how many tasks that were. Messages that were answered with a message go by the same age and, counted
-    /// apart, by the same count. Also forgets messages of which neither came within a day, or within the age if that is
+    /// apart, by the same count. The count is each tenant's. Also forgets messages of which neither came within a day, or within the age if that is
     /// less. It goes in small transactions, between which others get their turn.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 use tokio::sync::watch;
 
 use crate::cluster::Scratch;
@@ -115,6 +116,31 @@ async fn two_servers_share_the_tasks_of_a_postgresql_database() -> Result<()> {
     assert_eq!(again["result"]["task"], *task, "the message was worked on twice");
     assert_eq!(list(&client, &other.url, "c").await?.len(), 1);
     drop((one, other));
+    scratch.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_has_no_more_connections_than_the_config_says() -> Result<()> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let Some(scratch) = Scratch::create().await else { return Ok(()) };
+    let config = config("postgres_env = \"ANNEX_TEST_TASKS\"\n[postgres]\nmax_connections = 2");
+    let server = Server::start_with(&config, &[("ANNEX_TEST_TASKS", scratch.url())])?;
+    let client = reqwest::Client::new();
+    let contexts: Vec<String> = (0..16).map(|number| format!("c-{number}")).collect();
+    let sent = contexts.iter().map(|context| call(&client, &server.url, "SendMessage", message(context, "m")));
+    for sent in futures::future::join_all(sent).await {
+        let sent = sent?;
+        assert_eq!(sent["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{sent}");
+    }
+    // None has left yet, because each may be wanted again.
+    let count =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'annex'";
+    let mut own = sqlx::PgConnection::connect(scratch.url()).await?;
+    let connections: i64 = sqlx::query_scalar(count).fetch_one(&mut own).await?;
+    assert!((1..=2).contains(&connections), "{connections} connections for tasks and sessions");
+    own.close().await?;
+    drop(server);
     scratch.remove().await;
     Ok(())
 }

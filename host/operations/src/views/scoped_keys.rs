@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
+use crate::views::agent_names::AgentNames;
 
 /// The name under which an upstream agent's ids are kept, in the place of an extension's URI. It is no URI, so no
 /// extension has it.
@@ -34,8 +35,8 @@ pub struct ScopedKeys {
     store: Arc<dyn KeyValueStore>,
     tasks: Arc<dyn TaskStore>,
     sessions: Arc<dyn SessionService>,
-    /// The name of each tenant's agent, by which its sessions are found.
-    apps: HashMap<String, String>,
+    /// The agents, by whose names sessions are found.
+    apps: AgentNames,
     /// The number of turns that have the keys of a scope at hand.
     in_use: Mutex<HashMap<Scope, usize>>,
     /// Keep the keys of a conversation from being removed while a turn of it begins.
@@ -83,7 +84,7 @@ impl ScopedKeys {
         store: Arc<dyn KeyValueStore>,
         tasks: Arc<dyn TaskStore>,
         sessions: Arc<dyn SessionService>,
-        apps: HashMap<String, String>,
+        apps: AgentNames,
     ) -> Arc<Self> {
         let in_use = Mutex::default();
         let locks = KeyedLocks::new();
@@ -165,12 +166,12 @@ impl ScopedKeys {
     async fn exists(&self, scope: &Scope) -> Result<bool, SweepError> {
         let owner = Owner { tenant: scope.tenant.clone(), principal: scope.principal.clone() };
         // A tenant that is not served now may be again.
-        let Some(app) = self.apps.get(&owner.tenant) else { return Ok(true) };
+        let Some(app) = self.apps.of(&owner.tenant) else { return Ok(true) };
         match scope.kind {
             ScopeKind::Lasting => Ok(true),
             ScopeKind::Context => {
                 let context = ContextId::from(scope.id.as_str());
-                Ok(self.sessions.exists(&session_key(app.as_str(), &owner, &context)).await?)
+                Ok(self.sessions.exists(&session_key(app, &owner, &context)).await?)
             }
             ScopeKind::Task => Ok(self.tasks.exists(&owner, &TaskId::from(scope.id.as_str())).await?),
         }

@@ -49,6 +49,7 @@ fn table() -> Vec<Row> {
         (E::invalid_params("why"), -32602, 400, INVALID, "INVALID_PARAMS"),
         (E::Internal { error_id: text("e-1") }, -32603, 500, INTERNAL, "INTERNAL"),
         (E::Overloaded { reason: reason() }, -32000, 503, UNAVAILABLE, "OVERLOADED"),
+        (E::Unavailable { reason: reason() }, -32000, 503, UNAVAILABLE, "UNAVAILABLE"),
         (extension, -32200, 400, PRECONDITION, "EXTENSION_ERROR"),
     ]
 }
@@ -122,6 +123,8 @@ internal error; the log has the details under error id e-1
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INTERNAL","domain":"a2a-protocol.org","metadata":{"errorId":"e-1"}}
 the server is overloaded: why; try again later
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"OVERLOADED","domain":"a2a-protocol.org"}
+why; try again later
+  {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"UNAVAILABLE","domain":"a2a-protocol.org"}
 no
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"EXTENSION_ERROR","domain":"a2a-protocol.org","metadata":{"extension":"urn:e","code":"-32200"}}
 "#);

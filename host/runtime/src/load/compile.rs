@@ -20,11 +20,13 @@ use crate::confinement::engine::EngineOptions;
 use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::load::cache::CompileCache;
+use crate::load::compile::shared::{Code, SharedCode};
 use crate::load::source::Source;
 
 mod child;
 mod confine;
 mod process;
+pub(crate) mod shared;
 mod wire;
 
 pub use child::{COMPILE_ARGUMENT, compile_if_asked};
@@ -35,6 +37,7 @@ use process::Job;
 pub(crate) struct Compiler {
     engine: Engine,
     cache: Option<Arc<CompileCache>>,
+    shared: Arc<SharedCode>,
     process: CompilerProcess,
     /// The longest that one component may take. Waiting for others does not count: nobody else's load may cost a load.
     time: Duration,
@@ -51,6 +54,7 @@ impl Compiler {
         Self {
             engine,
             cache: cache.map(Arc::new),
+            shared: Arc::default(),
             process: config.compiler.clone(),
             time: config.compile_time,
             memory: config.compile_memory,
@@ -59,12 +63,21 @@ impl Compiler {
         }
     }
 
-    /// The component, and whether it had to be compiled rather than taken from the cache.
-    pub(crate) async fn component(&self, bytes: Vec<u8>, digest: Digest) -> Result<(Component, bool), LoadError> {
-        match self.cached(digest).await {
-            Some(component) => Ok((component, false)),
-            None => Ok((self.compile(bytes, digest).await?, true)),
+    /// The component's code, and whether it had to be compiled: it is in use already, or in the cache, or is compiled.
+    pub(crate) async fn code(&self, bytes: Vec<u8>, digest: Digest) -> Result<(Arc<Code>, bool), LoadError> {
+        let place = self.shared.place(digest);
+        // Locked to the end, so that of many who load one component at the same time one compiles it.
+        let mut in_use = place.lock().await;
+        if let Some(code) = in_use.upgrade() {
+            return Ok((code, false));
         }
+        let (component, compiled) = match self.cached(digest).await {
+            Some(component) => (component, false),
+            None => (self.compile(bytes, digest).await?, true),
+        };
+        let code = Arc::new(Code(component));
+        *in_use = Arc::downgrade(&code);
+        Ok((code, compiled))
     }
 
     async fn cached(&self, digest: Digest) -> Option<Component> {

@@ -14,9 +14,12 @@ use crate::error::Fault;
 use crate::hook::Hook;
 
 mod meters;
+mod totals;
 pub(crate) mod watch;
 
 pub(crate) use meters::Meters;
+pub use totals::HookTotals;
+use totals::Totals;
 
 /// The outcome of a call of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,9 +222,20 @@ pub struct LastFailure {
 #[derive(Default)]
 pub(crate) struct Registry {
     kept: Mutex<HashMap<ExtensionUri, Weak<Meters>>>,
+    /// What all calls together add to as well.
+    totals: Arc<Totals>,
 }
 
 impl Registry {
+    /// Numbers of a tenant's own, whose calls count in the same totals.
+    pub(crate) fn of_tenant(&self) -> Self {
+        Self { kept: Mutex::default(), totals: Arc::clone(&self.totals) }
+    }
+
+    pub(crate) fn totals(&self) -> Vec<HookTotals> {
+        self.totals.read()
+    }
+
     /// The numbers of the URI; new ones when no version of it is loaded.
     pub(crate) fn of(&self, uri: &ExtensionUri) -> Arc<Meters> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,7 +244,7 @@ impl Registry {
         }
         // URIs that are no longer loaded are forgotten here, so that the map does not grow with each of them.
         kept.retain(|_, meters| meters.strong_count() > 0);
-        let meters = Arc::new(Meters::default());
+        let meters = Arc::new(Meters::counting_in(&self.totals));
         kept.insert(uri.clone(), Arc::downgrade(&meters));
         meters
     }

@@ -317,3 +317,34 @@ fn what_broken_attempts_have_left_goes_and_what_is_not_of_the_cache_stays() {
     assert!(!is_there(&name("a")) && is_there(&name("b")), "somebody may be writing a new one");
     assert!(old.iter().skip(1).all(|name| is_there(name)));
 }
+
+/// A runtime without a cache, in which whoever gets code without a compilation shares somebody's.
+fn without_cache() -> Runtime {
+    Runtime::new(&RuntimeConfig { instances: 4, ..RuntimeConfig::default() }).expect("the runtime starts")
+}
+
+async fn load_hello(runtime: &Runtime) -> Extension {
+    let loaded = runtime.load(component(annex_components::HELLO_EXTENSION), installation()).await;
+    loaded.expect("the component loads")
+}
+
+#[tokio::test]
+async fn tenants_share_the_code_of_a_component_for_as_long_as_one_of_them_has_it() {
+    let runtime = without_cache();
+    let first = load_hello(&runtime).await;
+    let of_tenant = load_hello(&runtime.of_tenant("acme")).await;
+    assert!(first.was_compiled() && !of_tenant.was_compiled());
+    drop(first);
+    assert!(!load_hello(&runtime).await.was_compiled(), "the tenant still has it");
+    drop(of_tenant);
+    assert!(load_hello(&runtime).await.was_compiled(), "nobody had it any more");
+}
+
+#[tokio::test]
+async fn a_component_that_many_load_at_once_is_compiled_once() {
+    let runtime = without_cache();
+    let [one, other] = ["one", "other"].map(|name| runtime.of_tenant(name));
+    let loaded = tokio::join!(load_hello(&runtime), load_hello(&one), load_hello(&other));
+    let compiled = [loaded.0, loaded.1, loaded.2].map(|extension| extension.was_compiled());
+    assert_eq!(compiled.iter().filter(|compiled| **compiled).count(), 1);
+}

@@ -1,26 +1,36 @@
 //! The page `/metrics`: the numbers of the server, and of each extension in force with its calls.
 //!
 //! The numbers of an extension go when it is removed, so there are never more of them than extensions. What belongs to
-//! a tenant has its name as a label.
+//! a tenant has its name as a label. However many tenants there are, the page is bounded: it has the totals, and the
+//! numbers of the busiest tenants as far as they are not zero.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
 
 use annex_operations::counters::Counters;
 use annex_runtime::{ExtensionMetrics, HookMetrics};
 
-use super::exposition::{Exposition, Kind};
+use super::exposition::{Exposition, Kind, Metric};
 use crate::installation::installer::{Installer, Version};
 use crate::tenants::Installers;
 
+/// The most tenants whose numbers are shown.
+const MAX_TENANTS: usize = 50;
+/// The most extensions that they have together. One can take a hundred lines.
+const MAX_EXTENSIONS: usize = 100;
+
 /// One extension in force.
-struct Shown {
+struct Shown<'a> {
     /// Empty for those of the config itself.
-    tenant: String,
+    tenant: &'a str,
     uri: String,
     version: Version,
     metrics: ExtensionMetrics,
 }
 
 /// One number of each extension.
-type PerExtension = (&'static str, Kind, &'static str, fn(&Shown) -> f64);
+type PerExtension = (&'static str, Kind, &'static str, fn(&Shown<'_>) -> f64);
 
 const PER_EXTENSION: &[PerExtension] = &[
     (
@@ -90,76 +100,144 @@ const PER_TENANT: &[PerTenant] = &[
     ("annex_extension_failures", "Sources whose last load failed.", |installer| installer.failures().len() as f64),
 ];
 
-impl Shown {
+impl Shown<'_> {
     fn labels<'a>(&'a self, others: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-        of_tenant(&self.tenant)
-            .into_iter()
-            .chain([("extension", self.uri.as_str())])
-            .chain(others.iter().copied())
-            .collect()
+        of_tenant(self.tenant, &[("extension", self.uri.as_str())]).into_iter().chain(others.iter().copied()).collect()
+    }
+
+    fn sample(&self, metric: &mut Metric<'_>, others: &[(&str, &str)], value: f64) {
+        if is_told(self.tenant, value) {
+            metric.sample(&self.labels(others), value);
+        }
     }
 }
 
-fn of_tenant(tenant: &str) -> Vec<(&str, &str)> {
-    if tenant.is_empty() { Vec::new() } else { vec![("tenant", tenant)] }
+fn of_tenant<'a>(tenant: &'a str, others: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let tenant = (!tenant.is_empty()).then_some(("tenant", tenant));
+    tenant.into_iter().chain(others.iter().copied()).collect()
+}
+
+/// False for a tenant's number that is zero: nearly all of them are, and to be without one says the same. Those of the config
+/// itself are there from the beginning, so that their first change is seen.
+fn is_told(tenant: &str, value: f64) -> bool {
+    tenant.is_empty() || value > 0.0
 }
 
 /// The metrics as they are now.
 pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: usize) -> String {
     let mut page = Exposition::default();
+    let own = [("", Arc::clone(installers.own()))];
+    let shown: Vec<(&str, Arc<Installer>)> = own.into_iter().chain(busiest(installers)).collect();
     // The format wants all samples of a metric in one group, so the tenants are in the inner loop.
     for (name, help, value) in PER_TENANT {
         let mut metric = page.metric(name, Kind::Gauge, help);
-        for (tenant, installer) in installers.all() {
-            metric.sample(&of_tenant(tenant), value(installer));
+        for (tenant, installer) in &shown {
+            let value = value(installer);
+            if is_told(tenant, value) {
+                metric.sample(&of_tenant(tenant, &[]), value);
+            }
         }
     }
+    tenants(&mut page, installers);
     // All tenants share the pins, so any installer knows their number.
     let pinned = installers.own().pins().tasks();
     page.metric("annex_pinned_tasks", Kind::Gauge, "Waiting tasks that have pinned versions.")
         .sample(&[], pinned as f64);
     page.metric("annex_turns_running", Kind::Gauge, "Turns that run.").sample(&[], running_turns as f64);
-    counted(&mut page, installers, counters);
-    let shown = |tenant: &str, version: Version| Shown {
-        tenant: tenant.to_owned(),
-        uri: version.uri().to_string(),
-        // The numbers are read once per page, so that the samples of an extension fit together.
-        metrics: version.extension.metrics(),
-        version,
-    };
-    let extensions: Vec<Shown> = installers
-        .all()
-        .flat_map(|(tenant, installer)| installer.versions().into_iter().map(move |version| shown(tenant, version)))
-        .collect();
+    counted(&mut page, counters);
+    loads(&mut page, &shown);
+    totals(&mut page, installers);
+    let extensions = shown.iter().flat_map(|(tenant, installer)| {
+        installer.versions().into_iter().map(|version| Shown {
+            tenant,
+            uri: version.uri().to_string(),
+            // The numbers are read once per page, so that the samples of an extension fit together.
+            metrics: version.extension.metrics(),
+            version,
+        })
+    });
+    let extensions: Vec<Shown<'_>> = extensions.collect();
     infos(&mut page, &extensions);
     hooks(&mut page, &extensions);
     for (name, kind, help, read) in PER_EXTENSION {
         let mut metric = page.metric(name, *kind, help);
         for shown in &extensions {
-            metric.sample(&shown.labels(&[]), read(shown));
+            shown.sample(&mut metric, &[], read(shown));
         }
     }
     page.into_text()
 }
 
-fn counted(page: &mut Exposition, installers: &Installers, counters: &Counters) {
+/// The tenants that are shown, by name: those whose extensions were on a thread for longest.
+fn busiest(installers: &Installers) -> Vec<(&str, Arc<Installer>)> {
+    let mut tenants: Vec<_> = installers
+        .tenants()
+        .map(|(name, installer)| {
+            let published = installer.publisher().current();
+            let installed = &published.extensions.installed;
+            let busy: Duration = installed.iter().map(|extension| extension.busy()).sum();
+            (Reverse(busy), name, installed.iter().count(), installer)
+        })
+        .collect();
+    tenants.sort_by_key(|(busy, name, ..)| (*busy, *name));
+    let mut room = MAX_EXTENSIONS;
+    let fits = |(.., extensions, _): &(_, _, usize, _)| {
+        let left = room.checked_sub(*extensions);
+        room = left.unwrap_or(room);
+        left.is_some()
+    };
+    let shown = tenants.into_iter().filter(fits).take(MAX_TENANTS);
+    let mut shown: Vec<_> = shown.map(|(_, name, _, installer)| (name, installer)).collect();
+    shown.sort_by_key(|(name, _)| *name);
+    shown
+}
+
+fn tenants(page: &mut Exposition, installers: &Installers) {
+    let mut tenants = page.metric("annex_tenants", Kind::Gauge, "Tenants, by whether they are served.");
+    tenants.sample(&[("state", "served")], installers.tenants().count());
+    tenants.sample(&[("state", "failing")], installers.failing().count());
+}
+
+fn counted(page: &mut Exposition, counters: &Counters) {
     let help = "Messages sent by clients, by how they were taken.";
     let mut messages = page.metric("annex_messages_total", Kind::Counter, help);
     counters.messages().for_each(|(outcome, count)| messages.sample(&[("outcome", outcome)], count));
     let mut turns = page.metric("annex_turns_total", Kind::Counter, "Turns that have ended, by how.");
     counters.turns().for_each(|(outcome, count)| turns.sample(&[("outcome", outcome)], count));
+}
+
+fn loads(page: &mut Exposition, shown: &[(&str, Arc<Installer>)]) {
     let help = "Components that were loaded, and that were read and refused.";
     let mut loads = page.metric("annex_extension_loads_total", Kind::Counter, help);
-    for (tenant, installer) in installers.all() {
+    for (tenant, installer) in shown {
         let (loaded, refused) = installer.loads();
         for (outcome, count) in [("loaded", loaded), ("refused", refused)] {
-            let labels: Vec<_> = of_tenant(tenant).into_iter().chain([("outcome", outcome)]).collect();
-            loads.sample(&labels, count);
+            if is_told(tenant, count as f64) {
+                loads.sample(&of_tenant(tenant, &[("outcome", outcome)]), count);
+            }
         }
     }
 }
 
-fn infos(page: &mut Exposition, extensions: &[Shown]) {
+/// The numbers of all extensions together, also of tenants that are not shown.
+fn totals(page: &mut Exposition, installers: &Installers) {
+    // All tenants count in the same totals, so any installer knows them.
+    let totals = installers.own().totals();
+    let help = "Calls of hooks of all extensions and tenants together, by how they ended.";
+    let mut calls = page.metric("annex_all_hook_calls_total", Kind::Counter, help);
+    for hook in &totals {
+        for (outcome, count) in hook.outcomes.iter().filter(|(_, count)| *count > 0) {
+            calls.sample(&[("hook", hook.hook.name()), ("outcome", outcome.name())], count);
+        }
+    }
+    let help = "Time in which calls of all extensions and tenants together ran on a thread.";
+    let mut busy = page.metric("annex_all_hook_busy_seconds_total", Kind::Counter, help);
+    for hook in totals.iter().filter(|hook| !hook.busy.is_zero()) {
+        busy.sample(&[("hook", hook.hook.name())], hook.busy.as_secs_f64());
+    }
+}
+
+fn infos(page: &mut Exposition, extensions: &[Shown<'_>]) {
     let help = "The version in force of each extension.";
     let mut infos = page.metric("annex_extension_info", Kind::Gauge, help);
     for shown in extensions {
@@ -170,17 +248,21 @@ fn infos(page: &mut Exposition, extensions: &[Shown]) {
     }
 }
 
-fn hooks(page: &mut Exposition, extensions: &[Shown]) {
+fn hooks(page: &mut Exposition, extensions: &[Shown<'_>]) {
     let help = "Calls of hooks in turns, by how they ended.";
     let mut calls = page.metric("annex_hook_calls_total", Kind::Counter, help);
     for (shown, hook) in each_hook(extensions) {
         for (outcome, count) in &hook.outcomes {
-            calls.sample(&shown.labels(&[("hook", hook.hook.name()), ("outcome", outcome.name())]), count);
+            shown.sample(&mut calls, &[("hook", hook.hook.name()), ("outcome", outcome.name())], *count as f64);
         }
     }
     let help = "Time of a call from asking for an instance to the guest's answer, waiting included.";
     let mut times = page.metric("annex_hook_duration_seconds", Kind::Histogram, help);
     for (shown, hook) in each_hook(extensions) {
+        // A histogram is shown with all its buckets or not at all.
+        if !is_told(shown.tenant, hook.calls as f64) {
+            continue;
+        }
         let name = ("hook", hook.hook.name());
         let labels = shown.labels(&[name]);
         for (bound, count) in &hook.within {
@@ -195,10 +277,10 @@ fn hooks(page: &mut Exposition, extensions: &[Shown]) {
                 waiting. An upper bound of their CPU time.";
     let mut busy = page.metric("annex_hook_busy_seconds_total", Kind::Counter, help);
     for (shown, hook) in each_hook(extensions) {
-        busy.sample(&shown.labels(&[("hook", hook.hook.name())]), hook.busy.as_secs_f64());
+        shown.sample(&mut busy, &[("hook", hook.hook.name())], hook.busy.as_secs_f64());
     }
 }
 
-fn each_hook(extensions: &[Shown]) -> impl Iterator<Item = (&Shown, &HookMetrics)> {
+fn each_hook<'a>(extensions: &'a [Shown<'a>]) -> impl Iterator<Item = (&'a Shown<'a>, &'a HookMetrics)> {
     extensions.iter().flat_map(|shown| shown.metrics.hooks.iter().map(move |hook| (shown, hook)))
 }

@@ -28,7 +28,7 @@ async fn begin(
     Path(id): Path<String>,
     body: Body,
 ) -> Result<(StatusCode, Json<Shadow>), AdminError> {
-    let installer = Arc::clone(admin.installer(&of)?);
+    let installer = admin.installer(&of)?;
     let uri = installer.find(&id)?.uri().clone();
     let ShadowAddition { component, settings, share } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
@@ -46,7 +46,7 @@ async fn promote(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
 ) -> Result<Json<Details>, AdminError> {
-    let here = Arc::clone(admin.installer(&of)?);
+    let here = admin.installer(&of)?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
     let version = whole(async move { installer.promote(&uri).await }).await?;

@@ -67,12 +67,14 @@ impl Admin {
     }
 
     /// The installer of the tenant that the query names.
-    pub(super) fn installer(&self, of: &OfTenant) -> Result<&Arc<Installer>, AdminError> {
-        let unknown = || {
-            let message = format!("there is no tenant {:?}", of.tenant.as_deref().unwrap_or_default());
-            AdminError::new(StatusCode::NOT_FOUND, "no_tenant", message)
-        };
-        self.installers.of(of.tenant.as_deref()).ok_or_else(unknown)
+    pub(super) fn installer(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
+        let tenant = of.tenant.as_deref().unwrap_or_default();
+        let unknown = || AdminError::new(StatusCode::NOT_FOUND, "no_tenant", format!("there is no tenant {tenant:?}"));
+        let found = self.installers.of(of.tenant.as_deref()).ok_or_else(unknown)?;
+        found.map_err(|failure| {
+            let message = format!("tenant {tenant:?} is not served, and is tried again: {}", failure.reason);
+            AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "tenant_not_served", message)
+        })
     }
 }
 

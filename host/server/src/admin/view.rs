@@ -13,15 +13,26 @@ use crate::admin_api::shadows::{self, Shadow};
 use crate::installation::installer::{self, Change, Failure, Installer, Origin, Version};
 use crate::installation::shadow::Report;
 use crate::installation::{self};
+use crate::tenants::Installers;
 
 impl List {
-    pub(super) fn of(installer: &Installer, tenants: Vec<String>) -> Self {
+    pub(super) fn of(installer: &Installer) -> Self {
         Self {
-            tenants,
+            tenants: Vec::new(),
             edition: installer.publisher().current().extensions.number,
             extensions: installer.versions().iter().map(|version| Summary::of(installer, version)).collect(),
             failures: installer.failures().into_iter().map(NotInstalled::from).collect(),
         }
+    }
+
+    /// Names the tenants, and those of them that are not served with the reasons.
+    pub(super) fn add_tenants(&mut self, installers: &Installers) {
+        self.tenants.extend(installers.names().map(str::to_owned));
+        self.failures.extend(installers.failing().map(|(name, failure)| NotInstalled {
+            source: format!("tenant {name}"),
+            reason: failure.reason,
+            at: failure.at.to_string(),
+        }));
     }
 }
 

@@ -15,7 +15,7 @@ pub struct List<Text = String> {
     pub edition: u64,
     /// The extensions in force.
     pub extensions: Vec<Summary<Text>>,
-    /// The sources that could not be installed.
+    /// The sources that could not be installed, and in the list without a tenant the tenants that are not served.
     pub failures: Vec<NotInstalled<Text>>,
     /// The names of the tenants, each with a list of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -10,7 +10,7 @@ use annex_upstream::{UpstreamAgent, UpstreamConfig};
 use tokio::sync::watch;
 
 use super::AppError;
-use crate::config::{AgentConfig, Config, ModelConfig, TemplateConfig};
+use crate::config::{AgentConfig, ModelConfig, ServedConfig, TemplateConfig};
 use crate::installation::card;
 use crate::installation::installer::Installer;
 use crate::locations::Locations;
@@ -24,8 +24,8 @@ pub(super) async fn follow_card(mut card: watch::Receiver<Arc<AgentCard>>, insta
 }
 
 /// The media types that messages may have. An agent that lives elsewhere checks them itself.
-pub(super) fn input_modes(config: &Config) -> Vec<String> {
-    let is_upstream = matches!(config.agent, Some(AgentConfig::Upstream(_)));
+pub(super) fn input_modes(config: &ServedConfig) -> Vec<String> {
+    let is_upstream = matches!(config.agent(), Ok(AgentConfig::Upstream(_)));
     let default = || if is_upstream { vec!["*/*".to_owned()] } else { card::default_input_modes() };
     config.card.input_modes.clone().unwrap_or_else(default)
 }

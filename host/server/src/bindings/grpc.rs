@@ -17,7 +17,7 @@ use annex_tasks::Owner;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, Request};
+use axum::http::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use futures::StreamExt;
@@ -45,17 +45,14 @@ pub(crate) async fn admit(
         let caller = Caller::new(Owner::default(), network, &gate.shares);
         return next.run(bounded(&gate, caller, request)).await;
     }
-    let (owner, headers) = match gate.admit(request.headers()).await {
-        Ok((app, owner)) => (owner, app.tenants().headers_of(request.headers())),
+    let owner = match gate.admit(request.headers()).await {
+        Ok((_, owner)) => owner,
         Err(error) => return annex_grpc::refuse(&error),
     };
     let caller = Caller::new(owner, network, &gate.shares);
     let mut request = bounded(&gate, caller.clone(), request);
     // The operation finds them in the context of its call.
     request.extensions_mut().insert(caller.clone());
-    if let Some(headers) = headers {
-        request.extensions_mut().insert(headers);
-    }
     let (head, body) = next.run(request).await.into_parts();
     match AnswerBody::begun(caller, body) {
         Ok(body) => Response::from_parts(head, Body::new(body)),
@@ -76,14 +73,13 @@ impl GrpcOperations {
         &self,
         parameters: CallParameters,
         tenant: Option<&str>,
-    ) -> Result<(&RequestHandler, ServiceParameters), A2aError> {
+    ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
         let caller = caller(&parameters)?.owner.clone();
-        let headers = parameters.context.get::<Arc<HeaderMap>>().cloned();
         // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
         // here.
         let call =
             ServiceParameters::new(caller, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
-        self.0.app()?.tenants().serving(call.with_headers(headers), tenant)
+        self.0.app()?.tenants().asked_with(&parameters.headers).serving(call, tenant)
     }
 }
 

@@ -13,7 +13,7 @@ use annex_protocol::{
     SendMessageRequest, SubscribeToTaskRequest, TaskPushNotificationConfig,
 };
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::bindings::answer_body;
@@ -21,7 +21,7 @@ use crate::bindings::service_headers::{check_content_type, echo};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
-use crate::tenants::Tenants;
+use crate::tenants::{AskedTenants, Tenants};
 
 /// Reads one HTTP request whose body was read in full.
 ///
@@ -44,14 +44,16 @@ pub(crate) async fn answer(
 ) -> Response {
     // The version is checked before the method, because another version may mean something else by the same name.
     let call = match ServiceParameters::of(caller.owner.clone(), headers, uri) {
-        Ok(call) => call.with_headers(tenants.headers_of(headers)),
+        Ok(call) => call,
         Err(error) => return failure(&request.id, &error),
     };
-    dispatch(tenants, caller, call, request).await.unwrap_or_else(|error| failure(&request.id, &error))
+    dispatch(&tenants.asked_with(headers), caller, call, request)
+        .await
+        .unwrap_or_else(|error| failure(&request.id, &error))
 }
 
 async fn dispatch(
-    tenants: &Tenants,
+    tenants: &AskedTenants<'_>,
     caller: &Caller,
     call: ServiceParameters,
     request: &Request<'_>,
@@ -121,7 +123,11 @@ async fn dispatch(
 }
 
 /// The operations on push notification configs. Returns the result as JSON.
-async fn push_config(tenants: &Tenants, call: ServiceParameters, request: &Request<'_>) -> Result<String, A2aError> {
+async fn push_config(
+    tenants: &AskedTenants<'_>,
+    call: ServiceParameters,
+    request: &Request<'_>,
+) -> Result<String, A2aError> {
     let params = request.params;
     match &*request.method {
         "CreateTaskPushNotificationConfig" => {
@@ -191,8 +197,13 @@ fn success_in_pieces(caller: &Caller, id: &RequestId, result: &[&str]) -> Result
 
 /// An error as an ordinary answer.
 pub(crate) fn failure(id: &RequestId, error: &A2aError) -> Response {
-    // The status stays 200: the official Python client loses the kind of an error that comes with a status of 4xx.
-    json(Body::from(jsonrpc::failure(id, error)))
+    let mut response = json(Body::from(jsonrpc::failure(id, error)));
+    // The status stays 200: the official Python client loses the kind of an error that comes with a status of 4xx. Where
+    // no handler was reached, whatever stands in between is told, as while the server starts.
+    if matches!(error, A2aError::Unavailable { .. }) {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
 }
 
 fn json(body: Body) -> Response {

@@ -23,7 +23,7 @@ use crate::bindings::service_headers::{check_content_type, echo};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
-use crate::tenants::Tenants;
+use crate::tenants::{AskedTenants, Tenants};
 
 /// The `Cache-Control` of an answer that only the caller may keep.
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
@@ -74,7 +74,7 @@ pub(crate) struct HttpRequest<'a> {
 /// Answers one HTTP request whose body was read in full.
 pub(crate) async fn answer(tenants: &Tenants, request: HttpRequest<'_>) -> Response {
     let response = match route(request.method, request.path) {
-        Ok((tenant, operation)) => dispatch(tenants, &request, tenant, operation).await,
+        Ok((tenant, operation)) => dispatch(&tenants.asked_with(request.headers), &request, tenant, operation).await,
         Err(NoRoute::Method(allowed)) => return method_not_allowed(allowed, request.path),
         Err(NoRoute::Path) => Err(A2aError::MethodNotFound { method: format!("{} /{}", request.method, request.path) }),
     };
@@ -135,13 +135,12 @@ fn operation<'a>(method: &Method, segments: &[&'a str]) -> Result<Operation<'a>,
 }
 
 async fn dispatch(
-    tenants: &Tenants,
+    tenants: &AskedTenants<'_>,
     request: &HttpRequest<'_>,
     tenant: Option<&str>,
     operation: Operation<'_>,
 ) -> Result<Response, A2aError> {
     let call = ServiceParameters::of(request.caller.owner.clone(), request.headers, request.uri)?;
-    let call = call.with_headers(tenants.headers_of(request.headers));
     let caller = request.caller;
     match operation {
         Operation::SendMessage => {
@@ -186,20 +185,20 @@ async fn dispatch(
             let params = read_body(request)?;
             // The path names the tenant, so all parameters in the body are the extension's.
             let (handler, call) = tenants.serving(call, tenant)?;
-            let (response, active) = call_method(handler, &call, (extension, &method), (caller, &params)).await?;
+            let (response, active) = call_method(&handler, &call, (extension, &method), (caller, &params)).await?;
             Ok(echo(response, &active))
         }
         Operation::ExtendedAgentCard => {
             let card: GetExtendedAgentCardRequest = from_query(request, tenant, &[])?;
             let (handler, _) = tenants.serving(call, card.tenant.as_deref())?;
-            extended_card(handler, caller)
+            extended_card(&handler, caller)
         }
     }
 }
 
 /// The operations on push notification configs.
 async fn push_config(
-    tenants: &Tenants,
+    tenants: &AskedTenants<'_>,
     call: ServiceParameters,
     request: &HttpRequest<'_>,
     tenant: Option<&str>,

@@ -23,7 +23,7 @@ pub(super) fn all(
     sections.into_iter().flatten()
 }
 
-fn whole(number: u64) -> usize {
+pub(super) fn whole(number: u64) -> usize {
     // A number that does not fit is not zero, which is all that is asked here.
     usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{Config, ConfigError, ExtensionConfig, tenant};
 
@@ -9,7 +10,7 @@ use super::{Config, ConfigError, ExtensionConfig, tenant};
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     path: PathBuf,
-    tables: toml::Table,
+    tables: Arc<toml::Table>,
     /// True for the file of a tenant, which has fewer tables.
     is_of_tenant: bool,
 }
@@ -17,7 +18,7 @@ pub struct ConfigFile {
 impl ConfigFile {
     /// `text` was parsed before, so it is TOML.
     pub(super) fn new(path: &Path, text: &str) -> Self {
-        Self { path: path.to_owned(), tables: toml::from_str(text).unwrap_or_default(), is_of_tenant: false }
+        Self { path: path.to_owned(), tables: Arc::new(toml::from_str(text).unwrap_or_default()), is_of_tenant: false }
     }
 
     /// The same for the file of a tenant.

@@ -15,7 +15,7 @@ pub struct SessionsConfig {
     pub postgres_env: Option<String>,
     /// Days that a session is kept unchanged. Default 30.
     pub keep_days: u64,
-    /// Sessions kept; the one unchanged for longest goes first. Default 100,000.
+    /// Sessions kept of each tenant; its one unchanged for longest goes first. Default 100,000.
     pub keep_count: u64,
     /// Sessions kept in memory; the one idle for longest goes first. Default 10,000.
     pub max_sessions: usize,

@@ -17,7 +17,7 @@ pub struct TasksConfig {
     pub recover: bool,
     /// Days that a finished task is kept. Default 30.
     pub keep_days: u64,
-    /// Finished tasks kept; the oldest goes first. Default 100,000.
+    /// Finished tasks kept of each tenant; its oldest goes first. Default 100,000.
     pub keep_count: u64,
     /// Tasks kept in memory; the oldest finished one of the caller that has most goes first, then the oldest that waits.
     /// Default 10,000.

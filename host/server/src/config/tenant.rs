@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use annex_files::Purpose;
 use serde::Deserialize;
 
-use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig};
+use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, ServedConfig};
 
 /// The longest name of a tenant, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -43,28 +44,29 @@ struct TenantFile {
 }
 
 impl TenantConfig {
-    /// The config of this tenant: what its file says, and the rest as it is for the whole process. `folder` is where a
-    /// relative path of the file starts.
+    /// The config of this tenant: what its file says, beside the config of the process. `folder` is where a relative path
+    /// of the file starts.
     ///
     /// # Errors
     /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
-    pub(crate) fn read(&self, of_process: &Config, folder: &Path) -> Result<Config, ConfigError> {
+    pub(crate) fn read(&self, process: &Arc<Config>, folder: &Path) -> Result<ServedConfig, ConfigError> {
         let path = folder.join(&self.config);
         let text = text(&path)?;
         let TenantFile { card, agent, extensions } = parse(&path, &text)?;
-        let mut config = of_process.clone();
-        (config.card, config.agent, config.extensions) = (card, Some(agent), extensions);
-        config.file = Some(ConfigFile::of_tenant(&path, &text));
-        config.tenants.clear();
-        // The components in the managed folder are installed for the config itself only.
-        config.runtime.extensions_dir = None;
-        // A request of 0.3 has no place for a tenant.
-        config.server.a2a_0_3 = false;
-        if let Some(turns) = self.max_running_turns {
-            config.server.max_running_turns = turns;
-        }
-        config.check(&path)?;
-        Ok(config)
+        process.check_card(&card, Some(&agent)).map_err(|(key, reason)| ConfigError::Value {
+            path: path.clone(),
+            key: key.to_owned(),
+            reason: reason.to_owned(),
+        })?;
+        Ok(ServedConfig {
+            process: Arc::clone(process),
+            card,
+            agent: Some(agent),
+            extensions,
+            file: Some(ConfigFile::of_tenant(&path, &text)),
+            max_running_turns: self.max_running_turns.unwrap_or(process.server.max_running_turns),
+            is_tenant: true,
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use annex_protocol::service::VERSION;
 use annex_protocol::v0_3;
 use annex_protocol::{AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill};
 
-use crate::config::{BindingConfig, CardConfig, Config, ExtendedCardConfig, SkillConfig};
+use crate::config::{BindingConfig, CardConfig, ExtendedCardConfig, ServedConfig, SkillConfig};
 use crate::paths::{JSONRPC_PATH, REST_PATH};
 
 /// The binding that 0.3 is not served by.
@@ -15,13 +15,13 @@ const FIRST_VERSION: &str = "1.0.0";
 
 /// The card of a tenant without extensions; without a name that of the agent of the config itself.
 pub(crate) fn assemble(
-    config: &Config,
+    config: &ServedConfig,
     tenant: &str,
     base_url: &str,
     authenticator: Option<&Authenticator>,
 ) -> AgentCard {
-    let pushes = config.push.is_some();
-    let speaks_v0_3 = config.server.a2a_0_3;
+    let pushes = config.process.push.is_some();
+    let speaks_v0_3 = config.speaks_v0_3();
     let config = &config.card;
     let security = authenticator.map(Authenticator::security_schemes).unwrap_or_default();
     let bindings = config.bindings();

@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
-use annex_runtime::{Digest, Installed, LoadError, Runtime};
+use annex_runtime::{Digest, HookTotals, Installed, LoadError, Runtime};
 use annex_session::Redaction;
 use tokio::sync::Notify;
 
-use crate::config::{Config, ConfigFile, ExtensionConfig};
+use crate::config::{ConfigFile, ExtensionConfig, ServedConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::{Published, Publisher};
 use crate::installation::shadow::{Candidate, Shadow};
-use crate::installation::watch::{Watch, Watched};
+use crate::installation::watch::{FileWatcher, Watch, Watched};
 use crate::locations::Locations;
 
 mod arrange;
@@ -50,6 +50,8 @@ pub(crate) struct Parts {
     pub(crate) locations: Locations,
     pub(crate) folder: Option<Folder>,
     pub(crate) pins: Arc<Pins>,
+    /// The watcher of the process; `None` where files are not watched.
+    pub(crate) watcher: Option<Arc<FileWatcher>>,
 }
 
 /// Changes what is installed, while requests run.
@@ -102,21 +104,22 @@ struct Prepared {
 
 impl Installer {
     /// Loads what the config and the folder name.
-    pub(crate) async fn start(config: &Config, parts: Parts) -> Result<Self, InstallError> {
-        let Parts { tenant, runtime, issuer, locations, folder, pins } = parts;
-        let ceiling = config.runtime.ceiling.clone();
+    pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
+        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher } = parts;
+        let of_process = &config.process.runtime;
+        let ceiling = of_process.ceiling.clone();
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
         let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
         // The watch begins before the files are read, so that no change falls between the two.
-        let watch = config.runtime.watch.then(|| Watch::begin(watched(&config.extensions, &loader))).flatten();
+        let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
         let nothing = Present { versions: &[], overruled: &[] };
         let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
         let Plan { versions, installed, failures, .. } = plan;
         // Tasks can pin only what the pins know to be installed, so they hear of it before any turn runs.
         pins.thin_out(&tenant, &installed);
         let published = issuer.issue(installed, None).map_err(|error| InstallError::Cards(error.into()))?;
-        let mut history = History::new(config.runtime.keep_versions);
+        let mut history = History::new(of_process.keep_versions);
         history.record(published.extensions.number, Action::Loaded, Vec::new(), &versions);
         let config_file = config.file.clone();
         let (config_extensions, overruled) = (config.extensions.clone(), Vec::new());
@@ -477,6 +480,11 @@ impl Installer {
     /// The number of components that this installer has loaded, and of those that it has refused to load.
     pub(crate) fn loads(&self) -> (u64, u64) {
         (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
+    }
+
+    /// The calls of all extensions of the process.
+    pub(crate) fn totals(&self) -> Vec<HookTotals> {
+        self.loader.runtime.totals()
     }
 
     /// The versions in force, in order.

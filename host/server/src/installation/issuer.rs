@@ -9,7 +9,7 @@ use annex_protocol::{AgentCard, AgentExtension, v0_3};
 use annex_runtime::Installed;
 use tokio::sync::watch;
 
-use crate::config::{CardConfig, Config, ExtendedCardConfig};
+use crate::config::{CardConfig, ExtendedCardConfig, ServedConfig};
 use crate::installation::card;
 use crate::installation::encoded_card::EncodedCard;
 use crate::installation::published::Published;
@@ -49,7 +49,7 @@ const MAX_CARD_BYTES: usize = 512 << 10;
 impl Issuer {
     /// Reads the signing key, if the config names one. `tenant` is empty for the agent of the config itself.
     pub(crate) fn new(
-        config: &Config,
+        config: &ServedConfig,
         tenant: &str,
         base_url: &str,
         authenticator: Option<&Authenticator>,
@@ -62,7 +62,7 @@ impl Issuer {
             remote: None,
             extended: config.card.extended.clone(),
             signer: signing.map(|signing| signing::signer(signing, &locations.config)).transpose()?,
-            speaks_v0_3: config.server.a2a_0_3,
+            speaks_v0_3: config.speaks_v0_3(),
         })
     }
 

@@ -1,17 +1,21 @@
 //! Watches the files of components, and has them looked at again when they have changed and are quiet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{self, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use notify::event::{ModifyKind, RenameMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::installation::installer::Installer;
+
+mod watcher;
+
+pub(crate) use watcher::FileWatcher;
+use watcher::Number;
 
 /// The time for which nothing must happen before a file counts as written.
 const QUIET: Duration = Duration::from_millis(250);
@@ -20,26 +24,33 @@ const MAX_UNREST: Duration = Duration::from_secs(5);
 /// The pause before a folder is tried again that cannot be watched, because it is not there.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Says when the files are to be looked at again.
+/// Says when the files of one installer are to be looked at again.
 pub(crate) struct Watch {
+    watcher: Arc<FileWatcher>,
+    number: Number,
     touched: Arc<Notify>,
-    watching: Watching,
+    /// The folders that are followed, by their real paths.
+    followed: BTreeSet<PathBuf>,
+    /// Folders that could not be watched the last time.
+    refused: BTreeSet<PathBuf>,
 }
 
 impl Watch {
     /// Watches from now on. Called before the files are read for the first time, so that no change falls between reading
     /// and watching. Where files cannot be watched, the log says so and the server goes on.
-    pub(crate) fn begin(watched: Watched) -> Option<Self> {
+    pub(crate) fn begin(watcher: &Arc<FileWatcher>, watched: Watched) -> Self {
         let touched = Arc::new(Notify::new());
-        let mut watching = Watching::new(&touched).inspect_err(cannot).ok()?;
-        watching.follow(watched);
-        Some(Self { touched, watching })
+        let number = watcher.join(Arc::clone(&touched));
+        let watcher = Arc::clone(watcher);
+        let mut watch = Self { watcher, number, touched, followed: BTreeSet::new(), refused: BTreeSet::new() };
+        watch.follow(watched);
+        watch
     }
 
     /// Has the installer look whenever something has changed, until it is told to stop.
     pub(crate) async fn run(mut self, installer: Arc<Installer>, stop: CancellationToken) {
         loop {
-            if self.watching.follow(installer.watched()) {
+            if self.follow(installer.watched()) {
                 // What changed in a folder before it was watched is found by looking.
                 self.touched.notify_one();
             }
@@ -47,7 +58,7 @@ impl Watch {
                 () = stop.cancelled() => return,
                 () = installer.moved.notified() => continue,
                 // A folder that is not watched tells nothing when it is there again.
-                () = sleep(RETRY), if !self.watching.refused.is_empty() => continue,
+                () = sleep(RETRY), if !self.refused.is_empty() => continue,
                 () = self.touched.notified() => {}
             }
             // A file is written in many steps. It is read when they are over.
@@ -60,6 +71,28 @@ impl Watch {
             }
             installer.rescan().await;
         }
+    }
+
+    /// Watches these files from now on. Returns whether a folder is watched that was not before.
+    fn follow(&mut self, watched: Watched) -> bool {
+        let (watched, mut refused) = watched.real();
+        let folders = watched.folders();
+        let (has_begun, unwatched) = self.watcher.follow(self.number, watched, &self.followed);
+        refused.extend(unwatched);
+        for (folder, error) in &refused {
+            if !self.refused.contains(folder) {
+                cannot(error);
+            }
+        }
+        self.followed = folders;
+        self.refused = refused.into_iter().map(|(folder, _)| folder).collect();
+        has_begun
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.watcher.part(self.number, &self.followed);
     }
 }
 
@@ -81,6 +114,21 @@ impl Watched {
         Self { files: named.map(|file| absolute(&file)).collect(), folder: folder.map(absolute) }
     }
 
+    /// The same by real paths, and the folders that are not there. What they would have is left out.
+    fn real(self) -> (Self, Vec<(PathBuf, notify::Error)>) {
+        let mut refused = Vec::new();
+        let mut real = BTreeMap::new();
+        for folder in self.folders() {
+            match fs::canonicalize(&folder) {
+                Ok(path) => drop(real.insert(folder, path)),
+                Err(error) => refused.push((folder, notify::Error::io(error))),
+            }
+        }
+        let file = |file: PathBuf| Some(real.get(file.parent()?)?.join(file.file_name()?));
+        let folder = self.folder.and_then(|folder| real.get(&folder).cloned());
+        (Self { files: self.files.into_iter().filter_map(file).collect(), folder }, refused)
+    }
+
     /// The folders to watch. Files are replaced by renaming, which only a watch on their folder sees.
     fn folders(&self) -> BTreeSet<PathBuf> {
         let of_files = self.files.iter().filter_map(|file| file.parent().map(Path::to_owned));
@@ -97,106 +145,13 @@ impl Watched {
     }
 }
 
-/// The watcher, and the files that it follows.
-struct Watching {
-    watcher: RecommendedWatcher,
-    followed: Arc<Mutex<Followed>>,
-    /// Folders that could not be watched the last time.
-    refused: BTreeSet<PathBuf>,
-}
-
-/// The files and folders that events are compared with. Not locked while the watcher is called, which may wait for an
-/// event to be taken.
-#[derive(Default)]
-struct Followed {
-    watched: Watched,
-    folders: BTreeSet<PathBuf>,
-}
-
-impl Followed {
-    /// Tells whether files may have changed. A folder that is gone is not watched any more: what takes its name is
-    /// another one.
-    fn take(&mut self, event: notify::Result<Event>) -> bool {
-        // The watcher did not get all events, so that any file may have changed.
-        let Ok(event) = event else { return true };
-        let is_gone =
-            matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)));
-        let before = self.folders.len();
-        if is_gone {
-            self.folders.retain(|folder| !event.paths.contains(folder));
-        }
-        let concerns = event.paths.iter().any(|path| self.watched.concerns(path));
-        // Some events were lost, a folder is gone with all that was in it, or a file that matters has changed.
-        event.need_rescan() || self.folders.len() < before || (is_change(&event) && concerns)
-    }
-}
-
-impl Watching {
-    fn new(touched: &Arc<Notify>) -> notify::Result<Self> {
-        let followed = Arc::<Mutex<Followed>>::default();
-        let touched = Arc::clone(touched);
-        let shared = Arc::clone(&followed);
-        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            if lock(&shared).take(event) {
-                // `Notify` keeps one permit, so a change that comes during a look leads to another look.
-                touched.notify_one();
-            }
-        })?;
-        Ok(Self { watcher, followed, refused: BTreeSet::new() })
-    }
-
-    /// Watches these files from now on. Returns whether a folder is watched that was not before.
-    fn follow(&mut self, watched: Watched) -> bool {
-        let wanted = watched.folders();
-        let gone = {
-            let mut followed = lock(&self.followed);
-            followed.watched = watched;
-            followed.folders.extract_if(.., |folder| !wanted.contains(folder)).collect::<Vec<_>>()
-        };
-        for folder in gone {
-            // One that was deleted is not watched any more.
-            let _ = self.watcher.unwatch(&folder);
-        }
-        let refused = std::mem::take(&mut self.refused);
-        let mut has_begun = false;
-        for folder in wanted {
-            if !lock(&self.followed).folders.insert(folder.clone()) {
-                continue;
-            }
-            // One that was moved away is still watched where it is now.
-            let _ = self.watcher.unwatch(&folder);
-            match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
-                Ok(()) => has_begun = true,
-                Err(error) => {
-                    if !refused.contains(&folder) {
-                        cannot(&error);
-                    }
-                    lock(&self.followed).folders.remove(&folder);
-                    self.refused.insert(folder);
-                }
-            }
-        }
-        has_begun
-    }
-}
-
-fn lock(followed: &Mutex<Followed>) -> MutexGuard<'_, Followed> {
-    followed.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// True unless the file was only read, which is an event too.
-fn is_change(event: &Event) -> bool {
-    !matches!(event.kind, EventKind::Access(_))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
 
-    use notify::event::{DataChange, Flag, ModifyKind, RemoveKind};
-    use notify::{Error, Event, EventKind};
-
-    use super::{Followed, Watched};
+    use super::{FileWatcher, Watch, Watched};
 
     #[test]
     fn only_files_that_are_named_or_lie_in_the_folder_matter() {
@@ -216,21 +171,44 @@ mod tests {
         }
     }
 
-    #[test]
-    fn events_that_were_lost_and_folders_that_are_gone_have_everything_looked_at() {
-        let folder = Path::new("/var/extensions");
-        let mut followed = Followed {
-            watched: Watched::new(std::iter::empty(), Some(folder)),
-            folders: [folder.to_owned()].into_iter().collect(),
-        };
-        let changed =
-            |path: &str| Event::new(EventKind::Modify(ModifyKind::Data(DataChange::Any))).add_path(path.into());
-        assert!(followed.take(Ok(changed("/var/extensions/x.wasm"))));
-        assert!(!followed.take(Ok(changed("/var/extensions/x.log"))));
-        assert!(followed.take(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan))), "the queue was full");
-        assert!(followed.take(Err(Error::generic("cannot read"))));
-        let removed = || Event::new(EventKind::Remove(RemoveKind::Folder)).add_path(folder.to_owned());
-        assert!(followed.take(Ok(removed())) && followed.folders.is_empty());
-        assert!(!followed.take(Ok(removed())), "it is gone already");
+    /// Waits until the watch has been told.
+    async fn told(watch: &Watch) {
+        tokio::time::timeout(super::MAX_UNREST, watch.touched.notified()).await.expect("the watch is told");
+    }
+
+    #[tokio::test]
+    async fn one_watcher_serves_all_who_follow_a_folder_by_whichever_name() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = parent.path().join("components");
+        let link = parent.path().join("link");
+        fs::create_dir(&folder).expect("a folder");
+        symlink(&folder, &link).expect("a link");
+        let watcher = FileWatcher::start().expect("a watcher");
+        let follow = |file: PathBuf| Watch::begin(&watcher, Watched::new([file].into_iter(), None));
+        let one = follow(folder.join("a.wasm"));
+        let linked = follow(link.join("a.wasm"));
+        let other = follow(folder.join("b.wasm"));
+        fs::write(folder.join("a.wasm"), "1").expect("a file");
+        told(&one).await;
+        told(&linked).await;
+        drop((one, other));
+        fs::write(folder.join("a.wasm"), "2").expect("a file");
+        told(&linked).await;
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_gone_is_followed_again_when_it_is_there_again() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = parent.path().join("components");
+        let watched = || Watched::new([folder.join("a.wasm")].into_iter(), None);
+        let watcher = FileWatcher::start().expect("a watcher");
+        let mut watch = Watch::begin(&watcher, watched());
+        assert!(!watch.refused.is_empty() && !watch.follow(watched()), "it is not there");
+        for _ in 0..2 {
+            fs::create_dir(&folder).expect("a folder");
+            assert!(watch.follow(watched()) && watch.refused.is_empty());
+            fs::remove_dir(&folder).expect("an empty folder");
+            told(&watch).await;
+        }
     }
 }

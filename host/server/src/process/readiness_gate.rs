@@ -52,7 +52,7 @@ pub(crate) struct Readiness {
     /// URIs of extensions that are quarantined. The server takes messages all the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
-    /// The number of tenants that have such sources or extensions. Their names are not shown, because anybody may read
+    /// The number of tenants that have such sources or extensions, or are not served. Their names are not shown, because anybody may read
     /// this.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
@@ -67,6 +67,8 @@ fn is_zero(count: &usize) -> bool {
 pub(crate) enum NoCard {
     Starting,
     NoTenant,
+    /// Nothing serves the tenant for now.
+    NotServed,
 }
 
 /// The app, once it is loaded, and whether it still takes requests.
@@ -145,13 +147,14 @@ impl ReadinessGate {
         let is_impaired = |installer: &Arc<Installer>| {
             !installer.failures().is_empty() || installer.installed().quarantined().next().is_some()
         };
-        let tenants = app.iter().flat_map(|app| app.installers().tenants());
+        let served = app.iter().flat_map(|app| app.installers().tenants());
+        let failing = app.iter().flat_map(|app| app.installers().failing());
         Readiness {
             phase: self.phase().to_string(),
             edition: app.map(|app| app.installer().publisher().current().extensions.number),
             failed: failures.into_iter().map(|failure| failure.source).collect(),
             quarantined: quarantined.map(ToString::to_string).collect(),
-            impaired_tenants: tenants.filter(|(_, installer)| is_impaired(installer)).count(),
+            impaired_tenants: served.filter(|(_, installer)| is_impaired(installer)).count() + failing.count(),
         }
     }
 
@@ -159,7 +162,7 @@ impl ReadinessGate {
     pub(crate) fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
         // The card is public and asks for no phase: it can also be read while the server drains.
         let app = self.app.get().ok_or(NoCard::Starting)?;
-        let installer = app.installers().of(tenant).ok_or(NoCard::NoTenant)?;
+        let installer = app.installers().of(tenant).ok_or(NoCard::NoTenant)?.map_err(|_| NoCard::NotServed)?;
         Ok(Arc::clone(&installer.publisher().current().card))
     }
 }

@@ -197,6 +197,7 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
     match gate.card(tenant) {
         Ok(card) => card.respond(&headers),
         Err(NoCard::Starting) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
+        Err(NoCard::NotServed) => (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response(),
         Err(NoCard::NoTenant) => not_found(headers, uri).await,
     }
 }

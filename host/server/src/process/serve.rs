@@ -136,12 +136,7 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let tasks = Arc::clone(&handler.tasks);
     let retention = task_store::retention(&config.tasks);
     let keys = Arc::clone(&handler.views.keys);
-    for (_, installer) in app.installers().all() {
-        // Changes since a watch began, which was before the load, are looked at when it runs.
-        if let Some(watch) = installer.take_watch() {
-            tokio::spawn(watch.run(Arc::clone(installer), stop.clone()));
-        }
-    }
+    app.installers().keep_house(&stop);
     let sessions = SessionSweep::new(&handler.sessions, session_store::retention(&config.sessions));
     let stopped = stop.clone();
     tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stopped).await });

@@ -12,11 +12,10 @@ use annex_session::{
 
 use crate::config::{Config, SessionsConfig};
 use crate::stores;
+use crate::stores::postgres::PostgresDatabases;
 
 /// The file in the config's folder for data.
 const FILE: &str = "sessions.sqlite";
-/// Connections to a PostgreSQL database.
-const CONNECTIONS: u32 = 10;
 
 /// The reasons for which there is no session store.
 #[derive(Debug, thiserror::Error)]
@@ -72,13 +71,23 @@ impl Place {
 }
 
 /// Opens the store; relative paths start in `folder`.
-pub(crate) async fn open(config: &Config, folder: &Path) -> Result<Arc<dyn SessionService>, SessionStoreError> {
+pub(crate) async fn open(
+    config: &Config,
+    folder: &Path,
+    databases: &PostgresDatabases,
+) -> Result<Arc<dyn SessionService>, SessionStoreError> {
     let place = Place::of(config, folder);
     let bounds = bounds(&config.sessions);
-    stores::on_own_thread(move || open_store(place, bounds)).await.map_err(|_| SessionStoreError::Aborted)?
+    let databases = databases.clone();
+    let opening = stores::on_own_thread(move || open_store(place, bounds, databases));
+    opening.await.map_err(|_| SessionStoreError::Aborted)?
 }
 
-async fn open_store(place: Place, bounds: Bounds) -> Result<Arc<dyn SessionService>, SessionStoreError> {
+async fn open_store(
+    place: Place,
+    bounds: Bounds,
+    databases: PostgresDatabases,
+) -> Result<Arc<dyn SessionService>, SessionStoreError> {
     Ok(match place {
         Place::Folder(key, path) => {
             let folder = |source| SessionStoreError::Folder { key, path: path.clone(), source };
@@ -87,7 +96,7 @@ async fn open_store(place: Place, bounds: Bounds) -> Result<Arc<dyn SessionServi
         }
         Place::Postgres(key, name) => {
             let url = env::var(&name).map_err(|_| SessionStoreError::Variable { key, name })?;
-            Arc::new(PostgresSessionService::connect(&url, CONNECTIONS, bounds.limits).await?)
+            Arc::new(PostgresSessionService::open(&databases.at(&url)?, bounds.limits).await?)
         }
         Place::Memory => Arc::new(InMemorySessionService::new(bounds)),
     })

@@ -1,9 +1,9 @@
 //! Sessions as operators see them: in a server that runs, or in the place where one keeps them.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::session_key;
 use annex_protocol::{ContextId, Part, PartContent, Timestamp};
 use annex_session::{
@@ -16,6 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 
 use crate::admin_api::sessions::{self as shown, Deleted, EventError, Events, Listed};
 use crate::config::{Config, ConfigError};
+use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store::{self, SessionStoreError};
 
 /// The most sessions or events that are shown at once.
@@ -28,8 +29,8 @@ const SHOWN_BYTES: usize = 8 << 20;
 pub struct Sessions {
     pub(crate) service: Arc<dyn SessionService>,
     pub(crate) turns: Turns,
-    /// The name of each tenant's agent; the tenant of the config itself has no name.
-    pub(crate) apps: HashMap<String, String>,
+    /// The agents, under whose names sessions are kept.
+    pub(crate) apps: AgentNames,
     pub(crate) redaction: Redaction,
 }
 
@@ -104,11 +105,13 @@ impl Sessions {
     /// # Errors
     /// [`SessionsError::Open`], and [`SessionsError::Config`] when the config names no agent, whose sessions they are.
     pub async fn open(config: &Config, folder: &Path) -> Result<Self, SessionsError> {
-        let service = session_store::open(config, folder).await?;
-        let mut apps = HashMap::from([(String::new(), config.agent()?.name().to_owned())]);
+        let service = session_store::open(config, folder, &PostgresDatabases::new(&config.postgres)).await?;
+        let apps = AgentNames::default();
+        apps.set("", config.agent()?.name());
+        let config = Arc::new(config.clone());
         for tenant in &config.tenants {
-            let of_tenant = tenant.read(config, folder)?;
-            apps.insert(tenant.name.clone(), of_tenant.agent()?.name().to_owned());
+            let of_tenant = tenant.read(&config, folder)?;
+            apps.set(&tenant.name, of_tenant.agent()?.name());
         }
         Ok(Self { service, turns: Turns::default(), apps, redaction: config.sessions.redaction() })
     }
@@ -121,7 +124,7 @@ impl Sessions {
         let (tenant, app) = self.app(filter.tenant)?;
         let limit = filter.limit.clamp(1, MAX_SHOWN);
         let after = filter.after.map(|token| place(&token)).transpose()?;
-        let query = SessionQuery { tenant, app, user: filter.user, after, limit };
+        let query = SessionQuery { tenant, app: app.to_string(), user: filter.user, after, limit };
         let sessions = self.service.list(&query).await?;
         // A full list may be the last one; the next is empty then.
         let next = sessions.last().filter(|_| sessions.len() == limit).map(|last| token(&last.cursor()));
@@ -188,10 +191,10 @@ impl Sessions {
         })
     }
 
-    fn app(&self, tenant: Option<String>) -> Result<(String, String), SessionsError> {
+    fn app(&self, tenant: Option<String>) -> Result<(String, Arc<str>), SessionsError> {
         let name = tenant.unwrap_or_default();
-        match self.apps.get(&name) {
-            Some(app) => Ok((name, app.clone())),
+        match self.apps.of(&name) {
+            Some(app) => Ok((name, app)),
             None => Err(SessionsError::NoTenant { name }),
         }
     }

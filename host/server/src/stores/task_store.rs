@@ -12,11 +12,10 @@ use annex_tasks::{
 
 use crate::config::TasksConfig;
 use crate::stores;
+use crate::stores::postgres::PostgresDatabases;
 
 /// The file in the config's folder for data.
 const FILE: &str = "tasks.sqlite";
-/// Connections to a PostgreSQL database.
-const CONNECTIONS: u32 = 10;
 /// The last message of a task that ran when the server stopped without draining.
 const STOPPED: &str = "The server stopped while the task ran; send the message again.";
 
@@ -47,21 +46,30 @@ pub enum TaskStoreError {
 }
 
 /// Opens the store and fails what ran when the last process stopped.
-pub(crate) async fn open(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
+pub(crate) async fn open(
+    config: &TasksConfig,
+    folder: &Path,
+    databases: &PostgresDatabases,
+) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
     let config = config.clone();
     let folder = folder.to_owned();
-    let opening = stores::on_own_thread(move || async move { open_store(&config, &folder).await });
+    let databases = databases.clone();
+    let opening = stores::on_own_thread(move || async move { open_store(&config, &folder, &databases).await });
     opening.await.map_err(|_| TaskStoreError::Aborted)?
 }
 
-async fn open_store(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
+async fn open_store(
+    config: &TasksConfig,
+    folder: &Path,
+    databases: &PostgresDatabases,
+) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
     let store: Arc<dyn TaskStore> = if let Some(data) = &config.data_dir {
         let path = folder.join(data);
         std::fs::create_dir_all(&path).map_err(|source| TaskStoreError::Folder { path: path.clone(), source })?;
         Arc::new(SqliteTaskStore::open(&path.join(FILE)).await?)
     } else if let Some(name) = &config.postgres_env {
         let url = env::var(name).map_err(|_| TaskStoreError::Variable { name: name.clone() })?;
-        Arc::new(PostgresTaskStore::connect(&url, CONNECTIONS).await?)
+        Arc::new(PostgresTaskStore::open(&databases.at(&url).map_err(StoreError::from)?).await?)
     } else {
         let max_tasks = config.max_tasks;
         let max_bytes = config.max_bytes;

@@ -31,6 +31,7 @@ async fn typing_errors_are_shown_with_place_and_accepted_values() {
     check("[server]\nlisten = \"nowhere\"", &["line 12", "listen = \"nowhere\"", "socket address"]).await;
     check("[server]\nmax_body_bytes = \"big\"", &["line 12", "invalid type", "usize"]).await;
     check("[sessions]\nmax_sessions = 0", &["sessions.max_sessions", "at least 1"]).await;
+    check("[postgres]\nmax_connections = 0", &["postgres.max_connections", "at least 1"]).await;
     for key in ["compile_seconds", "compile_memory_bytes", "compile_processes"] {
         check(&format!("[runtime]\n{key} = 0"), &[&format!("runtime.{key}"), "at least 1"]).await;
     }

@@ -4,8 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use annex_test_support::{TEST_EXTENSION, TestConfig};
+use serde_json::{Value, json};
 
-use crate::installation::{Installation, extension, on_card};
+use crate::installation::{Installation, admin, extension, on_card};
 
 const FOLDER: &str = "[runtime]\nwatch = false\nextensions_dir = \"managed\"\n";
 
@@ -107,8 +108,14 @@ async fn a_component_that_the_config_names_is_refused_when_others_can_write_it()
 async fn the_file_of_a_tenant_is_refused_when_others_can_write_it() {
     let installation = Installation::new();
     fs::write(installation.path("acme.toml"), TestConfig::template("i").toml()).expect("own file");
-    installation.config("[[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"");
-    check(&installation, "acme.toml", 0o664).await;
+    installation.config("[admin]\ntoken_file = \"token\"\n[[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"");
+    set_mode(&installation, "acme.toml", 0o666);
+    let (_, list) = admin(&installation.serve().await, "GET", "extensions", Value::Null).await;
+    let reason = list["failures"][0]["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("written by others (mode 0666): run `chmod go-w /"), "{list}");
+    set_mode(&installation, "acme.toml", 0o664);
+    let (_, list) = admin(&installation.serve().await, "GET", "extensions", Value::Null).await;
+    assert_eq!(list["failures"], json!([]));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A strict reader of Prometheus' text format, which takes nothing that is in doubt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Labels = BTreeMap<String, String>;
 
@@ -11,18 +11,38 @@ pub(crate) struct Scrape {
 
 impl Scrape {
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let key = (name.to_owned(), labels);
+        let key = key(name, labels);
         *self.samples.get(&key).unwrap_or_else(|| unreachable!("no {key:?} in {:?}", self.samples.keys()))
+    }
+
+    pub(crate) fn has(&self, name: &str, labels: &[(&str, &str)]) -> bool {
+        self.samples.contains_key(&key(name, labels))
     }
 
     pub(crate) fn len(&self) -> usize {
         self.samples.len()
     }
 
+    /// The values that a label has.
+    pub(crate) fn values_of(&self, label: &str) -> BTreeSet<&str> {
+        self.samples.keys().filter_map(|(_, labels)| labels.get(label)).map(String::as_str).collect()
+    }
+
+    /// The names of samples with a label that are zero. Lower buckets of a histogram may be.
+    pub(crate) fn zeros_with(&self, label: &str) -> BTreeSet<&str> {
+        let zeros = self.samples.iter().filter(|(_, value)| **value == 0.0);
+        let zeros = zeros.filter(|((_, labels), _)| labels.contains_key(label) && !labels.contains_key("le"));
+        zeros.map(|((name, _), _)| name.as_str()).collect()
+    }
+
     pub(crate) fn has_label(&self, name: &str, value: &str) -> bool {
         self.samples.keys().any(|(_, labels)| labels.get(name).is_some_and(|found| found == value))
     }
+}
+
+fn key(name: &str, labels: &[(&str, &str)]) -> (String, Labels) {
+    let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    (name.to_owned(), labels)
 }
 
 /// Each metric once, with HELP, TYPE and then its samples; no sample twice; histograms that add up.

@@ -17,6 +17,9 @@ use crate::catalogue::FOLDER;
 use crate::installation::{TOKEN, addition, admin, marked, segment};
 use crate::scoped_keys::capable;
 
+mod failing;
+mod many;
+
 const PERMITS: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const KEYS: &str = "https://annex.example/capabilities/v1";
 
@@ -359,13 +362,4 @@ fn a_tenant_is_refused_with_the_reason() {
         let error = Config::parse("annex.toml".as_ref(), &agent("n", tenants)).expect_err(reason).to_string();
         assert!(error.contains(reason) && error.contains("annex.toml"), "{error}");
     }
-}
-
-#[tokio::test]
-async fn a_server_whose_tenant_has_no_file_does_not_start() {
-    let folder = files("", "", "");
-    fs::remove_file(folder.path().join("globex.toml")).expect("a file");
-    let started = TestServer::from_file(&folder.path().join("annex.toml"), None).await;
-    let error = started.err().expect("an error");
-    assert!(format!("{error:#}").contains("globex.toml"), "{error:#}");
 }

@@ -107,12 +107,16 @@ pub(super) const SELECT_SESSIONS_OF_USER: &str = "
 pub(super) const DELETE_SESSION: &str = "
     DELETE FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
 
-pub(super) const COUNT_SESSIONS: &str = "SELECT count(*) FROM session";
+/// The tenants with more sessions than a count, or with one that was changed last before a time. Reads an index alone.
+pub(super) const TENANTS_TO_SWEEP: &str = "
+    SELECT tenant FROM session GROUP BY tenant HAVING count(*) > $1 OR min(changed_at) < $2";
 
-/// The sessions that were changed last before a time, the longest unchanged first, with all that belongs to them.
+pub(super) const COUNT_SESSIONS: &str = "SELECT count(*) FROM session WHERE tenant = $1";
+
+/// A tenant's sessions that were changed last before a time, the longest unchanged first, with all that belongs to them.
 pub(super) const DELETE_OLDEST: &str = "
     DELETE FROM session WHERE id IN (
-        SELECT id FROM session WHERE changed_at < $1 ORDER BY changed_at, id LIMIT CAST($2 AS BIGINT))
+        SELECT id FROM session WHERE tenant = $3 AND changed_at < $1 ORDER BY changed_at, id LIMIT CAST($2 AS BIGINT))
     RETURNING tenant, app, user_id, context_id";
 
 pub(super) const DELETE_KEYS_OF_USER: &str = "

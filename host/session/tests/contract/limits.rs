@@ -18,6 +18,7 @@ on_every_store!(
     a_name_with_a_nul_is_refused,
     old_events_are_dropped_and_their_state_stays,
     a_sweep_deletes_what_is_old_and_what_is_too_much,
+    a_sweep_counts_the_sessions_of_each_tenant,
 );
 
 async fn state_beyond_the_limit_is_refused_and_nothing_is_stored(backend: Backend) {
@@ -126,6 +127,17 @@ async fn old_events_are_dropped_and_their_state_stays(backend: Backend) {
     assert_eq!(state_of(&service, "s").await, r#"{"a":1,"b":1,"c":1,"d":1}"#);
     let retried = add(&service, "s", 1, event("d", r#"{"d":1}"#)).await.unwrap();
     assert_eq!(retried.revision, 5);
+}
+
+async fn a_sweep_counts_the_sessions_of_each_tenant(backend: Backend) {
+    let service = backend.service().await;
+    for path in ["one/app/ada/s", "other/app/ada/1", "other/app/bob/2", "other/app/ada/3"] {
+        create(&service, path, "{}").await;
+        next_millisecond().await;
+    }
+    assert_eq!(service.sweep(&Retention { age: Duration::MAX, count: 2 }).await.unwrap(), 1);
+    assert!(find(&service, "one/app/ada/s").await.is_some(), "it is the oldest, and its tenant's only one");
+    assert!(find(&service, "other/app/ada/1").await.is_none());
 }
 
 async fn a_sweep_deletes_what_is_old_and_what_is_too_much(backend: Backend) {

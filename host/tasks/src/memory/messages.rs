@@ -120,15 +120,21 @@ impl SeenMessages {
         self.answer_bytes
     }
 
-    /// Forgets answered messages that are older than a time or more than `count`, the oldest first.
+    /// Forgets answered messages that are older than a time, or the oldest of more than `count` of their tenant.
     pub(super) fn sweep_answers(&mut self, before: i64, count: u64) {
-        let mut answered: Vec<u64> = self.by_owner.values().flat_map(|own| &own.answered).copied().collect();
-        answered.sort_unstable();
-        let surplus = (answered.len() as u64).saturating_sub(count);
-        for (number, place) in answered.into_iter().zip(0..) {
-            if place < surplus || self.at(number) < before {
-                self.remove_number(number);
-            }
+        let mut of_tenants: HashMap<&str, Vec<u64>> = HashMap::new();
+        for (owner, own) in &self.by_owner {
+            of_tenants.entry(&owner.tenant).or_default().extend(&own.answered);
+        }
+        let mut beyond = Vec::new();
+        for mut answered in of_tenants.into_values() {
+            answered.sort_unstable();
+            let surplus = (answered.len() as u64).saturating_sub(count);
+            let swept = (0..).zip(answered).filter(|(place, number)| *place < surplus || self.at(*number) < before);
+            beyond.extend(swept.map(|(_, number)| number));
+        }
+        for number in beyond {
+            self.remove_number(number);
         }
     }
 

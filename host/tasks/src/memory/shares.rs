@@ -16,7 +16,8 @@ type Resting = (i64, TaskId);
 #[derive(Default)]
 pub(super) struct Shares {
     bytes: usize,
-    finished: BTreeSet<Resting>,
+    /// By tenant, whose retention counts them.
+    finished: HashMap<String, BTreeSet<Resting>>,
     by_owner: HashMap<Owner, Share>,
 }
 
@@ -72,7 +73,8 @@ impl Shares {
             }
             Rest::Finished(since) => {
                 share.finished.insert((since, id.clone()));
-                self.finished.insert((since, id.clone()));
+                let of_tenant = self.finished.entry(entry.owner.tenant.clone()).or_default();
+                of_tenant.insert((since, id.clone()));
             }
         }
     }
@@ -92,8 +94,14 @@ impl Shares {
                 share.waiting.remove(&(since, id.clone()));
             }
             Rest::Finished(since) => {
-                share.finished.remove(&(since, id.clone()));
-                self.finished.remove(&(since, id.clone()));
+                let resting = (since, id.clone());
+                share.finished.remove(&resting);
+                if let Some(of_tenant) = self.finished.get_mut(&entry.owner.tenant) {
+                    of_tenant.remove(&resting);
+                    if of_tenant.is_empty() {
+                        self.finished.remove(&entry.owner.tenant);
+                    }
+                }
             }
         }
         // Names of principals would pile up otherwise, in as many shares as there ever were callers.
@@ -106,9 +114,14 @@ impl Shares {
         self.bytes
     }
 
-    /// The number of finished tasks, and the oldest of them.
-    pub(super) fn finished(&self) -> (usize, Option<&Resting>) {
-        (self.finished.len(), self.finished.first())
+    /// The tasks that finished before a time, or are the oldest of more than `count` of their tenant.
+    pub(super) fn finished_beyond(&self, before: i64, count: u64) -> Vec<TaskId> {
+        let of_tenant = self.finished.values().flat_map(|finished| {
+            let surplus = (finished.len() as u64).saturating_sub(count);
+            let oldest = (0..).zip(finished).take_while(move |(place, (at, _))| *place < surplus || *at < before);
+            oldest.map(|(_, (_, id))| id.clone())
+        });
+        of_tenant.collect()
     }
 
     /// The owner's tasks that are worked on.

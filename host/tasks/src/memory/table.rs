@@ -268,17 +268,13 @@ impl Table {
         found.map(|(id, entry)| (TaskCursor { status_at: entry.standing.status_at, id: id.clone() }, entry))
     }
 
-    /// Deletes tasks that finished before a time or are more than `count`, oldest first.
+    /// Deletes tasks that finished before a time, or are the oldest of more than `count` of their tenant.
     pub(super) fn sweep(&mut self, before: i64, count: u64) -> u64 {
-        let mut swept = 0;
-        while let (finished, Some((at, id))) = self.shares.finished()
-            && (*at < before || finished as u64 > count)
-        {
-            let id = id.clone();
-            self.remove(&id);
-            swept += 1;
+        let beyond = self.shares.finished_beyond(before, count);
+        for id in &beyond {
+            self.remove(id);
         }
-        swept
+        beyond.len() as u64
     }
 
     /// Keeps the answer to a message, if there is room for it.

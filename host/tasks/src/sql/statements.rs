@@ -126,19 +126,24 @@ pub(super) const FORGET_UNCLAIMED: &str = "
         WHERE seen_at < $1 AND answer IS NULL AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id)
         LIMIT CAST($2 AS BIGINT))";
 
-/// Messages that were answered with a message, remembered before a time.
+/// The tenants of which messages that were answered with a message are more than a count, or were remembered before a time.
+pub(super) const TENANTS_WITH_ANSWERS_TO_FORGET: &str = "
+    SELECT tenant FROM message_seen WHERE answer IS NOT NULL
+    GROUP BY tenant HAVING count(*) > $1 OR min(seen_at) < $2";
+
+/// Those of a tenant that were remembered before a time.
 pub(super) const FORGET_OLD_ANSWERS: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
         SELECT tenant, principal, context_id, message_id FROM message_seen
-        WHERE seen_at < $1 AND answer IS NOT NULL
+        WHERE tenant = $3 AND seen_at < $1 AND answer IS NOT NULL
         LIMIT CAST($2 AS BIGINT))";
 
-/// The oldest of those beyond a count.
+/// The oldest of a tenant's beyond a count.
 pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
         SELECT tenant, principal, context_id, message_id FROM message_seen
-        WHERE answer IS NOT NULL
-        ORDER BY seen_at DESC, tenant, principal, context_id, message_id
+        WHERE tenant = $3 AND answer IS NOT NULL
+        ORDER BY seen_at DESC, principal, context_id, message_id
         LIMIT CAST($2 AS BIGINT) OFFSET CAST($1 AS BIGINT))";
 
 pub(super) const SELECT_ABANDONED: &str = "
@@ -157,14 +162,19 @@ pub(super) const SELECT_OVERDUE: &str = "
     WHERE place > CASE WHEN principal = '' THEN $1 ELSE $2 END OR status_at < $3
     ORDER BY status_at, id LIMIT CAST($4 AS BIGINT) OFFSET CAST($5 AS BIGINT)";
 
-pub(super) const COUNT_FINISHED: &str = "SELECT count(*) FROM task WHERE finished_at IS NOT NULL";
+/// The tenants with more finished tasks than a count, or with one that finished before a time. Reads an index and no task.
+pub(super) const TENANTS_TO_SWEEP: &str = "
+    SELECT tenant FROM task WHERE finished_at IS NOT NULL
+    GROUP BY tenant HAVING count(*) > $1 OR min(finished_at) < $2";
+
+pub(super) const COUNT_FINISHED: &str = "SELECT count(*) FROM task WHERE tenant = $1 AND finished_at IS NOT NULL";
 
 /// Messages of what [`DELETE_OLDEST`] deletes with the same parameters.
 pub(super) const FORGET_OLDEST: &str = "
     DELETE FROM message_seen WHERE task_id IN (
-        SELECT id FROM task WHERE finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";
+        SELECT id FROM task WHERE tenant = $3 AND finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";
 
-/// The oldest tasks that finished before a time; events and configs go with them.
+/// The oldest tasks of a tenant that finished before a time; events and configs go with them.
 pub(super) const DELETE_OLDEST: &str = "
     DELETE FROM task WHERE id IN (
-        SELECT id FROM task WHERE finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";
+        SELECT id FROM task WHERE tenant = $3 AND finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";

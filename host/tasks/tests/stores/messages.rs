@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use annex_protocol::{Message, Part, Timestamp};
-use annex_tasks::{MessageKey, Remembered, Retention};
+use annex_tasks::{MessageKey, Owner, Remembered, Retention};
 
 use crate::fixture::{Store, owner};
 
@@ -16,6 +16,7 @@ on_every_store! {
     an_answer_is_told_to_whoever_repeats_the_message,
     answers_survive_a_crash,
     answers_go_when_they_are_old_or_too_many,
+    answers_are_counted_by_tenant,
 }
 
 fn message(id: &str, content: u8) -> MessageKey {
@@ -133,6 +134,19 @@ async fn answers_go_when_they_are_old_or_too_many(store: Store) {
     assert!(matches!(repeat(&store, "m-2").await, Remembered::Answered(_)));
     store.sweep(&Retention { age: Duration::ZERO, count: u64::MAX }).await.unwrap();
     assert_eq!(repeat(&store, "m-3").await, Remembered::New);
+}
+
+async fn answers_are_counted_by_tenant(store: Store) {
+    let of = |tenant: &str| Owner { tenant: tenant.to_owned(), principal: "ada".to_owned() };
+    for (tenant, id) in [("globex", "m-1"), ("initech", "m-1"), ("initech", "m-2"), ("initech", "m-3")] {
+        store.remember(&of(tenant), &message(id, 1), &"t-1".into()).await.unwrap();
+        store.answer(&of(tenant), &message(id, 1), &answer("hello")).await.unwrap();
+        tick();
+    }
+    store.sweep(&Retention { age: Duration::MAX, count: 2 }).await.unwrap();
+    let repeat = async |tenant: &str| store.remember(&of(tenant), &message("m-1", 1), &"t-1".into()).await.unwrap();
+    assert!(matches!(repeat("globex").await, Remembered::Answered(_)), "it is the oldest, and the tenant's only one");
+    assert_eq!(repeat("initech").await, Remembered::New);
 }
 
 /// Messages are ordered by a clock of milliseconds.

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use annex_protocol::{TaskPushNotificationConfig, TaskState, Timestamp};
-use annex_tasks::{MessageKey, Remembered, Retention, TaskQuery};
+use annex_tasks::{MessageKey, Owner, Remembered, Retention, TaskQuery};
 
 use crate::fixture::{OneByOne, Store, at, change, owner, task, working};
 
 on_every_store! {
     finished_tasks_go_when_they_are_old,
     the_oldest_go_when_there_are_too_many,
+    what_one_tenant_has_too_much_costs_no_other_a_task,
     tasks_that_are_not_finished_stay,
     what_belongs_to_a_task_goes_with_it,
     more_than_one_batch_goes,
@@ -50,6 +51,28 @@ async fn the_oldest_go_when_there_are_too_many(store: Store) {
     assert_eq!(ids(&store).await, ["t-1"]);
     assert!(store.load(&owner("bob"), &"t-2".into()).await.unwrap().is_some());
     assert_eq!(store.sweep(&Retention { count: 0, ..ALL }).await.unwrap(), 2);
+}
+
+async fn what_one_tenant_has_too_much_costs_no_other_a_task(store: Store) {
+    let of = |tenant: &str| Owner { tenant: tenant.to_owned(), principal: "ada".to_owned() };
+    let begin = async |tenant: &str, hours| {
+        let finished = task(&format!("{tenant}-{hours}"), TaskState::Completed, hours_ago(hours));
+        store.begin(&of(tenant), &finished).await.unwrap();
+    };
+    for hours in 0..5 {
+        begin("globex", hours).await;
+    }
+    begin("initech", 9).await;
+    begin("", 8).await;
+    assert_eq!(store.sweep(&Retention { count: 2, ..ALL }).await.unwrap(), 3);
+    let left = async |tenant: &str| {
+        let page = store.list(&of(tenant), &TaskQuery { limit: 10, ..TaskQuery::default() }).await.unwrap();
+        page.tasks.into_iter().map(|task| String::from(task.id)).collect::<Vec<_>>()
+    };
+    assert_eq!(left("globex").await, ["globex-0", "globex-1"]);
+    assert_eq!((left("initech").await.len(), left("").await.len()), (1, 1));
+    assert_eq!(store.sweep(&Retention { age: 7 * HOUR, count: 2 }).await.unwrap(), 2, "the age is for all");
+    assert_eq!((left("initech").await.len(), left("").await.len(), left("globex").await.len()), (0, 0, 2));
 }
 
 async fn tasks_that_are_not_finished_stay(store: Store) {

@@ -9,7 +9,7 @@ use annex_session::{
 };
 use annex_tasks::{MemoryBounds, MemoryTaskStore, Owner, TaskStore, WaitingBounds};
 
-use super::{ScopedKeys, TurnKeys, session_key};
+use super::{AgentNames, ScopedKeys, TurnKeys, session_key};
 
 struct Bench {
     store: Arc<MemoryKeyValueStore>,
@@ -24,7 +24,8 @@ impl Bench {
         let bounds = MemoryBounds { max_tasks: 10, max_bytes: 1 << 20, waiting: WaitingBounds::UNBOUNDED };
         let tasks = Arc::new(MemoryTaskStore::new(bounds));
         let sessions: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
-        let apps = [(String::new(), "app".to_owned())].into();
+        let apps = AgentNames::default();
+        apps.set("", "app");
         let keys = ScopedKeys::new(store.clone(), tasks.clone(), sessions.clone(), apps);
         Self { store, tasks, sessions, keys }
     }

@@ -2,9 +2,10 @@
 //! another.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::totals::Totals;
 use super::{CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
 use crate::hook::Hook;
 
@@ -26,6 +27,7 @@ pub(crate) struct Meters {
     waited_nanos: AtomicU64,
     log_lines: AtomicU64,
     log_lines_dropped: AtomicU64,
+    totals: Arc<Totals>,
 }
 
 #[derive(Default)]
@@ -39,11 +41,17 @@ struct HookMeters {
 }
 
 impl Meters {
+    /// New ones, whose calls also count in these totals.
+    pub(super) fn counting_in(totals: &Arc<Totals>) -> Self {
+        Self { totals: Arc::clone(totals), ..Self::default() }
+    }
+
     /// One call of a hook has ended.
     pub(super) fn call_ended(&self, hook: Hook, outcome: CallOutcome, took: Duration, busy: Duration) {
         let Some(meters) = self.hooks.get(hook as usize) else { return };
         add_at(&meters.outcomes, outcome as usize);
         add_at(&meters.latencies, BOUNDS.partition_point(|bound| Duration::from_micros(*bound) < took));
+        self.totals.call_ended(hook, outcome, busy);
         add_time(&meters.nanos, took);
         add_time(&meters.busy_nanos, busy);
         let took = nanos(took);
@@ -101,6 +109,11 @@ impl Meters {
         self.log_lines_dropped.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The time in which calls of all hooks ran on a thread.
+    pub(crate) fn busy(&self) -> Duration {
+        self.hooks.iter().map(|meters| time(&meters.busy_nanos)).sum()
+    }
+
     /// The numbers as they are now, of the hooks of turns among `exported`.
     pub(crate) fn read(&self, exported: &[Hook]) -> ExtensionMetrics {
         // These two are called at load alone, where nothing is counted.
@@ -145,13 +158,13 @@ impl HookMeters {
     }
 }
 
-fn add_at(counts: &[AtomicU64], place: usize) {
+pub(super) fn add_at(counts: &[AtomicU64], place: usize) {
     if let Some(count) = counts.get(place) {
         count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn add_time(sum: &AtomicU64, time: Duration) {
+pub(super) fn add_time(sum: &AtomicU64, time: Duration) {
     sum.fetch_add(nanos(time), Ordering::Relaxed);
 }
 
@@ -159,7 +172,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn time(nanos: &AtomicU64) -> Duration {
+pub(super) fn time(nanos: &AtomicU64) -> Duration {
     Duration::from_nanos(nanos.load(Ordering::Relaxed))
 }
 

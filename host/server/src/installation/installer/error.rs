@@ -127,10 +127,10 @@ pub enum InstallError {
 impl InstallError {
     /// The error and its causes without the lines of files that errors of TOML show.
     pub(crate) fn public_text(&self) -> String {
-        let Self::Config(ConfigError::Syntax { path, error }) = self else { return fault::text(self) };
-        let place = error.to_string();
-        let place = place.lines().next().unwrap_or_default();
-        format!("{self}: {}: {place}: {}", path.display(), error.message().trim().replace('\n', " "))
+        match self {
+            Self::Config(error) => format!("{self}: {}", error.public_text()),
+            _ => fault::text(self),
+        }
     }
 
     /// The name of the source that the failure belongs to.

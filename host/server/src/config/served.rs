@@ -1,0 +1,79 @@
+//! The config of one agent that the process serves: that of the config itself, or a tenant's.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig};
+
+/// The tables that an agent has of its own, and the config of the process that serves it. All agents share that one, so that
+/// each costs no more than its own file.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedConfig {
+    pub(crate) process: Arc<Config>,
+    pub(crate) card: CardConfig,
+    /// A tenant always has one.
+    pub(super) agent: Option<AgentConfig>,
+    pub(crate) extensions: Vec<ExtensionConfig>,
+    pub(crate) file: Option<ConfigFile>,
+    pub(crate) max_running_turns: usize,
+    pub(super) is_tenant: bool,
+}
+
+impl ServedConfig {
+    /// That of the config itself.
+    pub(crate) fn own(process: &Arc<Config>) -> Self {
+        Self {
+            card: process.card.clone(),
+            agent: process.agent.clone(),
+            extensions: process.extensions.clone(),
+            file: process.file.clone(),
+            max_running_turns: process.server.max_running_turns,
+            is_tenant: false,
+            process: Arc::clone(process),
+        }
+    }
+
+    /// The agent that it names.
+    ///
+    /// # Errors
+    /// When it names none: what the parser says to that.
+    pub(crate) fn agent(&self) -> Result<&AgentConfig, ConfigError> {
+        self.agent.as_ref().map_or_else(|| self.process.agent(), Ok)
+    }
+
+    /// True if clients of 0.3 are served. A request of theirs has no place for a tenant.
+    pub(crate) fn speaks_v0_3(&self) -> bool {
+        self.process.server.a2a_0_3 && !self.is_tenant
+    }
+
+    /// The managed folder, whose components are installed for the config itself only.
+    pub(crate) fn extensions_dir(&self) -> Option<&Path> {
+        self.process.runtime.extensions_dir.as_deref().filter(|_| !self.is_tenant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use crate::config::Config;
+
+    #[test]
+    fn all_tenants_share_the_config_of_the_process() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let agent = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\nrule = []\n";
+        fs::write(folder.path().join("a.toml"), agent).expect("a file");
+        let tenants = "[[tenant]]\nname = \"one\"\nconfig = \"a.toml\"\nmax_running_turns = 7\n\
+                       [[tenant]]\nname = \"other\"\nconfig = \"a.toml\"\n";
+        let server = "[server]\na2a_0_3 = true\n[runtime]\nextensions_dir = \"e\"\n";
+        let config = Config::parse(Path::new("annex.toml"), &format!("{agent}{server}{tenants}")).expect("a config");
+        let config = Arc::new(config);
+        let served = config.tenants.iter().map(|tenant| tenant.read(&config, folder.path()).expect("a tenant"));
+        let [one, other] = served.collect::<Vec<_>>().try_into().expect("two tenants");
+        assert!(Arc::ptr_eq(&one.process, &config) && Arc::ptr_eq(&other.process, &config));
+        assert_eq!((one.max_running_turns, other.max_running_turns), (7, config.server.max_running_turns));
+        assert!(!one.speaks_v0_3() && one.extensions_dir().is_none(), "these are for the config itself");
+    }
+}
