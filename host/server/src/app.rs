@@ -277,7 +277,7 @@ impl<'a> Shared<'a> {
         base_url: &'a str,
         apps: HashMap<String, String>,
     ) -> Result<Self, AppError> {
-        let store = task_store::open(&config.tasks, &locations.config).await?;
+        let store = task_store::open(config, &locations.config).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config).await?;

@@ -16,6 +16,7 @@ const MIGRATIONS: Migrations = Migrations {
         (1, "tasks", include_str!("../migrations/sqlite/1_tasks.sql")),
         (2, "answers", include_str!("../migrations/sqlite/2_answers.sql")),
         (3, "since", include_str!("../migrations/sqlite/3_since.sql")),
+        (4, "replicas", include_str!("../migrations/sqlite/4_replicas.sql")),
     ],
 };
 

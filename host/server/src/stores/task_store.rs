@@ -5,20 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_operations::tasks::others::STOPPED;
 use annex_tasks::{
     MemoryBounds, MemoryTaskStore, PostgresTaskStore, Retention, SqliteTaskStore, StoreError, TaskLimits, TaskStore,
     WaitingBounds,
 };
 
-use crate::config::TasksConfig;
+use crate::config::{Config, TasksConfig};
 use crate::stores;
 
 /// The file in the config's folder for data.
 const FILE: &str = "tasks.sqlite";
 /// Connections to a PostgreSQL database.
 const CONNECTIONS: u32 = 10;
-/// The last message of a task that ran when the server stopped without draining.
-const STOPPED: &str = "The server stopped while the task ran; send the message again.";
 
 /// The reasons for which there is no task store.
 #[derive(Debug, thiserror::Error)]
@@ -46,22 +45,27 @@ pub enum TaskStoreError {
     Open(#[from] StoreError),
 }
 
-/// Opens the store and fails what ran when the last process stopped.
-pub(crate) async fn open(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
-    let config = config.clone();
+/// Opens the store and fails what a process that is gone has left.
+pub(crate) async fn open(config: &Config, folder: &Path) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
+    let replica = config.replica.name.clone();
+    let config = config.tasks.clone();
     let folder = folder.to_owned();
-    let opening = stores::on_own_thread(move || async move { open_store(&config, &folder).await });
+    let opening = stores::on_own_thread(move || async move { open_store(&config, replica.as_deref(), &folder).await });
     opening.await.map_err(|_| TaskStoreError::Aborted)?
 }
 
-async fn open_store(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
+async fn open_store(
+    config: &TasksConfig,
+    replica: Option<&str>,
+    folder: &Path,
+) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
     let store: Arc<dyn TaskStore> = if let Some(data) = &config.data_dir {
         let path = folder.join(data);
         std::fs::create_dir_all(&path).map_err(|source| TaskStoreError::Folder { path: path.clone(), source })?;
         Arc::new(SqliteTaskStore::open(&path.join(FILE)).await?)
     } else if let Some(name) = &config.postgres_env {
         let url = env::var(name).map_err(|_| TaskStoreError::Variable { name: name.clone() })?;
-        Arc::new(PostgresTaskStore::connect(&url, CONNECTIONS).await?)
+        Arc::new(PostgresTaskStore::connect_as(replica, &url, CONNECTIONS).await?)
     } else {
         let max_tasks = config.max_tasks;
         let max_bytes = config.max_bytes;
@@ -70,12 +74,9 @@ async fn open_store(config: &TasksConfig, folder: &Path) -> Result<Arc<dyn TaskS
         // Nothing in memory outlived the last process, so there is nothing to recover.
         return Ok(Arc::new(MemoryTaskStore::new(bounds)));
     };
-    // Another process may be at work on tasks of a shared database; a file has one.
-    if config.recover || config.data_dir.is_some() {
-        let recovered = store.recover(STOPPED).await?;
-        if !recovered.is_empty() {
-            tracing::warn!(tasks = recovered.len(), "tasks ran when the server stopped; they are failed");
-        }
+    let recovered = store.recover(STOPPED).await?;
+    if !recovered.is_empty() {
+        tracing::warn!(tasks = recovered.len(), "tasks ran when the server stopped; they are failed");
     }
     Ok(store)
 }
