@@ -96,6 +96,8 @@ pub trait Row: Send + Sync {
 pub enum Value<'a> {
     /// A text.
     Text(&'a str),
+    /// A text or NULL.
+    MaybeText(Option<&'a str>),
     /// A number.
     Int(i64),
     /// A number or NULL.
@@ -180,12 +182,14 @@ pub(crate) fn bind<'s, DB>(
 where
     DB: sqlx::Database,
     for<'v> &'v str: Encode<'v, DB> + Type<DB>,
+    for<'v> Option<&'v str>: Encode<'v, DB> + Type<DB>,
     for<'v> &'v [u8]: Encode<'v, DB> + Type<DB>,
     for<'v> Option<i64>: Encode<'v, DB> + Type<DB>,
     for<'v> i64: Encode<'v, DB> + Type<DB>,
 {
     values.into_iter().fold(sqlx::query::<DB>(sql), |query, value| match *value {
         Value::Text(text) => query.bind(text),
+        Value::MaybeText(text) => query.bind(text),
         Value::Int(number) => query.bind(number),
         Value::MaybeInt(number) => query.bind(number),
         Value::Bytes(bytes) => query.bind(bytes),

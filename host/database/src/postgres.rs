@@ -80,6 +80,15 @@ impl PostgresDatabase {
         connection.close().await?;
         Ok(Self { pool: connections.pool.clone() })
     }
+
+    /// The same database over at most `connections` connections of its own, for what must not wait for the others.
+    /// Waiting for one of them takes `timeout` at most.
+    #[must_use]
+    pub fn beside(&self, connections: u32, timeout: Duration) -> Self {
+        let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(timeout);
+        let options = PgConnectOptions::clone(&self.pool.connect_options());
+        Self { pool: pool.connect_lazy_with(options) }
+    }
 }
 
 impl Database for PostgresDatabase {

@@ -1,19 +1,28 @@
 //! Messages that come twice: each is worked on once (A2A 1.0 section 3.1.1).
 //!
 //! The store remembers which task a message began or continued. Until it is decided whether the message is taken at all, it
-//! is kept open in memory, and the same message waits if it comes meanwhile.
+//! is kept open in memory, and the same message waits if it comes meanwhile. Where another process looks at it, the store is
+//! asked again and again, for a while.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use annex_protocol::{A2aError, ContextId, Message, MessageId, SendMessageRequest, TaskId};
 use annex_tasks::{MessageKey, Owner, Remembered, StoreError, TaskStore};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 
 use crate::answer::encode;
 use crate::fault;
+
+/// The longest wait for another process that looks at the message.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The first pause before the store is asked again; each one after it is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 type OpenKey = (Owner, ContextId, MessageId);
 
@@ -28,6 +37,8 @@ pub struct Deduplication {
 pub(crate) enum Delivery {
     /// The message is the caller's to work on.
     New(FirstDelivery),
+    /// The same, as this task: a process that is gone has left it.
+    Left(FirstDelivery, TaskId),
     /// It came before and went to this task.
     Repeated(TaskId),
     /// It came before and was answered with this message.
@@ -37,6 +48,13 @@ pub(crate) enum Delivery {
 /// A message that is being looked at. Dropped before it is [settled](Self::settle), it is as if it had never come.
 pub(crate) struct FirstDelivery {
     open: Option<OpenMessage>,
+}
+
+/// The result of one look at a message.
+enum Look {
+    Over(Delivery),
+    /// Another process looks at it.
+    Elsewhere(OpenMessage),
 }
 
 struct OpenMessage {
@@ -64,7 +82,8 @@ impl Deduplication {
     /// Remembers the message with `task`, once the same one is not being looked at elsewhere in this process.
     ///
     /// # Errors
-    /// [`A2aError::InvalidParams`] when another message has the id.
+    /// [`A2aError::InvalidParams`] when another message has the id, and [`A2aError::Overloaded`] while another process looks
+    /// at this one.
     pub(crate) async fn remember(
         self: &Arc<Self>,
         owner: &Owner,
@@ -75,20 +94,22 @@ impl Deduplication {
             // Ends when the other one is settled or given up.
             let _ = other.changed().await;
         }
-        let open = OpenMessage { messages: Arc::clone(self), owner: owner.clone(), key };
-        let task = task.clone();
-        // In a task of its own: a client that goes away must not leave a message remembered that nobody works on.
-        let remembering = tokio::spawn(async move {
-            Ok(match open.messages.store.remember(&open.owner, &open.key, &task).await? {
-                Remembered::New => Some(Delivery::New(FirstDelivery { open: Some(open) })),
-                Remembered::Same(task) => Some(Delivery::Repeated(task)),
-                Remembered::Answered(answer) => Some(Delivery::Answered(answer)),
-                Remembered::Different => None,
-            })
-        });
-        let delivery = remembering.await.map_err(|error| fault::internal(&error))?.map_err(fault::of_store)?;
-        let description = "names another message that came before; give each message an id of its own";
-        delivery.ok_or_else(|| A2aError::invalid_field("message.messageId", description))
+        let mut open = OpenMessage { messages: Arc::clone(self), owner: owner.clone(), key };
+        let deadline = Instant::now() + PATIENCE;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            open = match open.look(task.clone()).await? {
+                Look::Over(delivery) => return Ok(delivery),
+                Look::Elsewhere(open) => open,
+            };
+            if Instant::now() >= deadline {
+                let reason =
+                    "another process of it still looks at this message; send it again under the same messageId";
+                return Err(A2aError::Overloaded { reason: reason.to_owned() });
+            }
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
     }
 
     /// Opens the message. Returns what to wait for while the same message is open already.
@@ -134,6 +155,26 @@ impl Drop for FirstDelivery {
 }
 
 impl OpenMessage {
+    /// Asks the store whether the message came before, and claims it if not.
+    async fn look(self, task: TaskId) -> Result<Look, A2aError> {
+        // In a task of its own: a client that goes away must not leave a message remembered that nobody works on.
+        let looking = tokio::spawn(async move {
+            let remembered = self.messages.store.remember(&self.owner, &self.key, &task).await;
+            Ok(Look::Over(match remembered.map_err(fault::of_store)? {
+                Remembered::New => Delivery::New(FirstDelivery { open: Some(self) }),
+                Remembered::Left(task) => Delivery::Left(FirstDelivery { open: Some(self) }, task),
+                Remembered::Same(task) => Delivery::Repeated(task),
+                Remembered::Answered(answer) => Delivery::Answered(answer),
+                Remembered::Elsewhere(_) => return Ok(Look::Elsewhere(self)),
+                Remembered::Different => {
+                    let description = "names another message that came before; give each message an id of its own";
+                    return Err(A2aError::invalid_field("message.messageId", description));
+                }
+            }))
+        });
+        looking.await.map_err(|error| fault::internal(&error))?
+    }
+
     async fn forget(self) {
         let forgotten: Result<(), StoreError> = self.messages.store.forget(&self.owner, &self.key).await;
         if let Err(error) = forgotten {

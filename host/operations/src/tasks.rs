@@ -24,6 +24,7 @@ mod cancellation;
 pub mod list;
 pub mod log;
 pub(crate) mod long_work;
+pub mod others;
 pub mod pins;
 mod read;
 pub(crate) mod record;

@@ -21,6 +21,7 @@ mod file;
 mod grants;
 mod limits;
 mod postgres;
+mod replica;
 mod runtime;
 mod served;
 mod server;
@@ -40,6 +41,7 @@ pub use grants::{
 };
 pub use limits::LimitsConfig;
 pub use postgres::PostgresConfig;
+pub use replica::ReplicaConfig;
 pub use runtime::RuntimeSection;
 pub(crate) use served::ServedConfig;
 pub use server::ServerConfig;
@@ -76,6 +78,9 @@ pub struct Config {
     /// The connections to PostgreSQL databases, where tasks or sessions are kept in one.
     #[serde(default)]
     pub postgres: PostgresConfig,
+    /// This process among others on one database.
+    #[serde(default)]
+    pub replica: ReplicaConfig,
     /// The place where extensions keep keys.
     #[serde(default)]
     pub keyvalue: KeyValueConfig,
@@ -225,17 +230,20 @@ impl Config {
         Err(ConfigError::Syntax { path, error: Box::new(error) })
     }
 
-    /// Checks that the config names one place for tasks at most, and one for sessions.
+    /// Checks that the config names one place for tasks at most, and one for sessions, and a replica only where it can be
+    /// one of several.
     fn check_homes(&self, path: &Path) -> Result<(), ConfigError> {
         let homes = [
             ("tasks", self.tasks.data_dir.is_some() && self.tasks.postgres_env.is_some()),
             ("sessions", self.sessions.data_dir.is_some() && self.sessions.postgres_env.is_some()),
         ];
-        let Some((key, _)) = homes.into_iter().find(|(_, has_two)| *has_two) else { return Ok(()) };
-        Err(ConfigError::Value {
+        let two = homes.into_iter().find(|(_, has_two)| *has_two).map(|(key, _)| {
+            (key, "has data_dir and postgres_env, and there is one place to keep them in; leave one out".to_owned())
+        });
+        two.map_or_else(|| self.replica.check(&self.tasks), Err).map_err(|(key, reason)| ConfigError::Value {
             path: path.to_owned(),
             key: key.to_owned(),
-            reason: "has data_dir and postgres_env, and there is one place to keep them in; leave one out".to_owned(),
+            reason,
         })
     }
 

@@ -21,9 +21,9 @@ pub use app::{App, AppError};
 pub use config::{
     AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
-    LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, RuntimeSection, SecretConfig,
-    ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig, TemplateConfig,
-    TenantConfig,
+    LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection,
+    SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig,
+    TemplateConfig, TenantConfig,
 };
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;

@@ -31,7 +31,7 @@ pub use memory::{MemoryBounds, MemoryTaskStore};
 pub use owner::{MessageKey, Owner, Remembered};
 pub use page::{ConfigPage, InvalidCursor, MAX_PAGE_BYTES, TaskCursor, TaskPage, TaskQuery};
 pub use postgres::PostgresTaskStore;
-pub use record::StoredTask;
+pub use record::{StoredTask, is_worked_on};
 pub use snapshot::TaskSnapshot;
 pub use sql::SqlTaskStore;
 pub use sqlite::SqliteTaskStore;

@@ -3,11 +3,14 @@
 use annex_database::{Migrations, PostgresConnections, PostgresDatabase};
 
 use crate::StoreError;
-use crate::sql::SqlTaskStore;
+use crate::sql::{LEASE_PATIENCE, Lease, SqlTaskStore};
 
 /// Tasks in a PostgreSQL database: a row lock and the number of the last event keep the changes of several processes
-/// apart.
+/// apart, and a lease says which of them are alive.
 pub type PostgresTaskStore = SqlTaskStore<PostgresDatabase>;
+
+/// A second one where the first hangs.
+const LEASE_CONNECTIONS: u32 = 2;
 
 const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_migrations",
@@ -16,6 +19,7 @@ const MIGRATIONS: Migrations = Migrations {
         (2, "answers", include_str!("../migrations/postgres/2_answers.sql")),
         (3, "since", include_str!("../migrations/postgres/3_since.sql")),
         (4, "retention", include_str!("../migrations/postgres/4_retention.sql")),
+        (5, "replicas", include_str!("../migrations/postgres/5_replicas.sql")),
     ],
 };
 
@@ -35,6 +39,17 @@ impl SqlTaskStore<PostgresDatabase> {
     /// [`StoreError::Database`] when the database is not reached, [`StoreError::Migration`] when a later version of the
     /// software wrote the tables. Neither repeats the URL.
     pub async fn open(connections: &PostgresConnections) -> Result<Self, StoreError> {
-        Ok(Self::on(PostgresDatabase::open(connections, MIGRATIONS).await?))
+        Self::open_as(None, connections).await
+    }
+
+    /// The same as the replica `name`. The lease of a process that had the name until now ends at once, so that what it
+    /// worked on is not kept waiting.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_as(name: Option<&str>, connections: &PostgresConnections) -> Result<Self, StoreError> {
+        let database = PostgresDatabase::open(connections, MIGRATIONS).await?;
+        let lease = Lease::begin(database.beside(LEASE_CONNECTIONS, LEASE_PATIENCE), name).await?;
+        Ok(Self::on(database).among_others(lease))
     }
 }

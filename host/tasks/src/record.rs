@@ -20,6 +20,8 @@ pub struct StoredTask {
     pub id: TaskId,
     /// The number of its last event, which the next append expects.
     pub seq: u64,
+    /// True if a turn works on it, as far as the store knows.
+    pub is_worked_on: bool,
     pub(crate) content: TaskContent,
 }
 
@@ -143,6 +145,21 @@ pub(crate) fn repeated(task: &TaskId, answer: Option<&str>) -> Result<Remembered
     let message = serde_json::from_str(answer);
     let message = message.map_err(|source| StoreError::Unreadable { task: task.clone(), source })?;
     Ok(Remembered::Answered(message))
+}
+
+/// Tells whether a turn works on a task once it has these events, which bring it into `state`. `before` says whether one did
+/// until then.
+#[must_use]
+pub fn is_worked_on(before: bool, events: &[TaskEvent], state: TaskState) -> bool {
+    let turned = events.iter().rev().find_map(|event| match event {
+        // Its client has answered, and a turn begins.
+        TaskEvent::Message(_) => Some(true),
+        TaskEvent::Stream(event) => {
+            let tells = matches!(**event, StreamResponse::StatusUpdate(_) | StreamResponse::Task(_));
+            tells.then(|| !state.is_interrupted())
+        }
+    });
+    !state.is_terminal() && turned.unwrap_or(before)
 }
 
 /// True if nobody will take the task on after a crash: it was neither finished nor waiting for its client.

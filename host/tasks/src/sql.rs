@@ -1,5 +1,6 @@
 //! The task store on a SQL database, once for all databases.
 
+mod lease;
 mod recovery;
 mod retention;
 mod since;
@@ -12,6 +13,7 @@ use annex_database::{Database, Row, Value, Writer, from_sql};
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
+pub(crate) use self::lease::{Lease, PATIENCE as LEASE_PATIENCE};
 use self::write::Write;
 use crate::event::{EventContent, Kind};
 use crate::key::{self, is_key};
@@ -27,6 +29,8 @@ use crate::{
 pub struct SqlTaskStore<D> {
     database: Arc<D>,
     writer: Writer<D, Write>,
+    /// The lease of this process; `None` where it has the database for itself.
+    lease: Option<Lease<D>>,
 }
 
 #[async_trait]
@@ -35,7 +39,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;
-        let write = Write::create(owner, events, task)?;
+        let write = Write::create(owner, events, task)?.by(self.replica());
         self.writer.store(write).await.map(drop)
     }
 
@@ -50,7 +54,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });
         }
-        self.writer.store(Write::append(expected, events, task)?).await
+        self.writer.store(Write::append(expected, events, task)?.by(self.replica())).await
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
@@ -108,7 +112,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let total = total.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
         let rows = self.database.read(page, &values).await?;
         // The page as it would be without the bound on its bytes: a page that ends early has a next one, too.
-        let there = rows.first().map(|row| row.int(5)).transpose()?.unwrap_or_default();
+        let there = rows.first().map(|row| row.int(6)).transpose()?.unwrap_or_default();
         let listed = rows.get(..query.limit).unwrap_or(&rows);
         let last = listed.last().filter(|_| from_sql::<u64>(there) > listed.len() as u64);
         let next = last.map(cursor).transpose()?;
@@ -179,21 +183,18 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;
         let [tenant, principal, context, id, digest] = named(owner, message);
-        let task = Value::Text(task.as_str());
         let now = Value::Int(Timestamp::now().as_millis());
-        let values = [tenant, principal, context, id, digest, task, now];
+        let replica = self.replica();
+        let runner = Value::MaybeText(replica.as_deref());
+        let task_id = Value::Text(task.as_str());
         // The claim is committed before the turn begins, so that of two deliveries only one is worked on.
-        let rows = self.database.change(statements::REMEMBER, &values).await?;
-        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-        match (row.int(0)?, row.bytes(1)? == message.digest) {
-            // `times` is 1 for the one caller whose insert made the row.
-            (1, _) => Ok(Remembered::New),
-            (_, true) => {
-                let answer = row.text(3)?;
-                repeated(&row.text(2)?.into(), Some(answer.as_str()).filter(|answer| !answer.is_empty()))
-            }
-            (_, false) => Ok(Remembered::Different),
-        }
+        let rows = if replica.is_some() {
+            let values = [tenant, principal, context, id, digest, task_id, now, runner];
+            self.database.change(statements::REMEMBER_AMONG_OTHERS, &values).await?
+        } else {
+            self.database.change(statements::REMEMBER, &[tenant, principal, context, id, digest, task_id, now]).await?
+        };
+        remembered(rows.first().ok_or(sqlx::Error::RowNotFound)?, message, task)
     }
 
     async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError> {
@@ -202,7 +203,11 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         }
         let json = serde_json::to_string(answer)?;
         let [tenant, principal, context, id, digest] = named(owner, message);
-        self.database.change(statements::ANSWER, &[tenant, principal, context, id, digest, Value::Text(&json)]).await?;
+        let replica = self.replica();
+        let runner = Value::Text(replica.as_deref().unwrap_or_default());
+        self.database
+            .change(statements::ANSWER, &[tenant, principal, context, id, digest, runner, Value::Text(&json)])
+            .await?;
         Ok(())
     }
 
@@ -210,12 +215,23 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if !is_named(owner, message) {
             return Ok(());
         }
-        self.database.change(statements::FORGET, &named(owner, message)).await?;
+        let [tenant, principal, context, id, digest] = named(owner, message);
+        let replica = self.replica();
+        let runner = Value::Text(replica.as_deref().unwrap_or_default());
+        self.database.change(statements::FORGET, &[tenant, principal, context, id, digest, runner]).await?;
         Ok(())
     }
 
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError> {
         recovery::recover(self, reason).await
+    }
+
+    async fn recover_lost(&self, reason: &str) -> Result<Vec<TaskId>, StoreError> {
+        recovery::recover_lost(self, reason).await
+    }
+
+    fn is_shared(&self) -> bool {
+        self.lease.is_some()
     }
 
     async fn overdue(
@@ -237,10 +253,16 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
+        if self.lease.is_some() {
+            self.count_changed(statements::FORGET_REPLICAS, &[]).await?;
+        }
         retention::sweep(self.database.as_ref(), retention).await
     }
 
     async fn close(&self) {
+        if let Some(lease) = &self.lease {
+            lease.end().await;
+        }
         self.database.close().await;
     }
 }
@@ -248,7 +270,17 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
 impl<D: Database> SqlTaskStore<D> {
     pub(crate) fn on(database: D) -> Self {
         let database = Arc::new(database);
-        Self { writer: Writer::new(Arc::clone(&database)), database }
+        Self { writer: Writer::new(Arc::clone(&database)), database, lease: None }
+    }
+
+    /// The store as one of several processes have it.
+    pub(crate) fn among_others(self, lease: Lease<D>) -> Self {
+        Self { lease: Some(lease), ..self }
+    }
+
+    /// The replica that this process is; `None` where it has the database for itself.
+    fn replica(&self) -> Option<Arc<str>> {
+        self.lease.as_ref().map(Lease::replica)
     }
 
     /// One statement as a transaction; returns how many rows it changed.
@@ -260,9 +292,25 @@ impl<D: Database> SqlTaskStore<D> {
     }
 }
 
+/// The result for a message, from the row that says when it came.
+fn remembered<R: Row>(row: &R, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError> {
+    let taken_for = TaskId::from(row.text(2)?);
+    Ok(match (row.int(0)?, row.bytes(1)? == message.digest) {
+        // `times` is 1 for the one caller whose statement made the row, or took it from a replica that is gone.
+        (1, _) if taken_for == *task => Remembered::New,
+        (1, _) => Remembered::Left(taken_for),
+        (_, false) => Remembered::Different,
+        (_, true) if row.int(4)? == 1 => Remembered::Elsewhere(taken_for),
+        (_, true) => {
+            let answer = row.text(3)?;
+            repeated(&taken_for, Some(answer.as_str()).filter(|answer| !answer.is_empty()))?
+        }
+    })
+}
+
 /// From the row of a task that goes on with the time of its status.
 fn cursor<R: Row>(row: &R) -> Result<TaskCursor, sqlx::Error> {
-    Ok(TaskCursor { status_at: row.int(4)?, id: row.text(0)?.into() })
+    Ok(TaskCursor { status_at: row.int(5)?, id: row.text(0)?.into() })
 }
 
 fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {

@@ -17,6 +17,7 @@ const MIGRATIONS: Migrations = Migrations {
         (2, "answers", include_str!("../migrations/sqlite/2_answers.sql")),
         (3, "since", include_str!("../migrations/sqlite/3_since.sql")),
         (4, "retention", include_str!("../migrations/sqlite/4_retention.sql")),
+        (5, "replicas", include_str!("../migrations/sqlite/5_replicas.sql")),
     ],
 };
 

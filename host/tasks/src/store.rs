@@ -124,7 +124,8 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn delete_config(&self, id: &TaskId, config: &str) -> Result<(), StoreError>;
 
-    /// Claims a message for `task`, unless it was claimed before. The task is created later, if at all.
+    /// Claims a message for `task`, unless it was claimed before. The task is created later, if at all. A claim of a process
+    /// whose lease is over goes over to this one.
     ///
     /// # Errors
     /// [`StoreError::InvalidKey`], and [`StoreError::Unreadable`] for an answer.
@@ -137,23 +138,38 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError>;
 
-    /// Takes back what [`remember`](Self::remember) returned [`Remembered::New`] for, because the message was refused.
+    /// Takes back what [`remember`](Self::remember) returned [`Remembered::New`] or [`Remembered::Left`] for, because the
+    /// message was refused. A claim that is another process's by now stays.
     ///
     /// # Errors
     /// None but those of the database.
     async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError>;
 
-    /// Makes every task FAILED that a crash left without anybody who works on it, with `reason` as status message, and
-    /// returns them in the order of their ids. Tasks that wait for their client stay as they are. Messages whose task
-    /// was never created and that have no answer are forgotten, so that their sender can try again. A task that cannot
-    /// be decoded is logged and left alone.
+    /// Makes every task FAILED that a process left which had the store before, with `reason` as status message, and
+    /// returns them. Tasks that wait for their client stay as they are. A task that cannot be decoded is logged and left
+    /// alone. To be called at start, once.
     ///
-    /// To be called at start. It cannot tell a task of a crashed process from one of another process that is well, so
-    /// nobody else may be working on tasks of this store.
+    /// Where one process has the store, that is all that was worked on, and messages whose task was never created and that
+    /// have no answer are forgotten, so that their sender can try again. Where several have it, it is what
+    /// [`recover_lost`](Self::recover_lost) finds, and what a version of before the leases worked on.
     ///
     /// # Errors
     /// None but those of the database. What was recovered until then stays recovered.
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError>;
+
+    /// The same with the tasks of processes whose lease is over, and with no others. To be called again and again where the
+    /// store [is shared](Self::is_shared).
+    ///
+    /// # Errors
+    /// None but those of the database. What was recovered until then stays recovered.
+    async fn recover_lost(&self, _reason: &str) -> Result<Vec<TaskId>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// True if several processes may work on the tasks of this store at a time.
+    fn is_shared(&self) -> bool {
+        false
+    }
 
     /// At most `limit` tasks that wait for longer, or are more of one owner, than the bounds say: of an owner those that
     /// have waited longest, and the first `skip` of them left out. They are the caller's to end.

@@ -103,7 +103,7 @@ pub(crate) async fn list(client: &reqwest::Client, url: &str, context: &str) -> 
 async fn two_servers_share_the_tasks_of_a_postgresql_database() -> Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let Some(scratch) = Scratch::create().await else { return Ok(()) };
-    let config = config("postgres_env = \"ANNEX_TEST_TASKS\"\nrecover = false");
+    let config = config("postgres_env = \"ANNEX_TEST_TASKS\"");
     let environment = [("ANNEX_TEST_TASKS", scratch.url())];
     let one = Server::start_with(&config, &environment)?;
     let other = Server::start_with(&config, &environment)?;

@@ -14,6 +14,7 @@ mod inspect;
 #[cfg(target_os = "linux")]
 mod read_only;
 mod record;
+mod replicas;
 mod send;
 mod serve;
 mod sessions;

@@ -109,6 +109,7 @@ impl RequestHandler {
                 return Ok((Reception::Repeated, Outcome::Message { message, active: Vec::new() }));
             }
             Some(Delivery::New(delivery)) => target.delivery = Some(delivery),
+            Some(Delivery::Left(delivery, task)) => target.take_over(delivery, task),
             None => {}
         }
         // Not before: a message that is repeated gets its task, also when that is finished by now.
@@ -315,6 +316,14 @@ impl Target {
         let snapshot = record.snapshot();
         turn_task.show(snapshot.state(), snapshot.status_at());
         Self { context_id, task_id, record: Some(record), is_new: false, owner, delivery: None, turn_task, steps }
+    }
+
+    /// A process that is gone has left the message, and it is worked on as the task that it was to become there.
+    fn take_over(&mut self, delivery: FirstDelivery, task: TaskId) {
+        Span::current().record("task", display(&task));
+        self.turn_task = TurnTask::new(task.clone(), self.context_id.clone());
+        self.task_id = task;
+        self.delivery = Some(delivery);
     }
 
     /// The parts of a turn on it that extensions may see.

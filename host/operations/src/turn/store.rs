@@ -45,6 +45,9 @@ impl Turn {
     async fn create(&mut self, events: Vec<StreamResponse>) -> Result<(), A2aError> {
         let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
         let Err(error) = self.try_create(&events).await else { return Ok(()) };
+        if matches!(error, StoreError::AlreadyExists { .. }) {
+            return Err(self.yield_to_other());
+        }
         let is_too_large = matches!(error, StoreError::TooLarge { .. });
         let error = fault::of_store(error);
         // One of the events may be what cannot be stored. Then there is a task that can say so.
@@ -55,6 +58,20 @@ impl Turn {
             return task.append_all(&events).await.map_err(fault::of_store);
         }
         Err(error)
+    }
+
+    /// Another process has created the task: it had taken the message, and was so slow that this one took it as well.
+    fn yield_to_other(&mut self) -> A2aError {
+        if let Stage::Opening { delivery, .. } = &mut self.stage
+            && let Some(delivery) = delivery.take()
+        {
+            // Whoever repeats the message gets that task.
+            delivery.settle();
+        }
+        let reason = "another process of it works on this message; send it again under the same messageId".to_owned();
+        let error = A2aError::Overloaded { reason };
+        self.refuse(error.clone());
+        error
     }
 
     async fn try_create(&mut self, events: &[TaskEvent]) -> Result<(), StoreError> {

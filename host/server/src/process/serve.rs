@@ -138,6 +138,9 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let keys = Arc::clone(&handler.views.keys);
     app.installers().keep_house(&stop);
     let sessions = SessionSweep::new(&handler.sessions, session_store::retention(&config.sessions));
+    let others = Arc::clone(&tasks);
+    let stopped = stop.clone();
+    tokio::spawn(async move { others.watch_others(stopped).await });
     let stopped = stop.clone();
     tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stopped).await });
     stop.drop_guard()

@@ -5,19 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_operations::tasks::others::STOPPED;
 use annex_tasks::{
     MemoryBounds, MemoryTaskStore, PostgresTaskStore, Retention, SqliteTaskStore, StoreError, TaskLimits, TaskStore,
     WaitingBounds,
 };
 
-use crate::config::TasksConfig;
+use crate::config::{Config, TasksConfig};
 use crate::stores;
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file in the config's folder for data.
 const FILE: &str = "tasks.sqlite";
-/// The last message of a task that ran when the server stopped without draining.
-const STOPPED: &str = "The server stopped while the task ran; send the message again.";
 
 /// The reasons for which there is no task store.
 #[derive(Debug, thiserror::Error)]
@@ -45,21 +44,26 @@ pub enum TaskStoreError {
     Open(#[from] StoreError),
 }
 
-/// Opens the store and fails what ran when the last process stopped.
+/// Opens the store and fails what a process that is gone has left.
 pub(crate) async fn open(
-    config: &TasksConfig,
+    config: &Config,
     folder: &Path,
     databases: &PostgresDatabases,
 ) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
-    let config = config.clone();
+    let replica = config.replica.name.clone();
+    let config = config.tasks.clone();
     let folder = folder.to_owned();
     let databases = databases.clone();
-    let opening = stores::on_own_thread(move || async move { open_store(&config, &folder, &databases).await });
+    let opening =
+        stores::on_own_thread(
+            move || async move { open_store(&config, replica.as_deref(), &folder, &databases).await },
+        );
     opening.await.map_err(|_| TaskStoreError::Aborted)?
 }
 
 async fn open_store(
     config: &TasksConfig,
+    replica: Option<&str>,
     folder: &Path,
     databases: &PostgresDatabases,
 ) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
@@ -69,7 +73,7 @@ async fn open_store(
         Arc::new(SqliteTaskStore::open(&path.join(FILE)).await?)
     } else if let Some(name) = &config.postgres_env {
         let url = env::var(name).map_err(|_| TaskStoreError::Variable { name: name.clone() })?;
-        Arc::new(PostgresTaskStore::open(&databases.at(&url).map_err(StoreError::from)?).await?)
+        Arc::new(PostgresTaskStore::open_as(replica, &databases.at(&url).map_err(StoreError::from)?).await?)
     } else {
         let max_tasks = config.max_tasks;
         let max_bytes = config.max_bytes;
@@ -78,12 +82,9 @@ async fn open_store(
         // Nothing in memory outlived the last process, so there is nothing to recover.
         return Ok(Arc::new(MemoryTaskStore::new(bounds)));
     };
-    // Another process may be at work on tasks of a shared database; a file has one.
-    if config.recover || config.data_dir.is_some() {
-        let recovered = store.recover(STOPPED).await?;
-        if !recovered.is_empty() {
-            tracing::warn!(tasks = recovered.len(), "tasks ran when the server stopped; they are failed");
-        }
+    let recovered = store.recover(STOPPED).await?;
+    if !recovered.is_empty() {
+        tracing::warn!(tasks = recovered.len(), "tasks ran when the server stopped; they are failed");
     }
     Ok(store)
 }

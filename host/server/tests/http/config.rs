@@ -48,6 +48,15 @@ async fn typing_errors_are_shown_with_place_and_accepted_values() {
 }
 
 #[tokio::test]
+async fn replicas_are_for_a_database_that_several_processes_share() {
+    for value in [true, false] {
+        check(&format!("[tasks]\nrecover = {value}"), &["tasks.recover", "no longer a key", "take the line out"]).await;
+    }
+    check("[replica]\nname = \"a\"", &["replica.name", "tasks.postgres_env"]).await;
+    check("[replica]\nname = \"a b\"\n[tasks]\npostgres_env = \"A\"", &["replica.name", "\"a b\" is not a name"]).await;
+}
+
+#[tokio::test]
 async fn a_missing_grant_is_named_in_the_configs_own_syntax() {
     check(
         "[[extension]]\ncomponent = \"timestamp\"",

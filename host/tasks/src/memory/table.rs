@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
 
-use annex_protocol::{ContextId, StreamResponse, TaskId, TaskState, Timestamp};
+use annex_protocol::{ContextId, TaskId, TaskState, Timestamp};
 
 use super::MemoryBounds;
 use super::messages::SeenMessages;
 use super::shares::{Measure, Running, Shares, Wanted};
 use crate::event::EventContent;
-use crate::record::{Rest, Standing, TaskContent};
+use crate::record::{Rest, Standing, TaskContent, is_worked_on};
 use crate::{
     MAX_PUSH_CONFIGS, MessageKey, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskQuery,
     TaskSnapshot, WaitingBounds, size,
@@ -67,7 +67,8 @@ impl Entry {
     }
 
     pub(super) fn stored(&self) -> StoredTask {
-        StoredTask { id: self.id.clone(), seq: self.seq, content: self.content.clone() }
+        let is_worked_on = self.rest() == Rest::Runs;
+        StoredTask { id: self.id.clone(), seq: self.seq, is_worked_on, content: self.content.clone() }
     }
 
     pub(super) fn events_after(&self, seen: usize) -> impl Iterator<Item = StoredEvent> {
@@ -109,14 +110,7 @@ impl Entry {
 
     /// Tells whether it waits for its client once it has these events, which bring it into `state`.
     fn waits_after(&self, events: &[TaskEvent], state: TaskState) -> bool {
-        let turned = events.iter().rev().find_map(|event| match event {
-            // Its client has answered.
-            TaskEvent::Message(_) => Some(false),
-            TaskEvent::Stream(event) => {
-                matches!(**event, StreamResponse::StatusUpdate(_)).then(|| state.is_interrupted())
-            }
-        });
-        turned.unwrap_or(self.waits)
+        state.is_interrupted() && !is_worked_on(!self.waits, events, state)
     }
 
     fn matches(&self, owner: &Owner, query: &TaskQuery) -> bool {

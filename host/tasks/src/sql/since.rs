@@ -11,21 +11,21 @@ use crate::{StoreError, StoredTask};
 /// Events that are read at once.
 const BATCH: u64 = 1_000;
 
-/// The task of a row that begins with id, number of the last event, JSON, and number of the last event that the JSON
-/// tells. `None` when the task was deleted meanwhile.
+/// The task of a row that begins with the columns of a stored task. `None` when it was deleted meanwhile.
 pub(super) async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<StoredTask>, StoreError> {
     let id = TaskId::from(row.text(0)?);
     let seq = from_sql(row.int(1)?);
     let json = row.text(2)?;
     let told = from_sql(row.int(3)?);
+    let is_worked_on = row.int(4)? == 1;
     if told >= seq {
-        return Ok(Some(StoredTask { id, seq, content: TaskContent::Json(json.into()) }));
+        return Ok(Some(StoredTask { id, seq, is_worked_on, content: TaskContent::Json(json.into()) }));
     }
     let events = events(database, &id, told, seq).await?;
     // What is appended meanwhile does no harm: an event never changes.
     let is_whole = events.len() as u64 == seq - told;
     let content = TaskContent::Since(Since { json, events }.into());
-    Ok(is_whole.then_some(StoredTask { id, seq, content }))
+    Ok(is_whole.then_some(StoredTask { id, seq, is_worked_on, content }))
 }
 
 /// The events after number `told`, up to number `seq`, as far as they are there.

@@ -6,9 +6,10 @@ use annex_database::{OfFirst, Rows};
 
 pub(super) static INSERT_TASK: Rows = Rows {
     head: "
-    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq) VALUES",
-    row: "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-    parameters: 10,
+    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq,
+        runner) VALUES",
+    row: "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    parameters: 11,
     // A task that exists changes no row, which `Write::refusal` explains. An error would take back the changes of
     // others that share the transaction.
     tail: " ON CONFLICT (id) DO NOTHING",
@@ -16,16 +17,16 @@ pub(super) static INSERT_TASK: Rows = Rows {
 };
 
 pub(super) const UPDATE_TASK: &str = "
-    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, json = $5, json_seq = NULL
-    WHERE id = $6 AND seq = $7";
+    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5, json = $6, json_seq = NULL
+    WHERE id = $7 AND seq = $8";
 
 /// The same without the task's JSON, which stays as it was. A long JSON would be written again with its row each time,
 /// so it is emptied, and all events together tell the task.
 pub(super) const ADVANCE_TASK: &str = "
-    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4,
+    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5,
         json_seq = CASE WHEN json_seq IS NOT NULL THEN json_seq WHEN octet_length(json) > 16384 THEN 0 ELSE seq END,
         json = CASE WHEN json_seq IS NULL AND octet_length(json) > 16384 THEN '' ELSE json END
-    WHERE id = $5 AND seq = $6";
+    WHERE id = $6 AND seq = $7";
 
 // An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the task until the end of the transaction.
@@ -33,8 +34,22 @@ pub(super) const LOCK_TASK: &str = "UPDATE task SET seq = seq WHERE id = $1";
 
 pub(super) const SELECT_SEQ: &str = "SELECT seq FROM task WHERE id = $1";
 
-pub(super) const SELECT_TASK: &str = "
-    SELECT id, seq, json, coalesce(json_seq, seq) FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
+/// The columns that a stored task is made of: the last is 1 for a task that a turn works on. A task that waits has a runner
+/// once its client has answered.
+macro_rules! stored_task {
+    () => {
+        "task.id, task.seq, task.json, coalesce(task.json_seq, task.seq), CAST(CASE WHEN task.finished_at IS NULL
+            AND (task.runner IS NOT NULL OR task.state NOT IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED'))
+            THEN 1 ELSE 0 END AS BIGINT)"
+    };
+}
+
+pub(super) const SELECT_TASK: &str = concat!(
+    "
+    SELECT ",
+    stored_task!(),
+    " FROM task WHERE id = $1 AND tenant = $2 AND principal = $3"
+);
 
 pub(super) const SELECT_EXISTING: &str = "
     SELECT id FROM task WHERE id = $1 AND tenant = $2 AND principal = $3";
@@ -71,7 +86,9 @@ macro_rules! page {
     sized AS (
         SELECT id, sum(size) OVER (ORDER BY status_at DESC, id DESC) AS up_to, size, count(*) OVER () AS found
         FROM page)
-    SELECT task.id, task.seq, task.json, coalesce(task.json_seq, task.seq), task.status_at, sized.found FROM sized CROSS JOIN task
+    SELECT ",
+            stored_task!(),
+            ", task.status_at, sized.found FROM sized CROSS JOIN task
     WHERE task.id = sized.id AND (sized.up_to <= $9 OR sized.up_to = sized.size)
     ORDER BY task.status_at DESC, task.id DESC"
         )
@@ -108,15 +125,35 @@ pub(super) const REMEMBER: &str = "
     INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times)
     VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
     ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET times = message_seen.times + 1
-    RETURNING times, digest, task_id, coalesce(answer, '')";
+    RETURNING times, digest, task_id, coalesce(answer, ''), 0";
+
+/// The same where several processes take messages. One that nobody looks at any more, because the replica that took it is
+/// gone, counts as coming for the first time, and keeps its task id: should its replica create that task after all, only
+/// one of the two can. `clock_timestamp()` is the time of the look, not that of the transaction.
+///
+/// The last column is 1 for a message that another replica looks at.
+pub(super) const REMEMBER_AMONG_OTHERS: &str = "
+    INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times, runner)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, 1, $8)
+    ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET (times, runner) = (
+        SELECT CASE WHEN is_left THEN 1 ELSE message_seen.times + 1 END,
+            CASE WHEN is_left THEN excluded.runner ELSE message_seen.runner END
+        FROM (SELECT message_seen.digest = excluded.digest AND message_seen.answer IS NULL
+            AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id)
+            AND NOT EXISTS (SELECT 1 FROM replica WHERE replica.id = message_seen.runner
+                AND replica.lease_until > clock_timestamp()) AS is_left) AS found)
+    RETURNING times, digest, task_id, coalesce(answer, ''), CAST(CASE WHEN answer IS NULL AND runner <> $8
+        AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id) THEN 1 ELSE 0 END AS BIGINT)";
 
 pub(super) const ANSWER: &str = "
-    UPDATE message_seen SET answer = $6
-    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
+    UPDATE message_seen SET answer = $7
+    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5
+        AND coalesce(runner, '') = $6";
 
 pub(super) const FORGET: &str = "
     DELETE FROM message_seen
-    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
+    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5
+        AND coalesce(runner, '') = $6";
 
 // PostgreSQL has no `DELETE … LIMIT`, so a subquery picks the batch.
 /// Messages of which neither a task nor an answer came, remembered before a time.
@@ -146,10 +183,50 @@ pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
         ORDER BY seen_at DESC, principal, context_id, message_id
         LIMIT CAST($2 AS BIGINT) OFFSET CAST($1 AS BIGINT))";
 
-pub(super) const SELECT_ABANDONED: &str = "
-    SELECT id, seq, json, coalesce(json_seq, seq) FROM task
-    WHERE finished_at IS NULL AND state NOT IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED') AND id > $1
-    ORDER BY id LIMIT CAST($2 AS BIGINT)";
+/// Tasks that are worked on by nobody knows whom: in a file by the process that had it before, and in a database of several
+/// by one of a version that gave no name.
+pub(super) const SELECT_ABANDONED: &str = concat!(
+    "
+    SELECT ",
+    stored_task!(),
+    " FROM task
+    WHERE finished_at IS NULL AND runner IS NULL AND id > $1
+        AND state NOT IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED')
+    ORDER BY id LIMIT CAST($2 AS BIGINT)"
+);
+
+/// Tasks whose replica is gone. A replica whose own lease is over finds none.
+pub(super) const SELECT_LOST: &str = concat!(
+    "
+    SELECT ",
+    stored_task!(),
+    " FROM task
+    WHERE runner IS NOT NULL AND id > $1
+        AND NOT EXISTS (SELECT 1 FROM replica WHERE replica.id = task.runner AND lease_until > clock_timestamp())
+        AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $3 AND lease_until > clock_timestamp())
+    ORDER BY id LIMIT CAST($2 AS BIGINT)"
+);
+
+/// A task that cannot be read is not looked at again and again.
+pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AND seq = $2";
+
+// Leases of five seconds, as `lease.rs` says too.
+pub(super) const BEGIN_LEASE: &str = "
+    INSERT INTO replica (id, name, lease_until) VALUES ($1, $2, clock_timestamp() + INTERVAL '5 seconds')";
+
+pub(super) const RENEW_LEASE: &str = "
+    UPDATE replica SET lease_until = clock_timestamp() + INTERVAL '5 seconds' WHERE id = $1";
+
+pub(super) const END_LEASE: &str = "DELETE FROM replica WHERE id = $1";
+
+pub(super) const END_NAMED_LEASE: &str = "DELETE FROM replica WHERE name = $1";
+
+pub(super) const NAMED_LEASE: &str = "
+    SELECT id FROM replica WHERE name = $1 AND lease_until > clock_timestamp()";
+
+/// Replicas that have not been heard of for an hour. Their work was settled long before.
+pub(super) const FORGET_REPLICAS: &str = "
+    DELETE FROM replica WHERE lease_until < clock_timestamp() - INTERVAL '1 hour'";
 
 /// Tasks that wait and are more than their owner may have, the younger ones counted first, or have waited since before a
 /// time.

@@ -8,7 +8,7 @@ use annex_protocol::{ContextId, TaskId};
 
 use super::statements;
 use crate::event::Kind;
-use crate::record::Standing;
+use crate::record::{Standing, is_worked_on};
 use crate::{Owner, StoreError, TaskEvent, TaskSnapshot};
 
 /// The most events of a change that is made in one trip; most turns have no more.
@@ -21,6 +21,10 @@ pub(super) struct Write {
     id: TaskId,
     place: Place,
     standing: Standing,
+    /// True if a turn works on the task with this change.
+    is_worked_on: bool,
+    /// The replica that works on the task with this change.
+    runner: Option<Arc<str>>,
     /// The task as a whole; `None` where its events tell it.
     json: Option<Arc<str>>,
     /// The kind of each event and its JSON.
@@ -70,14 +74,22 @@ impl Write {
         Self::encode(Place::After(expected), events, task)
     }
 
+    /// The change as one of this replica, which works on the task from now on unless the task waits or is finished.
+    pub(super) fn by(mut self, replica: Option<Arc<str>>) -> Self {
+        self.runner = replica.filter(|_| self.is_worked_on);
+        self
+    }
+
     fn encode(place: Place, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
+        // What tells neither of a state nor of a message comes from a turn that runs.
+        let is_worked_on = is_worked_on(true, events, task.state());
         let events = events.iter().map(|event| Ok((event.kind(), event.encode()?)));
         let events = events.collect::<Result<_, StoreError>>()?;
         let id = task.id().clone();
         let standing = task.standing();
         // The others would be written again with each of their events.
         let json = if task.is_small() { Some(task.stored_json()?) } else { None };
-        Ok(Self { id, place, standing, json, events })
+        Ok(Self { id, place, standing, is_worked_on, runner: None, json, events })
     }
 
     /// The number of the last event before the change.
@@ -113,6 +125,7 @@ impl Write {
         let state = Value::Text(self.standing.state.name());
         let status_at = Value::Int(self.standing.status_at);
         let finished_at = Value::MaybeInt(self.standing.finished_at);
+        let runner = Value::MaybeText(self.runner.as_deref());
         let json = self.json.as_deref().map(Value::Text);
         match &self.place {
             Place::New { owner, context } => {
@@ -122,18 +135,18 @@ impl Write {
                 // Without a JSON the task is told by its events, from the first one on.
                 let json_seq = Value::MaybeInt(if json.is_some() { None } else { Some(0) });
                 let json = json.unwrap_or(Value::Text(""));
-                let row = [id, tenant, principal, context, state, status_at, finished_at, last, json, json_seq];
+                let row = [id, tenant, principal, context, state, status_at, finished_at, last, json, json_seq, runner];
                 Step::rows(&statements::INSERT_TASK, row)
             }
             Place::After(expected) => {
                 let expected = Value::count(*expected);
                 match json {
                     Some(json) => {
-                        let change = [last, state, status_at, finished_at, json, id, expected];
+                        let change = [last, state, status_at, finished_at, runner, json, id, expected];
                         Step::new(statements::UPDATE_TASK, change)
                     }
                     None => {
-                        let change = [last, state, status_at, finished_at, id, expected];
+                        let change = [last, state, status_at, finished_at, runner, id, expected];
                         Step::new(statements::ADVANCE_TASK, change)
                     }
                 }

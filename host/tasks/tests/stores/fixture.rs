@@ -8,6 +8,7 @@ use annex_tasks::{
     MemoryBounds, MemoryTaskStore, Owner, PostgresTaskStore, SqliteTaskStore, StoreError, StoredEvent, TaskEvent,
     TaskStore, WaitingBounds,
 };
+use tempfile::TempDir;
 
 use crate::cluster::Scratch;
 
@@ -53,6 +54,42 @@ pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: i
     scratch.remove().await;
     if let Err(failure) = outcome {
         std::panic::resume_unwind(failure.into_panic());
+    }
+}
+
+/// A place where a store is opened again and again, as by processes that follow each other.
+pub(crate) enum Restart {
+    Sqlite(TempDir),
+    Postgres(Scratch),
+}
+
+impl Restart {
+    pub(crate) fn in_sqlite() -> Self {
+        Self::Sqlite(tempfile::tempdir().unwrap())
+    }
+
+    /// `None`, after saying so, where there is no PostgreSQL.
+    pub(crate) async fn in_postgres() -> Option<Self> {
+        Scratch::create().await.map(Self::Postgres)
+    }
+
+    pub(crate) async fn open(&self) -> Store {
+        match self {
+            Self::Sqlite(folder) => Arc::new(SqliteTaskStore::open(&folder.path().join("tasks.db")).await.unwrap()),
+            Self::Postgres(scratch) => Arc::new(PostgresTaskStore::connect(scratch.url(), 4).await.unwrap()),
+        }
+    }
+
+    /// The store of the next process, when the one with `store` has stopped.
+    pub(crate) async fn after(&self, store: Store) -> Store {
+        store.close().await;
+        self.open().await
+    }
+
+    pub(crate) async fn remove(self) {
+        if let Self::Postgres(scratch) = self {
+            scratch.remove().await;
+        }
     }
 }
 

@@ -7,11 +7,10 @@ use annex_tasks::{SqliteTaskStore, TaskEvent, TaskQuery, TaskSnapshot, TaskStore
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
-use crate::fixture::{OneByOne, Store, at, change, on_sqlite, owner, working};
+use crate::fixture::{OneByOne, Restart, Store, at, change, on_sqlite, owner, working};
 
 on_every_store! {
     whatever_is_appended_is_what_is_read,
-    a_large_task_of_a_crashed_process_fails_with_all_that_it_had,
     a_page_has_large_tasks_as_far_as_they_fit,
 }
 
@@ -116,8 +115,14 @@ async fn grow(store: &dyn TaskStore, id: &str, pieces: usize, bytes: usize) -> (
     (snapshot, last)
 }
 
-async fn a_large_task_of_a_crashed_process_fails_with_all_that_it_had(store: Store) {
+across_a_restart! {
+    a_large_task_of_a_crashed_process_fails_with_all_that_it_had,
+}
+
+async fn a_large_task_of_a_crashed_process_fails_with_all_that_it_had(restart: &Restart) {
+    let store = restart.open().await;
     let (snapshot, last) = grow(&*store, "t-1", 5, 20_000).await;
+    let store = restart.after(store).await;
     assert_eq!(store.recover("the server was restarted").await.unwrap(), ["t-1".into()]);
     let stored = store.load(&owner("ada"), &"t-1".into()).await.unwrap().unwrap();
     let failed = stored.decode().unwrap();

@@ -29,6 +29,27 @@ macro_rules! on_every_store {
     };
 }
 
+/// Runs each case on each database, which the next process opens again.
+macro_rules! across_a_restart {
+    ($($case:ident),+ $(,)?) => {
+        mod in_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case(&crate::fixture::Restart::in_sqlite()).await;
+            })+
+        }
+
+        mod in_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let Some(restart) = crate::fixture::Restart::in_postgres().await else { return };
+                super::$case(&restart).await;
+                restart.remove().await;
+            })+
+        }
+    };
+}
+
 mod cluster;
 mod configs;
 mod crash;
@@ -42,6 +63,7 @@ mod memory;
 mod messages;
 mod postgres;
 mod recovery;
+mod replicas;
 mod retention;
 mod sqlite;
 mod waiting;

@@ -1,0 +1,183 @@
+//! This process among others that work on one database.
+//!
+//! Each start is a replica of its own, a row with a lease. Tasks and messages name the replica that works on them, and only
+//! the work of one whose lease is over is anybody else's. The clock is that of the database: those of the machines are never
+//! compared.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use annex_database::{Database, Value};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use uuid::Uuid;
+
+use super::statements::{BEGIN_LEASE, END_LEASE, END_NAMED_LEASE, NAMED_LEASE, RENEW_LEASE};
+
+/// The length of a lease, as in the statements.
+const LEASE: Duration = Duration::from_secs(5);
+/// The time between two renewals: three of them may fail.
+const RENEWAL: Duration = Duration::from_millis(1_250);
+/// The longest wait for one, so that the next is made in time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The lease of this process, renewed until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease<D> {
+    held: Arc<Held<D>>,
+    renewing: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Held<D> {
+    database: D,
+    name: Option<String>,
+    standing: Mutex<LeaseStanding>,
+}
+
+#[derive(Debug)]
+struct LeaseStanding {
+    replica: Arc<str>,
+    renewed: Instant,
+    /// Since when there was no moment without a lease.
+    unbroken_since: Instant,
+}
+
+impl<D: Database> Lease<D> {
+    /// Begins a lease and renews it from now on, over connections that nobody else uses. A replica of the same name is the
+    /// one that this process takes the place of, so its lease ends.
+    pub(crate) async fn begin(database: D, name: Option<&str>) -> sqlx::Result<Self> {
+        let now = Instant::now();
+        // That of a process that starts counts as unbroken: it has kept no other waiting.
+        let unbroken_since = now.checked_sub(LEASE).unwrap_or(now);
+        let standing = LeaseStanding { replica: new_replica(), renewed: now, unbroken_since };
+        let held = Held { database, name: name.map(ToOwned::to_owned), standing: Mutex::new(standing) };
+        if let Some(name) = name {
+            held.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
+        }
+        held.insert(&held.replica(), name).await?;
+        let held = Arc::new(held);
+        let renewing = tokio::spawn(renew_for_ever(Arc::clone(&held)));
+        Ok(Self { held, renewing })
+    }
+
+    /// The replica that this process is now.
+    pub(super) fn replica(&self) -> Arc<str> {
+        self.held.replica()
+    }
+
+    /// True if this process may judge the leases of others. After a time without a lease of its own it waits for as long
+    /// as a lease takes: the database was away, and the others have to get to it first.
+    pub(super) fn may_judge(&self) -> bool {
+        let standing = self.held.standing();
+        standing.renewed.elapsed() < LEASE && standing.unbroken_since.elapsed() >= LEASE
+    }
+
+    /// Ends the lease. What this process still works on is for the others.
+    pub(super) async fn end(&self) {
+        self.renewing.abort();
+        if let Err(error) = self.held.change(END_LEASE, &[Value::Text(&self.replica())]).await {
+            tracing::warn!(%error, "the lease of this process could not be ended and runs out by itself");
+        }
+        self.held.database.close().await;
+    }
+}
+
+impl<D> Drop for Lease<D> {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+async fn renew_for_ever<D: Database>(held: Arc<Held<D>>) {
+    let mut renewals = interval(RENEWAL);
+    renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut was_renewed = true;
+    loop {
+        renewals.tick().await;
+        let renewed = match timeout(PATIENCE, held.renew()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                held.tell_once(was_renewed, &error.to_string());
+                false
+            }
+            Err(_) => {
+                held.tell_once(was_renewed, "it does not answer");
+                false
+            }
+        };
+        was_renewed = renewed;
+    }
+}
+
+impl<D: Database> Held<D> {
+    async fn renew(&self) -> sqlx::Result<()> {
+        let asked = Instant::now();
+        let replica = self.replica();
+        if self.change(RENEW_LEASE, &[Value::Text(&replica)]).await? == 0 {
+            return self.begin_again(&replica).await;
+        }
+        let mut standing = self.standing();
+        // Where nobody has ended it meanwhile, a lease goes on although it was over. Each task and each message is settled
+        // by a change of its own, which this process meets when it goes on with that one.
+        if standing.renewed.elapsed() >= LEASE {
+            standing.unbroken_since = asked;
+            tracing::warn!("the lease of this process was over; others may have failed what it worked on");
+        }
+        standing.renewed = asked;
+        Ok(())
+    }
+
+    /// The lease was ended, by a start under the same name or after a long time, so this process is another replica from
+    /// now on. Its name stays with whoever has it now: two processes of one name would end each other's leases by turns.
+    async fn begin_again(&self, ended: &str) -> sqlx::Result<()> {
+        let mut name = self.name.as_deref();
+        if let Some(taken) = name
+            && !self.database.read(NAMED_LEASE, &[Value::Text(taken)]).await?.is_empty()
+        {
+            name = None;
+            tracing::error!(
+                replica = taken,
+                "another process has started under replica.name and has failed what this one worked on; this one goes on \
+                 without a name: give each process a name of its own"
+            );
+        }
+        let replica = new_replica();
+        self.insert(&replica, name).await?;
+        tracing::warn!(%ended, began = %replica, "the lease of this process was ended, and it has begun another");
+        let now = Instant::now();
+        *self.standing() = LeaseStanding { replica, renewed: now, unbroken_since: now };
+        Ok(())
+    }
+
+    async fn insert(&self, replica: &str, name: Option<&str>) -> sqlx::Result<u64> {
+        self.change(BEGIN_LEASE, &[Value::Text(replica), Value::MaybeText(name)]).await
+    }
+
+    /// One statement as a transaction; returns how many rows it changed.
+    async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<u64> {
+        let mut transaction = self.database.begin().await?;
+        let changed = D::execute(&mut transaction, sql, values).await?;
+        D::commit(transaction).await?;
+        Ok(changed)
+    }
+
+    fn replica(&self) -> Arc<str> {
+        Arc::clone(&self.standing().replica)
+    }
+
+    fn standing(&self) -> MutexGuard<'_, LeaseStanding> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Each renewal that fails after another one has failed is left out of the log.
+    fn tell_once(&self, is_first: bool, reason: &str) {
+        if is_first {
+            tracing::warn!(reason, "the database does not renew the lease of this process");
+        }
+    }
+}
+
+fn new_replica() -> Arc<str> {
+    Uuid::now_v7().to_string().into()
+}
