@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use annex_database::PostgresConnections;
 use annex_protocol::{TaskId, TaskState};
 use annex_tasks::{MessageKey, PostgresTaskStore, Remembered, StoreError, TaskEvent, TaskStore};
 use sqlx::postgres::PgConnection;
@@ -46,6 +47,10 @@ async fn state(store: &PostgresTaskStore, id: &str) -> TaskState {
 
 fn ids(ids: &[TaskId]) -> Vec<&str> {
     ids.iter().map(|id| id.as_str()).collect()
+}
+
+async fn named_as(scratch: &Scratch, name: &str) -> PostgresTaskStore {
+    PostgresTaskStore::open_as(Some(name), &PostgresConnections::new(scratch.url(), 4).unwrap()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,7 +145,7 @@ async fn a_process_takes_back_and_answers_its_own_messages_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_under_the_same_name_ends_the_lease_of_its_predecessor_at_once() {
     let Some(scratch) = Scratch::create().await else { return };
-    let named = async |name| PostgresTaskStore::connect_as(Some(name), scratch.url(), 4).await.unwrap();
+    let named = async |name| named_as(&scratch, name).await;
     let [first, other] = [named("a").await, named("b").await];
     first.begin(&owner("ada"), &working("t-1")).await.unwrap();
     other.begin(&owner("ada"), &working("t-2")).await.unwrap();
@@ -153,7 +158,7 @@ async fn a_start_under_the_same_name_ends_the_lease_of_its_predecessor_at_once()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_of_one_name_do_not_end_each_others_leases_by_turns() {
     let Some(scratch) = Scratch::create().await else { return };
-    let named = async || PostgresTaskStore::connect_as(Some("a"), scratch.url(), 4).await.unwrap();
+    let named = async || named_as(&scratch, "a").await;
     let [first, second] = [named().await, named().await];
     // Longer than two renewals take.
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time after which an instance that nobody needed leaves.
@@ -31,8 +31,6 @@ pub(crate) struct Parking<I> {
 
 struct Parked<I> {
     since: Instant,
-    /// The thread that it served last.
-    thread: ThreadId,
     instance: I,
 }
 
@@ -66,14 +64,9 @@ impl<I> Parking<I> {
         }
     }
 
-    /// The one that came last of those that served this thread, or else of all: its memory is the warmest.
+    /// The one that came last: its memory is the warmest. One that served this very thread is no warmer: measured.
     pub(crate) fn take(&self) -> Option<I> {
-        let thread = thread::current().id();
-        let mut all = self.lock();
-        let warmest = all.iter().rposition(|parked| parked.thread == thread);
-        let place = warmest.or_else(|| all.len().checked_sub(1))?;
-        let parked = all.remove(place)?;
-        drop(all);
+        let parked = self.lock().pop_back()?;
         self.all.count.fetch_sub(1, Ordering::SeqCst);
         Some(parked.instance)
     }
@@ -86,7 +79,7 @@ impl<I> Parking<I> {
             return;
         }
         self.grown.store(0, Ordering::Relaxed);
-        self.lock().push_back(Parked { since: Instant::now(), thread: thread::current().id(), instance });
+        self.lock().push_back(Parked { since: Instant::now(), instance });
         // A turn says that it waits before it looks here: one of the two sees the other.
         if self.all.waiting.load(Ordering::SeqCst) > 0 {
             drop(self.take());
