@@ -203,8 +203,7 @@ impl Tasks {
             return Ok(Some(record));
         }
         let Some(stored) = self.store.load(owner, id).await? else { return Ok(None) };
-        let record = TaskRecord::stored(owner.clone(), stored.decode()?, stored.seq, self);
-        let record = Arc::new(record);
+        let record = Arc::new(TaskRecord::stored(owner.clone(), &stored, self)?);
         if !record.is_finished() {
             self.insert(&record);
         }
@@ -257,7 +256,7 @@ impl Tasks {
         // Under the lock: a second attempt to create the task may have succeeded while this waited.
         let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
         if let Some(stored) = self.store.load(&owner, id).await? {
-            let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, self);
+            let record = TaskRecord::stored(owner, &stored, self)?;
             record.append([failed(&record, UNSTORED)]).await?;
         }
         self.unsettled().remove(id);

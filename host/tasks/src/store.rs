@@ -91,6 +91,15 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
 
+    /// Those of the tasks whose last event is another than the one named with them, each with the number of its last event,
+    /// or `None` when it is gone. To be asked where the store [is shared](Self::is_shared); others know what they changed.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn changed(&self, _known: &[(TaskId, u64)]) -> Result<Vec<(TaskId, Option<u64>)>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). The total is counted apart
     /// from the page, so that a change in between can show.
     ///

@@ -11,12 +11,19 @@ use tokio::sync::Notify;
 /// One event as it was stored.
 pub struct LoggedEvent {
     event: Arc<StreamResponse>,
+    /// True if another process stored it.
+    is_others: bool,
     encoded: OnceLock<Arc<str>>,
 }
 
 impl LoggedEvent {
     pub(crate) fn new(event: Arc<StreamResponse>) -> Self {
-        Self { event, encoded: OnceLock::new() }
+        Self { event, is_others: false, encoded: OnceLock::new() }
+    }
+
+    /// True if another process stored it, where whoever is to be notified of it is told.
+    pub(crate) fn is_others(&self) -> bool {
+        self.is_others
     }
 
     /// The event as one line of JSON, a StreamResponse.
@@ -50,8 +57,10 @@ struct Written {
 }
 
 impl TaskLog {
-    pub(crate) fn append(&self, added: impl IntoIterator<Item = Arc<StreamResponse>>) {
-        self.written().events.extend(added.into_iter().map(|event| Arc::new(LoggedEvent::new(event))));
+    /// `is_others` says that another process stored the events.
+    pub(crate) fn append(&self, added: impl IntoIterator<Item = Arc<StreamResponse>>, is_others: bool) {
+        let logged = |event| Arc::new(LoggedEvent { is_others, ..LoggedEvent::new(event) });
+        self.written().events.extend(added.into_iter().map(logged));
         self.progress.notify_waiters();
     }
 
@@ -117,9 +126,9 @@ mod tests {
     async fn a_reader_gets_what_came_after_it_started_and_then_the_end() {
         let log = Arc::new(TaskLog::default());
         let event = |text| Arc::new(StreamResponse::Message(Message::user_text(text)));
-        log.append([event("before")]);
+        log.append([event("before")], false);
         let mut reader = log.tail();
-        log.append([event("after"), event("last")]);
+        log.append([event("after"), event("last")], false);
         log.close();
         for text in ["after", "last"] {
             assert!(reader.next().await.expect("an event").json().contains(text));
