@@ -95,6 +95,14 @@ impl Tasks {
         &self.bounds.limits
     }
 
+    /// Reads a little from the store, to see whether it answers.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        self.store.probe().await
+    }
+
     /// Closes the store, when nobody works on tasks any more.
     pub async fn close(&self) {
         self.store.close().await;
@@ -240,14 +248,14 @@ impl Tasks {
         }
     }
 
-    /// The turn's end cannot be stored: its readers have read all there is, and the task is failed when the store works
-    /// again.
-    pub(crate) fn abandon(&self, record: &Arc<TaskRecord>) {
+    /// The turn's end cannot be stored: its readers have read all there is and hear why, and the task is failed when the
+    /// store works again.
+    pub(crate) fn abandon(&self, record: &Arc<TaskRecord>, error: &A2aError) {
         // First of all: whoever no longer finds the record must find that the task is to be failed.
         self.unsettled().insert(record.id().clone(), record.owner().clone());
         self.pins.release(record.id());
         self.remove(record);
-        record.break_off();
+        record.break_off(error.clone());
     }
 
     /// Fails the task if its turn could not store its end.
@@ -311,7 +319,7 @@ impl Tasks {
         self.pins.release(id);
         let record = self.live().records.remove(id);
         if let Some(record) = record {
-            record.break_off();
+            record.break_off(A2aError::TaskNotFound { task_id: id.clone() });
         }
     }
 

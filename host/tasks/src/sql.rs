@@ -271,6 +271,11 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         retention::sweep(self.database.as_ref(), retention).await
     }
 
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.database.read(statements::PROBE, &[]).await?;
+        Ok(())
+    }
+
     async fn close(&self) {
         if let Some(lease) = &self.lease {
             lease.end().await;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use reqwest::Client;
 use serde_json::{Value, json};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 
 use crate::cluster::Scratch;
 use crate::durable::{call, message};
@@ -311,6 +313,66 @@ async fn a_task_that_waits_goes_on_in_one_process() -> Result<()> {
     let history = first["result"]["task"]["history"].as_array().context("a history")?;
     assert!(!history.iter().any(|message| message["messageId"] == "m-3"), "{history:?}");
     drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+/// The status of `/readyz`, and what it says.
+async fn ready(replicas: &Replicas, server: &Server) -> Result<(u16, Value)> {
+    let reply = replicas.client.get(format!("{}/readyz", server.url)).send().await?;
+    Ok((reply.status().as_u16(), serde_json::from_str(&reply.text().await?)?))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_store_does_not_answer_is_not_ready_until_it_does() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let server = replicas.start("")?;
+    let (status, body) = ready(&replicas, &server).await?;
+    assert_eq!((status, &body["stores_answer"]), (200, &Value::Null), "{body}");
+
+    let mut locks = PgConnection::connect(replicas.scratch.url()).await?;
+    sqlx::query("BEGIN").execute(&mut locks).await?;
+    sqlx::query("LOCK TABLE task IN ACCESS EXCLUSIVE MODE").execute(&mut locks).await?;
+    // An answer counts for a second.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let begin = Instant::now();
+    let (one, other) = tokio::join!(ready(&replicas, &server), ready(&replicas, &server));
+    for (status, body) in [one?, other?] {
+        assert_eq!((status, &body["phase"], &body["stores_answer"]), (503, &json!("ready"), &json!(false)), "{body}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(4), "both wait for one probe: {:?}", begin.elapsed());
+
+    sqlx::query("ROLLBACK").execute(&mut locks).await?;
+    let begin = Instant::now();
+    while ready(&replicas, &server).await?.0 != 200 {
+        anyhow::ensure!(begin.elapsed() < Duration::from_secs(20), "not ready again");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    locks.close().await?;
+    drop(server);
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_whose_database_is_lost_in_the_turn_ends_with_an_error() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let server = replicas.start("")?;
+    let lose = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut connection = PgConnection::connect(replicas.scratch.url()).await?;
+        // Nothing can be appended any more.
+        sqlx::query("ALTER TABLE task_event RENAME TO lost").execute(&mut connection).await?;
+        connection.close().await?;
+        anyhow::Ok(())
+    };
+    let sent = said("short", "m");
+    let (events, lost) = tokio::join!(replicas.stream(&server, "SendStreamingMessage", sent), lose);
+    lost?;
+    let events = events?;
+    assert_eq!(last_state(&events[..events.len() - 1]), "TASK_STATE_WORKING", "{events:?}");
+    assert_eq!(events[events.len() - 1]["error"]["code"], -32_603, "{events:?}");
+    drop(server);
     replicas.remove().await;
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use annex_protocol::StreamResponse;
+use annex_protocol::{A2aError, StreamResponse};
 use tokio::sync::Notify;
 
 /// One event as it was stored.
@@ -53,7 +53,16 @@ pub(crate) struct TaskLog {
 #[derive(Default)]
 struct Written {
     events: Vec<Arc<LoggedEvent>>,
-    closed: bool,
+    end: Option<LogEnd>,
+}
+
+/// The reason why nothing more will come.
+#[derive(Clone)]
+enum LogEnd {
+    /// The task has reached a final state.
+    Finished,
+    /// What comes cannot be shown.
+    Broken(A2aError),
 }
 
 impl TaskLog {
@@ -64,9 +73,18 @@ impl TaskLog {
         self.progress.notify_waiters();
     }
 
-    /// Nothing more will come: the task has reached a final state, or cannot be stored.
+    /// Nothing more will come: the task has reached a final state.
     pub(crate) fn close(&self) {
-        self.written().closed = true;
+        self.end(LogEnd::Finished);
+    }
+
+    /// Nothing more will come although the task has not reached a final state. Readers are told why.
+    pub(crate) fn break_off(&self, error: A2aError) {
+        self.end(LogEnd::Broken(error));
+    }
+
+    fn end(&self, end: LogEnd) {
+        self.written().end = Some(end);
         self.progress.notify_waiters();
     }
 
@@ -94,7 +112,15 @@ pub(crate) struct LogReader {
 }
 
 impl LogReader {
-    /// The next event; `None` once the log is closed and read.
+    /// The reason why the log broke off, if it did.
+    pub(crate) fn broken(&self) -> Option<A2aError> {
+        match &self.log.written().end {
+            Some(LogEnd::Broken(error)) => Some(error.clone()),
+            Some(LogEnd::Finished) | None => None,
+        }
+    }
+
+    /// The next event; `None` once the log has ended and is read.
     pub(crate) async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
         loop {
             // Made before looking, so that no progress is missed.
@@ -105,7 +131,7 @@ impl LogReader {
                     self.next += 1;
                     return Some(Arc::clone(event));
                 }
-                if written.closed {
+                if written.end.is_some() {
                     return None;
                 }
             }

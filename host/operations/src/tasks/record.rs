@@ -320,10 +320,10 @@ impl TaskRecord {
         }
     }
 
-    /// Nothing more can be stored: whoever reads has read all there is.
-    pub(crate) fn break_off(&self) {
+    /// Nothing more can be stored: whoever reads has read all there is, and hears why.
+    pub(crate) fn break_off(&self, error: A2aError) {
         if let Some(log) = self.lock().log.take() {
-            log.close();
+            log.break_off(error);
         }
     }
 

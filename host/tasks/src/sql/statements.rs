@@ -208,6 +208,8 @@ pub(super) const SELECT_LOST: &str = concat!(
 /// A task that cannot be read is not looked at again and again.
 pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AND seq = $2";
 
+pub(super) const PROBE: &str = "SELECT id FROM task LIMIT 1";
+
 // Leases of five seconds, as `lease.rs` says too.
 pub(super) const BEGIN_LEASE: &str = "
     INSERT INTO replica (id, name, lease_until) VALUES ($1, $2, clock_timestamp() + INTERVAL '5 seconds')";
