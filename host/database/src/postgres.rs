@@ -86,6 +86,8 @@ impl PostgresDatabase {
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> Self {
         let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(timeout);
+        // Kept for good: where others have taken all that the database gives, a new one would not be had.
+        let pool = pool.idle_timeout(None).max_lifetime(None);
         let options = PgConnectOptions::clone(&self.pool.connect_options());
         Self { pool: pool.connect_lazy_with(options) }
     }

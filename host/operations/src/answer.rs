@@ -97,8 +97,9 @@ fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
     Form::Snapshot(task.into())
 }
 
-/// The events of a stream in order, the first one a task or the only message.
-pub type EventStream = Pin<Box<dyn Stream<Item = Arc<LoggedEvent>> + Send>>;
+/// The events of a stream in order, the first one a task or the only message. An error is the last of them, where the
+/// stream ends before its task or its turn does.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<Arc<LoggedEvent>, A2aError>> + Send>>;
 
 /// The event that ends a stream, besides the end of its task.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,7 +110,7 @@ pub(crate) enum Until {
     TaskEnds,
 }
 
-/// `first`, then what the reader reads, until the server closes its streams.
+/// `first`, then what the reader reads, until the server closes its streams. Whoever reads is told why nothing more comes.
 pub(crate) fn events(
     first: LoggedEvent,
     reader: Option<LogReader>,
@@ -123,14 +124,18 @@ pub(crate) fn events(
             let logged = tokio::select! {
                 // The events that are logged already are shown before the server closes the stream.
                 biased;
-                logged = reader.next() => logged?,
-                () = closing.cancelled() => return None,
+                logged = reader.next() => logged,
+                () = closing.cancelled() => {
+                    let reason = "the server is shutting down and the task goes on; subscribe to it again".to_owned();
+                    return Some((Err(A2aError::Overloaded { reason }), None));
+                }
             };
+            let Some(logged) = logged else { return reader.broken().map(|error| (Err(error), None)) };
             let over = until == Until::TurnEnds && logged.interrupts();
-            Some((logged, Some(reader).filter(|_| !over)))
+            Some((Ok(logged), Some(reader).filter(|_| !over)))
         }
     });
-    Box::pin(stream::iter([Arc::new(first)]).chain(rest))
+    Box::pin(stream::iter([Ok(Arc::new(first))]).chain(rest))
 }
 
 /// Any value as JSON.

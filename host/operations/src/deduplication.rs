@@ -90,12 +90,13 @@ impl Deduplication {
         key: MessageKey,
         task: &TaskId,
     ) -> Result<Delivery, A2aError> {
+        // From the beginning: those who wait here one after the other wait no longer than the first.
+        let deadline = Instant::now() + PATIENCE;
         while let Some(mut other) = self.open(owner, &key) {
             // Ends when the other one is settled or given up.
             let _ = other.changed().await;
         }
         let mut open = OpenMessage { messages: Arc::clone(self), owner: owner.clone(), key };
-        let deadline = Instant::now() + PATIENCE;
         let mut pause = FIRST_PAUSE;
         loop {
             open = match open.look(task.clone()).await? {

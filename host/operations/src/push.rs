@@ -115,6 +115,10 @@ impl PushNotifications {
                 () = self.closing.cancelled() => None,
             };
             let Some(event) = event else { break };
+            // The process whose turn it is sends it.
+            if event.is_others() {
+                continue;
+            }
             // Queued under the lock, so that a config which is deleted meanwhile is not sent to any more.
             if let Some(configs) = self.live().get(&task_id) {
                 self.notifier.send(&task_id, configs, &outgoing(&event));

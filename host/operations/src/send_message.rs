@@ -7,7 +7,8 @@ use annex_protocol::{A2aError, SendMessageRequest, StreamResponse};
 use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
-use crate::tasks::log::LoggedEvent;
+use crate::tasks::log::{LogReader, LoggedEvent};
+use crate::tasks::record::TaskRecord;
 use crate::turn::{Outcome, TaskOutcome};
 
 pub(crate) mod accept;
@@ -27,7 +28,7 @@ impl RequestHandler {
         let configuration = &request.configuration;
         let at_once = configuration.return_immediately;
         let history_length = configuration.history_length;
-        let TaskOutcome { record, snapshot, mut active, running, .. } =
+        let TaskOutcome { record, snapshot, mut active, running, reader } =
             match self.accept(call, "SendMessage", request).await? {
                 Outcome::Message { message, active } => return Ok(Answer { value: Sent::Message(message), active }),
                 Outcome::Task(task) => task,
@@ -39,11 +40,24 @@ impl RequestHandler {
             match running {
                 Some(running) => active = running.ended().await?,
                 // The message came before, and its turn may still run.
-                None => record.turn_over().await,
+                None => self.turn_over(&record, reader).await,
             }
             record.snapshot()
         };
         Ok(Answer { value: Sent::Task(ShownTask::snapshot(snapshot, history_length).await), active })
+    }
+
+    /// Waits for the end of a turn that was begun by another request, here or in another process.
+    async fn turn_over(&self, record: &TaskRecord, reader: Option<LogReader>) {
+        if record.is_running() {
+            return record.turn_over().await;
+        }
+        let Some(mut reader) = reader else { return };
+        let read = async { while reader.next().await.is_some_and(|logged| !logged.interrupts()) {} };
+        tokio::select! {
+            () = read => {}
+            () = self.closing.cancelled() => {}
+        }
     }
 
     /// The task or the message, and what follows to the end of the turn.

@@ -95,6 +95,14 @@ impl Tasks {
         &self.bounds.limits
     }
 
+    /// Reads a little from the store, to see whether it answers.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn probe(&self) -> Result<(), StoreError> {
+        self.store.probe().await
+    }
+
     /// Closes the store, when nobody works on tasks any more.
     pub async fn close(&self) {
         self.store.close().await;
@@ -203,8 +211,7 @@ impl Tasks {
             return Ok(Some(record));
         }
         let Some(stored) = self.store.load(owner, id).await? else { return Ok(None) };
-        let record = TaskRecord::stored(owner.clone(), stored.decode()?, stored.seq, self);
-        let record = Arc::new(record);
+        let record = Arc::new(TaskRecord::stored(owner.clone(), &stored, self)?);
         if !record.is_finished() {
             self.insert(&record);
         }
@@ -241,14 +248,14 @@ impl Tasks {
         }
     }
 
-    /// The turn's end cannot be stored: its readers have read all there is, and the task is failed when the store works
-    /// again.
-    pub(crate) fn abandon(&self, record: &Arc<TaskRecord>) {
+    /// The turn's end cannot be stored: its readers have read all there is and hear why, and the task is failed when the
+    /// store works again.
+    pub(crate) fn abandon(&self, record: &Arc<TaskRecord>, error: &A2aError) {
         // First of all: whoever no longer finds the record must find that the task is to be failed.
         self.unsettled().insert(record.id().clone(), record.owner().clone());
         self.pins.release(record.id());
         self.remove(record);
-        record.break_off();
+        record.break_off(error.clone());
     }
 
     /// Fails the task if its turn could not store its end.
@@ -257,7 +264,7 @@ impl Tasks {
         // Under the lock: a second attempt to create the task may have succeeded while this waited.
         let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
         if let Some(stored) = self.store.load(&owner, id).await? {
-            let record = TaskRecord::stored(owner, stored.decode()?, stored.seq, self);
+            let record = TaskRecord::stored(owner, &stored, self)?;
             record.append([failed(&record, UNSTORED)]).await?;
         }
         self.unsettled().remove(id);
@@ -312,7 +319,7 @@ impl Tasks {
         self.pins.release(id);
         let record = self.live().records.remove(id);
         if let Some(record) = record {
-            record.break_off();
+            record.break_off(A2aError::TaskNotFound { task_id: id.clone() });
         }
     }
 

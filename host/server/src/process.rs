@@ -5,3 +5,4 @@ pub(crate) mod hosts;
 pub(crate) mod readiness_gate;
 pub(crate) mod routes;
 pub(crate) mod serve;
+pub(crate) mod store_probe;

@@ -93,6 +93,14 @@ pub trait SessionService: Send + Sync + 'static {
     /// None but those of the database. What was deleted until then stays deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError>;
 
+    /// Reads a little, to see whether the database answers.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn probe(&self) -> Result<(), SessionError> {
+        Ok(())
+    }
+
     /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.
     async fn close(&self) {}
 

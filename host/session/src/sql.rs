@@ -157,6 +157,11 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         retention::sweep(self.database.as_ref(), retention).await
     }
 
+    async fn probe(&self) -> Result<(), SessionError> {
+        self.database.read(statements::PROBE, &[]).await?;
+        Ok(())
+    }
+
     async fn close(&self) {
         self.database.close().await;
     }

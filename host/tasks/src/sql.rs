@@ -84,6 +84,18 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         Ok(rows.iter().map(stored_event).collect::<Result<_, _>>()?)
     }
 
+    async fn changed(&self, known: &[(TaskId, u64)]) -> Result<Vec<(TaskId, Option<u64>)>, StoreError> {
+        // Whoever has the database for itself knows what it changed, and SQLite has no such statement.
+        if self.lease.is_none() {
+            return Ok(Vec::new());
+        }
+        let known: Vec<_> = known.iter().map(|(id, seq)| serde_json::json!({"id": id.as_str(), "seq": seq})).collect();
+        let known = serde_json::to_string(&known)?;
+        let rows = self.database.read(statements::SELECT_CHANGED, &[Value::Text(&known)]).await?;
+        let changed = rows.iter().map(|row| Ok((row.text(0)?.into(), row.maybe_int(1)?.map(from_sql))));
+        changed.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
     async fn list(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError> {
         let context = query.context.as_ref().map(|context| context.as_str());
         if !owner.is_key() || !context.is_none_or(is_key) {
@@ -257,6 +269,11 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             self.count_changed(statements::FORGET_REPLICAS, &[]).await?;
         }
         retention::sweep(self.database.as_ref(), retention).await
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.database.read(statements::PROBE, &[]).await?;
+        Ok(())
     }
 
     async fn close(&self) {

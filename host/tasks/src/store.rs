@@ -91,6 +91,15 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
 
+    /// Those of the tasks whose last event is another than the one named with them, each with the number of its last event,
+    /// or `None` when it is gone. To be asked where the store [is shared](Self::is_shared); others know what they changed.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn changed(&self, _known: &[(TaskId, u64)]) -> Result<Vec<(TaskId, Option<u64>)>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// One page of the owner's tasks, of at most [`MAX_PAGE_BYTES`](crate::MAX_PAGE_BYTES). The total is counted apart
     /// from the page, so that a change in between can show.
     ///
@@ -194,6 +203,14 @@ pub trait TaskStore: Send + Sync + 'static {
     /// # Errors
     /// None but those of the database. What was deleted until then stays deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError>;
+
+    /// Reads a little, to see whether the database answers.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn probe(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.
     async fn close(&self) {}

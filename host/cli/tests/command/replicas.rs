@@ -5,13 +5,26 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use reqwest::Client;
 use serde_json::{Value, json};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 
 use crate::cluster::Scratch;
 use crate::durable::{call, message};
 use crate::support::Server;
 
-/// The message says for how long the turn takes.
+/// The message says how the turn goes.
 const RULES: &str = r#"
+[[agent.rule]]
+steps = [{ status = { state = "completed", text = "done" } }]
+[[agent.rule]]
+text = "ask"
+steps = [{ status = { state = "input-required", text = "Which one?" } }]
+[[agent.rule]]
+text = "silent"
+steps = [{ wait_ms = 3000 }, { status = { state = "completed", text = "done" } }]
+[[agent.rule]]
+text = "very silent"
+steps = [{ wait_ms = 14000 }, { status = { state = "completed", text = "done" } }]
 [[agent.rule]]
 text = "short"
 steps = [{ status = { state = "working" } }, { wait_ms = 3000 }, { status = { state = "completed", text = "done" } }]
@@ -48,6 +61,18 @@ impl Replicas {
 
     pub(crate) async fn call(&self, server: &Server, method: &str, params: Value) -> Result<Value> {
         call(&self.client, &server.url, method, params).await
+    }
+
+    /// The events of a stream, read to its end.
+    pub(crate) async fn stream(&self, server: &Server, method: &str, params: Value) -> Result<Vec<Value>> {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let request = self.client.post(format!("{}/a2a/jsonrpc", server.url)).header("A2A-Version", "1.0");
+        let reply = request.header("content-type", "application/json").body(body.to_string()).send().await?;
+        let text = reply.text().await?;
+        let events = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events: Vec<Value> = events.map(serde_json::from_str).collect::<Result<_, _>>()?;
+        anyhow::ensure!(!events.is_empty(), "no stream: {text}");
+        Ok(events)
     }
 
     /// Begins a turn that goes on, and returns the id of its task.
@@ -126,6 +151,228 @@ async fn a_process_that_starts_again_under_its_name_fails_what_it_worked_on_at_o
     let again = replicas.start(name)?;
     replicas.until(&again, &task, "TASK_STATE_FAILED", Duration::ZERO).await?;
     drop((killed, again));
+    replicas.remove().await;
+    Ok(())
+}
+
+/// The state that a stream ends in.
+fn last_state(events: &[Value]) -> &str {
+    let last = &events[events.len() - 1]["result"];
+    let status = if last["task"].is_object() { &last["task"]["status"] } else { &last["statusUpdate"]["status"] };
+    status["state"].as_str().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_comes_to_two_processes_at_once_is_one_task_for_both() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [replicas.start("")?, replicas.start("")?];
+    for round in 0..30 {
+        let sent = message(&format!("c-{round}"), "m");
+        let (first, second) =
+            tokio::join!(replicas.call(&one, "SendMessage", sent.clone()), replicas.call(&other, "SendMessage", sent));
+        let [first, second] = [first?, second?];
+        assert_eq!(first["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{first}");
+        assert_eq!(first["result"]["task"], second["result"]["task"], "round {round}");
+    }
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_message_follows_its_turn_in_another_process() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [replicas.start("")?, replicas.start("")?];
+    for text in ["short", "silent"] {
+        let sent = said(text, text);
+        let begun = replicas.call(&one, "SendMessage", sent.clone());
+        let again = async {
+            // The other process has the message by then.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::try_join!(
+                replicas.call(&other, "SendMessage", sent.clone()),
+                replicas.stream(&other, "SendStreamingMessage", sent.clone())
+            )
+        };
+        let (first, again) = tokio::join!(begun, again);
+        let (first, (second, streamed)) = (first?, again?);
+        assert_eq!(first["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{first}");
+        assert_eq!(second["result"]["task"], first["result"]["task"]);
+        assert_eq!(streamed[0]["result"]["task"]["id"], first["result"]["task"]["id"]);
+        assert_eq!(last_state(&streamed), "TASK_STATE_COMPLETED", "{streamed:?}");
+    }
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_another_process_looks_at_for_long_is_asked_for_under_its_own_id() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [replicas.start("")?, replicas.start("")?];
+    let sent = said("very silent", "m");
+    let again = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        replicas.call(&other, "SendMessage", sent.clone()).await
+    };
+    let (first, again) = tokio::join!(replicas.call(&one, "SendMessage", sent.clone()), again);
+    let (first, again) = (first?, again?);
+    assert_eq!(again["error"]["code"], -32_000, "{again}");
+    assert!(again["error"]["message"].as_str().context("a text")?.contains("under the same messageId"), "{again}");
+    let third = replicas.call(&other, "SendMessage", sent).await?;
+    assert_eq!(third["result"]["task"], first["result"]["task"]);
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_a_killed_process_had_taken_is_worked_on_when_it_comes_again() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [mut killed, other] = [replicas.start("")?, replicas.start("")?];
+    let sent = said("silent", "m");
+    let url = killed.url.clone();
+    let begun = call(&replicas.client, &url, "SendMessage", sent.clone());
+    let kill = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        killed.process.kill()
+    };
+    let (begun, kill) = tokio::join!(begun, kill);
+    kill?;
+    assert!(begun.is_err(), "it was answered: {begun:?}");
+    let again = replicas.call(&other, "SendMessage", sent).await?;
+    assert_eq!(again["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{again}");
+    drop((killed, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_follows_a_task_that_another_process_runs() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [mut one, other] = [replicas.start("")?, replicas.start("")?];
+    let task = replicas.begin(&one, "short").await?;
+    let events = replicas.stream(&other, "SubscribeToTask", json!({"id": task})).await?;
+    assert_eq!(last_state(&events), "TASK_STATE_COMPLETED", "{events:?}");
+    // Also when that process is killed.
+    let task = replicas.begin(&one, "long").await?;
+    let subscribed = replicas.stream(&other, "SubscribeToTask", json!({"id": task}));
+    let kill = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        one.process.kill()
+    };
+    let (events, killed) = tokio::join!(subscribed, kill);
+    killed?;
+    assert_eq!(last_state(&events?), "TASK_STATE_FAILED");
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_of_a_task_that_waits_sees_what_another_process_makes_of_it() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [replicas.start("")?, replicas.start("")?];
+    let waits = replicas.call(&one, "SendMessage", said("ask", "m-1")).await?;
+    let task = &waits["result"]["task"]["id"];
+    let go_on = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut sent = said("short", "m-2");
+        sent["message"]["taskId"] = task.clone();
+        replicas.call(&other, "SendMessage", sent).await
+    };
+    let (events, gone_on) = tokio::join!(replicas.stream(&one, "SubscribeToTask", json!({"id": task})), go_on);
+    let (events, gone_on) = (events?, gone_on?);
+    assert_eq!(gone_on["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{gone_on}");
+    let states: Vec<&str> = (1..=events.len()).map(|end| last_state(&events[..end])).collect();
+    assert_eq!(states, ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_waits_goes_on_in_one_process() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [replicas.start("")?, replicas.start("")?];
+    let waits = replicas.call(&one, "SendMessage", said("ask", "m-1")).await?;
+    let answer = |id: &str| {
+        let mut sent = said("silent", id);
+        sent["message"]["taskId"] = waits["result"]["task"]["id"].clone();
+        sent
+    };
+    let late = async {
+        // The turn of the other process has not said anything by then.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        replicas.call(&other, "SendMessage", answer("m-3")).await
+    };
+    let (first, late) = tokio::join!(replicas.call(&one, "SendMessage", answer("m-2")), late);
+    let (first, late) = (first?, late?);
+    assert_eq!(first["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{first}");
+    assert_eq!(late["error"]["code"], -32_004, "{late}");
+    let history = first["result"]["task"]["history"].as_array().context("a history")?;
+    assert!(!history.iter().any(|message| message["messageId"] == "m-3"), "{history:?}");
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+/// The status of `/readyz`, and what it says.
+async fn ready(replicas: &Replicas, server: &Server) -> Result<(u16, Value)> {
+    let reply = replicas.client.get(format!("{}/readyz", server.url)).send().await?;
+    Ok((reply.status().as_u16(), serde_json::from_str(&reply.text().await?)?))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_store_does_not_answer_is_not_ready_until_it_does() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let server = replicas.start("")?;
+    let (status, body) = ready(&replicas, &server).await?;
+    assert_eq!((status, &body["stores_answer"]), (200, &Value::Null), "{body}");
+
+    let mut locks = PgConnection::connect(replicas.scratch.url()).await?;
+    sqlx::query("BEGIN").execute(&mut locks).await?;
+    sqlx::query("LOCK TABLE task IN ACCESS EXCLUSIVE MODE").execute(&mut locks).await?;
+    // An answer counts for a second.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let begin = Instant::now();
+    let (one, other) = tokio::join!(ready(&replicas, &server), ready(&replicas, &server));
+    for (status, body) in [one?, other?] {
+        assert_eq!((status, &body["phase"], &body["stores_answer"]), (503, &json!("ready"), &json!(false)), "{body}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(4), "both wait for one probe: {:?}", begin.elapsed());
+
+    sqlx::query("ROLLBACK").execute(&mut locks).await?;
+    let begin = Instant::now();
+    while ready(&replicas, &server).await?.0 != 200 {
+        anyhow::ensure!(begin.elapsed() < Duration::from_secs(20), "not ready again");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    locks.close().await?;
+    drop(server);
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_whose_database_is_lost_in_the_turn_ends_with_an_error() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let server = replicas.start("")?;
+    let lose = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut connection = PgConnection::connect(replicas.scratch.url()).await?;
+        // Nothing can be appended any more.
+        sqlx::query("ALTER TABLE task_event RENAME TO lost").execute(&mut connection).await?;
+        connection.close().await?;
+        anyhow::Ok(())
+    };
+    let sent = said("short", "m");
+    let (events, lost) = tokio::join!(replicas.stream(&server, "SendStreamingMessage", sent), lose);
+    lost?;
+    let events = events?;
+    assert_eq!(last_state(&events[..events.len() - 1]), "TASK_STATE_WORKING", "{events:?}");
+    assert_eq!(events[events.len() - 1]["error"]["code"], -32_603, "{events:?}");
+    drop(server);
     replicas.remove().await;
     Ok(())
 }

@@ -5,18 +5,25 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use annex_protocol::StreamResponse;
+use annex_protocol::{A2aError, StreamResponse};
 use tokio::sync::Notify;
 
 /// One event as it was stored.
 pub struct LoggedEvent {
     event: Arc<StreamResponse>,
+    /// True if another process stored it.
+    is_others: bool,
     encoded: OnceLock<Arc<str>>,
 }
 
 impl LoggedEvent {
     pub(crate) fn new(event: Arc<StreamResponse>) -> Self {
-        Self { event, encoded: OnceLock::new() }
+        Self { event, is_others: false, encoded: OnceLock::new() }
+    }
+
+    /// True if another process stored it, where whoever is to be notified of it is told.
+    pub(crate) fn is_others(&self) -> bool {
+        self.is_others
     }
 
     /// The event as one line of JSON, a StreamResponse.
@@ -46,18 +53,38 @@ pub(crate) struct TaskLog {
 #[derive(Default)]
 struct Written {
     events: Vec<Arc<LoggedEvent>>,
-    closed: bool,
+    end: Option<LogEnd>,
+}
+
+/// The reason why nothing more will come.
+#[derive(Clone)]
+enum LogEnd {
+    /// The task has reached a final state.
+    Finished,
+    /// What comes cannot be shown.
+    Broken(A2aError),
 }
 
 impl TaskLog {
-    pub(crate) fn append(&self, added: impl IntoIterator<Item = Arc<StreamResponse>>) {
-        self.written().events.extend(added.into_iter().map(|event| Arc::new(LoggedEvent::new(event))));
+    /// `is_others` says that another process stored the events.
+    pub(crate) fn append(&self, added: impl IntoIterator<Item = Arc<StreamResponse>>, is_others: bool) {
+        let logged = |event| Arc::new(LoggedEvent { is_others, ..LoggedEvent::new(event) });
+        self.written().events.extend(added.into_iter().map(logged));
         self.progress.notify_waiters();
     }
 
-    /// Nothing more will come: the task has reached a final state, or cannot be stored.
+    /// Nothing more will come: the task has reached a final state.
     pub(crate) fn close(&self) {
-        self.written().closed = true;
+        self.end(LogEnd::Finished);
+    }
+
+    /// Nothing more will come although the task has not reached a final state. Readers are told why.
+    pub(crate) fn break_off(&self, error: A2aError) {
+        self.end(LogEnd::Broken(error));
+    }
+
+    fn end(&self, end: LogEnd) {
+        self.written().end = Some(end);
         self.progress.notify_waiters();
     }
 
@@ -85,7 +112,15 @@ pub(crate) struct LogReader {
 }
 
 impl LogReader {
-    /// The next event; `None` once the log is closed and read.
+    /// The reason why the log broke off, if it did.
+    pub(crate) fn broken(&self) -> Option<A2aError> {
+        match &self.log.written().end {
+            Some(LogEnd::Broken(error)) => Some(error.clone()),
+            Some(LogEnd::Finished) | None => None,
+        }
+    }
+
+    /// The next event; `None` once the log has ended and is read.
     pub(crate) async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
         loop {
             // Made before looking, so that no progress is missed.
@@ -96,7 +131,7 @@ impl LogReader {
                     self.next += 1;
                     return Some(Arc::clone(event));
                 }
-                if written.closed {
+                if written.end.is_some() {
                     return None;
                 }
             }
@@ -117,9 +152,9 @@ mod tests {
     async fn a_reader_gets_what_came_after_it_started_and_then_the_end() {
         let log = Arc::new(TaskLog::default());
         let event = |text| Arc::new(StreamResponse::Message(Message::user_text(text)));
-        log.append([event("before")]);
+        log.append([event("before")], false);
         let mut reader = log.tail();
-        log.append([event("after"), event("last")]);
+        log.append([event("after"), event("last")], false);
         log.close();
         for text in ["after", "last"] {
             assert!(reader.next().await.expect("an event").json().contains(text));

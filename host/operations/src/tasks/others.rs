@@ -1,16 +1,23 @@
-//! What the other processes do that work on the same database: their tasks are failed when they are gone.
+//! What other processes do that work on the same database. Their tasks are failed when they are gone, and whoever reads such
+//! a task here reads on.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use annex_protocol::TaskId;
 use annex_tasks::StoreError;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::tasks::Tasks;
+use crate::tasks::record::TaskRecord;
 
 /// The time between two looks at the other processes.
 const LOOK: Duration = Duration::from_secs(1);
+/// Tasks that the store is asked for at once.
+const FOLLOWED: usize = 1_000;
 /// The last message of a task whose process is gone.
 pub const STOPPED: &str = "The server stopped while the task ran; send the message again.";
 
@@ -29,7 +36,11 @@ impl Tasks {
                 () = stop.cancelled() => return,
                 _ = looks.tick() => {}
             }
-            let looked = self.fail_lost().await;
+            let looked = async {
+                self.fail_lost().await?;
+                self.read_on().await
+            };
+            let looked = looked.await;
             if let Err(error) = &looked
                 && is_well
             {
@@ -46,5 +57,38 @@ impl Tasks {
             tracing::warn!(target: crate::LOG_TARGET, tasks = lost.len(), "failed tasks of a process that is gone");
         }
         Ok(())
+    }
+
+    /// Shows the readers of tasks on which nobody works here what other processes have stored.
+    async fn read_on(&self) -> Result<(), StoreError> {
+        let followed = self.followed();
+        for followed in followed.chunks(FOLLOWED) {
+            let records: HashMap<&TaskId, &Arc<TaskRecord>> =
+                followed.iter().map(|(record, _)| (record.id(), record)).collect();
+            let known: Vec<_> = followed.iter().map(|(record, last)| (record.id().clone(), *last)).collect();
+            for (id, last) in self.store.changed(&known).await? {
+                let Some(record) = records.get(&id) else { continue };
+                if last.is_none() {
+                    self.let_go(&id);
+                    continue;
+                }
+                match record.refresh().await {
+                    Err(error @ StoreError::Unreadable { .. }) => {
+                        tracing::error!(target: crate::LOG_TARGET, task = %id, %error, "a task cannot be read any further");
+                        self.let_go(&id);
+                    }
+                    read => read?,
+                }
+                self.leave_if_finished(record);
+            }
+        }
+        Ok(())
+    }
+
+    /// The records that are read while nobody works on their tasks here, each with its last event.
+    fn followed(&self) -> Vec<(Arc<TaskRecord>, u64)> {
+        let live = self.live();
+        let followed = live.records.values().filter(|record| !record.is_running() && record.has_readers());
+        followed.filter_map(|record| Some((Arc::clone(record), record.last()?))).collect()
     }
 }

@@ -1,14 +1,17 @@
 //! One task that is not finished: its present state, its log, and the way to stop it.
 //!
 //! Every change is stored before a reader sees it. What is stored is the truth: after a failure, or when another
-//! process wrote, the record catches up with the stored events.
+//! process wrote, the record catches up with the stored events. Of a task that nobody works on here it does so again and
+//! again while somebody reads (`others.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{
     A2aError, ContextId, Message, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
-use annex_tasks::{Excess, Owner, StoreError, TaskEvent, TaskLimits, TaskSnapshot, TaskStore};
+use annex_tasks::{
+    Excess, Owner, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, is_worked_on,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::tasks::Tasks;
@@ -39,6 +42,8 @@ struct RecordState {
     log: Option<Arc<TaskLog>>,
     /// `None` while no turn runs.
     turn: Option<RunningTurn>,
+    /// True if a turn works on the task, here or in another process.
+    is_worked_on: bool,
 }
 
 /// A turn as others see it.
@@ -58,19 +63,26 @@ impl RunningTurn {
 impl TaskRecord {
     /// A new task, stored as its event 1, whose first turn is stopped by `turn`.
     pub(crate) fn new(owner: Owner, task: TaskSnapshot, turn: CancellationToken, tasks: &Tasks) -> Self {
-        let record = Self::stored(owner, task, 1, tasks);
+        let record = Self::make(owner, task, (1, true), tasks);
         record.lock().turn = Some(RunningTurn::new(turn));
         record
     }
 
-    /// A task as it is stored, `last` being its last event. Nobody works on it here.
-    pub(crate) fn stored(owner: Owner, task: TaskSnapshot, last: u64, tasks: &Tasks) -> Self {
+    /// A task as it is stored. Nobody works on it here.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`].
+    pub(crate) fn stored(owner: Owner, stored: &StoredTask, tasks: &Tasks) -> Result<Self, StoreError> {
+        Ok(Self::make(owner, stored.decode()?, (stored.seq, stored.is_worked_on), tasks))
+    }
+
+    fn make(owner: Owner, task: TaskSnapshot, (last, is_worked_on): (u64, bool), tasks: &Tasks) -> Self {
         let id = task.id().clone();
         let context_id = task.context_id().clone();
         let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
         let store = Arc::clone(tasks.store());
         let limits = *tasks.limits();
-        let state = RecordState { task, log, turn: None };
+        let state = RecordState { task, log, turn: None, is_worked_on };
         Self { id, context_id, owner, store, limits, last: last.into(), state: Mutex::new(state) }
     }
 
@@ -105,11 +117,15 @@ impl TaskRecord {
         self.lock().turn.is_some()
     }
 
-    /// True if another process works on the task: it is neither finished nor waiting, and no turn runs here.
+    /// True if another process works on the task.
     pub(crate) fn runs_elsewhere(&self) -> bool {
         let state = self.lock();
-        let task_state = state.task.state();
-        state.turn.is_none() && !task_state.is_terminal() && !task_state.is_interrupted()
+        state.turn.is_none() && state.is_worked_on
+    }
+
+    /// The number of the last event that was applied; `None` while one is being stored or read.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.last.try_lock().ok().map(|last| *last)
     }
 
     pub(crate) fn has_readers(&self) -> bool {
@@ -122,18 +138,22 @@ impl TaskRecord {
         (state.task.clone(), state.log.as_ref().map(TaskLog::tail))
     }
 
-    /// The same, but without a reader when no turn runs.
+    /// The same, but without a reader when no turn runs, be it in another process.
     pub(crate) fn subscribe_to_turn(&self) -> Subscription {
         let state = self.lock();
-        let log = state.log.as_ref().filter(|_| state.turn.is_some());
+        let runs = state.turn.is_some() || (state.is_worked_on && self.store.is_shared());
+        let log = state.log.as_ref().filter(|_| runs);
         (state.task.clone(), log.map(TaskLog::tail))
     }
 
-    /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none.
+    /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none, or another
+    /// process works on it by now.
     pub(crate) async fn resume(&self, message: Option<Message>, turn: CancellationToken) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
-        if let Some(message) = message {
-            self.store(&mut last, &[message.into()]).await?;
+        if let Some(message) = message
+            && !self.join(&mut last, message).await?
+        {
+            return Ok(false);
         }
         let mut state = self.lock();
         let is_open = state.log.is_some();
@@ -201,13 +221,30 @@ impl TaskRecord {
     pub(crate) async fn show_first(&self, events: &[TaskEvent], task: TaskSnapshot) {
         let mut last = self.last.lock().await;
         *last += events.len() as u64;
-        self.show(events, task);
+        self.show(events, task, false);
     }
 
     /// Learns what others stored since.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let mut last = self.last.lock().await;
         self.catch_up(&mut last).await
+    }
+
+    /// Stores a message of the client, unless another process works on the task since its client has answered there.
+    async fn join(&self, last: &mut u64, message: Message) -> Result<bool, StoreError> {
+        let events = [TaskEvent::from(message)];
+        let stored = match self.try_store(*last, &events).await {
+            Err(StoreError::Stale { .. }) => {
+                self.catch_up(last).await?;
+                if self.runs_elsewhere() {
+                    return Ok(false);
+                }
+                self.try_store(*last, &events).await?
+            }
+            other => other?,
+        };
+        self.take(last, &events, stored);
+        Ok(true)
     }
 
     async fn store(&self, last: &mut u64, events: &[TaskEvent]) -> Result<(), StoreError> {
@@ -220,11 +257,15 @@ impl TaskRecord {
             }
             other => other?,
         };
+        self.take(last, events, stored);
+        Ok(())
+    }
+
+    fn take(&self, last: &mut u64, events: &[TaskEvent], stored: Option<(u64, TaskSnapshot)>) {
         if let Some((number, task)) = stored {
             *last = number;
-            self.show(events, task);
+            self.show(events, task, false);
         }
-        Ok(())
     }
 
     /// The last event's number and the task with all of them; `None` when the task takes no more events.
@@ -253,32 +294,36 @@ impl TaskRecord {
             let decoded = events.iter().map(|stored| stored.decode().map_err(unreadable));
             let decoded: Vec<TaskEvent> = decoded.collect::<Result<_, _>>()?;
             *last += decoded.len() as u64;
-            self.show(&decoded, self.snapshot().with(&decoded));
+            // A process whose turn runs sends all that becomes of its task, also what another one stored in between.
+            self.show(&decoded, self.snapshot().with(&decoded), !self.is_running());
         }
     }
 
-    /// Lets everybody see events that are stored, and the task as it is with them.
-    fn show(&self, events: &[TaskEvent], task: TaskSnapshot) {
+    /// Lets everybody see events that are stored, and the task as it is with them. `is_others` says that another process
+    /// stored them and works on the task.
+    fn show(&self, events: &[TaskEvent], task: TaskSnapshot, is_others: bool) {
         let mut state = self.lock();
         let is_final = task.state().is_terminal();
+        state.is_worked_on = is_worked_on(state.is_worked_on, events, task.state());
         state.task = task;
         let Some(log) = &state.log else { return };
         // A reader begins behind what is logged, so that nobody will ever read what is logged now for nobody.
         if log.has_readers() {
-            log.append(events.iter().filter_map(|event| match event {
+            let shown = events.iter().filter_map(|event| match event {
                 TaskEvent::Stream(event) => Some(Arc::clone(event)),
                 TaskEvent::Message(_) => None,
-            }));
+            });
+            log.append(shown, is_others);
         }
         if is_final && let Some(log) = state.log.take() {
             log.close();
         }
     }
 
-    /// Nothing more can be stored: whoever reads has read all there is.
-    pub(crate) fn break_off(&self) {
+    /// Nothing more can be stored: whoever reads has read all there is, and hears why.
+    pub(crate) fn break_off(&self, error: A2aError) {
         if let Some(log) = self.lock().log.take() {
-            log.close();
+            log.break_off(error);
         }
     }
 
@@ -328,8 +373,10 @@ pub(crate) fn finished(record: &TaskRecord) -> A2aError {
     A2aError::UnsupportedOperation { reason }
 }
 
-/// The refusal for a task that another process works on.
+/// The refusal of a message for a task that another process works on.
 pub(crate) fn runs_elsewhere(task_id: &TaskId) -> A2aError {
-    let reason = format!("task {task_id} runs in another process of this server; use GetTask to follow it");
+    let reason = format!(
+        "task {task_id} is being worked on in another process of this server; send the message again when the task waits"
+    );
     A2aError::UnsupportedOperation { reason }
 }

@@ -175,12 +175,12 @@ impl Turn {
 
 /// Ends the turn of a task that is in its last state, unless that could not be stored.
 async fn close(tasks: &Tasks, record: &Arc<TaskRecord>, concluded: Result<(), A2aError>) -> Result<(), A2aError> {
-    if concluded.is_err() {
-        tasks.abandon(record);
+    if let Err(error) = &concluded {
+        tasks.abandon(record, error);
     }
     let ended = record.end_turn().await.map_err(fault::of_store);
-    if ended.is_err() {
-        tasks.abandon(record);
+    if let Err(error) = &ended {
+        tasks.abandon(record, error);
     }
     tasks.leave_if_finished(record);
     concluded.and(ended)

@@ -98,7 +98,7 @@ fn reply<T>(value: T) -> Reply<T> {
 
 /// The events, with the place of their stream until it is over.
 fn events(place: StreamPlace, events: answer::EventStream) -> EventStream {
-    Box::pin(place.during(events.map(|event| Ok(event.event().clone()))))
+    Box::pin(place.during(events.map(|event| event.map(|event| event.event().clone()))))
 }
 
 #[async_trait]

@@ -327,7 +327,11 @@ fn json(caller: &Caller, body: String) -> Result<Response, A2aError> {
 }
 
 fn stream(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {
-    answer_body::stream(caller, place, sse::respond(events, |event| event.json().to_string()))
+    let answer = sse::respond(events, |event| match event {
+        Ok(event) => event.json().to_string(),
+        Err(error) => http_json::failure(error),
+    });
+    answer_body::stream(caller, place, answer)
 }
 
 fn failure(error: &A2aError) -> Response {

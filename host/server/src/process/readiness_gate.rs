@@ -17,6 +17,7 @@ use crate::connections::caller::Shares;
 use crate::installation::encoded_card::EncodedCard;
 use crate::installation::installer::Installer;
 use crate::process::hosts::Hosts;
+use crate::process::store_probe::StoreProbe;
 
 /// The phase that the server is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,9 @@ impl fmt::Display for Phase {
 #[derive(Serialize)]
 pub(crate) struct Readiness {
     phase: String,
+    /// False when tasks or sessions cannot be read; absent otherwise.
+    #[serde(skip_serializing_if = "is_true")]
+    stores_answer: bool,
     /// The edition in force; absent while starting.
     #[serde(skip_serializing_if = "Option::is_none")]
     edition: Option<u64>,
@@ -56,6 +60,11 @@ pub(crate) struct Readiness {
     /// this.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -84,6 +93,7 @@ pub(crate) struct ReadinessGate {
     pub(crate) speaks_v0_3: bool,
     app: OnceLock<App>,
     draining: AtomicBool,
+    stores: StoreProbe,
 }
 
 impl ReadinessGate {
@@ -96,6 +106,7 @@ impl ReadinessGate {
             speaks_v0_3: config.server.a2a_0_3,
             app: OnceLock::new(),
             draining: AtomicBool::new(false),
+            stores: StoreProbe::default(),
         }
     }
 
@@ -138,8 +149,18 @@ impl ReadinessGate {
         Ok((app, app.identify(headers).await?))
     }
 
+    /// Whether requests are served: the phase allows them, and the stores answer.
+    pub(crate) async fn readiness(&self) -> (bool, Readiness) {
+        let is_ready = self.phase() == Phase::Ready;
+        let stores_answer = match self.app.get().filter(|_| is_ready) {
+            Some(app) => self.stores.answers(app.tenants().own()).await,
+            None => true,
+        };
+        (is_ready && stores_answer, self.shown(stores_answer))
+    }
+
     /// The phase, and what is wrong although requests are taken. Anybody may read it, so it gives no reasons.
-    pub(crate) fn readiness(&self) -> Readiness {
+    fn shown(&self, stores_answer: bool) -> Readiness {
         let app = self.app.get();
         let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
         let installed = app.map(App::installed);
@@ -151,6 +172,7 @@ impl ReadinessGate {
         let failing = app.iter().flat_map(|app| app.installers().failing());
         Readiness {
             phase: self.phase().to_string(),
+            stores_answer,
             edition: app.map(|app| app.installer().publisher().current().extensions.number),
             failed: failures.into_iter().map(|failure| failure.source).collect(),
             quarantined: quarantined.map(ToString::to_string).collect(),

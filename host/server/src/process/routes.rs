@@ -24,7 +24,7 @@ use crate::connections::network::Network;
 use crate::connections::request_body::{BodyError, RequestBody};
 use crate::connections::site::Site;
 use crate::paths::{CARD_PATH, JSONRPC_PATH, REST_PATH};
-use crate::process::readiness_gate::{NoCard, Phase, ReadinessGate};
+use crate::process::readiness_gate::{NoCard, ReadinessGate};
 use crate::tenants::Tenants;
 
 /// All that the server answers.
@@ -207,11 +207,11 @@ async fn live() -> &'static str {
     "live\n"
 }
 
-/// The server takes messages.
+/// The server takes messages, and the stores answer.
 async fn ready(State(gate): State<Arc<ReadinessGate>>) -> Response {
-    let is_ready = gate.phase() == Phase::Ready;
+    let (is_ready, readiness) = gate.readiness().await;
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(gate.readiness())).into_response()
+    (status, Json(readiness)).into_response()
 }
 
 async fn not_found(headers: HeaderMap, uri: Uri) -> Response {

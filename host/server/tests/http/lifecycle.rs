@@ -1,6 +1,6 @@
 //! Ready, draining, gone.
 
-use annex_test_support::{COMMAND_KEY, TEST_EXTENSION};
+use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TestConfig};
 
 use crate::agent;
 use crate::installation::{Installation, extension};
@@ -60,5 +60,18 @@ async fn a_message_whose_hooks_run_when_the_drain_begins_is_answered_before_the_
     server.begin_shutdown();
     let reply = sending.await.expect("no panic").expect("a reply");
     assert_eq!(reply.task()["status"]["state"], "TASK_STATE_COMPLETED", "{}", reply.text);
+    server.ended().await.expect("a clean end");
+}
+
+#[tokio::test]
+async fn a_stream_of_a_task_that_waits_is_told_that_the_server_shuts_down() {
+    let rules = "[[agent.rule]]\nsteps = [{ status = { state = \"input-required\" } }]";
+    let mut server = TestConfig::script(rules).start().await.expect("a server");
+    let waits = server.say("ask").send().await.expect("a reply");
+    let params = format!(r#"{{"id":{}}}"#, waits.task()["id"]);
+    let stream = server.call("SubscribeToTask", params).open().await.expect("a stream");
+    server.begin_shutdown();
+    let events = stream.rest().await.expect("a clean end");
+    assert_eq!((events.len(), &events[1]["error"]["code"]), (2, &(-32_000).into()), "{events:?}");
     server.ended().await.expect("a clean end");
 }

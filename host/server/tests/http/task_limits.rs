@@ -205,13 +205,14 @@ async fn subscribe(server: &TestServer, id: &str) -> Events {
 }
 
 #[tokio::test]
-async fn the_stream_of_a_waiting_task_that_made_room_ends() {
+async fn the_stream_of_a_waiting_task_that_made_room_ends_with_an_error() {
     let server = serve(&counting(), "max_tasks = 3").await;
     let subscriber = subscribe(&server, &id_of(&asked_by(&server, None).await)).await;
     for _ in 0..3 {
         asked_by(&server, None).await;
     }
-    assert!(subscriber.rest().await.expect("events").is_empty());
+    let last = subscriber.rest().await.expect("events");
+    assert_eq!((last.len(), &last[0]["error"]["code"]), (1, &json!(-32_001)), "as of a deleted task: {last:?}");
 }
 
 #[tokio::test]

@@ -213,3 +213,5 @@ pub(super) const PUT_ARTIFACT: &str = "
         version = session_artifact.version + 1, parts = excluded.parts, size = excluded.size, place = excluded.place";
 
 pub(super) const DELETE_ARTIFACT: &str = "DELETE FROM session_artifact WHERE session_id = $1 AND name = $2";
+
+pub(super) const PROBE: &str = "SELECT id FROM session LIMIT 1";

@@ -66,6 +66,11 @@ pub(super) static INSERT_EVENTS: Rows = Rows {
 pub(super) const SELECT_EVENTS: &str = "
     SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT CAST($3 AS BIGINT)";
 
+/// Tasks that others have changed, of those in a JSON array of ids and numbers: in one statement, however many they are.
+pub(super) const SELECT_CHANGED: &str = "
+    SELECT known.id, task.seq FROM json_to_recordset(CAST($1 AS json)) AS known (id TEXT, seq BIGINT)
+    LEFT JOIN task ON task.id = known.id WHERE task.seq IS DISTINCT FROM known.seq";
+
 // Two pairs, so that each is answered by its index. The owner's pair takes a context, too, and finds it to be empty, so
 // that all pages have the same parameters.
 
@@ -209,6 +214,8 @@ pub(super) const SELECT_LOST: &str = concat!(
 
 /// A task that cannot be read is not looked at again and again.
 pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AND seq = $2";
+
+pub(super) const PROBE: &str = "SELECT id FROM task LIMIT 1";
 
 // Leases of five seconds, as `lease.rs` says too.
 pub(super) const BEGIN_LEASE: &str = "

@@ -210,3 +210,20 @@ async fn a_process_without_a_lease_judges_nobody() {
     assert_eq!(state(&one, "t-1").await, TaskState::Working);
     scratch.remove().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_follows_tasks_is_told_which_of_them_others_have_changed() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let [one, other] = [connect(&scratch).await, connect(&scratch).await];
+    let mut changed = working("t-1");
+    for task in [&changed, &working("t-2")] {
+        one.begin(&owner("ada"), task).await.unwrap();
+    }
+    let event = change(&mut changed, TaskState::Completed, at(2_000));
+    one.add(&changed.id, 1, &event, &changed).await.unwrap();
+    let known = [("t-1".into(), 1), ("t-2".into(), 1), ("t-3".into(), 1)];
+    let mut told = other.changed(&known).await.unwrap();
+    told.sort_unstable();
+    assert_eq!(told, [("t-1".into(), Some(2)), ("t-3".into(), None)]);
+    scratch.remove().await;
+}

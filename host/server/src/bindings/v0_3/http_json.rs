@@ -127,7 +127,10 @@ fn no_route(request: &HttpRequest<'_>, path: &str) -> A2aError {
 }
 
 fn rest_events(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {
-    let answer = sse::respond(events, |event| encode(&v0_3::rest::Event::from(event.event())).unwrap_or_default());
+    let answer = sse::respond(events, |event| match event {
+        Ok(event) => encode(&v0_3::rest::Event::from(event.event())).unwrap_or_default(),
+        Err(error) => annex_protocol::http_json::failure(error),
+    });
     answer_body::stream(caller, place, answer)
 }
 

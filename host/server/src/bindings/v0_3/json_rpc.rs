@@ -78,9 +78,12 @@ async fn dispatch(
     let success = |result: &str| json_rpc_binding::success(caller, &id, result);
     let events = |place: StreamPlace, events: EventStream| {
         let id = id.clone();
-        let answer = sse::respond(events, move |event| {
-            let event = encode(&v0_3::Event::from(event.event())).unwrap_or_default();
-            jsonrpc::success_raw(&id, &event)
+        let answer = sse::respond(events, move |event| match event {
+            Ok(event) => {
+                let event = encode(&v0_3::Event::from(event.event())).unwrap_or_default();
+                jsonrpc::success_raw(&id, &event)
+            }
+            Err(error) => v0_3::failure(&id, error),
         });
         answer_body::stream(caller, place, answer)
     };
