@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use annex_grpc::pb;
+use annex_grpc::pb::a2a_service_client::A2aServiceClient;
 use annex_protocol::{A2aError, Artifact, Json, Message, Part, PartContent, SendMessageRequest, TaskState};
 use annex_session::{StateDelta, TurnSession};
 use annex_test_support::{Reply, TestConfig, TestServer};
 use async_trait::async_trait;
 use serde_json::{Value, json};
+use tonic::transport::Channel;
 
 mod cards;
 pub(crate) mod foreign;
@@ -303,4 +306,16 @@ async fn header_fields_reach_the_upstream_only_if_they_are_named() {
     assert_eq!(headers["x-trace"], "t-1");
     assert_eq!(headers["x-key"].to_str().expect("text"), std::env::var("PATH").expect("PATH").trim());
     assert!(!headers.contains_key("authorization"), "{headers:?}");
+
+    // Over gRPC they are metadata.
+    let channel = Channel::from_shared(front.url().to_owned()).expect("a URL").connect().await.expect("a channel");
+    let part = pb::Part { content: Some(pb::part::Content::Text("hi".to_owned())), ..Default::default() };
+    let role = pb::Role::User.into();
+    let message = pb::Message { message_id: "over-grpc".to_owned(), role, parts: vec![part], ..Default::default() };
+    let mut request = tonic::Request::new(pb::SendMessageRequest { message: Some(message), ..Default::default() });
+    request.metadata_mut().insert("a2a-version", "1.0".parse().expect("a value"));
+    request.metadata_mut().insert("x-trace", "t-2".parse().expect("a value"));
+    A2aServiceClient::new(channel).send_message(request).await.expect("an answer");
+    let headers = requests.lock().expect("a lock").pop().expect("a request");
+    assert_eq!(headers["x-trace"], "t-2");
 }

@@ -180,12 +180,12 @@ pub(super) const FORGET_OLD_ANSWERS: &str = "
         WHERE tenant = $3 AND seen_at < $1 AND answer IS NOT NULL
         LIMIT CAST($2 AS BIGINT))";
 
-/// The oldest of a tenant's beyond a count.
+/// The oldest of a tenant's beyond a count. All of the order is descending, so that the index gives it.
 pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
         SELECT tenant, principal, context_id, message_id FROM message_seen
         WHERE tenant = $3 AND answer IS NOT NULL
-        ORDER BY seen_at DESC, principal, context_id, message_id
+        ORDER BY seen_at DESC, principal DESC, context_id DESC, message_id DESC
         LIMIT CAST($2 AS BIGINT) OFFSET CAST($1 AS BIGINT))";
 
 /// Tasks that are worked on by nobody knows whom: in a file by the process that had it before, and in a database of several
