@@ -41,11 +41,16 @@ impl Counter {
         Ok(format!("postgres://{}@localhost/{name}?host={}", database.get_username(), self.folder.path().display()))
     }
 
-    /// The trips that something takes: a statement is one.
-    async fn of<T>(&self, doing: impl Future<Output = Result<T>>) -> Result<(T, u64)> {
-        let before = self.trips.load(Ordering::SeqCst);
-        let done = doing.await?;
-        Ok((done, self.trips.load(Ordering::SeqCst) - before))
+    /// The fewest trips that something takes, of a few times: others are those of the lease, and of what is looked after each
+    /// second. A statement is one.
+    async fn least<T>(&self, mut doing: impl AsyncFnMut(usize) -> Result<T>) -> Result<u64> {
+        let mut least = u64::MAX;
+        for time in 0..5 {
+            let before = self.trips.load(Ordering::SeqCst);
+            doing(time).await?;
+            least = least.min(self.trips.load(Ordering::SeqCst) - before);
+        }
+        Ok(least)
     }
 }
 
@@ -104,21 +109,21 @@ async fn a_turn_takes_few_trips_to_postgresql() -> Result<()> {
     let Some(scratch) = Scratch::create().await else { return Ok(()) };
     let database: PgConnectOptions = scratch.url().parse()?;
     let counter = Counter::start(database.clone())?;
-    let config = config("postgres_env = \"ANNEX_TEST_TASKS\"\nrecover = false");
+    let config = config("postgres_env = \"ANNEX_TEST_TASKS\"");
     let server = Server::start_with(&config, &[("ANNEX_TEST_TASKS", &counter.url(&database)?)])?;
     let client = reqwest::Client::new();
     let send = async |id: &str| call(&client, &server.url, "SendMessage", message("c", id)).await;
-    send("m-1").await?;
+    let first = send("first").await?;
+    assert_eq!(first["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{first}");
     // The message is remembered, and the session read, by the turn and for the conversation. Then the message and the answer
     // are stored, each with a change of the session and one of the task.
-    let (second, trips) = counter.of(send("m-2")).await?;
-    assert_eq!(second["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{second}");
+    let trips = counter.least(async |time| send(&format!("m-{time}")).await).await?;
     assert_eq!(trips, 7, "a message in a known context");
-    // What came before is read, nothing is written but how often it came.
-    let (_, trips) = counter.of(send("m-2")).await?;
+    // Nothing is written but how often it came.
+    let trips = counter.least(async |_| send("first").await).await?;
     assert_eq!(trips, 2, "a message that came before");
-    let id = &second["result"]["task"]["id"];
-    let (_, trips) = counter.of(call(&client, &server.url, "GetTask", json!({"id": id}))).await?;
+    let id = &first["result"]["task"]["id"];
+    let trips = counter.least(async |_| call(&client, &server.url, "GetTask", json!({"id": id})).await).await?;
     assert_eq!(trips, 1, "GetTask");
     drop(server);
     scratch.remove().await;
