@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use reqwest::Client;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -373,6 +374,36 @@ async fn a_stream_whose_database_is_lost_in_the_turn_ends_with_an_error() -> Res
     assert_eq!(last_state(&events[..events.len() - 1]), "TASK_STATE_WORKING", "{events:?}");
     assert_eq!(events[events.len() - 1]["error"]["code"], -32_603, "{events:?}");
     drop(server);
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_was_stopped_for_longer_than_its_lease_finds_its_task_failed_and_goes_on() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [stopped, other] = [replicas.start("")?, replicas.start("")?];
+    let task = replicas.begin(&stopped, "short").await?;
+    let follows = async {
+        let events = replicas.stream(&stopped, "SubscribeToTask", json!({"id": task})).await?;
+        assert_eq!(last_state(&events), "TASK_STATE_FAILED", "{events:?}");
+        anyhow::Ok(())
+    };
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        kill_process(Pid::from_child(&stopped.process), Signal::STOP)?;
+        let failed = replicas.until(&other, &task, "TASK_STATE_FAILED", LEASE_AND_LOOK).await;
+        kill_process(Pid::from_child(&stopped.process), Signal::CONT)?;
+        failed
+    };
+    let (followed, failed) = tokio::join!(follows, stop);
+    let failed = failed?;
+    followed?;
+    // Its turn has ended by now, had it ended by itself.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(replicas.call(&other, "GetTask", json!({"id": task})).await?["result"], failed);
+    let again = replicas.call(&stopped, "SendMessage", said("hello", "m")).await?;
+    assert_eq!(again["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{again}");
+    drop((stopped, other));
     replicas.remove().await;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::TasksConfig;
+use super::tasks::TasksConfig;
 
 /// The longest name, in bytes.
 const MAX_NAME_BYTES: usize = 64;

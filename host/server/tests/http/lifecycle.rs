@@ -70,8 +70,12 @@ async fn a_stream_of_a_task_that_waits_is_told_that_the_server_shuts_down() {
     let waits = server.say("ask").send().await.expect("a reply");
     let params = format!(r#"{{"id":{}}}"#, waits.task()["id"]);
     let stream = server.call("SubscribeToTask", params).open().await.expect("a stream");
+    let path = format!("/a2a/rest/tasks/{}:subscribe?A2A-Version=1.0", waits.task()["id"].as_str().expect("an id"));
+    let rest = server.get(&path).await.expect("a stream");
     server.begin_shutdown();
     let events = stream.rest().await.expect("a clean end");
     assert_eq!((events.len(), &events[1]["error"]["code"]), (2, &(-32_000).into()), "{events:?}");
+    let rest = rest.text().await.expect("a clean end");
+    assert!(rest.contains("TASK_STATE_INPUT_REQUIRED") && rest.contains("UNAVAILABLE"), "{rest}");
     server.ended().await.expect("a clean end");
 }

@@ -3,7 +3,7 @@
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
-use annex_protocol::jsonrpc::{self, Request};
+use annex_protocol::jsonrpc::{self, Request, RequestId};
 use annex_protocol::v0_3::{self, Method, request};
 use annex_protocol::{A2aError, StreamResponse};
 use axum::http::HeaderMap;
@@ -76,17 +76,7 @@ async fn dispatch(
     let id = request.id.clone();
     let sent = &request.params_json()?;
     let success = |result: &str| json_rpc_binding::success(caller, &id, result);
-    let events = |place: StreamPlace, events: EventStream| {
-        let id = id.clone();
-        let answer = sse::respond(events, move |event| match event {
-            Ok(event) => {
-                let event = encode(&v0_3::Event::from(event.event())).unwrap_or_default();
-                jsonrpc::success_raw(&id, &event)
-            }
-            Err(error) => v0_3::failure(&id, error),
-        });
-        answer_body::stream(caller, place, answer)
-    };
+    let events = |place: StreamPlace, events: EventStream| stream(caller, place, id.clone(), events);
     match method {
         Method::SendMessage => {
             let answer = handler.send_message(&call, request::send_message(sent)?).await?;
@@ -132,6 +122,14 @@ async fn dispatch(
             success(&encode(&card)?)
         }
     }
+}
+
+fn stream(caller: &Caller, place: StreamPlace, id: RequestId, events: EventStream) -> Response {
+    let answer = sse::respond(events, move |event| match event {
+        Ok(event) => jsonrpc::success_raw(&id, &encode_event(event.event()).unwrap_or_default()),
+        Err(error) => v0_3::failure(&id, error),
+    });
+    answer_body::stream(caller, place, answer)
 }
 
 fn encode_event(event: &StreamResponse) -> Result<String, A2aError> {
