@@ -27,10 +27,10 @@ pub struct MessageKey {
 pub enum Remembered {
     /// Not before: it is the caller's to work on. Of any number of callers at once, one is told this.
     New,
-    /// Another process had taken it, for this task, and is gone without a task or an answer: it is the caller's to work on,
-    /// as this task.
+    /// Another process had taken it to begin this task, and is gone before it did: it is the caller's to work on, as this
+    /// task.
     Left(TaskId),
-    /// Another process looks at it, and will create this task if it takes the message.
+    /// Another process looks at it, and will give it to this task if it takes the message.
     Elsewhere(TaskId),
     /// The same message was remembered with this task. The task may not be created yet, or never be.
     Same(TaskId),

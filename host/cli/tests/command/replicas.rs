@@ -407,3 +407,25 @@ async fn a_process_that_was_stopped_for_longer_than_its_lease_finds_its_task_fai
     replicas.remove().await;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_for_a_task_that_waits_is_one_turn_also_while_it_waits_for_its_turn() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [replicas.start("")?, replicas.start("")?];
+    let waits = replicas.call(&one, "SendMessage", said("ask", "m-1")).await?;
+    // Another turn of the conversation keeps the message waiting.
+    replicas.begin(&one, "short").await?;
+    let mut sent = said("go on", "m-2");
+    sent["message"]["taskId"] = waits["result"]["task"]["id"].clone();
+    let again = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        replicas.call(&other, "SendMessage", sent.clone()).await
+    };
+    let (first, again) = tokio::join!(replicas.call(&one, "SendMessage", sent.clone()), again);
+    let (first, again) = (first?, again?);
+    assert_eq!(first["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{first}");
+    assert_eq!(again["result"]["task"], first["result"]["task"]);
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}

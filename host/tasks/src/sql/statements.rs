@@ -132,23 +132,40 @@ pub(super) const REMEMBER: &str = "
     ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET times = message_seen.times + 1
     RETURNING times, digest, task_id, coalesce(answer, ''), 0";
 
+/// True for a message that has reached its task: the task began with it, or it was appended. Looked for as text, because a
+/// JSON with a NUL character in a text is none to PostgreSQL.
+macro_rules! has_joined {
+    () => {
+        "EXISTS (SELECT 1 FROM task_event WHERE task_event.task_id = message_seen.task_id
+            AND (task_event.seq = 1 OR task_event.kind = 'message')
+            AND strpos(task_event.json, '\"messageId\":' || to_json(message_seen.message_id)) > 0)"
+    };
+}
+
 /// The same where several processes take messages. One that nobody looks at any more, because the replica that took it is
 /// gone, counts as coming for the first time, and keeps its task id: should its replica create that task after all, only
 /// one of the two can. `clock_timestamp()` is the time of the look, not that of the transaction.
 ///
 /// The last column is 1 for a message that another replica looks at.
-pub(super) const REMEMBER_AMONG_OTHERS: &str = "
+pub(super) const REMEMBER_AMONG_OTHERS: &str = concat!(
+    "
     INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times, runner)
     VALUES ($1, $2, $3, $4, $5, $6, $7, 1, $8)
     ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET (times, runner) = (
         SELECT CASE WHEN is_left THEN 1 ELSE message_seen.times + 1 END,
             CASE WHEN is_left THEN excluded.runner ELSE message_seen.runner END
         FROM (SELECT message_seen.digest = excluded.digest AND message_seen.answer IS NULL
-            AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id)
             AND NOT EXISTS (SELECT 1 FROM replica WHERE replica.id = message_seen.runner
-                AND replica.lease_until > clock_timestamp()) AS is_left) AS found)
-    RETURNING times, digest, task_id, coalesce(answer, ''), CAST(CASE WHEN answer IS NULL AND runner <> $8
-        AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id) THEN 1 ELSE 0 END AS BIGINT)";
+                AND replica.lease_until > clock_timestamp())
+            AND NOT ",
+    has_joined!(),
+    " AS is_left) AS found)
+    RETURNING times, digest, task_id, coalesce(answer, ''), CAST(CASE
+        WHEN times = 1 OR answer IS NOT NULL OR runner = $8 THEN 0
+        WHEN ",
+    has_joined!(),
+    " THEN 0 ELSE 1 END AS BIGINT)"
+);
 
 pub(super) const ANSWER: &str = "
     UPDATE message_seen SET answer = $7

@@ -1,6 +1,6 @@
 //! Recovery of the tasks that a crash leaves behind.
 
-use annex_protocol::{StreamResponse, TaskState};
+use annex_protocol::{Message, StreamResponse, Task, TaskState};
 use annex_tasks::{MessageKey, Remembered, TaskEvent};
 
 use crate::fixture::{OneByOne, Restart, at, numbers, owner, task, working};
@@ -66,7 +66,8 @@ async fn messages_whose_task_was_never_created_can_come_again(restart: &Restart)
     let store = restart.open().await;
     let ada = owner("ada");
     let message = |id: &str| MessageKey { context: "c-1".into(), message: id.into(), digest: [1; 32] };
-    store.begin(&ada, &working("t-1")).await.unwrap();
+    let begun = Message { message_id: "m-1".into(), ..Message::user_text("begin") };
+    store.begin(&ada, &Task { history: vec![begun], ..working("t-1") }).await.unwrap();
     store.remember(&ada, &message("m-1"), &"t-1".into()).await.unwrap();
     store.remember(&ada, &message("m-2"), &"t-2".into()).await.unwrap();
     let store = restart.after(store).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use annex_database::PostgresConnections;
-use annex_protocol::{TaskId, TaskState};
+use annex_protocol::{Message, Task, TaskId, TaskState};
 use annex_tasks::{MessageKey, PostgresTaskStore, Remembered, StoreError, TaskEvent, TaskStore};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
@@ -37,6 +37,12 @@ async fn kill(scratch: &Scratch, store: PostgresTaskStore) {
     sql(scratch, &format!("{over}'{replica}'")).await;
 }
 
+/// A task that began with a message of this id.
+fn begun_by(message: &str, id: &str) -> Task {
+    let history = vec![Message { message_id: message.into(), ..Message::user_text("begin") }];
+    Task { history, ..working(id) }
+}
+
 fn message(id: &str) -> MessageKey {
     MessageKey { context: "c-1".into(), message: id.into(), digest: [1; 32] }
 }
@@ -67,7 +73,7 @@ async fn a_start_touches_nothing_that_another_process_works_on() {
     let again = second.remember(&ada, &message("m-1"), &"t-3".into()).await.unwrap();
     assert_eq!(again, Remembered::Elsewhere("t-2".into()));
     // Its own process goes on with both.
-    first.begin(&ada, &working("t-2")).await.unwrap();
+    first.begin(&ada, &begun_by("m-1", "t-2")).await.unwrap();
     let again = second.remember(&ada, &message("m-1"), &"t-3".into()).await.unwrap();
     assert_eq!(again, Remembered::Same("t-2".into()));
     scratch.remove().await;
@@ -88,7 +94,7 @@ async fn what_a_killed_process_worked_on_fails_and_nothing_else() {
     let mut answered = waits.clone();
     answered.id = "t-4".into();
     killed.begin(&ada, &answered).await.unwrap();
-    let answer = TaskEvent::from(annex_protocol::Message::user_text("here"));
+    let answer = TaskEvent::from(Message::user_text("here"));
     killed.add(&answered.id, 1, &answer, &answered).await.unwrap();
     assert!(other.load(&ada, &answered.id).await.unwrap().unwrap().is_worked_on);
     assert!(!other.load(&ada, &waits.id).await.unwrap().unwrap().is_worked_on);
@@ -134,7 +140,7 @@ async fn a_process_takes_back_and_answers_its_own_messages_only() {
     sql(&scratch, "UPDATE message_seen SET runner = 'gone'").await;
     assert_eq!(other.remember(&ada, &message("m-1"), &"t-2".into()).await.unwrap(), Remembered::Left("t-1".into()));
     slow.forget(&ada, &message("m-1")).await.unwrap();
-    slow.answer(&ada, &message("m-1"), &annex_protocol::Message::user_text("late")).await.unwrap();
+    slow.answer(&ada, &message("m-1"), &Message::user_text("late")).await.unwrap();
     let again = slow.remember(&ada, &message("m-1"), &"t-3".into()).await.unwrap();
     assert_eq!(again, Remembered::Elsewhere("t-1".into()));
     other.forget(&ada, &message("m-1")).await.unwrap();
@@ -225,5 +231,27 @@ async fn whoever_follows_tasks_is_told_which_of_them_others_have_changed() {
     let mut told = other.changed(&known).await.unwrap();
     told.sort_unstable();
     assert_eq!(told, [("t-1".into(), Some(2)), ("t-3".into(), None)]);
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_for_a_task_that_waits_is_looked_at_until_it_has_reached_the_task() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let ada = owner("ada");
+    let [killed, one, other] = [connect(&scratch).await, connect(&scratch).await, connect(&scratch).await];
+    let task = begun_by("m-1", "t-1");
+    one.begin(&ada, &task).await.unwrap();
+    let odd = "m \"\n\u{1}ö/\\";
+    assert_eq!(one.remember(&ada, &message(odd), &task.id).await.unwrap(), Remembered::New);
+    let again = other.remember(&ada, &message(odd), &task.id).await.unwrap();
+    assert_eq!(again, Remembered::Elsewhere(task.id.clone()));
+    let joined = TaskEvent::from(Message { message_id: odd.into(), ..Message::user_text("go on") });
+    one.add(&task.id, 1, &joined, &task).await.unwrap();
+    let again = other.remember(&ada, &message(odd), &task.id).await.unwrap();
+    assert_eq!(again, Remembered::Same(task.id.clone()));
+    // One that its process was killed with is worked on when it comes again.
+    assert_eq!(killed.remember(&ada, &message("m-3"), &task.id).await.unwrap(), Remembered::New);
+    kill(&scratch, killed).await;
+    assert_eq!(other.remember(&ada, &message("m-3"), &task.id).await.unwrap(), Remembered::New);
     scratch.remove().await;
 }
