@@ -31,7 +31,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
-use crate::config::{Config, ConfigError, PushConfig, ServedConfig, TasksConfig};
+use crate::config::served::ServedConfig;
+use crate::config::{Config, ConfigError, PushConfig, TasksConfig};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::signing::SigningError;

@@ -10,7 +10,8 @@ use annex_upstream::{UpstreamAgent, UpstreamConfig};
 use tokio::sync::watch;
 
 use super::AppError;
-use crate::config::{AgentConfig, ModelConfig, ServedConfig, TemplateConfig};
+use crate::config::served::ServedConfig;
+use crate::config::{AgentConfig, ModelConfig, TemplateConfig};
 use crate::installation::card;
 use crate::installation::installer::Installer;
 use crate::locations::Locations;

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::agents::agent;
 use super::{AppError, Served, Shared};
+use crate::config::served::ServedConfig;
 use crate::config::{Config, TenantConfig};
 use crate::locations::Locations;
 use crate::tenants::{Directory, Serving};
@@ -45,7 +46,7 @@ pub(super) fn directory(config: &Arc<Config>, locations: &Locations, shared: &Ar
 impl Loader {
     /// Loads a tenant. Its agent must be there by `until`.
     async fn load(&self, tenant: &TenantConfig, until: Instant) -> Result<Serving, AppError> {
-        let config = tenant.read(&self.config, &self.locations.config)?;
+        let config = ServedConfig::of_tenant(tenant, &self.config, &self.locations.config)?;
         let folder = self.locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&self.locations.config).to_owned();
         // Paths in a tenant's file start at its folder. Components that ship and the cache are the process's.

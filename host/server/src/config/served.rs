@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig};
+use super::tenant::{self, TenantFile};
+use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, TenantConfig};
 
 /// The tables that an agent has of its own, and the config of the process that serves it. All agents share that one, so that
 /// each costs no more than its own file.
@@ -33,6 +34,31 @@ impl ServedConfig {
         }
     }
 
+    /// That of a tenant: what its file says, beside the config of the process. `folder` is where a relative path of the file
+    /// starts.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
+    pub(crate) fn of_tenant(tenant: &TenantConfig, process: &Arc<Config>, folder: &Path) -> Result<Self, ConfigError> {
+        let path = folder.join(&tenant.config);
+        let text = tenant::text(&path)?;
+        let TenantFile { card, agent, extensions } = tenant::parse(&path, &text)?;
+        process.check_card(&card, Some(&agent)).map_err(|(key, reason)| ConfigError::Value {
+            path: path.clone(),
+            key: key.to_owned(),
+            reason: reason.to_owned(),
+        })?;
+        Ok(Self {
+            process: Arc::clone(process),
+            card,
+            agent: Some(agent),
+            extensions,
+            file: Some(ConfigFile::of_tenant(&path, &text)),
+            max_running_turns: tenant.max_running_turns.unwrap_or(process.server.max_running_turns),
+            is_tenant: true,
+        })
+    }
+
     /// The agent that it names.
     ///
     /// # Errors
@@ -58,6 +84,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
+    use super::ServedConfig;
     use crate::config::Config;
 
     #[test]
@@ -70,7 +97,10 @@ mod tests {
         let server = "[server]\na2a_0_3 = true\n[runtime]\nextensions_dir = \"e\"\n";
         let config = Config::parse(Path::new("annex.toml"), &format!("{agent}{server}{tenants}")).expect("a config");
         let config = Arc::new(config);
-        let served = config.tenants.iter().map(|tenant| tenant.read(&config, folder.path()).expect("a tenant"));
+        let served = config
+            .tenants
+            .iter()
+            .map(|tenant| ServedConfig::of_tenant(tenant, &config, folder.path()).expect("a tenant"));
         let [one, other] = served.collect::<Vec<_>>().try_into().expect("two tenants");
         assert!(Arc::ptr_eq(&one.process, &config) && Arc::ptr_eq(&other.process, &config));
         assert_eq!((one.max_running_turns, other.max_running_turns), (7, config.server.max_running_turns));

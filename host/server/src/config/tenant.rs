@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use annex_files::Purpose;
 use serde::Deserialize;
 
-use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, ServedConfig};
+use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig};
 
 /// The longest name of a tenant, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -35,39 +34,12 @@ pub struct TenantConfig {
 /// The file of a tenant.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TenantFile {
+pub(super) struct TenantFile {
     #[serde(default)]
-    card: CardConfig,
-    agent: AgentConfig,
+    pub(super) card: CardConfig,
+    pub(super) agent: AgentConfig,
     #[serde(default, rename = "extension")]
-    extensions: Vec<ExtensionConfig>,
-}
-
-impl TenantConfig {
-    /// The config of this tenant: what its file says, beside the config of the process. `folder` is where a relative path
-    /// of the file starts.
-    ///
-    /// # Errors
-    /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
-    pub(crate) fn read(&self, process: &Arc<Config>, folder: &Path) -> Result<ServedConfig, ConfigError> {
-        let path = folder.join(&self.config);
-        let text = text(&path)?;
-        let TenantFile { card, agent, extensions } = parse(&path, &text)?;
-        process.check_card(&card, Some(&agent)).map_err(|(key, reason)| ConfigError::Value {
-            path: path.clone(),
-            key: key.to_owned(),
-            reason: reason.to_owned(),
-        })?;
-        Ok(ServedConfig {
-            process: Arc::clone(process),
-            card,
-            agent: Some(agent),
-            extensions,
-            file: Some(ConfigFile::of_tenant(&path, &text)),
-            max_running_turns: self.max_running_turns.unwrap_or(process.server.max_running_turns),
-            is_tenant: true,
-        })
-    }
+    pub(super) extensions: Vec<ExtensionConfig>,
 }
 
 /// The text of a tenant's file.
@@ -85,7 +57,8 @@ pub(super) fn extensions(path: &Path, text: &str) -> Result<Vec<ExtensionConfig>
     Ok(parse(path, text)?.extensions)
 }
 
-fn parse(path: &Path, text: &str) -> Result<TenantFile, ConfigError> {
+/// The tables of a tenant's file.
+pub(super) fn parse(path: &Path, text: &str) -> Result<TenantFile, ConfigError> {
     toml::from_str(text).map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })
 }
 

@@ -5,7 +5,8 @@ use annex_protocol::service::VERSION;
 use annex_protocol::v0_3;
 use annex_protocol::{AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill};
 
-use crate::config::{BindingConfig, CardConfig, ExtendedCardConfig, ServedConfig, SkillConfig};
+use crate::config::served::ServedConfig;
+use crate::config::{BindingConfig, CardConfig, ExtendedCardConfig, SkillConfig};
 use crate::paths::{JSONRPC_PATH, REST_PATH};
 
 /// The binding that 0.3 is not served by.

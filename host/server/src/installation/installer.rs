@@ -15,7 +15,8 @@ use annex_runtime::{Digest, HookTotals, Installed, LoadError, Runtime};
 use annex_session::Redaction;
 use tokio::sync::Notify;
 
-use crate::config::{ConfigFile, ExtensionConfig, ServedConfig};
+use crate::config::served::ServedConfig;
+use crate::config::{ConfigFile, ExtensionConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::{Published, Publisher};
 use crate::installation::shadow::{Candidate, Shadow};

@@ -9,7 +9,8 @@ use annex_protocol::{AgentCard, AgentExtension, v0_3};
 use annex_runtime::Installed;
 use tokio::sync::watch;
 
-use crate::config::{CardConfig, ExtendedCardConfig, ServedConfig};
+use crate::config::served::ServedConfig;
+use crate::config::{CardConfig, ExtendedCardConfig};
 use crate::installation::card;
 use crate::installation::encoded_card::EncodedCard;
 use crate::installation::published::Published;

@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 
 use crate::admin_api::sessions::{self as shown, Deleted, EventError, Events, Listed};
+use crate::config::served::ServedConfig;
 use crate::config::{Config, ConfigError};
 use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store::{self, SessionStoreError};
@@ -110,7 +111,7 @@ impl Sessions {
         apps.set("", config.agent()?.name());
         let config = Arc::new(config.clone());
         for tenant in &config.tenants {
-            let of_tenant = tenant.read(&config, folder)?;
+            let of_tenant = ServedConfig::of_tenant(tenant, &config, folder)?;
             apps.set(&tenant.name, of_tenant.agent()?.name());
         }
         Ok(Self { service, turns: Turns::default(), apps, redaction: config.sessions.redaction() })
