@@ -275,7 +275,8 @@ impl Shared {
         names: &AgentNames,
     ) -> Result<Self, AppError> {
         let databases = PostgresDatabases::new(&config.postgres);
-        let store = task_store::open(config, &locations.config, &databases).await?;
+        let task_store::Opened { store, lease: _lease } =
+            task_store::open(config, &locations.config, &databases).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config).await?;

@@ -1,16 +1,14 @@
 //! Tasks in a PostgreSQL database.
 
+use annex_cluster::Lease;
 use annex_database::{Migrations, PostgresConnections, PostgresDatabase};
 
 use crate::StoreError;
-use crate::sql::{LEASE_PATIENCE, Lease, SqlTaskStore};
+use crate::sql::SqlTaskStore;
 
 /// Tasks in a PostgreSQL database: a row lock and the number of the last event keep the changes of several processes
 /// apart, and a lease says which of them are alive.
 pub type PostgresTaskStore = SqlTaskStore<PostgresDatabase>;
-
-/// A second one where the first hangs.
-const LEASE_CONNECTIONS: u32 = 2;
 
 const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_migrations",
@@ -49,7 +47,7 @@ impl SqlTaskStore<PostgresDatabase> {
     /// As [`open`](Self::open).
     pub async fn open_as(name: Option<&str>, connections: &PostgresConnections) -> Result<Self, StoreError> {
         let database = PostgresDatabase::open(connections, MIGRATIONS).await?;
-        let lease = Lease::begin(database.beside(LEASE_CONNECTIONS, LEASE_PATIENCE), name).await?;
+        let lease = Lease::begin(&database, name).await?;
         Ok(Self::on(database).among_others(lease))
     }
 }

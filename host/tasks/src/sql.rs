@@ -1,6 +1,5 @@
 //! The task store on a SQL database, once for all databases.
 
-mod lease;
 mod recovery;
 mod retention;
 mod since;
@@ -9,11 +8,11 @@ mod write;
 
 use std::sync::Arc;
 
+use annex_cluster::{Lease, Replica};
 use annex_database::{Database, Row, Value, Writer, from_sql};
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
-pub(crate) use self::lease::{Lease, PATIENCE as LEASE_PATIENCE};
 use self::write::Write;
 use crate::event::{EventContent, Kind};
 use crate::key::{self, is_key};
@@ -30,7 +29,7 @@ pub struct SqlTaskStore<D> {
     database: Arc<D>,
     writer: Writer<D, Write>,
     /// The lease of this process; `None` where it has the database for itself.
-    lease: Option<Lease<D>>,
+    lease: Option<Arc<Lease>>,
 }
 
 #[async_trait]
@@ -197,7 +196,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let [tenant, principal, context, id, digest] = named(owner, message);
         let now = Value::Int(Timestamp::now().as_millis());
         let replica = self.replica();
-        let runner = Value::MaybeText(replica.as_deref());
+        let runner = Value::MaybeText(replica.as_ref().map(Replica::id));
         let task_id = Value::Text(task.as_str());
         // The claim is committed before the turn begins, so that of two deliveries only one is worked on.
         let rows = if replica.is_some() {
@@ -216,7 +215,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let json = serde_json::to_string(answer)?;
         let [tenant, principal, context, id, digest] = named(owner, message);
         let replica = self.replica();
-        let runner = Value::Text(replica.as_deref().unwrap_or_default());
+        let runner = Value::Text(replica.as_ref().map(Replica::id).unwrap_or_default());
         self.database
             .change(statements::ANSWER, &[tenant, principal, context, id, digest, runner, Value::Text(&json)])
             .await?;
@@ -229,7 +228,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         }
         let [tenant, principal, context, id, digest] = named(owner, message);
         let replica = self.replica();
-        let runner = Value::Text(replica.as_deref().unwrap_or_default());
+        let runner = Value::Text(replica.as_ref().map(Replica::id).unwrap_or_default());
         self.database.change(statements::FORGET, &[tenant, principal, context, id, digest, runner]).await?;
         Ok(())
     }
@@ -265,8 +264,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
-        if self.lease.is_some() {
-            self.count_changed(statements::FORGET_REPLICAS, &[]).await?;
+        if let Some(lease) = &self.lease {
+            lease.forget_gone().await?;
         }
         retention::sweep(self.database.as_ref(), retention).await
     }
@@ -291,13 +290,20 @@ impl<D: Database> SqlTaskStore<D> {
     }
 
     /// The store as one of several processes have it.
-    pub(crate) fn among_others(self, lease: Lease<D>) -> Self {
-        Self { lease: Some(lease), ..self }
+    pub(crate) fn among_others(self, lease: Lease) -> Self {
+        Self { lease: Some(Arc::new(lease)), ..self }
+    }
+
+    /// The lease of this process, for all that it keeps in the same database; `None` where it has the database for itself.
+    /// [`close`](TaskStore::close) ends it.
+    #[must_use]
+    pub fn lease(&self) -> Option<Arc<Lease>> {
+        self.lease.clone()
     }
 
     /// The replica that this process is; `None` where it has the database for itself.
-    fn replica(&self) -> Option<Arc<str>> {
-        self.lease.as_ref().map(Lease::replica)
+    fn replica(&self) -> Option<Replica> {
+        self.lease.as_ref().map(|lease| lease.replica())
     }
 
     /// One statement as a transaction; returns how many rows it changed.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_cluster::Lease;
 use annex_operations::tasks::others::STOPPED;
 use annex_tasks::{
     MemoryBounds, MemoryTaskStore, PostgresTaskStore, Retention, SqliteTaskStore, StoreError, TaskLimits, TaskStore,
@@ -44,12 +45,26 @@ pub enum TaskStoreError {
     Open(#[from] StoreError),
 }
 
+/// The task store, and what goes with it.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn TaskStore>,
+    /// The lease of this process in the database of the tasks; `None` where no other process can have them. Closing the
+    /// store ends it.
+    pub(crate) lease: Option<Arc<Lease>>,
+}
+
+impl Opened {
+    fn alone(store: impl TaskStore) -> Self {
+        Self { store: Arc::new(store), lease: None }
+    }
+}
+
 /// Opens the store and fails what a process that is gone has left.
 pub(crate) async fn open(
     config: &Config,
     folder: &Path,
     databases: &PostgresDatabases,
-) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
+) -> Result<Opened, TaskStoreError> {
     let replica = config.replica.name.clone();
     let config = config.tasks.clone();
     let folder = folder.to_owned();
@@ -66,27 +81,29 @@ async fn open_store(
     replica: Option<&str>,
     folder: &Path,
     databases: &PostgresDatabases,
-) -> Result<Arc<dyn TaskStore>, TaskStoreError> {
-    let store: Arc<dyn TaskStore> = if let Some(data) = &config.data_dir {
+) -> Result<Opened, TaskStoreError> {
+    let opened = if let Some(data) = &config.data_dir {
         let path = folder.join(data);
         std::fs::create_dir_all(&path).map_err(|source| TaskStoreError::Folder { path: path.clone(), source })?;
-        Arc::new(SqliteTaskStore::open(&path.join(FILE)).await?)
+        Opened::alone(SqliteTaskStore::open(&path.join(FILE)).await?)
     } else if let Some(name) = &config.postgres_env {
         let url = env::var(name).map_err(|_| TaskStoreError::Variable { name: name.clone() })?;
-        Arc::new(PostgresTaskStore::open_as(replica, &databases.at(&url).map_err(StoreError::from)?).await?)
+        let store = PostgresTaskStore::open_as(replica, &databases.at(&url).map_err(StoreError::from)?).await?;
+        let lease = store.lease();
+        Opened { store: Arc::new(store), lease }
     } else {
         let max_tasks = config.max_tasks;
         let max_bytes = config.max_bytes;
         let waiting = waiting(config);
         let bounds = MemoryBounds { max_tasks, max_bytes, waiting };
         // Nothing in memory outlived the last process, so there is nothing to recover.
-        return Ok(Arc::new(MemoryTaskStore::new(bounds)));
+        return Ok(Opened::alone(MemoryTaskStore::new(bounds)));
     };
-    let recovered = store.recover(STOPPED).await?;
+    let recovered = opened.store.recover(STOPPED).await?;
     if !recovered.is_empty() {
         tracing::warn!(tasks = recovered.len(), "tasks ran when the server stopped; they are failed");
     }
-    Ok(store)
+    Ok(opened)
 }
 
 const DAY: u64 = 24 * 60 * 60;

@@ -40,7 +40,7 @@ pub(super) async fn recover_lost<D: Database>(
     reason: &str,
 ) -> Result<Vec<TaskId>, StoreError> {
     match &store.lease {
-        Some(lease) if lease.may_judge() => fail_all(store, &Left::Lost(&lease.replica()), reason).await,
+        Some(lease) if lease.may_judge() => fail_all(store, &Left::Lost(lease.replica().id()), reason).await,
         _ => Ok(Vec::new()),
     }
 }

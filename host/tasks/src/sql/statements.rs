@@ -234,24 +234,6 @@ pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AN
 
 pub(super) const PROBE: &str = "SELECT id FROM task LIMIT 1";
 
-// Leases of five seconds, as `lease.rs` says too.
-pub(super) const BEGIN_LEASE: &str = "
-    INSERT INTO replica (id, name, lease_until) VALUES ($1, $2, clock_timestamp() + INTERVAL '5 seconds')";
-
-pub(super) const RENEW_LEASE: &str = "
-    UPDATE replica SET lease_until = clock_timestamp() + INTERVAL '5 seconds' WHERE id = $1";
-
-pub(super) const END_LEASE: &str = "DELETE FROM replica WHERE id = $1";
-
-pub(super) const END_NAMED_LEASE: &str = "DELETE FROM replica WHERE name = $1";
-
-pub(super) const NAMED_LEASE: &str = "
-    SELECT id FROM replica WHERE name = $1 AND lease_until > clock_timestamp()";
-
-/// Replicas that have not been heard of for an hour. Their work was settled long before.
-pub(super) const FORGET_REPLICAS: &str = "
-    DELETE FROM replica WHERE lease_until < clock_timestamp() - INTERVAL '1 hour'";
-
 /// Tasks that wait and are more than their owner may have, the younger ones counted first, or have waited since before a
 /// time.
 pub(super) const SELECT_OVERDUE: &str = "

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::{iter, slice};
 
+use annex_cluster::Replica;
 use annex_database::{Change, Database, Row, Step, Value, from_sql};
 use annex_protocol::{ContextId, TaskId};
 
@@ -24,7 +25,7 @@ pub(super) struct Write {
     /// True if a turn works on the task with this change.
     is_worked_on: bool,
     /// The replica that works on the task with this change.
-    runner: Option<Arc<str>>,
+    runner: Option<Replica>,
     /// The task as a whole; `None` where its events tell it.
     json: Option<Arc<str>>,
     /// The kind of each event and its JSON.
@@ -75,7 +76,7 @@ impl Write {
     }
 
     /// The change as one of this replica, which works on the task from now on unless the task waits or is finished.
-    pub(super) fn by(mut self, replica: Option<Arc<str>>) -> Self {
+    pub(super) fn by(mut self, replica: Option<Replica>) -> Self {
         self.runner = replica.filter(|_| self.is_worked_on);
         self
     }
@@ -125,7 +126,7 @@ impl Write {
         let state = Value::Text(self.standing.state.name());
         let status_at = Value::Int(self.standing.status_at);
         let finished_at = Value::MaybeInt(self.standing.finished_at);
-        let runner = Value::MaybeText(self.runner.as_deref());
+        let runner = Value::MaybeText(self.runner.as_ref().map(Replica::id));
         let json = self.json.as_deref().map(Value::Text);
         match &self.place {
             Place::New { owner, context } => {

@@ -7,50 +7,56 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use annex_database::{Database, Value};
+use annex_database::{Database, PostgresDatabase, Value};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use uuid::Uuid;
 
-use super::statements::{BEGIN_LEASE, END_LEASE, END_NAMED_LEASE, NAMED_LEASE, RENEW_LEASE};
+use crate::Replica;
+use crate::statements::{BEGIN_LEASE, END_LEASE, END_NAMED_LEASE, FORGET_REPLICAS, NAMED_LEASE, RENEW_LEASE};
 
 /// The length of a lease, as in the statements.
 const LEASE: Duration = Duration::from_secs(5);
 /// The time between two renewals: three of them may fail.
 const RENEWAL: Duration = Duration::from_millis(1_250);
 /// The longest wait for one, so that the next is made in time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A second one where the first hangs.
+const CONNECTIONS: u32 = 2;
 
 /// The lease of this process, renewed until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Lease<D> {
-    held: Arc<Held<D>>,
+pub struct Lease {
+    held: Arc<Held>,
     renewing: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Held<D> {
-    database: D,
+struct Held {
+    database: PostgresDatabase,
     name: Option<String>,
     standing: Mutex<LeaseStanding>,
 }
 
 #[derive(Debug)]
 struct LeaseStanding {
-    replica: Arc<str>,
+    replica: Replica,
     renewed: Instant,
     /// Since when there was no moment without a lease.
     unbroken_since: Instant,
 }
 
-impl<D: Database> Lease<D> {
+impl Lease {
     /// Begins a lease and renews it from now on, over connections that nobody else uses. A replica of the same name is the
     /// one that this process takes the place of, so its lease ends.
-    pub(crate) async fn begin(database: D, name: Option<&str>) -> sqlx::Result<Self> {
+    ///
+    /// # Errors
+    /// When the database fails, or has no table of replicas.
+    pub async fn begin(database: &PostgresDatabase, name: Option<&str>) -> sqlx::Result<Self> {
+        let database = database.beside(CONNECTIONS, PATIENCE);
         let now = Instant::now();
         // That of a process that starts counts as unbroken: it has kept no other waiting.
         let unbroken_since = now.checked_sub(LEASE).unwrap_or(now);
-        let standing = LeaseStanding { replica: new_replica(), renewed: now, unbroken_since };
+        let standing = LeaseStanding { replica: Replica::new(), renewed: now, unbroken_since };
         let held = Held { database, name: name.map(ToOwned::to_owned), standing: Mutex::new(standing) };
         if let Some(name) = name {
             held.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
@@ -62,34 +68,44 @@ impl<D: Database> Lease<D> {
     }
 
     /// The replica that this process is now.
-    pub(super) fn replica(&self) -> Arc<str> {
+    #[must_use]
+    pub fn replica(&self) -> Replica {
         self.held.replica()
     }
 
     /// True if this process may judge the leases of others. After a time without a lease of its own it waits for as long
     /// as a lease takes: the database was away, and the others have to get to it first.
-    pub(super) fn may_judge(&self) -> bool {
+    #[must_use]
+    pub fn may_judge(&self) -> bool {
         let standing = self.held.standing();
         standing.renewed.elapsed() < LEASE && standing.unbroken_since.elapsed() >= LEASE
     }
 
+    /// Forgets replicas that have not been heard of for an hour.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn forget_gone(&self) -> sqlx::Result<()> {
+        self.held.change(FORGET_REPLICAS, &[]).await.map(drop)
+    }
+
     /// Ends the lease. What this process still works on is for the others.
-    pub(super) async fn end(&self) {
+    pub async fn end(&self) {
         self.renewing.abort();
-        if let Err(error) = self.held.change(END_LEASE, &[Value::Text(&self.replica())]).await {
+        if let Err(error) = self.held.change(END_LEASE, &[Value::Text(self.replica().id())]).await {
             tracing::warn!(%error, "the lease of this process could not be ended and runs out by itself");
         }
         self.held.database.close().await;
     }
 }
 
-impl<D> Drop for Lease<D> {
+impl Drop for Lease {
     fn drop(&mut self) {
         self.renewing.abort();
     }
 }
 
-async fn renew_for_ever<D: Database>(held: Arc<Held<D>>) {
+async fn renew_for_ever(held: Arc<Held>) {
     let mut renewals = interval(RENEWAL);
     renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut was_renewed = true;
@@ -110,11 +126,11 @@ async fn renew_for_ever<D: Database>(held: Arc<Held<D>>) {
     }
 }
 
-impl<D: Database> Held<D> {
+impl Held {
     async fn renew(&self) -> sqlx::Result<()> {
         let asked = Instant::now();
         let replica = self.replica();
-        if self.change(RENEW_LEASE, &[Value::Text(&replica)]).await? == 0 {
+        if self.change(RENEW_LEASE, &[Value::Text(replica.id())]).await? == 0 {
             return self.begin_again(&replica).await;
         }
         let mut standing = self.standing();
@@ -130,7 +146,8 @@ impl<D: Database> Held<D> {
 
     /// The lease was ended, by a start under the same name or after a long time, so this process is another replica from
     /// now on. Its name stays with whoever has it now: two processes of one name would end each other's leases by turns.
-    async fn begin_again(&self, ended: &str) -> sqlx::Result<()> {
+    async fn begin_again(&self, ended: &Replica) -> sqlx::Result<()> {
+        ended.end();
         let mut name = self.name.as_deref();
         if let Some(taken) = name
             && !self.database.read(NAMED_LEASE, &[Value::Text(taken)]).await?.is_empty()
@@ -142,28 +159,32 @@ impl<D: Database> Held<D> {
                  without a name: give each process a name of its own"
             );
         }
-        let replica = new_replica();
+        let replica = Replica::new();
         self.insert(&replica, name).await?;
-        tracing::warn!(%ended, began = %replica, "the lease of this process was ended, and it has begun another");
+        tracing::warn!(
+            ended = ended.id(),
+            began = replica.id(),
+            "the lease of this process was ended, and it has begun another"
+        );
         let now = Instant::now();
         *self.standing() = LeaseStanding { replica, renewed: now, unbroken_since: now };
         Ok(())
     }
 
-    async fn insert(&self, replica: &str, name: Option<&str>) -> sqlx::Result<u64> {
-        self.change(BEGIN_LEASE, &[Value::Text(replica), Value::MaybeText(name)]).await
+    async fn insert(&self, replica: &Replica, name: Option<&str>) -> sqlx::Result<u64> {
+        self.change(BEGIN_LEASE, &[Value::Text(replica.id()), Value::MaybeText(name)]).await
     }
 
     /// One statement as a transaction; returns how many rows it changed.
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<u64> {
         let mut transaction = self.database.begin().await?;
-        let changed = D::execute(&mut transaction, sql, values).await?;
-        D::commit(transaction).await?;
+        let changed = PostgresDatabase::execute(&mut transaction, sql, values).await?;
+        PostgresDatabase::commit(transaction).await?;
         Ok(changed)
     }
 
-    fn replica(&self) -> Arc<str> {
-        Arc::clone(&self.standing().replica)
+    fn replica(&self) -> Replica {
+        self.standing().replica.clone()
     }
 
     fn standing(&self) -> MutexGuard<'_, LeaseStanding> {
@@ -176,8 +197,4 @@ impl<D: Database> Held<D> {
             tracing::warn!(reason, "the database does not renew the lease of this process");
         }
     }
-}
-
-fn new_replica() -> Arc<str> {
-    Uuid::now_v7().to_string().into()
 }
