@@ -2,21 +2,25 @@
 //!
 //! Each start is a replica of its own, a row with a lease. Tasks and messages name the replica that works on them, and only
 //! the work of one whose lease is over is anybody else's. The clock is that of the database: those of the machines are never
-//! compared.
+//! compared. A process whose lease is not renewed ends it by its own clock a second before the database does, and is another
+//! replica once the database answers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use annex_database::{Database, PostgresDatabase, Value};
-use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::Replica;
 use crate::statements::{BEGIN_LEASE, END_LEASE, END_NAMED_LEASE, FORGET_REPLICAS, NAMED_LEASE, RENEW_LEASE};
 
 /// The length of a lease, as in the statements.
 const LEASE: Duration = Duration::from_secs(5);
-/// The time between two renewals: three of them may fail.
+/// The time without a renewal after which a process takes its lease for over, by its own clock, before others may.
+const SELF_STOP: Duration = Duration::from_secs(4);
+/// The time between two renewals: two of them may fail.
 const RENEWAL: Duration = Duration::from_millis(1_250);
 /// The longest wait for one, so that the next is made in time.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -27,7 +31,8 @@ const CONNECTIONS: u32 = 2;
 #[derive(Debug)]
 pub struct Lease {
     held: Arc<Held>,
-    renewing: JoinHandle<()>,
+    /// What renews it, and what ends it where that fails.
+    keepers: Mutex<JoinSet<()>>,
 }
 
 #[derive(Debug)]
@@ -35,11 +40,14 @@ struct Held {
     database: PostgresDatabase,
     name: Option<String>,
     standing: Mutex<LeaseStanding>,
+    /// Told when the process has become another replica.
+    began: Notify,
 }
 
 #[derive(Debug)]
 struct LeaseStanding {
     replica: Replica,
+    /// The time when the last renewal that succeeded was asked for: the lease lasts a little longer than from then on.
     renewed: Instant,
     /// Since when there was no moment without a lease.
     unbroken_since: Instant,
@@ -57,14 +65,17 @@ impl Lease {
         // That of a process that starts counts as unbroken: it has kept no other waiting.
         let unbroken_since = now.checked_sub(LEASE).unwrap_or(now);
         let standing = LeaseStanding { replica: Replica::new(), renewed: now, unbroken_since };
-        let held = Held { database, name: name.map(ToOwned::to_owned), standing: Mutex::new(standing) };
+        let name_of_all = name.map(ToOwned::to_owned);
+        let held = Held { database, name: name_of_all, standing: Mutex::new(standing), began: Notify::new() };
         if let Some(name) = name {
             held.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
         }
         held.insert(&held.replica(), name).await?;
         let held = Arc::new(held);
-        let renewing = tokio::spawn(renew_for_ever(Arc::clone(&held)));
-        Ok(Self { held, renewing })
+        let mut keepers = JoinSet::new();
+        keepers.spawn(renew_for_ever(Arc::clone(&held)));
+        keepers.spawn(stop_in_time(Arc::clone(&held)));
+        Ok(Self { held, keepers: Mutex::new(keepers) })
     }
 
     /// The replica that this process is now.
@@ -78,7 +89,7 @@ impl Lease {
     #[must_use]
     pub fn may_judge(&self) -> bool {
         let standing = self.held.standing();
-        standing.renewed.elapsed() < LEASE && standing.unbroken_since.elapsed() >= LEASE
+        !standing.replica.is_over() && standing.unbroken_since.elapsed() >= LEASE
     }
 
     /// Forgets replicas that have not been heard of for an hour.
@@ -91,17 +102,13 @@ impl Lease {
 
     /// Ends the lease. What this process still works on is for the others.
     pub async fn end(&self) {
-        self.renewing.abort();
-        if let Err(error) = self.held.change(END_LEASE, &[Value::Text(self.replica().id())]).await {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        let replica = self.replica();
+        replica.end();
+        if let Err(error) = self.held.change(END_LEASE, &[Value::Text(replica.id())]).await {
             tracing::warn!(%error, "the lease of this process could not be ended and runs out by itself");
         }
         self.held.database.close().await;
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.renewing.abort();
     }
 }
 
@@ -126,28 +133,51 @@ async fn renew_for_ever(held: Arc<Held>) {
     }
 }
 
+/// Ends the lease by the clock of this process, where the database does not renew it in time.
+async fn stop_in_time(held: Arc<Held>) {
+    loop {
+        let due = held.standing().renewed + SELF_STOP;
+        sleep_until(due.into()).await;
+        if held.is_stopped() {
+            held.began.notified().await;
+        }
+    }
+}
+
 impl Held {
+    /// Ends the lease of this process if it has not been renewed for too long. Returns true if it is over.
+    fn is_stopped(&self) -> bool {
+        let standing = self.standing();
+        if standing.renewed.elapsed() < SELF_STOP {
+            return false;
+        }
+        standing.replica.end();
+        tracing::warn!(
+            replica = standing.replica.id(),
+            "the lease of this process was not renewed for four seconds: its turns stop, and others take over its tasks"
+        );
+        true
+    }
+
     async fn renew(&self) -> sqlx::Result<()> {
         let asked = Instant::now();
         let replica = self.replica();
-        if self.change(RENEW_LEASE, &[Value::Text(replica.id())]).await? == 0 {
-            return self.begin_again(&replica).await;
+        if !replica.is_over() && self.change(RENEW_LEASE, &[Value::Text(replica.id())]).await? > 0 {
+            let mut standing = self.standing();
+            // One that came too late is none: turns of this replica have been stopped.
+            if !standing.replica.is_over() {
+                standing.renewed = asked;
+                return Ok(());
+            }
         }
-        let mut standing = self.standing();
-        // Where nobody has ended it meanwhile, a lease goes on although it was over. Each task and each message is settled
-        // by a change of its own, which this process meets when it goes on with that one.
-        if standing.renewed.elapsed() >= LEASE {
-            standing.unbroken_since = asked;
-            tracing::warn!("the lease of this process was over; others may have failed what it worked on");
-        }
-        standing.renewed = asked;
-        Ok(())
+        self.begin_again(&replica).await
     }
 
-    /// The lease was ended, by a start under the same name or after a long time, so this process is another replica from
-    /// now on. Its name stays with whoever has it now: two processes of one name would end each other's leases by turns.
+    /// The lease is over, by a start under the same name or because it was not renewed in time, so this process is another
+    /// replica from now on, and what the former one worked on is anybody's. Its name stays with whoever has it now: two processes of one name would end each other's leases by turns.
     async fn begin_again(&self, ended: &Replica) -> sqlx::Result<()> {
         ended.end();
+        self.change(END_LEASE, &[Value::Text(ended.id())]).await?;
         let mut name = self.name.as_deref();
         if let Some(taken) = name
             && !self.database.read(NAMED_LEASE, &[Value::Text(taken)]).await?.is_empty()
@@ -160,14 +190,15 @@ impl Held {
             );
         }
         let replica = Replica::new();
+        let now = Instant::now();
         self.insert(&replica, name).await?;
         tracing::warn!(
             ended = ended.id(),
             began = replica.id(),
             "the lease of this process was ended, and it has begun another"
         );
-        let now = Instant::now();
         *self.standing() = LeaseStanding { replica, renewed: now, unbroken_since: now };
+        self.began.notify_one();
         Ok(())
     }
 

@@ -5,7 +5,8 @@ pub(crate) const BEGIN_LEASE: &str = "
     INSERT INTO replica (id, name, lease_until) VALUES ($1, $2, clock_timestamp() + INTERVAL '5 seconds')";
 
 pub(crate) const RENEW_LEASE: &str = "
-    UPDATE replica SET lease_until = clock_timestamp() + INTERVAL '5 seconds' WHERE id = $1";
+    UPDATE replica SET lease_until = clock_timestamp() + INTERVAL '5 seconds'
+    WHERE id = $1 AND lease_until > clock_timestamp()";
 
 pub(crate) const END_LEASE: &str = "DELETE FROM replica WHERE id = $1";
 
