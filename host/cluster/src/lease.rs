@@ -68,7 +68,7 @@ impl Lease {
         let name_of_all = name.map(ToOwned::to_owned);
         let held = Held { database, name: name_of_all, standing: Mutex::new(standing), began: Notify::new() };
         if let Some(name) = name {
-            held.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
+            held.database.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
         }
         held.insert(&held.replica(), name).await?;
         let held = Arc::new(held);
@@ -97,7 +97,7 @@ impl Lease {
     /// # Errors
     /// When the database fails.
     pub async fn forget_gone(&self) -> sqlx::Result<()> {
-        self.held.change(FORGET_REPLICAS, &[]).await.map(drop)
+        self.held.database.change(FORGET_REPLICAS, &[]).await.map(drop)
     }
 
     /// Ends the lease. What this process still works on is for the others.
@@ -105,7 +105,7 @@ impl Lease {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
         let replica = self.replica();
         replica.end();
-        if let Err(error) = self.held.change(END_LEASE, &[Value::Text(replica.id())]).await {
+        if let Err(error) = self.held.database.change(END_LEASE, &[Value::Text(replica.id())]).await {
             tracing::warn!(%error, "the lease of this process could not be ended and runs out by itself");
         }
         self.held.database.close().await;
@@ -162,7 +162,7 @@ impl Held {
     async fn renew(&self) -> sqlx::Result<()> {
         let asked = Instant::now();
         let replica = self.replica();
-        if !replica.is_over() && self.change(RENEW_LEASE, &[Value::Text(replica.id())]).await? > 0 {
+        if !replica.is_over() && !self.database.change(RENEW_LEASE, &[Value::Text(replica.id())]).await?.is_empty() {
             let mut standing = self.standing();
             // One that came too late is none: turns of this replica have been stopped.
             if !standing.replica.is_over() {
@@ -177,7 +177,7 @@ impl Held {
     /// replica from now on, and what the former one worked on is anybody's. Its name stays with whoever has it now: two processes of one name would end each other's leases by turns.
     async fn begin_again(&self, ended: &Replica) -> sqlx::Result<()> {
         ended.end();
-        self.change(END_LEASE, &[Value::Text(ended.id())]).await?;
+        self.database.change(END_LEASE, &[Value::Text(ended.id())]).await?;
         let mut name = self.name.as_deref();
         if let Some(taken) = name
             && !self.database.read(NAMED_LEASE, &[Value::Text(taken)]).await?.is_empty()
@@ -202,16 +202,8 @@ impl Held {
         Ok(())
     }
 
-    async fn insert(&self, replica: &Replica, name: Option<&str>) -> sqlx::Result<u64> {
-        self.change(BEGIN_LEASE, &[Value::Text(replica.id()), Value::MaybeText(name)]).await
-    }
-
-    /// One statement as a transaction; returns how many rows it changed.
-    async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<u64> {
-        let mut transaction = self.database.begin().await?;
-        let changed = PostgresDatabase::execute(&mut transaction, sql, values).await?;
-        PostgresDatabase::commit(transaction).await?;
-        Ok(changed)
+    async fn insert(&self, replica: &Replica, name: Option<&str>) -> sqlx::Result<()> {
+        self.database.change(BEGIN_LEASE, &[Value::Text(replica.id()), Value::MaybeText(name)]).await.map(drop)
     }
 
     fn replica(&self) -> Replica {

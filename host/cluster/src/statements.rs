@@ -6,7 +6,7 @@ pub(crate) const BEGIN_LEASE: &str = "
 
 pub(crate) const RENEW_LEASE: &str = "
     UPDATE replica SET lease_until = clock_timestamp() + INTERVAL '5 seconds'
-    WHERE id = $1 AND lease_until > clock_timestamp()";
+    WHERE id = $1 AND lease_until > clock_timestamp() RETURNING id";
 
 pub(crate) const END_LEASE: &str = "DELETE FROM replica WHERE id = $1";
 

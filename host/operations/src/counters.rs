@@ -54,11 +54,13 @@ pub enum TurnEnd {
     Interrupted,
     /// Without a task: the agent answered with a message, or there was an error before the task.
     Taskless,
+    /// Another process has the task by now, or may have it.
+    Lost,
 }
 
 impl TurnEnd {
-    pub const ALL: [Self; 6] =
-        [Self::Completed, Self::Failed, Self::Canceled, Self::Rejected, Self::Interrupted, Self::Taskless];
+    pub const ALL: [Self; 7] =
+        [Self::Completed, Self::Failed, Self::Canceled, Self::Rejected, Self::Interrupted, Self::Taskless, Self::Lost];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,6 +70,7 @@ impl TurnEnd {
             Self::Rejected => "rejected",
             Self::Interrupted => "interrupted",
             Self::Taskless => "taskless",
+            Self::Lost => "lost",
         }
     }
 }

@@ -63,6 +63,7 @@ pub(crate) fn of_store(error: StoreError) -> A2aError {
         // The agent's events are too large: a message of the client is checked before its turn.
         StoreError::TooLarge { .. } => A2aError::InvalidAgentResponse { reason: error.to_string() },
         StoreError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
+        StoreError::Fenced { .. } => A2aError::Overloaded { reason: error.to_string() },
         StoreError::AlreadyExists { .. }
         | StoreError::Stale { .. }
         | StoreError::TooManyConfigs { .. }

@@ -38,7 +38,13 @@ impl RequestHandler {
         } else {
             // Extensions may drop out until the turn ends, and the client is told which were active to the end.
             match running {
-                Some(running) => active = running.ended().await?,
+                Some(running) => {
+                    active = running.ended().await?;
+                    // It has lost the task, which ends in another process.
+                    if record.runs_elsewhere() {
+                        self.turn_over(&record, record.subscribe_to_turn().1).await;
+                    }
+                }
                 // The message came before, and its turn may still run.
                 None => self.turn_over(&record, reader).await,
             }
@@ -50,7 +56,10 @@ impl RequestHandler {
     /// Waits for the end of a turn that was begun by another request, here or in another process.
     async fn turn_over(&self, record: &TaskRecord, reader: Option<LogReader>) {
         if record.is_running() {
-            return record.turn_over().await;
+            record.turn_over().await;
+            if !record.runs_elsewhere() {
+                return;
+            }
         }
         let Some(mut reader) = reader else { return };
         let read = async { while reader.next().await.is_some_and(|logged| !logged.interrupts()) {} };

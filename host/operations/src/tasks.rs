@@ -5,6 +5,7 @@ use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use annex_cluster::Replica;
 use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
 use annex_tasks::{
     Owner, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,
@@ -20,14 +21,17 @@ use crate::tasks::record::{Subscription, TaskRecord};
 use crate::tasks::session_sweep::SessionSweep;
 use crate::views::scoped_keys::ScopedKeys;
 
+mod cancel_elsewhere;
 mod cancellation;
 pub mod list;
 pub mod log;
 pub(crate) mod long_work;
+mod lost;
 pub mod others;
 pub mod pins;
 mod read;
 pub(crate) mod record;
+mod running_turn;
 pub mod session_sweep;
 
 /// With so many live tasks, those that nobody needs leave memory.
@@ -56,7 +60,7 @@ pub struct Tasks {
     /// Keep two records of one task from being made.
     locks: KeyedLocks,
     /// Tasks whose turn is over although the store does not know it.
-    unsettled: Mutex<HashMap<TaskId, Owner>>,
+    unsettled: Mutex<HashMap<TaskId, Unsettled>>,
     pins: Arc<Pins>,
     bounds: TaskBounds,
 }
@@ -68,6 +72,14 @@ pub struct TaskBounds {
     pub limits: TaskLimits,
     /// The bounds on how long tasks may wait for their client, and on how many may.
     pub waiting: WaitingBounds,
+}
+
+/// A task whose turn is over although the store does not know it.
+#[derive(Clone)]
+struct Unsettled {
+    owner: Owner,
+    /// The replica that the turn belonged to; `None` where one process has the store.
+    runner: Option<Replica>,
 }
 
 struct Live {
@@ -129,14 +141,18 @@ impl Tasks {
         task.check(&made, &self.bounds.limits).map_err(|excess| StoreError::TooLarge { excess })?;
         // Until the record is in the table nobody may make another one from the stored task.
         let _locked = self.locks.lock(task.id()).await;
-        if let Err(error) = self.store.create(owner, &events, &task).await {
-            if matches!(error, StoreError::Database(_)) {
-                // It may be stored all the same.
-                self.unsettled().insert(task.id().clone(), owner.clone());
+        let place = match self.store.create(owner, &events, &task).await {
+            Ok(place) => place,
+            Err(error) => {
+                if matches!(error, StoreError::Database(_)) {
+                    // It may be stored all the same.
+                    let unsettled = Unsettled { owner: owner.clone(), runner: self.store.replica() };
+                    self.unsettled().insert(task.id().clone(), unsettled);
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
-        let record = Arc::new(TaskRecord::new(owner.clone(), made, turn, self));
+        };
+        let record = Arc::new(TaskRecord::new(owner.clone(), made, (place, turn), self));
         // Before the events are shown, so that the client reads them all.
         let subscription = if is_followed { record.subscribe() } else { (record.snapshot(), None) };
         record.show_first(events.get(1..).unwrap_or_default(), task).await;
@@ -252,20 +268,31 @@ impl Tasks {
     /// store works again.
     pub(crate) fn abandon(&self, record: &Arc<TaskRecord>, error: &A2aError) {
         // First of all: whoever no longer finds the record must find that the task is to be failed.
-        self.unsettled().insert(record.id().clone(), record.owner().clone());
+        self.end_later(record);
         self.pins.release(record.id());
         self.remove(record);
         record.break_off(error.clone());
+    }
+
+    /// Notes that nobody works on the task any more although the store does not know it.
+    fn end_later(&self, record: &TaskRecord) {
+        let runner = record.runner().or(self.store.replica());
+        self.unsettled().insert(record.id().clone(), Unsettled { owner: record.owner().clone(), runner });
     }
 
     /// Fails the task if its turn could not store its end.
     async fn settle(&self, id: &TaskId) -> Result<(), StoreError> {
         let _locked = self.locks.lock(id).await;
         // Under the lock: a second attempt to create the task may have succeeded while this waited.
-        let Some(owner) = self.unsettled().get(id).cloned() else { return Ok(()) };
-        if let Some(stored) = self.store.load(&owner, id).await? {
+        let Some(Unsettled { owner, runner }) = self.unsettled().get(id).cloned() else { return Ok(()) };
+        // Where its lease is over the task is somebody else's to end.
+        let is_ours = runner.is_none_or(|runner| !runner.is_over());
+        if let Some(stored) = self.store.load(&owner, id).await?.filter(|_| is_ours) {
             let record = TaskRecord::stored(owner, &stored, self)?;
-            record.append([failed(&record, UNSTORED)]).await?;
+            match record.append([failed(&record, UNSTORED)]).await {
+                Ok(()) | Err(StoreError::Fenced { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.unsettled().remove(id);
         Ok(())
@@ -306,8 +333,8 @@ impl Tasks {
         };
         match record.append([failed(&record, reason)]).await {
             Ok(()) => {}
-            // It was deleted meanwhile.
-            Err(StoreError::NotFound { .. }) => return Ok(false),
+            // It was deleted meanwhile, or its client has answered in another process.
+            Err(StoreError::NotFound { .. } | StoreError::Fenced { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }
         self.leave_if_finished(&record);
@@ -377,7 +404,7 @@ impl Tasks {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unsettled(&self) -> MutexGuard<'_, HashMap<TaskId, Owner>> {
+    fn unsettled(&self) -> MutexGuard<'_, HashMap<TaskId, Unsettled>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,17 +5,19 @@
 //! sends without waiting in between are stored together, the task itself with the first of them. The user's message, if the
 //! session has only staged it, is stored before all of them, and before the agent waits.
 
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use annex_cluster::Replica;
 use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState};
 use annex_runtime::Chain;
 use annex_tasks::{Owner, TaskSnapshot};
 use tokio::sync::mpsc;
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,6 +32,7 @@ use crate::views::turn_task::TurnTask;
 mod begin;
 mod end;
 mod events;
+mod leave;
 mod remote;
 mod running;
 mod stage;
@@ -105,6 +108,8 @@ enum Ending {
     Canceled,
     Stopped,
     TookTooLong,
+    /// The task may be another process's by now.
+    Lost,
     /// An extension does not let the agent run.
     Vetoed(String),
     Broken(A2aError),
@@ -166,12 +171,11 @@ impl Turn {
         let session = self.context.session.clone();
         if !session.is_stored() {
             // The agent goes on only if it is storing an event itself, with which the message is stored.
+            let runner = self.runner();
             let locked = tokio::select! {
                 biased;
                 locked = session.lock() => locked,
-                () = cancel.cancelled() => return Ok(Ending::Canceled),
-                () = stop.cancelled() => return Ok(Ending::Stopped),
-                () = &mut deadline => return Ok(Ending::TookTooLong),
+                ending = ended_by_others(runner.as_ref(), &cancel, &stop, deadline.as_mut()) => return Ok(ending),
                 result = &mut *execution => return Ok(Ending::Returned(result, None)),
             };
             locked.store().await.map_err(|error| fault::of_session(&error))?;
@@ -181,15 +185,17 @@ impl Turn {
         loop {
             let event = match sent.take() {
                 Some(event) => event,
-                None => tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => return Ok(Ending::Canceled),
-                    () = stop.cancelled() => return Ok(Ending::Stopped),
-                    () = &mut deadline => return Ok(Ending::TookTooLong),
-                    // Before its events are read, so that all that it sends without waiting is there.
-                    result = &mut *execution => return Ok(Ending::Returned(result, None)),
-                    Some(event) = events.recv() => event,
-                },
+                None => {
+                    // Known once there is a task.
+                    let runner = self.runner();
+                    tokio::select! {
+                        biased;
+                        ending = ended_by_others(runner.as_ref(), &cancel, &stop, deadline.as_mut()) => return Ok(ending),
+                        // Before its events are read, so that all that it sends without waiting is there.
+                        result = &mut *execution => return Ok(Ending::Returned(result, None)),
+                        Some(event) = events.recv() => event,
+                    }
+                }
             };
             match self.deliver(event, events).await {
                 // What an agent does after it has settled its task is not looked at.
@@ -197,6 +203,7 @@ impl Turn {
                     return Ok(Ending::Returned(Ok(()), settled));
                 }
                 Ok(_) => {}
+                Err(_) if self.is_lost() => return Ok(Ending::Lost),
                 Err(error) => return Ok(Ending::Broken(error)),
             }
         }
@@ -206,5 +213,27 @@ impl Turn {
     fn active(&self) -> Vec<ExtensionUri> {
         let remote = self.context.remote.iter().flat_map(|remote| remote.active());
         self.chain.active().cloned().chain(remote).collect()
+    }
+}
+
+/// Resolves when something other than its agent ends a turn.
+async fn ended_by_others(
+    runner: Option<&Replica>,
+    cancel: &CancellationToken,
+    stop: &CancellationToken,
+    deadline: Pin<&mut Sleep>,
+) -> Ending {
+    let lost = async {
+        match runner {
+            Some(runner) => runner.over().await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = lost => Ending::Lost,
+        () = cancel.cancelled() => Ending::Canceled,
+        () = stop.cancelled() => Ending::Stopped,
+        () = deadline => Ending::TookTooLong,
     }
 }

@@ -10,15 +10,15 @@ mod table;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
+use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
 use async_trait::async_trait;
 
 use crate::key;
 use crate::page::{cut, fitting};
-use crate::record::{fail, is_abandoned_by_crash};
+use crate::record::{end, is_abandoned_by_crash};
 use crate::{
-    ConfigPage, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage,
-    TaskQuery, TaskSnapshot, TaskStore, WaitingBounds, WaitingWatcher,
+    ConfigPage, MessageKey, Owner, Place, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent,
+    TaskPage, TaskQuery, TaskSnapshot, TaskStore, WaitingBounds, WaitingWatcher,
 };
 use table::{Entry, Notice, Table};
 
@@ -83,22 +83,23 @@ impl MemoryTaskStore {
 
 #[async_trait]
 impl TaskStore for MemoryTaskStore {
-    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<(), StoreError> {
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;
         let entry = Entry::new(owner.clone(), events, task)?;
-        self.change(|table| table.insert(entry))
+        self.change(|table| table.insert(entry))?;
+        Ok(Place::after(events.len() as u64))
     }
 
     async fn append(
         &self,
         id: &TaskId,
-        expected: u64,
+        at: &Place,
         events: &[TaskEvent],
         task: &TaskSnapshot,
-    ) -> Result<u64, StoreError> {
-        self.change(|table| table.append(id, expected, events, task))
+    ) -> Result<Place, StoreError> {
+        self.change(|table| table.append(id, at.seq, events, task)).map(Place::after)
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
@@ -187,7 +188,7 @@ impl TaskStore for MemoryTaskStore {
         abandoned.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         for stored in &abandoned {
             let mut task = stored.decode()?.into_task();
-            let event = fail(&mut task, reason);
+            let event = end(&mut task, TaskState::Failed, Some(reason));
             // A single event that finishes its task fits into a full store, so recovery does not end half-way.
             table.append(&stored.id, stored.seq, &[event], &task.into())?;
         }

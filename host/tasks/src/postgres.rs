@@ -18,6 +18,7 @@ const MIGRATIONS: Migrations = Migrations {
         (3, "since", include_str!("../migrations/postgres/3_since.sql")),
         (4, "retention", include_str!("../migrations/postgres/4_retention.sql")),
         (5, "replicas", include_str!("../migrations/postgres/5_replicas.sql")),
+        (6, "epochs", include_str!("../migrations/postgres/6_epochs.sql")),
     ],
 };
 

@@ -11,7 +11,7 @@ use serde_json::Error as JsonError;
 
 use crate::event::{Kind, TaskEvent};
 use crate::snapshot::apply;
-use crate::{Remembered, StoreError, TaskSnapshot};
+use crate::{Place, Remembered, StoreError, TaskSnapshot};
 
 /// A task as it is stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub struct StoredTask {
     pub id: TaskId,
     /// The number of its last event, which the next append expects.
     pub seq: u64,
+    /// Counts its turns, and the processes that have taken it from another.
+    pub epoch: u64,
     /// True if a turn works on it, as far as the store knows.
     pub is_worked_on: bool,
     pub(crate) content: TaskContent,
@@ -33,6 +35,12 @@ pub(crate) enum TaskContent {
 }
 
 impl StoredTask {
+    /// Where a writer goes on that belongs to no turn.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        Place { seq: self.seq, epoch: self.epoch, runner: None }
+    }
+
     /// About how many bytes there are to read, or to write as JSON.
     pub fn bytes(&self) -> usize {
         match &self.content {
@@ -168,10 +176,10 @@ pub(crate) fn is_abandoned_by_crash(state: TaskState) -> bool {
     !state.is_terminal() && !state.is_interrupted()
 }
 
-/// Makes the task FAILED, and the event that says so.
-pub(crate) fn fail(task: &mut Task, reason: &str) -> TaskEvent {
-    let message = Message::agent(task.context_id.clone(), Some(task.id.clone()), vec![Part::text(reason)]);
-    let status = TaskStatus { state: TaskState::Failed, message: Some(message), timestamp: Some(Timestamp::now()) };
+/// Brings the task into a final state, and makes the event that says so.
+pub(crate) fn end(task: &mut Task, state: TaskState, reason: Option<&str>) -> TaskEvent {
+    let told = |reason| Message::agent(task.context_id.clone(), Some(task.id.clone()), vec![Part::text(reason)]);
+    let status = TaskStatus { state, message: reason.map(told), timestamp: Some(Timestamp::now()) };
     let task_id = task.id.clone();
     let context_id = task.context_id.clone();
     let event = TaskStatusUpdateEvent { task_id, context_id, status, ..TaskStatusUpdateEvent::default() };

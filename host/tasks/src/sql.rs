@@ -13,14 +13,16 @@ use annex_database::{Database, Row, Value, Writer, from_sql};
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
+use self::recovery::TakenTask;
 use self::write::Write;
 use crate::event::{EventContent, Kind};
 use crate::key::{self, is_key};
 use crate::page::cut;
 use crate::record::repeated;
 use crate::{
-    ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Remembered, Retention, StoreError, StoredEvent,
-    StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore, WaitingBounds,
+    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Place, Remembered, Retention,
+    StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore,
+    WaitingBounds,
 };
 
 /// Tasks in a SQL database.
@@ -30,30 +32,58 @@ pub struct SqlTaskStore<D> {
     writer: Writer<D, Write>,
     /// The lease of this process; `None` where it has the database for itself.
     lease: Option<Arc<Lease>>,
+    /// Tasks that this process has taken and not ended yet.
+    taken: tokio::sync::Mutex<Vec<TakenTask>>,
 }
 
 #[async_trait]
 impl<D: Database> TaskStore for SqlTaskStore<D> {
-    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<(), StoreError> {
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;
         let write = Write::create(owner, events, task)?.by(self.replica());
-        self.writer.store(write).await.map(drop)
+        self.writer.store(write).await
     }
 
     async fn append(
         &self,
         id: &TaskId,
-        expected: u64,
+        at: &Place,
         events: &[TaskEvent],
         task: &TaskSnapshot,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<Place, StoreError> {
         // Such a text was never stored. PostgreSQL would fail on it, and the caller would be told of a broken database.
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });
         }
-        self.writer.store(Write::append(expected, events, task)?.by(self.replica())).await
+        self.writer.store(Write::append(at, events, task)?.by(self.replica())).await
+    }
+
+    async fn take(&self, id: &TaskId, epoch: u64) -> Result<Option<Place>, StoreError> {
+        let Some(replica) = self.replica().filter(|_| is_key(id.as_str())) else { return Ok(None) };
+        let values = [Value::Text(replica.id()), Value::Text(id.as_str()), Value::count(epoch)];
+        let rows = self.database.change(statements::TAKE, &values).await?;
+        let place = |row: &D::Row| {
+            let seq = from_sql(row.int(0)?);
+            Ok(Place { seq, epoch: from_sql(row.int(1)?), runner: Some(replica.clone()) })
+        };
+        rows.first().map(place).transpose()
+    }
+
+    async fn ask_to_cancel(&self, id: &TaskId) -> Result<Option<AskedRunner>, StoreError> {
+        if self.lease.is_none() || !is_key(id.as_str()) {
+            return Ok(None);
+        }
+        let rows = self.database.change(statements::ASK_TO_CANCEL, &[Value::Text(id.as_str())]).await?;
+        let asked = |row: &D::Row| Ok(AskedRunner { epoch: from_sql(row.int(0)?), is_alive: row.int(1)? == 1 });
+        rows.first().map(asked).transpose()
+    }
+
+    async fn asked_to_cancel(&self) -> Result<Vec<TaskId>, StoreError> {
+        let Some(replica) = self.replica() else { return Ok(Vec::new()) };
+        let rows = self.database.read(statements::SELECT_ASKED_TO_CANCEL, &[Value::Text(replica.id())]).await?;
+        Ok(rows.iter().map(|row| Ok(row.text(0)?.into())).collect::<Result<_, sqlx::Error>>()?)
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
@@ -123,7 +153,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let total = total.first().map(|row| row.int(0)).transpose()?.unwrap_or_default();
         let rows = self.database.read(page, &values).await?;
         // The page as it would be without the bound on its bytes: a page that ends early has a next one, too.
-        let there = rows.first().map(|row| row.int(6)).transpose()?.unwrap_or_default();
+        let there = rows.first().map(|row| row.int(7)).transpose()?.unwrap_or_default();
         let listed = rows.get(..query.limit).unwrap_or(&rows);
         let last = listed.last().filter(|_| from_sql::<u64>(there) > listed.len() as u64);
         let next = last.map(cursor).transpose()?;
@@ -241,6 +271,10 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         recovery::recover_lost(self, reason).await
     }
 
+    fn replica(&self) -> Option<Replica> {
+        self.lease.as_ref().map(|lease| lease.replica())
+    }
+
     fn is_shared(&self) -> bool {
         self.lease.is_some()
     }
@@ -286,7 +320,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
 impl<D: Database> SqlTaskStore<D> {
     pub(crate) fn on(database: D) -> Self {
         let database = Arc::new(database);
-        Self { writer: Writer::new(Arc::clone(&database)), database, lease: None }
+        Self { writer: Writer::new(Arc::clone(&database)), database, lease: None, taken: tokio::sync::Mutex::default() }
     }
 
     /// The store as one of several processes have it.
@@ -300,19 +334,14 @@ impl<D: Database> SqlTaskStore<D> {
     pub fn lease(&self) -> Option<Arc<Lease>> {
         self.lease.clone()
     }
+}
 
-    /// The replica that this process is; `None` where it has the database for itself.
-    fn replica(&self) -> Option<Replica> {
-        self.lease.as_ref().map(|lease| lease.replica())
-    }
-
-    /// One statement as a transaction; returns how many rows it changed.
-    async fn count_changed(&self, sql: &'static str, values: &[Value<'_>]) -> Result<u64, StoreError> {
-        let mut transaction = self.database.begin().await?;
-        let changed = D::execute(&mut transaction, sql, values).await?;
-        D::commit(transaction).await?;
-        Ok(changed)
-    }
+/// One statement as a transaction; returns how many rows it changed.
+async fn count_changed<D: Database>(database: &D, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<u64> {
+    let mut transaction = database.begin().await?;
+    let changed = D::execute(&mut transaction, sql, values).await?;
+    D::commit(transaction).await?;
+    Ok(changed)
 }
 
 /// The result for a message, from the row that says when it came.
@@ -333,7 +362,7 @@ fn remembered<R: Row>(row: &R, message: &MessageKey, task: &TaskId) -> Result<Re
 
 /// From the row of a task that goes on with the time of its status.
 fn cursor<R: Row>(row: &R) -> Result<TaskCursor, sqlx::Error> {
-    Ok(TaskCursor { status_at: row.int(5)?, id: row.text(0)?.into() })
+    Ok(TaskCursor { status_at: row.int(6)?, id: row.text(0)?.into() })
 }
 
 fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_cluster::Replica;
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{
-    ConfigPage, MessageKey, Owner, Remembered, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery,
-    TaskSnapshot,
+    AskedRunner, ConfigPage, MessageKey, Owner, Place, Remembered, StoreError, StoredEvent, StoredTask, TaskEvent,
+    TaskPage, TaskQuery, TaskSnapshot,
 };
 
 /// The most push notification configs that one task may have.
@@ -53,25 +54,53 @@ pub trait WaitingWatcher: Send + Sync + 'static {
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
     /// Stores a new task with its first events: `task` is what it is with all of them. Event 1 is the task as it was
-    /// made, so that the events tell all of it.
+    /// made, so that the events tell all of it. Its first turn goes on from the place that is returned.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`], [`StoreError::InvalidKey`], and [`StoreError::Full`] from the memory store.
-    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<(), StoreError>;
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError>;
 
-    /// Appends `events` after event number `expected`, stores `task` as what it is from then on, and returns the number
-    /// of the last event. All of that or nothing. Id, owner and context of a task never change.
+    /// Appends `events` behind the place, stores `task` as what it is from then on, and returns where its writer goes on.
+    /// All of that or nothing. Id, owner and context of a task never change. With a message of the client a turn begins, and
+    /// where the store [is shared](Self::is_shared) another epoch.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] when `expected` is not the last event, [`StoreError::NotFound`], and [`StoreError::Full`]
-    /// from the memory store, which always has room for a single event that finishes its task.
+    /// [`StoreError::Stale`] when the place is not behind the last event, [`StoreError::Fenced`] when its epoch is over,
+    /// [`StoreError::NotFound`], and [`StoreError::Full`] from the memory store, which always has room for a single event that
+    /// finishes its task.
     async fn append(
         &self,
         id: &TaskId,
-        expected: u64,
+        at: &Place,
         events: &[TaskEvent],
         task: &TaskSnapshot,
-    ) -> Result<u64, StoreError>;
+    ) -> Result<Place, StoreError>;
+
+    /// Takes a task that is not finished, so that this process works on it from now on, in another epoch. Returns where it
+    /// goes on; `None` when it is finished or this epoch is over, and nothing is changed then.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn take(&self, _id: &TaskId, _epoch: u64) -> Result<Option<Place>, StoreError> {
+        Ok(None)
+    }
+
+    /// Asks the process that works on the task to cancel it, and returns what is known of that process; `None` when none works
+    /// on it.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn ask_to_cancel(&self, _id: &TaskId) -> Result<Option<AskedRunner>, StoreError> {
+        Ok(None)
+    }
+
+    /// The tasks that this process works on and others have asked it to cancel.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn asked_to_cancel(&self) -> Result<Vec<TaskId>, StoreError> {
+        Ok(Vec::new())
+    }
 
     /// The task and the number of its last event. `None` also when it is another owner's.
     ///
@@ -166,7 +195,8 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database. What was recovered until then stays recovered.
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError>;
 
-    /// The same with the tasks of processes whose lease is over, and with no others. To be called again and again where the
+    /// The same with the tasks of processes whose lease is over, and with no others: each is taken first, so that what its
+    /// process may still write is refused. One that was to be cancelled is CANCELED. To be called again and again where the
     /// store [is shared](Self::is_shared).
     ///
     /// # Errors
@@ -175,9 +205,14 @@ pub trait TaskStore: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
+    /// The replica that this process is now; `None` where it has the store for itself.
+    fn replica(&self) -> Option<Replica> {
+        None
+    }
+
     /// True if several processes may work on the tasks of this store at a time.
     fn is_shared(&self) -> bool {
-        false
+        self.replica().is_some()
     }
 
     /// At most `limit` tasks that wait for longer, or are more of one owner, than the bounds say: of an owner those that
@@ -197,8 +232,8 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Deletes finished tasks that need not stay, oldest first, with their events, configs and remembered messages, and
     /// returns how many tasks that were. Messages that were answered with a message go by the same age and, counted
-    /// apart, by the same count. The count is each tenant's. Also forgets messages of which neither came within a day, or within the age if that is
-    /// less. It goes in small transactions, between which others get their turn.
+    /// apart, by the same count. The count is each tenant's. Also forgets messages of which neither came within a day, or
+    /// within the age if that is less. It goes in small transactions, between which others get their turn.
     ///
     /// # Errors
     /// None but those of the database. What was deleted until then stays deleted.

@@ -7,6 +7,7 @@ mod chat;
 mod cluster;
 mod durable;
 mod extension;
+mod fencing;
 mod files;
 mod foreign;
 mod help;

@@ -97,6 +97,11 @@ impl Replicas {
         }
     }
 
+    /// Where the database is.
+    pub(crate) fn url(&self) -> &str {
+        self.scratch.url()
+    }
+
     pub(crate) async fn remove(self) {
         self.scratch.remove().await;
     }

@@ -1,7 +1,7 @@
 //! CancelTask (A2A 1.0 section 3.1.5).
 //!
-//! A turn that runs is stopped, and cancels its task itself. A task that waits has no turn: the extensions that worked on
-//! it are woken for this one change of its state.
+//! A turn that runs is stopped, here or in another process, and cancels its task itself. A task that waits has no turn: the
+//! extensions that worked on it are woken for this one change of its state.
 
 use std::sync::Arc;
 
@@ -33,6 +33,13 @@ impl RequestHandler {
     }
 
     async fn cancel(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
+        let mut to_be_taken = None;
+        if record.runs_elsewhere() && self.tasks.store().is_shared() {
+            to_be_taken = self.tasks.ask_to_cancel(record).await.map_err(fault::of_store)?;
+            if record.is_finished() {
+                return Ok(());
+            }
+        }
         let mut canceled = record.canceled();
         if !record.is_running() {
             // A turn that runs tells the upstream itself when it ends.
@@ -43,7 +50,10 @@ impl RequestHandler {
                 canceled = record.canceled();
             }
         }
-        record.cancel(canceled).await.map_err(fault::of_store)
+        match to_be_taken {
+            Some(epoch) => self.tasks.cancel_taken(record, epoch, canceled).await,
+            None => record.cancel(canceled).await.map_err(fault::of_store),
+        }
     }
 
     /// Lets the extensions that worked on the task make of its cancellation what they make of any change. A conversation

@@ -1,5 +1,5 @@
-//! What other processes do that work on the same database. Their tasks are failed when they are gone, and whoever reads such
-//! a task here reads on.
+//! What other processes do that work on the same database: whoever reads one of their tasks here reads on. What becomes of the
+//! tasks when such a process is gone is in `lost.rs`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,11 +36,7 @@ impl Tasks {
                 () = stop.cancelled() => return,
                 _ = looks.tick() => {}
             }
-            let looked = async {
-                self.fail_lost().await?;
-                self.read_on().await
-            };
-            let looked = looked.await;
+            let looked = self.read_on().await;
             if let Err(error) = &looked
                 && is_well
             {
@@ -49,14 +45,6 @@ impl Tasks {
             }
             is_well = looked.is_ok();
         }
-    }
-
-    async fn fail_lost(&self) -> Result<(), StoreError> {
-        let lost = self.store.recover_lost(STOPPED).await?;
-        if !lost.is_empty() {
-            tracing::warn!(target: crate::LOG_TARGET, tasks = lost.len(), "failed tasks of a process that is gone");
-        }
-        Ok(())
     }
 
     /// Shows the readers of tasks on which nobody works here what other processes have stored.

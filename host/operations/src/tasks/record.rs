@@ -1,27 +1,25 @@
 //! One task that is not finished: its present state, its log, and the way to stop it.
 //!
-//! Every change is stored before a reader sees it. What is stored is the truth: after a failure, or when another
-//! process wrote, the record catches up with the stored events. Of a task that nobody works on here it does so again and
-//! again while somebody reads (`others.rs`).
+//! Every change is stored before a reader sees it (`record/writing.rs`). Of a task that nobody works on here the record catches
+//! up with the stored events again and again while somebody reads (`others.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use annex_cluster::Replica;
 use annex_protocol::{
     A2aError, ContextId, Message, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
-use annex_tasks::{
-    Excess, Owner, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, is_worked_on,
-};
+use annex_tasks::{Excess, Owner, Place, StoreError, StoredTask, TaskLimits, TaskSnapshot, TaskStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::tasks::Tasks;
 use crate::tasks::log::{LogReader, TaskLog};
+use crate::tasks::running_turn::RunningTurn;
+
+mod writing;
 
 /// The task as it is, and a reader of what follows without gap; no reader when nothing will.
 pub(crate) type Subscription = (TaskSnapshot, Option<LogReader>);
-
-/// Events that are read at once when a record catches up.
-const CATCH_UP: usize = 100;
 
 /// A task as long as somebody works on it or reads it.
 pub(crate) struct TaskRecord {
@@ -30,9 +28,9 @@ pub(crate) struct TaskRecord {
     owner: Owner,
     store: Arc<dyn TaskStore>,
     limits: TaskLimits,
-    /// The number of the last event that was applied. Held while one is stored, so that they are stored and shown in
+    /// The place behind the last event that was applied. Held while one is stored, so that they are stored and shown in
     /// one order.
-    last: tokio::sync::Mutex<u64>,
+    last: tokio::sync::Mutex<Place>,
     state: Mutex<RecordState>,
 }
 
@@ -46,25 +44,17 @@ struct RecordState {
     is_worked_on: bool,
 }
 
-/// A turn as others see it.
-struct RunningTurn {
-    /// Stops the turn.
-    cancel: CancellationToken,
-    /// Fires when the turn is over. Made for the first who waits for that.
-    over: Option<CancellationToken>,
-}
-
-impl RunningTurn {
-    fn new(cancel: CancellationToken) -> Self {
-        Self { cancel, over: None }
-    }
-}
-
 impl TaskRecord {
     /// A new task, stored as its event 1, whose first turn is stopped by `turn`.
-    pub(crate) fn new(owner: Owner, task: TaskSnapshot, turn: CancellationToken, tasks: &Tasks) -> Self {
-        let record = Self::make(owner, task, (1, true), tasks);
-        record.lock().turn = Some(RunningTurn::new(turn));
+    pub(crate) fn new(
+        owner: Owner,
+        task: TaskSnapshot,
+        (place, turn): (Place, CancellationToken),
+        tasks: &Tasks,
+    ) -> Self {
+        let turn = RunningTurn::new(turn, place.runner.clone());
+        let record = Self::make(owner, task, (Place { seq: 1, ..place }, true), tasks);
+        record.lock().turn = Some(turn);
         record
     }
 
@@ -73,10 +63,10 @@ impl TaskRecord {
     /// # Errors
     /// [`StoreError::Unreadable`].
     pub(crate) fn stored(owner: Owner, stored: &StoredTask, tasks: &Tasks) -> Result<Self, StoreError> {
-        Ok(Self::make(owner, stored.decode()?, (stored.seq, stored.is_worked_on), tasks))
+        Ok(Self::make(owner, stored.decode()?, (stored.place(), stored.is_worked_on), tasks))
     }
 
-    fn make(owner: Owner, task: TaskSnapshot, (last, is_worked_on): (u64, bool), tasks: &Tasks) -> Self {
+    fn make(owner: Owner, task: TaskSnapshot, (last, is_worked_on): (Place, bool), tasks: &Tasks) -> Self {
         let id = task.id().clone();
         let context_id = task.context_id().clone();
         let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
@@ -125,7 +115,7 @@ impl TaskRecord {
 
     /// The number of the last event that was applied; `None` while one is being stored or read.
     pub(crate) fn last(&self) -> Option<u64> {
-        self.last.try_lock().ok().map(|last| *last)
+        self.last.try_lock().ok().map(|last| last.seq)
     }
 
     pub(crate) fn has_readers(&self) -> bool {
@@ -150,15 +140,17 @@ impl TaskRecord {
     /// process works on it by now.
     pub(crate) async fn resume(&self, message: Option<Message>, turn: CancellationToken) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
-        if let Some(message) = message
-            && !self.join(&mut last, message).await?
-        {
+        let is_begun = match message {
+            Some(message) => self.join(&mut last, message).await?,
+            None => self.go_on(&mut last).await?,
+        };
+        if !is_begun {
             return Ok(false);
         }
         let mut state = self.lock();
         let is_open = state.log.is_some();
         if is_open {
-            state.turn = Some(RunningTurn::new(turn));
+            state.turn = Some(RunningTurn::new(turn, last.runner.clone()));
         }
         Ok(is_open)
     }
@@ -166,46 +158,61 @@ impl TaskRecord {
     /// The turn is over; the task may go on with another message, unless it was cancelled while the turn ended.
     pub(crate) async fn end_turn(&self) -> Result<(), StoreError> {
         let Some(turn) = self.lock().turn.take() else { return Ok(()) };
-        let ended = if turn.cancel.is_cancelled() { self.append([self.canceled()]).await } else { Ok(()) };
-        if let Some(over) = turn.over {
-            over.cancel();
-        }
+        let ended = if turn.cancel.is_cancelled() {
+            let mut last = self.last.lock().await;
+            match self.store(&mut last, &[self.canceled().into()]).await {
+                // Its client has gone on with it in another process, and the cancellation came too late.
+                Err(StoreError::Fenced { .. }) => Ok(()),
+                other => other,
+            }
+        } else {
+            Ok(())
+        };
+        turn.end();
         ended
+    }
+
+    /// The turn is over, and another process may have the task.
+    pub(crate) fn leave_turn(&self) {
+        let turn = {
+            let mut state = self.lock();
+            state.is_worked_on = !state.task.state().is_terminal();
+            state.turn.take()
+        };
+        if let Some(turn) = turn {
+            turn.end();
+        }
+    }
+
+    /// The replica that the running turn belongs to; `None` without one, and where one process has the store.
+    pub(crate) fn runner(&self) -> Option<Replica> {
+        self.lock().turn.as_ref().and_then(|turn| turn.runner.clone())
+    }
+
+    /// True if a turn runs here and the task may be another process's by now.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lock().turn.as_ref().is_some_and(RunningTurn::is_lost)
+    }
+
+    /// Stops the turn that runs here, if one does. It then cancels the task.
+    pub(crate) fn stop_turn(&self) {
+        if let Some(turn) = &self.lock().turn {
+            turn.cancel.cancel();
+        }
+    }
+
+    /// Takes the task from the process that worked on it in this epoch. Returns false when somebody else was faster.
+    pub(crate) async fn take(&self, epoch: u64) -> Result<bool, StoreError> {
+        let mut last = self.last.lock().await;
+        last.epoch = epoch;
+        self.take_at(&mut last).await
     }
 
     /// Resolves when no turn runs.
     pub(crate) async fn turn_over(&self) {
-        let over = self.lock().turn.as_mut().map(|turn| turn.over.get_or_insert_default().clone());
+        let over = self.lock().turn.as_mut().map(RunningTurn::over);
         if let Some(over) = over {
             over.cancelled().await;
-        }
-    }
-
-    /// Stores events together, applies them and hands them to every reader. What comes after the final state is
-    /// dropped.
-    ///
-    /// # Errors
-    /// [`StoreError::TooLarge`] when the task may not become so large; then the events before it does are stored.
-    pub(crate) async fn append(&self, events: impl IntoIterator<Item = StreamResponse>) -> Result<(), StoreError> {
-        let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
-        self.append_all(&events).await
-    }
-
-    /// The same with events that are ready to be stored.
-    ///
-    /// # Errors
-    /// As [`append`](Self::append).
-    pub(crate) async fn append_all(&self, events: &[TaskEvent]) -> Result<(), StoreError> {
-        let mut last = self.last.lock().await;
-        match self.store(&mut last, events).await {
-            Err(StoreError::TooLarge { .. }) if events.len() > 1 => {
-                // One by one, so that those that still fit are stored.
-                for event in events.chunks(1) {
-                    self.store(&mut last, event).await?;
-                }
-                Ok(())
-            }
-            other => other,
         }
     }
 
@@ -215,109 +222,6 @@ impl TaskRecord {
     /// What there would be too much of.
     pub(crate) fn check_message(&self, message: &Message) -> Result<(), Excess> {
         self.snapshot().check_message(&self.limits, message)
-    }
-
-    /// Shows what was stored together with the task itself.
-    pub(crate) async fn show_first(&self, events: &[TaskEvent], task: TaskSnapshot) {
-        let mut last = self.last.lock().await;
-        *last += events.len() as u64;
-        self.show(events, task, false);
-    }
-
-    /// Learns what others stored since.
-    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
-        let mut last = self.last.lock().await;
-        self.catch_up(&mut last).await
-    }
-
-    /// Stores a message of the client, unless another process works on the task since its client has answered there.
-    async fn join(&self, last: &mut u64, message: Message) -> Result<bool, StoreError> {
-        let events = [TaskEvent::from(message)];
-        let stored = match self.try_store(*last, &events).await {
-            Err(StoreError::Stale { .. }) => {
-                self.catch_up(last).await?;
-                if self.runs_elsewhere() {
-                    return Ok(false);
-                }
-                self.try_store(*last, &events).await?
-            }
-            other => other?,
-        };
-        self.take(last, &events, stored);
-        Ok(true)
-    }
-
-    async fn store(&self, last: &mut u64, events: &[TaskEvent]) -> Result<(), StoreError> {
-        let stored = self.try_store(*last, events).await;
-        // An append that seemed to fail was stored, or another process wrote.
-        let stored = match stored {
-            Err(StoreError::Stale { .. }) => {
-                self.catch_up(last).await?;
-                self.try_store(*last, events).await?
-            }
-            other => other?,
-        };
-        self.take(last, events, stored);
-        Ok(())
-    }
-
-    fn take(&self, last: &mut u64, events: &[TaskEvent], stored: Option<(u64, TaskSnapshot)>) {
-        if let Some((number, task)) = stored {
-            *last = number;
-            self.show(events, task, false);
-        }
-    }
-
-    /// The last event's number and the task with all of them; `None` when the task takes no more events.
-    async fn try_store(&self, last: u64, events: &[TaskEvent]) -> Result<Option<(u64, TaskSnapshot)>, StoreError> {
-        let task = {
-            let state = self.lock();
-            if state.log.is_none() {
-                return Ok(None);
-            }
-            state.task.clone()
-        };
-        let before = task;
-        let task = before.with(events);
-        task.check(&before, &self.limits).map_err(|excess| StoreError::TooLarge { excess })?;
-        let number = self.store.append(&self.id, last, events, &task).await?;
-        Ok(Some((number, task)))
-    }
-
-    async fn catch_up(&self, last: &mut u64) -> Result<(), StoreError> {
-        loop {
-            let events = self.store.events_after(&self.id, *last, CATCH_UP).await?;
-            if events.is_empty() {
-                return Ok(());
-            }
-            let unreadable = |source| StoreError::Unreadable { task: self.id.clone(), source };
-            let decoded = events.iter().map(|stored| stored.decode().map_err(unreadable));
-            let decoded: Vec<TaskEvent> = decoded.collect::<Result<_, _>>()?;
-            *last += decoded.len() as u64;
-            // A process whose turn runs sends all that becomes of its task, also what another one stored in between.
-            self.show(&decoded, self.snapshot().with(&decoded), !self.is_running());
-        }
-    }
-
-    /// Lets everybody see events that are stored, and the task as it is with them. `is_others` says that another process
-    /// stored them and works on the task.
-    fn show(&self, events: &[TaskEvent], task: TaskSnapshot, is_others: bool) {
-        let mut state = self.lock();
-        let is_final = task.state().is_terminal();
-        state.is_worked_on = is_worked_on(state.is_worked_on, events, task.state());
-        state.task = task;
-        let Some(log) = &state.log else { return };
-        // A reader begins behind what is logged, so that nobody will ever read what is logged now for nobody.
-        if log.has_readers() {
-            let shown = events.iter().filter_map(|event| match event {
-                TaskEvent::Stream(event) => Some(Arc::clone(event)),
-                TaskEvent::Message(_) => None,
-            });
-            log.append(shown, is_others);
-        }
-        if is_final && let Some(log) = state.log.take() {
-            log.close();
-        }
     }
 
     /// Nothing more can be stored: whoever reads has read all there is, and hears why.

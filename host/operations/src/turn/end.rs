@@ -19,7 +19,7 @@ impl Ending {
     fn settled(&self) -> Settled {
         match self {
             Self::Returned(_, settled) => *settled,
-            Self::Canceled | Self::Stopped | Self::TookTooLong | Self::Vetoed(_) | Self::Broken(_) => None,
+            Self::Canceled | Self::Stopped | Self::TookTooLong | Self::Lost | Self::Vetoed(_) | Self::Broken(_) => None,
         }
     }
 }
@@ -38,6 +38,9 @@ impl Turn {
             Ending::Returned(result, None) => self.drain(result, &mut events).await,
             other => other,
         };
+        if matches!(ending, Ending::Lost) || self.is_lost() {
+            return Ok(self.leave());
+        }
         self.tell_of(&ending).await;
         let ending = match ending {
             Ending::Returned(Err(AgentError::Refused(error)), settled) if self.stage.task().is_none() => {
@@ -53,6 +56,9 @@ impl Turn {
         } else {
             self.conclude(ending).await
         };
+        if self.is_lost() {
+            return Ok(self.leave());
+        }
         let task = self.stage.take_task();
         self.counters.turn(task.as_ref().map_or(TurnEnd::Taskless, |task| task.task_state().into()));
         match task {
@@ -101,7 +107,8 @@ impl Turn {
     /// The last state, and what to say about it; `None` when the agent has brought the task there.
     fn conclusion(&self, ending: Ending) -> Option<(TaskState, Option<String>)> {
         Some(match ending {
-            Ending::Returned(Ok(()) | Err(AgentError::Closed), Some(_)) => return None,
+            // Who has lost the task says nothing of it.
+            Ending::Returned(Ok(()) | Err(AgentError::Closed), Some(_)) | Ending::Lost => return None,
             Ending::Returned(Ok(()) | Err(AgentError::Closed), None) => (TaskState::Completed, None),
             Ending::Returned(Err(AgentError::Failed { message }), _) => (TaskState::Failed, Some(message)),
             Ending::Returned(Err(error @ AgentError::Internal { .. }), _) => {
@@ -175,6 +182,10 @@ impl Turn {
 
 /// Ends the turn of a task that is in its last state, unless that could not be stored.
 async fn close(tasks: &Tasks, record: &Arc<TaskRecord>, concluded: Result<(), A2aError>) -> Result<(), A2aError> {
+    if record.is_lost() {
+        record.leave_turn();
+        return Ok(());
+    }
     if let Err(error) = &concluded {
         tasks.abandon(record, error);
     }

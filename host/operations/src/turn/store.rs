@@ -34,7 +34,7 @@ impl Turn {
         }
     }
 
-    fn announce(&self, client: Client, record: &Arc<TaskRecord>, (snapshot, reader): Subscription) {
+    pub(super) fn announce(&self, client: Client, record: &Arc<TaskRecord>, (snapshot, reader): Subscription) {
         let record = Arc::clone(record);
         let active = self.active();
         let outcome = TaskOutcome { record, snapshot, reader, active, running: None };

@@ -141,6 +141,9 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let others = Arc::clone(&tasks);
     let stopped = stop.clone();
     tokio::spawn(async move { others.watch_others(stopped).await });
+    let lost = Arc::clone(&tasks);
+    let stopped = stop.clone();
+    tokio::spawn(async move { lost.watch_lost(stopped).await });
     let stopped = stop.clone();
     tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stopped).await });
     stop.drop_guard()

@@ -68,7 +68,7 @@ impl Entry {
 
     pub(super) fn stored(&self) -> StoredTask {
         let is_worked_on = self.rest() == Rest::Runs;
-        StoredTask { id: self.id.clone(), seq: self.seq, is_worked_on, content: self.content.clone() }
+        StoredTask { id: self.id.clone(), seq: self.seq, epoch: 0, is_worked_on, content: self.content.clone() }
     }
 
     pub(super) fn events_after(&self, seen: usize) -> impl Iterator<Item = StoredEvent> {

@@ -1,10 +1,11 @@
 //! Recovery of the tasks that a process left behind.
 
+use annex_cluster::Replica;
 use annex_database::{Database, Row, Value};
-use annex_protocol::TaskId;
+use annex_protocol::{TaskId, TaskState};
 
-use super::{SqlTaskStore, since, statements};
-use crate::record::fail;
+use super::{SqlTaskStore, count_changed, since, statements};
+use crate::record::end;
 use crate::{StoreError, StoredTask, TaskStore};
 
 /// Tasks in memory at once; each may be large.
@@ -12,17 +13,9 @@ const BATCH: usize = 16;
 /// Messages that are forgotten in one transaction.
 const MESSAGES: usize = 1_000;
 
-/// Which tasks are looked for.
-enum Left<'a> {
-    /// Those of nobody knows whom.
-    Abandoned,
-    /// Those of replicas that are gone, as this replica sees it.
-    Lost(&'a str),
-}
-
 /// At start.
 pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) -> Result<Vec<TaskId>, StoreError> {
-    let mut recovered = fail_all(store, &Left::Abandoned, reason).await?;
+    let mut recovered = fail_abandoned(store, reason).await?;
     if store.is_shared() {
         recovered.extend(recover_lost(store, reason).await?);
         // Messages of a replica that is gone are for whoever is sent them again (`REMEMBER_AMONG_OTHERS`).
@@ -30,54 +23,82 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
     }
     // Nobody works on a message without a task and an answer any more, so that its sender may repeat it.
     let unclaimed = [Value::Int(i64::MAX), Value::count(MESSAGES)];
-    while store.count_changed(statements::FORGET_UNCLAIMED, &unclaimed).await? > 0 {}
+    while count_changed(store.database.as_ref(), statements::FORGET_UNCLAIMED, &unclaimed).await? > 0 {}
     Ok(recovered)
 }
 
-/// While this process runs among others.
+/// A task that this process has taken from one that is gone, and has to end.
+#[derive(Debug)]
+pub(super) struct TakenTask {
+    id: TaskId,
+    by: Replica,
+    end: TaskState,
+}
+
+/// While this process runs among others: takes the tasks of replicas that are gone, and ends them.
 pub(super) async fn recover_lost<D: Database>(
     store: &SqlTaskStore<D>,
     reason: &str,
 ) -> Result<Vec<TaskId>, StoreError> {
-    match &store.lease {
-        Some(lease) if lease.may_judge() => fail_all(store, &Left::Lost(lease.replica().id()), reason).await,
-        _ => Ok(Vec::new()),
+    let mut recovered = Vec::new();
+    let Some(lease) = store.lease.as_ref().filter(|lease| lease.may_judge()) else { return Ok(recovered) };
+    // Some may be left of a time when the database failed in between. Should this process be gone before it has ended them,
+    // they are lost again.
+    let mut taken = store.taken.lock().await;
+    loop {
+        while let Some(next) = taken.last() {
+            if end_taken(store, next, reason).await? {
+                recovered.push(next.id.clone());
+            }
+            taken.pop();
+        }
+        let by = lease.replica();
+        // What another process is taking is left to it.
+        let rows = store.database.change(statements::TAKE_OVER, &[Value::Text(by.id()), Value::count(BATCH)]).await?;
+        if rows.is_empty() {
+            recovered.sort_unstable();
+            return Ok(recovered);
+        }
+        for row in &rows {
+            let end = if row.int(1)? == 1 { TaskState::Canceled } else { TaskState::Failed };
+            taken.push(TakenTask { id: row.text(0)?.into(), by: by.clone(), end });
+        }
     }
 }
 
-async fn fail_all<D: Database>(
-    store: &SqlTaskStore<D>,
-    left: &Left<'_>,
-    reason: &str,
-) -> Result<Vec<TaskId>, StoreError> {
+async fn end_taken<D: Database>(store: &SqlTaskStore<D>, taken: &TakenTask, reason: &str) -> Result<bool, StoreError> {
+    let values = [Value::Text(taken.id.as_str()), Value::Text(taken.by.id())];
+    let rows = store.database.read(statements::SELECT_TAKEN, &values).await?;
+    let Some(row) = rows.first() else { return Ok(false) };
+    let Some(task) = since::stored_task(store.database.as_ref(), row).await? else { return Ok(false) };
+    end_task(store, &task, taken.end, reason).await
+}
+
+/// Fails what nobody knows who works on.
+async fn fail_abandoned<D: Database>(store: &SqlTaskStore<D>, reason: &str) -> Result<Vec<TaskId>, StoreError> {
     let mut recovered = Vec::new();
     // No task has an empty id.
     let mut last = TaskId::default();
     loop {
-        let from = Value::Text(last.as_str());
-        let rows = match left {
-            Left::Abandoned => store.database.read(statements::SELECT_ABANDONED, &[from, Value::count(BATCH)]).await?,
-            Left::Lost(replica) => {
-                let values = [from, Value::count(BATCH), Value::Text(replica)];
-                store.database.read(statements::SELECT_LOST, &values).await?
-            }
-        };
+        let from = [Value::Text(last.as_str()), Value::count(BATCH)];
+        let rows = store.database.read(statements::SELECT_ABANDONED, &from).await?;
         let Some(newest) = rows.last() else { return Ok(recovered) };
         // On from here, not from the start: a task that cannot be read is found again and again.
         last = newest.text(0)?.into();
         for row in &rows {
             let Some(task) = since::stored_task(store.database.as_ref(), row).await? else { continue };
-            if fail_task(store, &task, reason).await? {
+            if end_task(store, &task, TaskState::Failed, reason).await? {
                 recovered.push(task.id);
             }
         }
     }
 }
 
-/// Fails the task. Tells whether it was this call that ended it.
-async fn fail_task<D: Database>(
+/// Ends the task, with the reason if it fails. Tells whether it was this call that ended it.
+async fn end_task<D: Database>(
     store: &SqlTaskStore<D>,
     stored: &StoredTask,
+    state: TaskState,
     reason: &str,
 ) -> Result<bool, StoreError> {
     let mut task = match stored.decode() {
@@ -86,16 +107,17 @@ async fn fail_task<D: Database>(
             tracing::error!(task = %stored.id, %error, "a task cannot be read and is not recovered");
             if store.is_shared() {
                 let row = [Value::Text(stored.id.as_str()), Value::count(stored.seq)];
-                store.count_changed(statements::RELEASE, &row).await?;
+                store.database.change(statements::RELEASE, &row).await?;
             }
             return Ok(false);
         }
     };
-    let event = fail(&mut task, reason);
-    match store.append(&stored.id, stored.seq, &[event], &task.into()).await {
+    let reason = (state == TaskState::Failed).then_some(reason);
+    let event = end(&mut task, state, reason);
+    match store.append(&stored.id, &stored.place(), &[event], &task.into()).await {
         Ok(_) => Ok(true),
         // Somebody else took care of it.
-        Err(StoreError::Stale { .. } | StoreError::NotFound { .. }) => Ok(false),
+        Err(StoreError::Stale { .. } | StoreError::Fenced { .. } | StoreError::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -18,14 +18,15 @@ pub(super) async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Resu
     let json = row.text(2)?;
     let told = from_sql(row.int(3)?);
     let is_worked_on = row.int(4)? == 1;
+    let epoch = from_sql(row.int(5)?);
     if told >= seq {
-        return Ok(Some(StoredTask { id, seq, is_worked_on, content: TaskContent::Json(json.into()) }));
+        return Ok(Some(StoredTask { id, seq, epoch, is_worked_on, content: TaskContent::Json(json.into()) }));
     }
     let events = events(database, &id, told, seq).await?;
     // What is appended meanwhile does no harm: an event never changes.
     let is_whole = events.len() as u64 == seq - told;
     let content = TaskContent::Since(Since { json, events }.into());
-    Ok(is_whole.then_some(StoredTask { id, seq, is_worked_on, content }))
+    Ok(is_whole.then_some(StoredTask { id, seq, epoch, is_worked_on, content }))
 }
 
 /// The events after number `told`, up to number `seq`, as far as they are there.

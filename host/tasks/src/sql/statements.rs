@@ -17,30 +17,32 @@ pub(super) static INSERT_TASK: Rows = Rows {
 };
 
 pub(super) const UPDATE_TASK: &str = "
-    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5, json = $6, json_seq = NULL
-    WHERE id = $7 AND seq = $8";
+    UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5, json = $6, json_seq = NULL,
+        epoch = $7
+    WHERE id = $8 AND seq = $9 AND epoch = $10";
 
 /// The same without the task's JSON, which stays as it was. A long JSON would be written again with its row each time,
 /// so it is emptied, and all events together tell the task.
 pub(super) const ADVANCE_TASK: &str = "
     UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5,
         json_seq = CASE WHEN json_seq IS NOT NULL THEN json_seq WHEN octet_length(json) > 16384 THEN 0 ELSE seq END,
-        json = CASE WHEN json_seq IS NULL AND octet_length(json) > 16384 THEN '' ELSE json END
-    WHERE id = $6 AND seq = $7";
+        json = CASE WHEN json_seq IS NULL AND octet_length(json) > 16384 THEN '' ELSE json END,
+        epoch = $6
+    WHERE id = $7 AND seq = $8 AND epoch = $9";
 
 // An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the task until the end of the transaction.
 pub(super) const LOCK_TASK: &str = "UPDATE task SET seq = seq WHERE id = $1";
 
-pub(super) const SELECT_SEQ: &str = "SELECT seq FROM task WHERE id = $1";
+pub(super) const SELECT_PLACE: &str = "SELECT seq, epoch FROM task WHERE id = $1";
 
-/// The columns that a stored task is made of: the last is 1 for a task that a turn works on. A task that waits has a runner
-/// once its client has answered.
+/// The columns that a stored task is made of: the fifth is 1 for a task that a turn works on, the sixth the epoch. A task that
+/// waits has a runner once its client has answered.
 macro_rules! stored_task {
     () => {
         "task.id, task.seq, task.json, coalesce(task.json_seq, task.seq), CAST(CASE WHEN task.finished_at IS NULL
             AND (task.runner IS NOT NULL OR task.state NOT IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED'))
-            THEN 1 ELSE 0 END AS BIGINT)"
+            THEN 1 ELSE 0 END AS BIGINT), task.epoch"
     };
 }
 
@@ -217,17 +219,36 @@ pub(super) const SELECT_ABANDONED: &str = concat!(
     ORDER BY id LIMIT CAST($2 AS BIGINT)"
 );
 
-/// Tasks whose replica is gone. A replica whose own lease is over finds none.
-pub(super) const SELECT_LOST: &str = concat!(
-    "
-    SELECT ",
-    stored_task!(),
-    " FROM task
-    WHERE runner IS NOT NULL AND id > $1
-        AND NOT EXISTS (SELECT 1 FROM replica WHERE replica.id = task.runner AND lease_until > clock_timestamp())
-        AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $3 AND lease_until > clock_timestamp())
-    ORDER BY id LIMIT CAST($2 AS BIGINT)"
-);
+/// Takes tasks whose replica is gone, so that they are this one's in another epoch. A replica whose own lease is over takes
+/// none. The lease is asked for by a scalar query, which is asked anew where another process has just changed the row. The
+/// second column is 1 for a task that was to be cancelled.
+pub(super) const TAKE_OVER: &str = "
+    WITH lost AS MATERIALIZED (
+        SELECT id FROM task
+        WHERE runner IS NOT NULL
+            AND coalesce((SELECT lease_until <= clock_timestamp() FROM replica WHERE replica.id = task.runner), TRUE)
+            AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())
+        LIMIT CAST($2 AS BIGINT) FOR UPDATE SKIP LOCKED)
+    UPDATE task SET runner = $1, epoch = epoch + 1 FROM lost WHERE task.id = lost.id
+    RETURNING task.id, CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT)";
+
+pub(super) const SELECT_TAKEN: &str =
+    concat!("SELECT ", stored_task!(), " FROM task WHERE id = $1 AND runner = $2 AND finished_at IS NULL");
+
+/// The same with one task, by whose epoch it is known that nobody else has taken it.
+pub(super) const TAKE: &str = "
+    UPDATE task SET runner = $1, epoch = epoch + 1
+    WHERE id = $2 AND epoch = $3 AND finished_at IS NULL
+        AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())
+    RETURNING seq, epoch";
+
+/// The second column is 1 if the replica that is asked is alive.
+pub(super) const ASK_TO_CANCEL: &str = "
+    UPDATE task SET cancel_asked = epoch WHERE id = $1 AND runner IS NOT NULL AND finished_at IS NULL
+    RETURNING epoch, CAST(CASE WHEN EXISTS (
+        SELECT 1 FROM replica WHERE replica.id = task.runner AND lease_until > clock_timestamp()) THEN 1 ELSE 0 END AS BIGINT)";
+
+pub(super) const SELECT_ASKED_TO_CANCEL: &str = "SELECT id FROM task WHERE runner = $1 AND cancel_asked = epoch";
 
 /// A task that cannot be read is not looked at again and again.
 pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AND seq = $2";

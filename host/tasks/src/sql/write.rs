@@ -10,7 +10,7 @@ use annex_protocol::{ContextId, TaskId};
 use super::statements;
 use crate::event::Kind;
 use crate::record::{Standing, is_worked_on};
-use crate::{Owner, StoreError, TaskEvent, TaskSnapshot};
+use crate::{Owner, Place, StoreError, TaskEvent, TaskSnapshot};
 
 /// The most events of a change that is made in one trip; most turns have no more.
 const FEW: usize = 8;
@@ -20,33 +20,34 @@ const ROWS: usize = 1_000;
 /// A change of one task, encoded.
 pub(super) struct Write {
     id: TaskId,
-    place: Place,
+    position: Position,
     standing: Standing,
     /// True if a turn works on the task with this change.
     is_worked_on: bool,
     /// The replica that works on the task with this change.
     runner: Option<Replica>,
+    /// The epoch of the task with this change.
+    epoch: u64,
     /// The task as a whole; `None` where its events tell it.
     json: Option<Arc<str>>,
     /// The kind of each event and its JSON.
     events: Vec<(Kind, String)>,
 }
 
-enum Place {
+enum Position {
     New { owner: Owner, context: ContextId },
-    After(u64),
+    After(Place),
 }
 
 impl Change for Write {
-    /// The number of the last event.
-    type Answer = u64;
+    type Answer = Place;
     type Error = StoreError;
 
-    fn steps(&self) -> Option<(Vec<Step<'_>>, u64)> {
-        (self.events.len() <= FEW).then(|| (self.all_steps(), self.last()))
+    fn steps(&self) -> Option<(Vec<Step<'_>>, Place)> {
+        (self.events.len() <= FEW).then(|| (self.all_steps(), self.place()))
     }
 
-    async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<u64, StoreError> {
+    async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Place, StoreError> {
         for step in self.all_steps() {
             let changed = D::execute_all(transaction, slice::from_ref(&step)).await?;
             if changed != [step.changes] {
@@ -55,7 +56,7 @@ impl Change for Write {
                 return Err(self.refusal::<D>(transaction).await?);
             }
         }
-        Ok(self.last())
+        Ok(self.place())
     }
 
     fn is_refusal(error: &StoreError) -> bool {
@@ -66,22 +67,34 @@ impl Change for Write {
 impl Write {
     /// A new task with its first events.
     pub(super) fn create(owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
-        let place = Place::New { owner: owner.clone(), context: task.context_id().clone() };
-        Self::encode(place, events, task)
+        let position = Position::New { owner: owner.clone(), context: task.context_id().clone() };
+        Self::encode(position, events, task)
     }
 
-    /// Events after event number `expected`.
-    pub(super) fn append(expected: u64, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
-        Self::encode(Place::After(expected), events, task)
+    /// Events behind a place.
+    pub(super) fn append(at: &Place, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
+        Self::encode(Position::After(at.clone()), events, task)
     }
 
-    /// The change as one of this replica, which works on the task from now on unless the task waits or is finished.
+    /// The change as one of this replica, which works on the task from now on unless the task waits or is finished, or unless
+    /// the turn began as one of another replica, which this process was. The message of a client begins a turn, and an epoch.
     pub(super) fn by(mut self, replica: Option<Replica>) -> Self {
-        self.runner = replica.filter(|_| self.is_worked_on);
+        if replica.is_none() {
+            return self;
+        }
+        let mut runner = replica;
+        if let Position::After(at) = &self.position {
+            if self.events.iter().any(|(kind, _)| *kind == Kind::Message) {
+                self.epoch = at.epoch.saturating_add(1);
+            } else {
+                runner = at.runner.clone().or(runner);
+            }
+        }
+        self.runner = runner.filter(|_| self.is_worked_on);
         self
     }
 
-    fn encode(place: Place, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
+    fn encode(position: Position, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
         // What tells neither of a state nor of a message comes from a turn that runs.
         let is_worked_on = is_worked_on(true, events, task.state());
         let events = events.iter().map(|event| Ok((event.kind(), event.encode()?)));
@@ -90,20 +103,26 @@ impl Write {
         let standing = task.standing();
         // The others would be written again with each of their events.
         let json = if task.is_small() { Some(task.stored_json()?) } else { None };
-        Ok(Self { id, place, standing, is_worked_on, runner: None, json, events })
+        let epoch = if let Position::After(at) = &position { at.epoch } else { 0 };
+        Ok(Self { id, position, standing, is_worked_on, runner: None, epoch, json, events })
     }
 
     /// The number of the last event before the change.
     fn before(&self) -> u64 {
-        match &self.place {
-            Place::New { .. } => 0,
-            Place::After(expected) => *expected,
+        match &self.position {
+            Position::New { .. } => 0,
+            Position::After(at) => at.seq,
         }
     }
 
     /// The number of the last event with it.
     fn last(&self) -> u64 {
         self.before().saturating_add(self.events.len() as u64)
+    }
+
+    /// Where its writer goes on.
+    fn place(&self) -> Place {
+        Place { seq: self.last(), epoch: self.epoch, runner: self.runner.clone() }
     }
 
     /// The task's row, then its events.
@@ -128,8 +147,8 @@ impl Write {
         let finished_at = Value::MaybeInt(self.standing.finished_at);
         let runner = Value::MaybeText(self.runner.as_ref().map(Replica::id));
         let json = self.json.as_deref().map(Value::Text);
-        match &self.place {
-            Place::New { owner, context } => {
+        match &self.position {
+            Position::New { owner, context } => {
                 let tenant = Value::Text(&owner.tenant);
                 let principal = Value::Text(&owner.principal);
                 let context = Value::Text(context.as_str());
@@ -139,15 +158,18 @@ impl Write {
                 let row = [id, tenant, principal, context, state, status_at, finished_at, last, json, json_seq, runner];
                 Step::rows(&statements::INSERT_TASK, row)
             }
-            Place::After(expected) => {
-                let expected = Value::count(*expected);
+            Position::After(at) => {
+                let epoch = Value::count(self.epoch);
+                let seq_before = Value::count(at.seq);
+                let epoch_before = Value::count(at.epoch);
                 match json {
                     Some(json) => {
-                        let change = [last, state, status_at, finished_at, runner, json, id, expected];
+                        let change =
+                            [last, state, status_at, finished_at, runner, json, epoch, id, seq_before, epoch_before];
                         Step::new(statements::UPDATE_TASK, change)
                     }
                     None => {
-                        let change = [last, state, status_at, finished_at, runner, id, expected];
+                        let change = [last, state, status_at, finished_at, runner, epoch, id, seq_before, epoch_before];
                         Step::new(statements::ADVANCE_TASK, change)
                     }
                 }
@@ -158,10 +180,11 @@ impl Write {
     /// The reason why no row was changed.
     async fn refusal<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<StoreError> {
         let task = self.id.clone();
-        let Place::After(expected) = self.place else { return Ok(StoreError::AlreadyExists { task }) };
-        let rows = D::query(transaction, statements::SELECT_SEQ, &[Value::Text(task.as_str())]).await?;
+        let Position::After(at) = &self.position else { return Ok(StoreError::AlreadyExists { task }) };
+        let rows = D::query(transaction, statements::SELECT_PLACE, &[Value::Text(task.as_str())]).await?;
         Ok(match rows.first() {
-            Some(row) => StoreError::Stale { expected, found: from_sql(row.int(0)?) },
+            Some(row) if from_sql::<u64>(row.int(1)?) != at.epoch => StoreError::Fenced { task },
+            Some(row) => StoreError::Stale { expected: at.seq, found: from_sql(row.int(0)?) },
             None => StoreError::NotFound { task },
         })
     }

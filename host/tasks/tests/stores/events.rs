@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use annex_protocol::{Message, StreamResponse, Task, TaskState};
-use annex_tasks::{StoreError, TaskEvent};
+use annex_tasks::{Place, StoreError, TaskEvent};
 
 use crate::fixture::{OneByOne, Store, at, change, encoded, numbers, owner, working};
 
@@ -84,12 +84,12 @@ async fn events_that_come_together_are_stored_together(store: Store) {
     store.create(&owner("ada"), &first, &task.clone().into()).await.unwrap();
     let before = task.clone();
     let events = [TaskState::Working, TaskState::InputRequired].map(|state| change(&mut task, state, at(3_000)));
-    let refused = store.append(&task.id, 1, &events, &task.clone().into()).await.unwrap_err();
+    let refused = store.append(&task.id, &Place::after(1), &events, &task.clone().into()).await.unwrap_err();
     assert!(matches!(refused, StoreError::Stale { expected: 1, found: 2 }), "{refused}");
     let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
     assert_eq!((stored.seq, Task::clone(&stored.decode().unwrap())), (2, before));
 
-    assert_eq!(store.append(&task.id, 2, &events, &task.clone().into()).await.unwrap(), 4);
+    assert_eq!(store.append(&task.id, &Place::after(2), &events, &task.clone().into()).await.unwrap().seq, 4);
     let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
     assert_eq!((stored.seq, Task::clone(&stored.decode().unwrap())), (4, task));
     let read = store.events_after(&stored.id, 0, 10).await.unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use annex_protocol::{StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
 use annex_tasks::{
-    MemoryBounds, MemoryTaskStore, Owner, PostgresTaskStore, SqliteTaskStore, StoreError, StoredEvent, TaskEvent,
-    TaskStore, WaitingBounds,
+    MemoryBounds, MemoryTaskStore, Owner, Place, PostgresTaskStore, SqliteTaskStore, StoreError, StoredEvent,
+    TaskEvent, TaskStore, WaitingBounds,
 };
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ pub(crate) trait OneByOne: TaskStore {
     /// A task that is its own first event.
     fn begin(&self, owner: &Owner, task: &Task) -> impl Future<Output = Result<(), StoreError>> + Send {
         let events = [StreamResponse::Task(task.clone()).into()];
-        async move { self.create(owner, &events, &task.clone().into()).await }
+        async move { self.create(owner, &events, &task.clone().into()).await.map(drop) }
     }
 
     fn add(
@@ -29,7 +29,10 @@ pub(crate) trait OneByOne: TaskStore {
         event: &TaskEvent,
         task: &Task,
     ) -> impl Future<Output = Result<u64, StoreError>> + Send {
-        async move { self.append(id, expected, std::slice::from_ref(event), &task.clone().into()).await }
+        async move {
+            let place = Place::after(expected);
+            self.append(id, &place, std::slice::from_ref(event), &task.clone().into()).await.map(|place| place.seq)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annex_protocol::{Artifact, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState};
-use annex_tasks::{SqliteTaskStore, TaskEvent, TaskQuery, TaskSnapshot, TaskStore};
+use annex_tasks::{Place, SqliteTaskStore, TaskEvent, TaskQuery, TaskSnapshot, TaskStore};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
@@ -76,17 +76,16 @@ async fn whatever_is_appended_is_what_is_read(store: Store) {
         made.history = vec![Message::user_text(&dice.text())];
         let mut snapshot = TaskSnapshot::from(made.clone());
         let mut expected = made.clone();
-        store.create(&ada, &[StreamResponse::Task(made).into()], &snapshot).await.unwrap();
-        let mut last = 1;
+        let mut last = store.create(&ada, &[StreamResponse::Task(made).into()], &snapshot).await.unwrap();
         for step in 0..30 {
             let events: Vec<TaskEvent> = (0..=dice.below(3)).map(|_| dice.event(2_000 + step)).collect();
             events.iter().for_each(|event| applied(&mut expected, event));
             snapshot = snapshot.with(&events);
-            last = store.append(snapshot.id(), last, &events, &snapshot).await.unwrap();
+            last = store.append(snapshot.id(), &last, &events, &snapshot).await.unwrap();
             if dice.below(3) == 0 {
                 let stored = store.load(&ada, &expected.id).await.unwrap().unwrap();
                 let read = stored.decode().unwrap();
-                assert_eq!((stored.seq, &*read), (last, &expected), "seed {seed}, step {step}");
+                assert_eq!((stored.seq, &*read), (last.seq, &expected), "seed {seed}, step {step}");
                 assert_eq!(*stored.json().unwrap(), serde_json::to_string(&expected).unwrap());
                 // Whoever opens a task goes on with what was read.
                 snapshot = read;
@@ -94,23 +93,22 @@ async fn whatever_is_appended_is_what_is_read(store: Store) {
         }
         let end = change(&mut expected, TaskState::Completed, at(9_000));
         snapshot = snapshot.with(std::slice::from_ref(&end));
-        store.append(snapshot.id(), last, &[end], &snapshot).await.unwrap();
+        store.append(snapshot.id(), &last, &[end], &snapshot).await.unwrap();
         let stored = store.load(&ada, &expected.id).await.unwrap().unwrap();
         assert_eq!(*stored.decode().unwrap(), expected, "seed {seed}");
     }
 }
 
-/// A task of `pieces` messages of `bytes` bytes each, and the number of its last event.
-async fn grow(store: &dyn TaskStore, id: &str, pieces: usize, bytes: usize) -> (TaskSnapshot, u64) {
+/// A task of `pieces` messages of `bytes` bytes each, and the place behind its last event.
+async fn grow(store: &dyn TaskStore, id: &str, pieces: usize, bytes: usize) -> (TaskSnapshot, Place) {
     let mut task = working(id);
     task.history = vec![Message::user_text("begin")];
     let mut snapshot = TaskSnapshot::from(task.clone());
-    store.create(&owner("ada"), &[StreamResponse::Task(task).into()], &snapshot).await.unwrap();
-    let mut last = 1;
+    let mut last = store.create(&owner("ada"), &[StreamResponse::Task(task).into()], &snapshot).await.unwrap();
     for _ in 0..pieces {
         let events = [TaskEvent::from(Message::user_text(&"x".repeat(bytes)))];
         snapshot = snapshot.with(&events);
-        last = store.append(snapshot.id(), last, &events, &snapshot).await.unwrap();
+        last = store.append(snapshot.id(), &last, &events, &snapshot).await.unwrap();
     }
     (snapshot, last)
 }
@@ -126,7 +124,7 @@ async fn a_large_task_of_a_crashed_process_fails_with_all_that_it_had(restart: &
     assert_eq!(store.recover("the server was restarted").await.unwrap(), ["t-1".into()]);
     let stored = store.load(&owner("ada"), &"t-1".into()).await.unwrap().unwrap();
     let failed = stored.decode().unwrap();
-    assert_eq!((stored.seq, failed.status.state), (last + 1, TaskState::Failed));
+    assert_eq!((stored.seq, failed.status.state), (last.seq + 1, TaskState::Failed));
     assert_eq!(failed.history, snapshot.history);
 }
 
@@ -160,7 +158,7 @@ async fn written(pieces: usize, bytes: usize) -> (u64, u64) {
     let (snapshot, last) = grow(&store, "t-1", pieces, bytes).await;
     let grown = size(&file) - before;
     let end = [change(&mut snapshot.clone().into_task(), TaskState::Completed, at(9_000))];
-    store.append(snapshot.id(), last, &end, &snapshot.with(&end)).await.unwrap();
+    store.append(snapshot.id(), &last, &end, &snapshot.with(&end)).await.unwrap();
     let ended = size(&file) - before - grown;
     reader.close().await.unwrap();
     (grown, ended)
@@ -194,7 +192,7 @@ async fn a_large_task_of_an_older_version_goes_on() {
     assert_eq!(*stored.decode().unwrap(), *snapshot);
     let events = [TaskEvent::from(Message::user_text("go on"))];
     let snapshot = snapshot.with(&events);
-    store.append(snapshot.id(), last, &events, &snapshot).await.unwrap();
+    store.append(snapshot.id(), &last, &events, &snapshot).await.unwrap();
     let stored = store.load(&owner("ada"), &"t-1".into()).await.unwrap().unwrap();
     assert_eq!(*stored.decode().unwrap(), *snapshot);
     let kept = sqlx::query_scalar::<_, i64>("SELECT length(json) FROM task").fetch_one(&mut connection).await.unwrap();
@@ -215,7 +213,7 @@ async fn a_task_that_is_deleted_while_it_is_read_is_not_there() {
             }
         };
         let delete = async {
-            store.append(snapshot.id(), last, &end, &snapshot.with(&end)).await.unwrap();
+            store.append(snapshot.id(), &last, &end, &snapshot.with(&end)).await.unwrap();
             let none = annex_tasks::Retention { age: std::time::Duration::MAX, count: 0 };
             assert_eq!(store.sweep(&none).await.unwrap(), 1);
         };

@@ -54,6 +54,7 @@ mod cluster;
 mod configs;
 mod crash;
 mod events;
+mod fencing;
 mod fixture;
 mod growth;
 mod json;

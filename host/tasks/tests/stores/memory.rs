@@ -5,7 +5,8 @@ use annex_protocol::{
     TaskStatusUpdateEvent,
 };
 use annex_tasks::{
-    MemoryBounds, MemoryTaskStore, MessageKey, Remembered, StoreError, TaskEvent, TaskQuery, TaskStore, WaitingBounds,
+    MemoryBounds, MemoryTaskStore, MessageKey, Place, Remembered, StoreError, TaskEvent, TaskQuery, TaskStore,
+    WaitingBounds,
 };
 
 use crate::fixture::{OneByOne, at, change, owner, task, working};
@@ -51,7 +52,10 @@ async fn a_store_without_room_lets_tasks_end_but_not_grow() {
     assert!(seq > 2, "the store had room");
     // What is left of it at its end is less than it was.
     let events = [TaskState::Working, TaskState::Completed].map(|state| change(&mut growing, state, at(4_000)));
-    assert_eq!(store.append(&growing.id, seq, &events, &growing.clone().into()).await.unwrap(), seq + 2);
+    assert_eq!(
+        store.append(&growing.id, &Place::after(seq), &events, &growing.clone().into()).await.unwrap().seq,
+        seq + 2
+    );
     // And it goes when its place is wanted.
     store.begin(&owner("ada"), &working("t-2")).await.unwrap();
     assert!(has(&store, "t-1").await && has(&store, "t-2").await);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use annex_protocol::{Message, TaskId, TaskState, Timestamp};
 use annex_tasks::{
-    MemoryBounds, MemoryTaskStore, Owner, StoreError, TaskEvent, TaskSnapshot, TaskStore, WaitingBounds, WaitingWatcher,
+    MemoryBounds, MemoryTaskStore, Owner, Place, StoreError, TaskEvent, TaskSnapshot, TaskStore, WaitingBounds,
+    WaitingWatcher,
 };
 
 use crate::fixture::{OneByOne, Store, at, change, owner, task, working};
@@ -114,10 +115,10 @@ async fn a_caller_whose_running_tasks_are_large_keeps_nobody_out() {
     let mut refused = 0;
     for number in 0..30 {
         let mut snapshot = TaskSnapshot::from(working(&format!("ada-{number}")));
-        let Ok(()) = store.create(&owner("ada"), &[], &snapshot).await else { continue };
+        let Ok(_) = store.create(&owner("ada"), &[], &snapshot).await else { continue };
         for last in 0..3 {
             snapshot = snapshot.with(&piece);
-            refused += usize::from(store.append(snapshot.id(), last, &piece, &snapshot).await.is_err());
+            refused += usize::from(store.append(snapshot.id(), &Place::after(last), &piece, &snapshot).await.is_err());
         }
     }
     assert!(refused > 0, "the store never was full");
@@ -146,7 +147,7 @@ async fn of_waiting_tasks_the_oldest_of_whoever_has_most_goes_after_all_finished
     // Its client answers: then it is worked on, and stays.
     let snapshot = TaskSnapshot::from(task("a-2", TaskState::InputRequired, at(3)));
     let answer = [TaskEvent::from(Message::user_text("here"))];
-    store.append(snapshot.id(), 1, &answer, &snapshot.with(&answer)).await.unwrap();
+    store.append(snapshot.id(), &Place::after(1), &answer, &snapshot.with(&answer)).await.unwrap();
     store.begin(&owner("eve"), &working("e-3")).await.unwrap();
     assert_eq!(*heard.0.lock().unwrap(), ["gone a-1", "gone a-4"]);
     // Bob has less than whoever wants more.

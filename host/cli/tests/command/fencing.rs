@@ -1,0 +1,241 @@
+//! Several `annex serve` on one PostgreSQL database, of which one is slow, stopped or asked to cancel: what it had is another's
+//! by then, and it writes nothing more.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+
+use crate::replicas::{Replicas, said};
+use crate::support::Server;
+
+/// An agent that says something five times a second, for a minute.
+fn talkative() -> String {
+    let step = "{ wait_ms = 200 }, { status = { state = \"working\", text = \"still\" } }, ";
+    format!("[[agent.rule]]\ntext = \"talk\"\nsteps = [{}]", step.repeat(300))
+}
+
+fn signal(server: &Server, signal: Signal) -> Result<()> {
+    Ok(kill_process(Pid::from_child(&server.process), signal)?)
+}
+
+/// What is stored, without the servers.
+struct Stored(PgConnection);
+
+impl Stored {
+    async fn of(replicas: &Replicas) -> Result<Self> {
+        Ok(Self(PgConnection::connect(replicas.url()).await?))
+    }
+
+    async fn execute(&mut self, sql: &'static str, task: &str) -> Result<()> {
+        sqlx::query(sql).bind(task).execute(&mut self.0).await?;
+        Ok(())
+    }
+
+    async fn number(&mut self, sql: &'static str, task: &str) -> Result<i64> {
+        Ok(sqlx::query_scalar(sql).bind(task).fetch_one(&mut self.0).await?)
+    }
+
+    async fn events(&mut self, task: &str) -> Result<i64> {
+        self.number("SELECT count(*) FROM task_event WHERE task_id = $1", task).await
+    }
+
+    async fn epoch(&mut self, task: &str) -> Result<i64> {
+        self.number("SELECT epoch FROM task WHERE id = $1", task).await
+    }
+
+    async fn session_events(&mut self) -> Result<i64> {
+        Ok(sqlx::query_scalar("SELECT count(*) FROM session_event").fetch_one(&mut self.0).await?)
+    }
+
+    /// Waits until the task has so many events.
+    async fn until(&mut self, task: &str, events: i64) -> Result<()> {
+        let begin = Instant::now();
+        while self.events(task).await? < events {
+            ensure!(begin.elapsed() < Duration::from_secs(20), "not {events} events");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+}
+
+/// The events that a turn adds in two seconds after another process has taken its task; `taking` is how.
+async fn added_after(replicas: &Replicas, server: &Server, id: &str, taking: &'static str) -> Result<(i64, i64)> {
+    let mut stored = Stored::of(replicas).await?;
+    let mut sent = said("talk", id);
+    sent["message"]["contextId"] = json!(id);
+    sent["configuration"] = json!({"returnImmediately": true});
+    let sent = replicas.call(server, "SendMessage", sent).await?;
+    let task = sent["result"]["task"]["id"].as_str().with_context(|| sent.to_string())?.to_owned();
+    stored.until(&task, 4).await?;
+    stored.execute(taking, &task).await?;
+    let before = (stored.events(&task).await?, stored.session_events().await?);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let after = (stored.events(&task).await?, stored.session_events().await?);
+    Ok((after.0 - before.0, after.1 - before.1))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_whose_task_another_process_has_taken_writes_nothing_more() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let server = replicas.start(&talkative())?;
+    let mut stored = Stored::of(&replicas).await?;
+    let other = "INSERT INTO replica (id, lease_until) VALUES ($1, clock_timestamp() + INTERVAL '1 hour')";
+    stored.execute(other, "other").await?;
+    let taken = "UPDATE task SET runner = 'other', epoch = epoch + 1 WHERE id = $1";
+    assert_eq!(added_after(&replicas, &server, "m-1", taken).await?, (0, 0));
+    // It is the epoch that stops it: without another one the turn writes on.
+    let unfenced = "UPDATE task SET runner = 'other' WHERE id = $1";
+    let (events, _) = added_after(&replicas, &server, "m-2", unfenced).await?;
+    assert!(events > 3, "{events} events");
+    drop(server);
+    replicas.remove().await;
+    Ok(())
+}
+
+/// Stops a process for this long while its turn writes, and returns after how long another one had ended the task.
+async fn stopped_for(replicas: &Replicas, other: &Server, time: Duration) -> Result<Duration> {
+    let stopped = replicas.start(&talkative())?;
+    let mut stored = Stored::of(replicas).await?;
+    let mut sent = said("talk", "m");
+    sent["message"]["contextId"] = json!(format!("c-{}", time.as_millis()));
+    sent["configuration"] = json!({"returnImmediately": true});
+    let sent = replicas.call(&stopped, "SendMessage", sent).await?;
+    let task = sent["result"]["task"]["id"].as_str().with_context(|| sent.to_string())?.to_owned();
+    stored.until(&task, 4).await?;
+    signal(&stopped, Signal::STOP)?;
+    let begin = Instant::now();
+    let failed = replicas.until(other, &task, "TASK_STATE_FAILED", time + Duration::from_secs(4)).await;
+    let ended = begin.elapsed();
+    tokio::time::sleep(time.saturating_sub(ended)).await;
+    let events = stored.events(&task).await?;
+    signal(&stopped, Signal::CONT)?;
+    let failed = failed?;
+    // It would have said something several times.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(stored.events(&task).await?, events, "stopped for {time:?}");
+    assert_eq!(replicas.call(other, "GetTask", json!({"id": task})).await?["result"], failed);
+    let again = replicas.call(&stopped, "SendMessage", said("hello", &format!("m-{}", time.as_millis()))).await?;
+    assert_eq!(again["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{again}");
+    Ok(ended)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_was_stopped_for_some_leases_writes_nothing_to_what_others_have_ended() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let other = replicas.start("")?;
+    let leases = |tenths: u64| stopped_for(&replicas, &other, Duration::from_millis(500 * tenths));
+    let (one, two, three) = tokio::join!(leases(12), leases(20), leases(30));
+    for ended in [one?, two?, three?] {
+        println!("ended {ended:?} after the stop");
+        // A lease and a second, and some for a machine that is busy.
+        assert!(ended < Duration::from_secs(6 + 3), "{ended:?}");
+    }
+    drop(other);
+    replicas.remove().await;
+    Ok(())
+}
+
+async fn cancel(replicas: &Replicas, server: &Server, task: &str) -> Result<(Value, Duration)> {
+    let begin = Instant::now();
+    let canceled = replicas.call(server, "CancelTask", json!({"id": task})).await?;
+    Ok((canceled, begin.elapsed()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_cancelled_by_the_process_that_runs_it_whichever_one_is_asked() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [replicas.start(&talkative())?, replicas.start("")?];
+    let mut stored = Stored::of(&replicas).await?;
+    for round in 0..3 {
+        let task = replicas.begin(&one, "long").await?;
+        let (events, canceled) = tokio::join!(
+            replicas.stream(&one, "SubscribeToTask", json!({"id": task})),
+            cancel(&replicas, &other, &task)
+        );
+        let (canceled, took) = canceled?;
+        assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
+        println!("cancelled after {took:?}");
+        // One that had not heard of it would have lost its task after two seconds.
+        assert_eq!(stored.epoch(&task).await?, 0, "round {round}: {took:?}");
+        let last = events?.pop().context("an event")?;
+        assert_eq!(last["result"]["statusUpdate"]["status"]["state"], "TASK_STATE_CANCELED", "{last}");
+    }
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_task_of_a_process_that_does_not_answer_is_taken_to_be_cancelled() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [stopped, other] = [replicas.start(&talkative())?, replicas.start("")?];
+    let mut stored = Stored::of(&replicas).await?;
+    let task = replicas.begin(&stopped, "talk").await?;
+    stored.until(&task, 3).await?;
+    signal(&stopped, Signal::STOP)?;
+    let canceled = cancel(&replicas, &other, &task).await;
+    let events = stored.events(&task).await?;
+    signal(&stopped, Signal::CONT)?;
+    let (canceled, took) = canceled?;
+    assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
+    assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(stored.epoch(&task).await?, 1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(stored.events(&task).await?, events);
+    drop((stopped, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_answers_for_a_waiting_task_at_two_processes_are_one_turn() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [replicas.start("")?, replicas.start("")?];
+    let mut stored = Stored::of(&replicas).await?;
+    for round in 0..10 {
+        let mut asked = said("ask", "m-1");
+        asked["message"]["contextId"] = json!(format!("c-{round}"));
+        let waits = replicas.call(&one, "SendMessage", asked).await?;
+        let task = waits["result"]["task"]["id"].as_str().with_context(|| waits.to_string())?;
+        let answer = |id: &str| {
+            let mut sent = said("go on", id);
+            sent["message"]["contextId"] = json!(format!("c-{round}"));
+            sent["message"]["taskId"] = json!(task);
+            sent
+        };
+        let (first, second) = tokio::join!(
+            replicas.call(&one, "SendMessage", answer("m-2")),
+            replicas.call(&other, "SendMessage", answer("m-3"))
+        );
+        let answers = [first?, second?];
+        let done =
+            answers.iter().filter(|answer| answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED");
+        assert_eq!(done.count(), 1, "{answers:?}");
+        assert_eq!(stored.epoch(task).await?, 1, "one turn has begun");
+        let messages = "SELECT count(*) FROM task_event WHERE task_id = $1 AND kind = 'message'";
+        assert_eq!(stored.number(messages, task).await?, 1);
+    }
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_waits_goes_on_in_another_process_when_its_own_is_stopped() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [mut stopped, other] = [replicas.start("")?, replicas.start("")?];
+    let waits = replicas.call(&stopped, "SendMessage", said("ask", "m-1")).await?;
+    signal(&stopped, Signal::TERM)?;
+    assert_eq!(stopped.process.wait()?.code(), Some(0));
+    let mut answer = said("go on", "m-2");
+    answer["message"]["taskId"] = waits["result"]["task"]["id"].clone();
+    let done = replicas.call(&other, "SendMessage", answer).await?;
+    assert_eq!(done["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{done}");
+    drop((stopped, other));
+    replicas.remove().await;
+    Ok(())
+}

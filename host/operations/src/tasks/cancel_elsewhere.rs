@@ -1,0 +1,61 @@
+//! CancelTask for a task that another process works on: that process is asked, and cancels it with the hooks of its turn. From
+//! one that does not, the task is taken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_protocol::{A2aError, StreamResponse};
+use annex_tasks::{AskedRunner, StoreError};
+use tokio::time::{Instant, sleep};
+
+use crate::fault;
+use crate::tasks::Tasks;
+use crate::tasks::record::TaskRecord;
+
+/// The longest wait for the process that is asked.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The time between two looks at the task.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Tasks {
+    /// Asks the process that works on the task to cancel it, and waits until nobody works on it. Returns the epoch to take the
+    /// task in from a process that is gone, or does not cancel it in time.
+    pub(super) async fn ask_to_cancel(&self, record: &TaskRecord) -> Result<Option<u64>, StoreError> {
+        let asked = self.store.ask_to_cancel(record.id()).await?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            record.refresh().await?;
+            match asked {
+                None => return Ok(None),
+                Some(_) if !record.runs_elsewhere() => return Ok(None),
+                Some(AskedRunner { epoch, is_alive }) if !is_alive || Instant::now() >= deadline => {
+                    return Ok(Some(epoch));
+                }
+                Some(_) => sleep(LOOK).await,
+            }
+        }
+    }
+
+    /// Takes the task in this epoch and cancels it.
+    pub(super) async fn cancel_taken(
+        self: &Arc<Self>,
+        record: &Arc<TaskRecord>,
+        epoch: u64,
+        canceled: StreamResponse,
+    ) -> Result<(), A2aError> {
+        let tasks = Arc::clone(self);
+        let record = Arc::clone(record);
+        // In a task of its own: when its client goes away in between, nobody would work on the task.
+        let canceling = tokio::spawn(async move {
+            if !record.take(epoch).await? {
+                return record.refresh().await;
+            }
+            let canceled = record.append([canceled]).await;
+            if canceled.is_err() {
+                tasks.end_later(&record);
+            }
+            canceled
+        });
+        canceling.await.map_err(|error| fault::internal(&error))?.map_err(fault::of_store)
+    }
+}

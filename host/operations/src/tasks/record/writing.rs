@@ -1,0 +1,198 @@
+//! The writes of a record, and what it reads of those of others.
+//!
+//! What is stored is the truth: after a failure, or when another process wrote, the record catches up with the stored events.
+//! A turn whose task is another process's by now stores nothing.
+
+use std::sync::Arc;
+
+use annex_protocol::{Message, StreamResponse};
+use annex_tasks::{Place, StoreError, TaskEvent, TaskSnapshot, is_worked_on};
+
+use super::TaskRecord;
+use crate::tasks::running_turn::RunningTurn;
+
+/// Events that are read at once when a record catches up.
+const CATCH_UP: usize = 100;
+
+impl TaskRecord {
+    /// Stores events together, applies them and hands them to every reader. What comes after the final state is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] when the task may not become so large; then the events before it does are stored.
+    /// [`StoreError::Fenced`] when another process works on the task.
+    pub(crate) async fn append(&self, events: impl IntoIterator<Item = StreamResponse>) -> Result<(), StoreError> {
+        let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
+        self.append_all(&events).await
+    }
+
+    /// The same with events that are ready to be stored.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub(crate) async fn append_all(&self, events: &[TaskEvent]) -> Result<(), StoreError> {
+        let mut last = self.last.lock().await;
+        match self.store(&mut last, events).await {
+            Err(StoreError::Fenced { .. }) if !self.is_running() => {
+                // The task has had turns since this record was made.
+                self.reload(&mut last).await?;
+                if self.runs_elsewhere() {
+                    return Err(StoreError::Fenced { task: self.id.clone() });
+                }
+                self.store(&mut last, events).await
+            }
+            Err(StoreError::TooLarge { .. }) if events.len() > 1 => {
+                // One by one, so that those that still fit are stored.
+                for event in events.chunks(1) {
+                    self.store(&mut last, event).await?;
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Shows what was stored together with the task itself.
+    pub(crate) async fn show_first(&self, events: &[TaskEvent], task: TaskSnapshot) {
+        let mut last = self.last.lock().await;
+        last.seq += events.len() as u64;
+        self.show(events, task, false);
+    }
+
+    /// Learns what others stored since.
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        let mut last = self.last.lock().await;
+        self.catch_up(&mut last).await
+    }
+
+    /// Takes the task for a turn that begins without a message, unless another process works on it.
+    pub(super) async fn go_on(&self, last: &mut Place) -> Result<bool, StoreError> {
+        if !self.store.is_shared() || self.take_at(last).await? {
+            return Ok(true);
+        }
+        self.reload(last).await?;
+        Ok(!self.runs_elsewhere() && self.take_at(last).await?)
+    }
+
+    /// Stores a message of the client, unless another process works on the task since its client has answered there.
+    pub(super) async fn join(&self, last: &mut Place, message: Message) -> Result<bool, StoreError> {
+        let events = [TaskEvent::from(message)];
+        let stored = match self.try_store(last, &events).await {
+            Err(StoreError::Stale { .. } | StoreError::Fenced { .. }) => {
+                self.reload(last).await?;
+                if self.runs_elsewhere() {
+                    return Ok(false);
+                }
+                match self.try_store(last, &events).await {
+                    Err(StoreError::Stale { .. } | StoreError::Fenced { .. }) => return Ok(false),
+                    other => other?,
+                }
+            }
+            other => other?,
+        };
+        self.apply(last, &events, stored);
+        Ok(true)
+    }
+
+    pub(super) async fn store(&self, last: &mut Place, events: &[TaskEvent]) -> Result<(), StoreError> {
+        let stored = self.try_store(last, events).await;
+        // An append that seemed to fail was stored, or another process wrote.
+        let stored = match stored {
+            Err(StoreError::Stale { .. }) => {
+                self.catch_up(last).await?;
+                self.try_store(last, events).await?
+            }
+            other => other?,
+        };
+        self.apply(last, events, stored);
+        Ok(())
+    }
+
+    fn apply(&self, last: &mut Place, events: &[TaskEvent], stored: Option<(Place, TaskSnapshot)>) {
+        if let Some((place, task)) = stored {
+            *last = place;
+            self.show(events, task, false);
+        }
+    }
+
+    /// Where to go on and the task with all of them; `None` when the task takes no more events. Nothing is stored for a turn
+    /// whose task may be another process's.
+    async fn try_store(&self, last: &Place, events: &[TaskEvent]) -> Result<Option<(Place, TaskSnapshot)>, StoreError> {
+        let before = {
+            let state = self.lock();
+            if state.log.is_none() {
+                return Ok(None);
+            }
+            if state.turn.as_ref().is_some_and(RunningTurn::is_lost) {
+                return Err(StoreError::Fenced { task: self.id.clone() });
+            }
+            state.task.clone()
+        };
+        let task = before.with(events);
+        task.check(&before, &self.limits).map_err(|excess| StoreError::TooLarge { excess })?;
+        match self.store.append(&self.id, last, events, &task).await {
+            Ok(place) => Ok(Some((place, task))),
+            Err(error) => {
+                if let (StoreError::Fenced { .. }, Some(turn)) = (&error, &mut self.lock().turn) {
+                    turn.is_fenced = true;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the task in the epoch of this place.
+    pub(super) async fn take_at(&self, last: &mut Place) -> Result<bool, StoreError> {
+        let Some(place) = self.store.take(&self.id, last.epoch).await? else { return Ok(false) };
+        // What was stored until then.
+        self.catch_up(last).await?;
+        *last = Place { seq: last.seq, ..place };
+        Ok(true)
+    }
+
+    /// Learns what others stored since, in which epoch the task is, and whether somebody works on it.
+    async fn reload(&self, last: &mut Place) -> Result<(), StoreError> {
+        let stored = self.store.load(&self.owner, &self.id).await?;
+        let stored = stored.ok_or_else(|| StoreError::NotFound { task: self.id.clone() })?;
+        self.catch_up(last).await?;
+        *last = Place { seq: last.seq, ..stored.place() };
+        self.lock().is_worked_on = stored.is_worked_on;
+        Ok(())
+    }
+
+    async fn catch_up(&self, last: &mut Place) -> Result<(), StoreError> {
+        loop {
+            let events = self.store.events_after(&self.id, last.seq, CATCH_UP).await?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            let unreadable = |source| StoreError::Unreadable { task: self.id.clone(), source };
+            let decoded = events.iter().map(|stored| stored.decode().map_err(unreadable));
+            let decoded: Vec<TaskEvent> = decoded.collect::<Result<_, _>>()?;
+            last.seq += decoded.len() as u64;
+            // A process whose turn runs sends all that becomes of its task, also what another one stored in between.
+            self.show(&decoded, self.snapshot().with(&decoded), !self.is_running());
+        }
+    }
+
+    /// Lets everybody see events that are stored, and the task as it is with them. `is_others` says that another process
+    /// stored them and works on the task.
+    fn show(&self, events: &[TaskEvent], task: TaskSnapshot, is_others: bool) {
+        let mut state = self.lock();
+        let is_final = task.state().is_terminal();
+        state.is_worked_on = is_worked_on(state.is_worked_on, events, task.state());
+        state.task = task;
+        let Some(log) = &state.log else { return };
+        // A reader begins behind what is logged, so that nobody will ever read what is logged now for nobody.
+        if log.has_readers() {
+            let shown = events.iter().filter_map(|event| match event {
+                TaskEvent::Stream(event) => Some(Arc::clone(event)),
+                TaskEvent::Message(_) => None,
+            });
+            log.append(shown, is_others);
+        }
+        if is_final && let Some(log) = state.log.take() {
+            log.close();
+        }
+    }
+}

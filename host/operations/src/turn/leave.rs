@@ -1,0 +1,41 @@
+//! The end of a turn whose task may be another process's by now.
+
+use std::mem;
+
+use annex_cluster::Replica;
+use annex_protocol::ExtensionUri;
+
+use super::{Stage, Turn};
+use crate::counters::TurnEnd;
+
+impl Turn {
+    /// The replica that the turn belongs to, where its task can be another process's.
+    pub(super) fn runner(&self) -> Option<Replica> {
+        self.stage.task().and_then(|task| task.runner())
+    }
+
+    /// True if the task may be another process's by now.
+    pub(super) fn is_lost(&self) -> bool {
+        self.stage.task().is_some_and(|task| task.is_lost())
+    }
+
+    /// Leaves the task to whoever has it. Nothing more is written for this turn, neither to the task nor to the session, and
+    /// whoever reads the task here reads what becomes of it there.
+    pub(super) fn leave(&mut self) -> Vec<ExtensionUri> {
+        tracing::warn!(target: crate::LOG_TARGET, task = %self.context.task_id, "a turn ends without a word, because its task may be another process's");
+        self.counters.turn(TurnEnd::Lost);
+        self.pending.clear();
+        self.context.session.drop_staged();
+        self.tasks.pins().release(&self.context.task_id);
+        match mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Joined { task, client } => {
+                task.leave_turn();
+                self.announce(client, &task, task.subscribe_to_turn());
+            }
+            Stage::Working { task } => task.leave_turn(),
+            // Nobody knows of this turn.
+            Stage::Accepted { .. } | Stage::Opening { .. } | Stage::Taskless | Stage::Ended => {}
+        }
+        self.active()
+    }
+}

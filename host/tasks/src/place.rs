@@ -1,0 +1,33 @@
+//! Where a writer of a task goes on, and by which right.
+
+use annex_cluster::Replica;
+
+/// The place in the log of a task where a writer goes on.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// The number of the last event.
+    pub seq: u64,
+    /// Counts the turns of the task, and the processes that have taken it from another. A writer of an earlier epoch is
+    /// refused. Always 0 where one process has the store.
+    pub epoch: u64,
+    /// The replica that the turn belongs to, which stays the same to its end. `None` without a turn, and where one process
+    /// has the store.
+    pub runner: Option<Replica>,
+}
+
+impl Place {
+    /// Behind this event of a task whose epoch has not changed yet.
+    #[must_use]
+    pub fn after(seq: u64) -> Self {
+        Self { seq, ..Self::default() }
+    }
+}
+
+/// What another process is told that wants a turn to be cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedRunner {
+    /// The epoch of that turn.
+    pub epoch: u64,
+    /// True if the lease of the process with the turn is not over.
+    pub is_alive: bool,
+}

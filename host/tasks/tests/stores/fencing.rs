@@ -1,0 +1,148 @@
+//! Of two processes that write for one task, the one that had it before is refused.
+
+use std::time::{Duration, Instant};
+
+use annex_protocol::{Message, StreamResponse, TaskId, TaskState};
+use annex_tasks::{AskedRunner, Place, PostgresTaskStore, StoreError, TaskEvent, TaskStore};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+
+use crate::cluster::Scratch;
+use crate::fixture::{at, change, owner, working};
+
+async fn connect(scratch: &Scratch) -> PostgresTaskStore {
+    PostgresTaskStore::connect(scratch.url(), 4).await.unwrap()
+}
+
+/// A task of this process.
+async fn begin(store: &PostgresTaskStore, id: &str) -> Place {
+    let task = working(id);
+    store.create(&owner("ada"), &[StreamResponse::Task(task.clone()).into()], &task.into()).await.unwrap()
+}
+
+/// The agent says something.
+async fn write(store: &PostgresTaskStore, id: &str, place: &Place) -> Result<Place, StoreError> {
+    let mut task = working(id);
+    let event = change(&mut task, TaskState::Working, at(2_000));
+    store.append(&task.id.clone(), place, &[event], &task.into()).await
+}
+
+/// A client answers.
+async fn answer(store: &PostgresTaskStore, id: &str, place: &Place) -> Result<Place, StoreError> {
+    let event = TaskEvent::from(Message::user_text("here"));
+    store.append(&id.into(), place, &[event], &working(id).into()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_whose_task_another_one_has_taken_writes_nothing_more() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let [slow, other] = [connect(&scratch).await, connect(&scratch).await];
+    let id = TaskId::from("t-1");
+    let place = begin(&slow, "t-1").await;
+    let taken = other.take(&id, place.epoch).await.unwrap().unwrap();
+    assert_eq!((taken.seq, taken.epoch), (1, 1));
+    let refused = write(&slow, "t-1", &place).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Fenced { .. }), "{refused}");
+    assert!(slow.take(&id, place.epoch).await.unwrap().is_none(), "it was taken back in an epoch that is over");
+    // Without the epoch the same statement would have written.
+    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
+    let mut transaction = connection.begin().await.unwrap();
+    let before = sqlx::query("UPDATE task SET seq = 2 WHERE id = 't-1' AND seq = 1").execute(&mut *transaction).await;
+    assert_eq!(before.unwrap().rows_affected(), 1);
+    transaction.rollback().await.unwrap();
+    connection.close().await.unwrap();
+
+    let next = write(&other, "t-1", &taken).await.unwrap();
+    assert_eq!((next.seq, next.epoch), (2, 1));
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_answers_for_one_task_one_begins_its_turn() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let [one, other] = [connect(&scratch).await, connect(&scratch).await];
+    for round in 0..20 {
+        let id = format!("t-{round}");
+        let place = begin(&one, &id).await;
+        let (first, second) = tokio::join!(answer(&one, &id, &place), answer(&other, &id, &place));
+        let (begun, refused) = if first.is_ok() { (first, second) } else { (second, first) };
+        let (begun, refused) = (begun.unwrap(), refused.unwrap_err());
+        assert_eq!((begun.seq, begun.epoch), (2, 1));
+        assert!(matches!(refused, StoreError::Fenced { .. }), "{refused}");
+    }
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_hears_which_of_its_turns_are_to_be_cancelled() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let [one, other] = [connect(&scratch).await, connect(&scratch).await];
+    let id = TaskId::from("t-1");
+    let place = begin(&one, "t-1").await;
+    begin(&one, "t-2").await;
+    assert_eq!(other.ask_to_cancel(&id).await.unwrap(), Some(AskedRunner { epoch: 0, is_alive: true }));
+    assert_eq!(one.asked_to_cancel().await.unwrap(), std::slice::from_ref(&id));
+    assert!(other.asked_to_cancel().await.unwrap().is_empty());
+    // That was for this turn. The next one is not to be cancelled.
+    answer(&one, "t-1", &place).await.unwrap();
+    assert!(one.asked_to_cancel().await.unwrap().is_empty());
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lost_task_that_was_to_be_cancelled_is_cancelled() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let [killed, other] = [connect(&scratch).await, connect(&scratch).await];
+    let id = TaskId::from("t-1");
+    begin(&killed, "t-1").await;
+    other.ask_to_cancel(&id).await.unwrap();
+    let replica = killed.replica().unwrap();
+    drop(killed);
+    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
+    let over = sqlx::query("UPDATE replica SET lease_until = clock_timestamp() WHERE id = $1").bind(replica.id());
+    over.execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let asked = other.ask_to_cancel(&id).await.unwrap();
+    assert_eq!(asked, Some(AskedRunner { epoch: 0, is_alive: false }));
+    assert_eq!(other.recover_lost("the server stopped").await.unwrap(), std::slice::from_ref(&id));
+    let task = other.load(&owner("ada"), &id).await.unwrap().unwrap();
+    assert_eq!((task.epoch, task.decode().unwrap().state()), (1, TaskState::Canceled));
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_cannot_renew_its_lease_stops_before_it_is_over() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let store = connect(&scratch).await;
+    let replica = store.replica().unwrap();
+    let place = begin(&store, "t-1").await;
+    let mut locks = PgConnection::connect(scratch.url()).await.unwrap();
+    let mut transaction = locks.begin().await.unwrap();
+    sqlx::query("LOCK TABLE replica IN ACCESS EXCLUSIVE MODE").execute(&mut *transaction).await.unwrap();
+    // The lease ends at least 3.75 seconds later: a renewal may have been under way when the table was locked.
+    let left = "SELECT extract(epoch FROM max(lease_until) - clock_timestamp())::float8 FROM replica";
+    let left: f64 = sqlx::query_scalar(left).fetch_one(&mut *transaction).await.unwrap();
+    let locked = Instant::now();
+    replica.over().await;
+    let stopped = locked.elapsed().as_secs_f64();
+    assert!(stopped < left, "stopped after {stopped} s, and the lease was over after {left} s");
+    assert!(left - stopped < 1.5, "stopped after {stopped} s of {left} s");
+    transaction.commit().await.unwrap();
+    // It is another replica from then on, and the turn of the former one is anybody's.
+    let begin_again = async {
+        while store.replica().unwrap().is_over() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), begin_again).await.unwrap();
+    let next = store.replica().unwrap();
+    assert_ne!(next.id(), replica.id());
+    let known: Vec<String> = sqlx::query_scalar("SELECT id FROM replica").fetch_all(&mut locks).await.unwrap();
+    assert_eq!(known, [next.id()]);
+    // What the turn had under way when its replica ended counts as that replica's.
+    write(&store, "t-1", &place).await.unwrap();
+    let runner: String = sqlx::query_scalar("SELECT runner FROM task").fetch_one(&mut locks).await.unwrap();
+    assert_eq!(runner, replica.id());
+    locks.close().await.unwrap();
+    scratch.remove().await;
+}
