@@ -87,6 +87,15 @@ pub(crate) enum EventContent {
 }
 
 impl StoredEvent {
+    /// True if this is what was stored of the event.
+    #[must_use]
+    pub fn is(&self, event: &TaskEvent) -> bool {
+        match &self.content {
+            EventContent::Json(kind, json) => *kind == event.kind() && event.encode().is_ok_and(|event| event == *json),
+            EventContent::Value(stored) => stored == event,
+        }
+    }
+
     /// The event as JSON, a StreamResponse on one line; `None` when readers are not shown it.
     ///
     /// # Errors

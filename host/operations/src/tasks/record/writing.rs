@@ -96,10 +96,14 @@ impl TaskRecord {
 
     pub(super) async fn store(&self, last: &mut Place, events: &[TaskEvent]) -> Result<(), StoreError> {
         let stored = self.try_store(last, events).await;
-        // An append that seemed to fail was stored, or another process wrote.
         let stored = match stored {
             Err(StoreError::Stale { .. }) => {
+                // The append seemed to fail and was made again, or another process wrote.
+                let is_stored = self.are_stored(last.seq, events).await?;
                 self.catch_up(last).await?;
+                if is_stored {
+                    return Ok(());
+                }
                 self.try_store(last, events).await?
             }
             other => other?,
@@ -139,6 +143,12 @@ impl TaskRecord {
                 Err(error)
             }
         }
+    }
+
+    /// True if the log goes on with just these events.
+    async fn are_stored(&self, last: u64, events: &[TaskEvent]) -> Result<bool, StoreError> {
+        let stored = self.store.events_after(&self.id, last, events.len()).await?;
+        Ok(stored.len() == events.len() && stored.iter().zip(events).all(|(stored, event)| stored.is(event)))
     }
 
     /// Takes the task in the epoch of this place.
