@@ -111,7 +111,7 @@ pub enum A2aError {
     /// The agent that was asked for is not served for now, unlike others of the server.
     #[error("{reason}; try again later")]
     Unavailable {
-        /// What is not served, as far as clients may know.
+        /// The part that is not served, as far as clients may know.
         reason: String,
     },
     /// The caller has to say who it is (specification section 7.4). HTTP says so with status 401 on every binding.

@@ -19,7 +19,7 @@ mod directory;
 pub(crate) use directory::Directory;
 pub use directory::TenantFailure;
 
-/// What serves one agent: that of the config itself, or a tenant's.
+/// The parts that serve one agent: that of the config itself, or a tenant's.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) handler: Arc<RequestHandler>,

@@ -61,7 +61,7 @@ struct Written {
 enum LogEnd {
     /// The task has reached a final state.
     Finished,
-    /// What comes cannot be shown.
+    /// The events that come cannot be shown.
     Broken(A2aError),
 }
 

@@ -222,7 +222,7 @@ pub struct LastFailure {
 #[derive(Default)]
 pub(crate) struct Registry {
     kept: Mutex<HashMap<ExtensionUri, Weak<Meters>>>,
-    /// What all calls together add to as well.
+    /// The totals that every call adds to as well.
     totals: Arc<Totals>,
 }
 

@@ -149,7 +149,7 @@ impl ReadinessGate {
         Ok((app, app.identify(headers).await?))
     }
 
-    /// Whether requests are served: the phase allows them, and the stores answer.
+    /// True if requests are served: the phase allows them, and the stores answer.
     pub(crate) async fn readiness(&self) -> (bool, Readiness) {
         let is_ready = self.phase() == Phase::Ready;
         let stores_answer = match self.app.get().filter(|_| is_ready) {

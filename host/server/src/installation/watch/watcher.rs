@@ -22,7 +22,7 @@ pub(crate) struct FileWatcher {
 /// A follower's number.
 pub(super) type Number = u64;
 
-/// What events are compared with.
+/// The files and folders that events are compared with.
 #[derive(Default)]
 struct Followed {
     followers: HashMap<Number, Follower>,
