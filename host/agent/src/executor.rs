@@ -44,6 +44,12 @@ pub trait AgentExecutor: Send + Sync {
         true
     }
 
+    /// The number of latest events of the conversation that the agent asks for in a turn
+    /// ([`TurnSession::history`](annex_session::TurnSession::history)). They are read together with the session.
+    fn reads_history(&self) -> usize {
+        0
+    }
+
     /// Tells whether the agent may have an effect outside of its turn before it first waits for something else than its
     /// session: it asks a model or another agent, or calls a tool. Then the user's message is stored before the agent
     /// runs. Otherwise the one that begins a conversation may be stored together with the agent's first event.
@@ -194,7 +200,7 @@ impl AgentError {
                 tracing::warn!(%error, "a conversation cannot keep what an agent came to");
                 return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };
             }
-            SessionError::Stale { .. } => {
+            SessionError::Stale { .. } | SessionError::Fenced { .. } => {
                 "Another process has changed the conversation meanwhile, so the answer is not part of it; send a new \
                  message to go on."
             }

@@ -83,6 +83,10 @@ impl AgentExecutor for TemplateAgent {
         &self.name
     }
 
+    fn reads_history(&self) -> usize {
+        HISTORY
+    }
+
     fn reads_shared_state(&self) -> bool {
         self.has_helpers() || names_shared_state(&self.instruction)
     }

@@ -88,6 +88,10 @@ pub(crate) fn of_session(error: &SessionError) -> A2aError {
             let reason = "another process has changed the conversation; send the message again".to_owned();
             A2aError::Overloaded { reason }
         }
+        SessionError::Fenced { .. } => {
+            let reason = "this process has lost its place in the conversation; send the message again".to_owned();
+            A2aError::Overloaded { reason }
+        }
         SessionError::InvalidContextId { .. } => A2aError::invalid_field("message.contextId", error.to_string()),
         SessionError::NotFound { .. }
         | SessionError::AlreadyExists { .. }

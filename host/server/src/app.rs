@@ -275,14 +275,13 @@ impl Shared {
         names: &AgentNames,
     ) -> Result<Self, AppError> {
         let databases = PostgresDatabases::new(&config.postgres);
-        let task_store::Opened { store, lease: _lease } =
-            task_store::open(config, &locations.config, &databases).await?;
+        let task_store::Opened { store, lease } = task_store::open(config, &locations.config, &databases).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
-        let sessions = session_store::open(config, &locations.config, &databases).await?;
+        let sessions = session_store::open(config, &locations.config, &databases, lease).await?;
         let pins = Arc::new(Pins::default());
         Ok(Self {
             base_url: base_url.to_owned(),

@@ -96,6 +96,13 @@ pub enum SessionError {
         /// The most that the artifacts of a session may take.
         limit: usize,
     },
+    /// The turn may not write any more, or not begin: the lease of its replica is over, or another process has begun the next
+    /// turn of the conversation.
+    #[error("the turn has lost its place in session {context}")]
+    Fenced {
+        /// The context.
+        context: ContextId,
+    },
     /// Too many requests are waiting for their turn in one context.
     #[error("{waiting} turns are waiting in this context already")]
     TooManyTurns {
@@ -134,6 +141,7 @@ impl SessionError {
             | Self::AlreadyExists { .. }
             | Self::InvalidContextId { .. }
             | Self::Stale { .. }
+            | Self::Fenced { .. }
             | Self::TooManyTurns { .. }
             | Self::Unreadable { .. }
             | Self::Database(_) => false,

@@ -1,5 +1,7 @@
 //! Sessions in a PostgreSQL database.
 
+use std::sync::Arc;
+
 use annex_database::{Migrations, OpenError, PostgresConnections, PostgresDatabase};
 
 use crate::limits::Limits;
@@ -14,6 +16,7 @@ const MIGRATIONS: Migrations = Migrations {
     files: &[
         (1, "sessions", include_str!("../migrations/postgres/1_sessions.sql")),
         (2, "retention", include_str!("../migrations/postgres/2_retention.sql")),
+        (3, "turns", include_str!("../migrations/postgres/3_turns.sql")),
     ],
 };
 
@@ -34,5 +37,13 @@ impl SqlSessionService<PostgresDatabase> {
     /// software wrote the tables. Neither repeats the URL.
     pub async fn open(connections: &PostgresConnections, limits: Limits) -> Result<Self, OpenError> {
         Ok(Self::on(PostgresDatabase::open(connections, MIGRATIONS).await?, limits))
+    }
+
+    /// The sessions as one of several processes have them: the turns of a session run in the order in which they came to any
+    /// of these, and what a turn appends is stored only while `replica`, which this process was when the turn came, has its
+    /// lease. Leases are in the table `replica` of this database.
+    #[must_use]
+    pub fn among_others(self, replica: impl Fn() -> Arc<str> + Send + Sync + 'static) -> Self {
+        self.in_queues_as(Arc::new(replica))
     }
 }

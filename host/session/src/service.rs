@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use annex_protocol::{Parts, Timestamp};
 use async_trait::async_trait;
+use tokio::sync::Notify;
 
 use crate::SessionError;
 use crate::event::Event;
 use crate::event_log::EventFilter;
 use crate::limits::Limits;
+use crate::place::{Joined, TurnPlace};
 use crate::session::{Session, SessionCursor, SessionKey};
 use crate::state::StateDelta;
 
@@ -80,6 +82,47 @@ pub trait SessionService: Send + Sync + 'static {
         events: Vec<Event>,
     ) -> Result<Appended, SessionError>;
 
+    /// A place for a turn that comes now in the queue of its session, outside of the queue yet; `None` where no other process
+    /// has these sessions. What follows of places is asked only where there are some.
+    fn place(&self) -> Option<TurnPlace> {
+        None
+    }
+
+    /// Joins the queue, and reads the session where the turn runs at once.
+    ///
+    /// # Errors
+    /// [`SessionError::Fenced`] and [`SessionError::Unreadable`].
+    async fn join(&self, key: &SessionKey, _place: &TurnPlace, filter: EventFilter) -> Result<Joined, SessionError> {
+        Ok(Joined::Runs(Box::new(self.read(key, filter).await?)))
+    }
+
+    /// Waits until a turn that has joined the queue is the first one. A `hint` says that this may be so by now; without one it
+    /// is looked for all the same.
+    ///
+    /// # Errors
+    /// [`SessionError::Fenced`].
+    async fn wait(&self, _key: &SessionKey, _place: &TurnPlace, _hint: &Notify) -> Result<(), SessionError> {
+        Ok(())
+    }
+
+    /// Appends as [`append`](Self::append) does, if the turn is the first of the queue; the last events take it out in the same
+    /// step. The first append of a session that is new needs no place before.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append), and [`SessionError::Fenced`].
+    async fn append_in_turn(
+        &self,
+        key: &SessionKey,
+        expected_revision: u64,
+        events: Vec<Event>,
+        _turn: OfTurn<'_>,
+    ) -> Result<Appended, SessionError> {
+        self.append(key, expected_revision, events).await
+    }
+
+    /// Takes a turn out of the queue, however long that takes.
+    async fn leave(&self, _key: &SessionKey, _place: &TurnPlace) {}
+
     /// The latest version of an artifact.
     ///
     /// # Errors
@@ -112,6 +155,15 @@ pub trait SessionService: Send + Sync + 'static {
 
     /// Ends what [`begin_turn`](Self::begin_turn) began.
     fn end_turn(&self, _key: &SessionKey) {}
+}
+
+/// The turn that appends.
+#[derive(Clone, Copy, Debug)]
+pub struct OfTurn<'a> {
+    /// Its place.
+    pub place: &'a TurnPlace,
+    /// True if it appends nothing behind this.
+    pub is_last: bool,
 }
 
 /// The result of appending to a session.

@@ -1,26 +1,32 @@
 //! The session service on a SQL database, once for all databases.
 
 mod encoding;
+mod queue;
+mod queue_statements;
 mod retention;
 mod scopes;
 mod statements;
 mod values;
 mod write;
+mod writing_turn;
 
 use std::sync::Arc;
 
 use annex_database::{Database, Row, Value, Writer, from_sql};
 use annex_protocol::{Json, Timestamp};
 use async_trait::async_trait;
+use tokio::sync::Notify;
 
 use self::encoding::{decode_event, decode_name, encoded_name};
+use self::queue::{Queue, Replica};
 use self::values::named;
 use self::write::Write;
 use crate::SessionError;
 use crate::event::Event;
 use crate::event_log::EventFilter;
 use crate::limits::Limits;
-use crate::service::{Appended, Retention, SessionQuery, SessionService, StoredArtifact};
+use crate::place::{Joined, TurnPlace};
+use crate::service::{Appended, OfTurn, Retention, SessionQuery, SessionService, StoredArtifact};
 use crate::session::{Session, SessionKey};
 use crate::session_state::SessionState;
 use crate::state::{State, StateDelta};
@@ -31,12 +37,46 @@ pub struct SqlSessionService<D> {
     database: Arc<D>,
     writer: Writer<D, Write>,
     limits: Limits,
+    /// The queues of turns; `None` where this process has the sessions for itself.
+    queue: Option<Queue<D>>,
 }
 
 impl<D: Database> SqlSessionService<D> {
     pub(crate) fn on(database: D, limits: Limits) -> Self {
         let database = Arc::new(database);
-        Self { writer: Writer::new(Arc::clone(&database)), database, limits }
+        Self { writer: Writer::new(Arc::clone(&database)), database, limits, queue: None }
+    }
+
+    pub(crate) fn in_queues_as(self, replica: Replica) -> Self {
+        Self { queue: Some(Queue::new(Arc::clone(&self.database), replica)), ..self }
+    }
+
+    async fn store(
+        &self,
+        key: &SessionKey,
+        expected_revision: u64,
+        mut events: Vec<Event>,
+        turn: Option<OfTurn<'_>>,
+    ) -> Result<Appended, SessionError> {
+        events.retain(|event| !event.partial);
+        if events.is_empty() {
+            return Ok(Appended { revision: expected_revision, repeated: false });
+        }
+        key.check()?;
+        for event in &mut events {
+            event.state_delta.take_temp();
+            self.limits.check_event(event)?;
+        }
+        let write = Write::append(key.clone(), expected_revision, events, self.limits)?;
+        let Some(turn) = turn else { return self.writer.store(write).await };
+        // The first append of a session takes the turn into its queue. If it fails nobody knows.
+        turn.place.set_in(true);
+        let appended = self.writer.store(write.of_turn(turn)).await?;
+        // One that was stored before may not have been the last one then.
+        if turn.is_last && !appended.repeated {
+            turn.place.leave_with_last();
+        }
+        Ok(appended)
     }
 }
 
@@ -52,24 +92,7 @@ impl<D: Database> SessionService for SqlSessionService<D> {
     }
 
     async fn read(&self, key: &SessionKey, filter: EventFilter) -> Result<Session, SessionError> {
-        let key = key.clone();
-        if key.check().is_err() {
-            // It was never stored, and shares nothing that could be found.
-            let state = SessionState::default();
-            let last_update = Timestamp::now();
-            return Ok(Session { key, revision: 0, state, last_update, events: Vec::new() });
-        }
-        let after = Value::Int(filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis));
-        let mut values = named(&key).to_vec();
-        values.extend([Value::count(filter.num_recent.unwrap_or(usize::MAX)), after]);
-        values.extend(filter.max_bytes.map(Value::count));
-        let select = match filter.max_bytes {
-            Some(_) => statements::SELECT_SESSION_WITHIN,
-            None => statements::SELECT_SESSION,
-        };
-        // One statement, so that keys and events are those of one moment.
-        let rows = self.database.read(select, &values).await?;
-        session(key, &rows)
+        read(self.database.as_ref(), key, filter).await
     }
 
     async fn exists(&self, key: &SessionKey) -> Result<bool, SessionError> {
@@ -125,18 +148,44 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         &self,
         key: &SessionKey,
         expected_revision: u64,
-        mut events: Vec<Event>,
+        events: Vec<Event>,
     ) -> Result<Appended, SessionError> {
-        events.retain(|event| !event.partial);
-        if events.is_empty() {
-            return Ok(Appended { revision: expected_revision, repeated: false });
+        self.store(key, expected_revision, events, None).await
+    }
+
+    fn place(&self) -> Option<TurnPlace> {
+        self.queue.as_ref().map(Queue::place)
+    }
+
+    async fn join(&self, key: &SessionKey, place: &TurnPlace, filter: EventFilter) -> Result<Joined, SessionError> {
+        match &self.queue {
+            // Such a key is never stored, and no other turn comes to it.
+            Some(queue) if key.check().is_ok() => queue.join(key, place, filter).await,
+            _ => Ok(Joined::Runs(Box::new(self.read(key, filter).await?))),
         }
-        key.check()?;
-        for event in &mut events {
-            event.state_delta.take_temp();
-            self.limits.check_event(event)?;
+    }
+
+    async fn wait(&self, key: &SessionKey, place: &TurnPlace, hint: &Notify) -> Result<(), SessionError> {
+        match &self.queue {
+            Some(queue) => queue.wait(key, place, hint).await,
+            None => Ok(()),
         }
-        self.writer.store(Write::append(key.clone(), expected_revision, events, self.limits)?).await
+    }
+
+    async fn append_in_turn(
+        &self,
+        key: &SessionKey,
+        expected_revision: u64,
+        events: Vec<Event>,
+        turn: OfTurn<'_>,
+    ) -> Result<Appended, SessionError> {
+        self.store(key, expected_revision, events, self.queue.is_some().then_some(turn)).await
+    }
+
+    async fn leave(&self, key: &SessionKey, place: &TurnPlace) {
+        if let Some(queue) = &self.queue {
+            queue.leave(key, place).await;
+        }
     }
 
     async fn artifact(&self, key: &SessionKey, name: &str) -> Result<Option<StoredArtifact>, SessionError> {
@@ -154,6 +203,9 @@ impl<D: Database> SessionService for SqlSessionService<D> {
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError> {
+        if let Some(queue) = &self.queue {
+            queue.sweep().await?;
+        }
         retention::sweep(self.database.as_ref(), retention).await
     }
 
@@ -171,6 +223,32 @@ impl<D: Database> SessionService for SqlSessionService<D> {
     }
 }
 
+async fn read<D: Database>(database: &D, key: &SessionKey, filter: EventFilter) -> Result<Session, SessionError> {
+    let key = key.clone();
+    if key.check().is_err() {
+        // It was never stored, and shares nothing that could be found.
+        let state = SessionState::default();
+        let last_update = Timestamp::now();
+        return Ok(Session { key, revision: 0, state, last_update, events: Vec::new() });
+    }
+    let select = match filter.max_bytes {
+        Some(_) => statements::SELECT_SESSION_WITHIN,
+        None => statements::SELECT_SESSION,
+    };
+    // One statement, so that keys and events are those of one moment.
+    let rows = database.read(select, &session_values(&key, filter)).await?;
+    session(key, &rows)
+}
+
+/// The parameters of [`statements::SELECT_SESSION`].
+fn session_values(key: &SessionKey, filter: EventFilter) -> Vec<Value<'_>> {
+    let after = Value::Int(filter.after_timestamp.map_or(i64::MIN, Timestamp::as_millis));
+    let mut values = named(key).to_vec();
+    values.extend([Value::count(filter.num_recent.unwrap_or(usize::MAX)), after]);
+    values.extend(filter.max_bytes.map(Value::count));
+    values
+}
+
 /// A session from what [`statements::SELECT_SESSION`] finds.
 fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError> {
     let context = key.context.clone();
@@ -184,6 +262,7 @@ fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError>
             statements::SESSION_ROW => {
                 (revision, last_update) = (from_sql(row.int(3)?), Some(Timestamp::from_millis(row.int(4)?)));
             }
+            statements::JOINED_ROW => {}
             statements::EVENT_ROW => events.push((row.int(3)?, decode_event(&row.text(2)?).map_err(unreadable)?)),
             scope => {
                 let name = decode_name(&row.text(1)?).map_err(unreadable)?;

@@ -1,11 +1,14 @@
 //! Turns: at most one runs in a session, the others wait in order of arrival.
+//!
+//! These queues are in memory. Where several processes have the sessions, the first turn of a queue here joins one that they
+//! share ([`TurnPlace`](crate::TurnPlace)).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{Notify, OwnedMutexGuard};
 
 use crate::SessionError;
 use crate::session::SessionKey;
@@ -24,9 +27,12 @@ struct Queues {
     by_session: Mutex<HashMap<SessionKey, Queue>>,
 }
 
+#[derive(Default)]
 struct Queue {
     /// Tokio's mutex is fair: it is handed over in the order in which it was asked for.
     lock: Arc<tokio::sync::Mutex<()>>,
+    /// Makes the first turn look whether those of other processes are over.
+    hint: Arc<Notify>,
     /// The running turn and the waiting ones.
     members: usize,
 }
@@ -47,13 +53,22 @@ impl Turns {
         // The place is taken before the wait, so that the queue is bounded. A future that is dropped while it waits
         // gives it back.
         let (lock, place) = Queues::join(&self.queues, key)?;
-        Ok(TurnGuard { _running: lock.lock_owned().await, _place: place })
+        Ok(TurnGuard { _running: lock.lock_owned().await, place })
     }
 
     /// Starts a turn if none runs or waits in this session.
     pub fn try_begin(&self, key: &SessionKey) -> Option<TurnGuard> {
         let (lock, place) = Queues::join(&self.queues, key).ok()?;
-        Some(TurnGuard { _running: lock.try_lock_owned().ok()?, _place: place })
+        Some(TurnGuard { _running: lock.try_lock_owned().ok()?, place })
+    }
+
+    /// Says that a turn of another process may have left the session, so that one that waits here looks at once. For hints
+    /// from elsewhere: nothing depends on them.
+    pub fn hint(&self, key: &SessionKey) {
+        if let Some(queue) = self.queues.lock().get(key) {
+            // Kept for one that is about to wait.
+            queue.hint.notify_one();
+        }
     }
 }
 
@@ -69,7 +84,13 @@ impl Default for Turns {
 pub struct TurnGuard {
     // Dropped before the place, so that the queue still exists when its next member gets the lock.
     _running: OwnedMutexGuard<()>,
-    _place: Place,
+    place: Place,
+}
+
+impl TurnGuard {
+    pub(crate) fn hint(&self) -> &Notify {
+        &self.place.hint
+    }
 }
 
 impl fmt::Debug for TurnGuard {
@@ -82,6 +103,7 @@ impl fmt::Debug for TurnGuard {
 struct Place {
     queues: Arc<Queues>,
     key: SessionKey,
+    hint: Arc<Notify>,
 }
 
 impl Drop for Place {
@@ -93,13 +115,14 @@ impl Drop for Place {
 impl Queues {
     fn join(self: &Arc<Self>, key: &SessionKey) -> Result<(Arc<tokio::sync::Mutex<()>>, Place), SessionError> {
         let mut by_session = self.lock();
-        let queue = by_session.entry(key.clone()).or_insert_with(|| Queue { lock: Arc::default(), members: 0 });
+        let queue = by_session.entry(key.clone()).or_default();
         // The running turn is a member as well, and does not wait.
         if queue.members > self.max_waiting {
             return Err(SessionError::TooManyTurns { waiting: self.max_waiting });
         }
         queue.members += 1;
-        Ok((Arc::clone(&queue.lock), Place { queues: Arc::clone(self), key: key.clone() }))
+        let place = Place { queues: Arc::clone(self), key: key.clone(), hint: Arc::clone(&queue.hint) };
+        Ok((Arc::clone(&queue.lock), place))
     }
 
     fn leave(&self, key: &SessionKey) {

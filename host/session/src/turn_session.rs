@@ -1,5 +1,6 @@
 //! A session as the turn that runs in it sees it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{Json, Parts};
@@ -8,6 +9,8 @@ use crate::SessionError;
 use crate::durability::{Durability, Following, durability};
 use crate::event::{Event, EventError};
 use crate::event_log::EventFilter;
+use crate::hold::Hold;
+use crate::place::{Joined, TurnPlace};
 use crate::service::SessionService;
 use crate::session::{Session, SessionKey};
 use crate::session_state::SessionState;
@@ -19,6 +22,25 @@ const HISTORY_BYTES: usize = 8 << 20;
 
 /// The code of the error of a turn that nobody ended.
 const BROKEN_OFF: &str = "BROKEN_OFF";
+
+/// How a turn begins.
+#[derive(Debug, Default)]
+pub struct Beginning {
+    /// What [`SessionService::place`] gave when the turn came.
+    pub place: Option<TurnPlace>,
+    /// The number of latest events that the turn is going to ask for. They are read with the session.
+    pub history: usize,
+}
+
+impl Beginning {
+    fn filter(&self) -> EventFilter {
+        match self.history {
+            // One event is enough to see that the last turn left the user without an answer.
+            0 => EventFilter::recent(1),
+            history => EventFilter { max_bytes: Some(HISTORY_BYTES), ..EventFilter::recent(history) },
+        }
+    }
+}
 
 /// The session of one running turn, with the `temp:` keys of this turn.
 ///
@@ -38,18 +60,10 @@ pub struct LockedTurn<'a> {
 }
 
 struct Inner {
-    /// Dropped before the guard: the session is released before the next turn opens it.
     hold: Hold,
     view: Mutex<View>,
     /// Held while events are appended, so that appends through clones of one turn cannot make each other stale.
     appending: tokio::sync::Mutex<()>,
-    _guard: TurnGuard,
-}
-
-/// Keeps the session from being dropped to make room.
-struct Hold {
-    service: Arc<dyn SessionService>,
-    key: SessionKey,
 }
 
 /// The state that the turn sees, and what it has done so far.
@@ -66,6 +80,14 @@ struct View {
     broken_off: Option<Event>,
     /// The only event of a session that this turn began.
     first: Option<First>,
+    /// The latest events, as they were read with the session, and those that came since. The first who asks gets them.
+    history: Option<History>,
+}
+
+struct History {
+    events: Vec<Arc<Event>>,
+    /// The number that was asked for.
+    asked: usize,
 }
 
 struct First {
@@ -76,32 +98,78 @@ struct First {
 impl TurnSession {
     /// Starts a turn on a session that may not exist yet: opening creates nothing, the first append does.
     ///
-    /// The session is kept until the last clone is dropped, which also ends the turn that `guard` stands for.
+    /// The session is kept until the last clone is dropped, which also ends the turn that `guard` stands for. Where turns of
+    /// other processes come first, this waits for them.
     ///
     /// # Errors
-    /// [`SessionError::Database`] or [`SessionError::Unreadable`].
+    /// [`SessionError::Database`], [`SessionError::Unreadable`] or [`SessionError::Fenced`].
     pub async fn open(
         service: &Arc<dyn SessionService>,
         key: SessionKey,
         guard: TurnGuard,
+        beginning: Beginning,
     ) -> Result<Self, SessionError> {
-        // Before it is read: from here on the session is not evicted.
-        let hold = Hold::new(Arc::clone(service), key);
-        // One event is enough to see that the last turn left the user without an answer.
-        let session = hold.service.read(&hold.key, EventFilter::recent(1)).await?;
-        let view = Mutex::new(View::of(session));
-        let appending = tokio::sync::Mutex::default();
-        Ok(Self { inner: Arc::new(Inner { hold, view, appending, _guard: guard }) })
+        let filter = beginning.filter();
+        // Before it is read: from here on the session is not evicted, and a place that is taken is left again.
+        let hold = Hold::new(service, key, guard, beginning.place);
+        let session = match hold.join(filter).await? {
+            Joined::Runs(session) => *session,
+            Joined::Waits => {
+                hold.wait().await?;
+                hold.read(filter).await?
+            }
+        };
+        Ok(Self::of(hold, View::of(session, beginning.history)))
+    }
+
+    /// The same if no turn runs or waits in the session; `None` if one does.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn try_open(
+        service: &Arc<dyn SessionService>,
+        key: SessionKey,
+        guard: TurnGuard,
+    ) -> Result<Option<Self>, SessionError> {
+        let beginning = Beginning { place: service.place(), history: 0 };
+        let filter = beginning.filter();
+        let hold = Hold::new(service, key, guard, beginning.place);
+        Ok(match hold.join(filter).await? {
+            Joined::Runs(session) => Some(Self::of(hold, View::of(*session, 0))),
+            Joined::Waits => None,
+        })
     }
 
     /// Starts the first turn of a session that cannot exist, because nobody else knows its context.
     ///
-    /// Nothing is read: what others set in the scopes that they would share is not seen in this turn.
-    pub fn open_new(service: &Arc<dyn SessionService>, key: SessionKey, guard: TurnGuard) -> Self {
-        let hold = Hold::new(Arc::clone(service), key);
-        let view = Mutex::new(View::default());
-        let appending = tokio::sync::Mutex::default();
-        Self { inner: Arc::new(Inner { hold, view, appending, _guard: guard }) }
+    /// Nothing is read: what others set in the scopes that they would share is not seen in this turn. The first append takes
+    /// the turn into the queue of the session that it makes.
+    pub fn open_new(
+        service: &Arc<dyn SessionService>,
+        key: SessionKey,
+        guard: TurnGuard,
+        beginning: Beginning,
+    ) -> Self {
+        Self::of(Hold::new(service, key, guard, beginning.place), View::default())
+    }
+
+    /// The same with what others set in the scopes that it shares.
+    ///
+    /// # Errors
+    /// [`SessionError::Database`] or [`SessionError::Unreadable`].
+    pub async fn read_new(
+        service: &Arc<dyn SessionService>,
+        key: SessionKey,
+        guard: TurnGuard,
+        beginning: Beginning,
+    ) -> Result<Self, SessionError> {
+        let hold = Hold::new(service, key, guard, beginning.place);
+        let session = hold.read(EventFilter::NONE).await?;
+        Ok(Self::of(hold, View::of(session, 0)))
+    }
+
+    fn of(hold: Hold, view: View) -> Self {
+        Self { inner: Arc::new(Inner { hold, view: Mutex::new(view), appending: tokio::sync::Mutex::default() }) }
     }
 
     /// Which session this is.
@@ -151,7 +219,12 @@ impl TurnSession {
             let is_shown = num_recent > 0 && event.size() <= HISTORY_BYTES;
             return Ok(is_shown.then(|| Arc::clone(event)).into_iter().collect());
         }
-        let Hold { service, key } = &self.inner.hold;
+        // Later it is read again, because it may be large and the turn long.
+        let at_hand = self.inner.view().history.take();
+        if let Some(events) = at_hand.and_then(|history| history.latest(num_recent)) {
+            return Ok(events);
+        }
+        let Hold { service, key, .. } = &self.inner.hold;
         let filter = EventFilter { max_bytes: Some(HISTORY_BYTES), ..EventFilter::recent(num_recent) };
         Ok(service.read(key, filter).await?.events)
     }
@@ -165,7 +238,7 @@ impl TurnSession {
         if self.inner.view().first.is_some() {
             return Ok(None);
         }
-        let Hold { service, key } = &self.inner.hold;
+        let Hold { service, key, .. } = &self.inner.hold;
         Ok(service.artifact(key, name).await?.map(|artifact| artifact.parts))
     }
 
@@ -178,11 +251,23 @@ impl TurnSession {
     /// # Errors
     /// As [`SessionService::append`]; [`SessionError::NotFound`] if the session was deleted, [`SessionError::Stale`] if
     /// it was changed from outside this turn. Nothing of the event is stored then.
-    pub async fn append(&self, mut event: Event) -> Result<(), SessionError> {
+    pub async fn append(&self, event: Event) -> Result<(), SessionError> {
+        self.append_as(event, false).await
+    }
+
+    /// The same with the last event that the turn appends: the next turn of the conversation may begin in another process.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append). Then an event may still be appended.
+    pub async fn append_last(&self, event: Event) -> Result<(), SessionError> {
+        self.append_as(event, true).await
+    }
+
+    async fn append_as(&self, mut event: Event, is_last: bool) -> Result<(), SessionError> {
         if event.partial {
             return Ok(());
         }
-        let Hold { service, key } = &self.inner.hold;
+        let Hold { service, key, .. } = &self.inner.hold;
         // Held until the answer is in the view: the next append of this turn has to expect the revision that this one
         // leads to.
         let _appending = self.inner.appending.lock().await;
@@ -195,8 +280,13 @@ impl TurnSession {
         }
         let (expected, earlier) = self.inner.view().next_step(&event);
         let first = First::of(expected, earlier.as_ref(), &event);
-        let events = earlier.into_iter().chain([event]).collect();
-        let appended = match service.append(key, expected, events).await {
+        let events: Vec<Event> = earlier.into_iter().chain([event]).collect();
+        // Whatever becomes of them: unless all goes well they are read.
+        let mut history = self.inner.view().history.take();
+        if let Some(history) = &mut history {
+            history.push(&events);
+        }
+        let appended = match self.inner.hold.append(expected, events, is_last).await {
             Ok(appended) => appended,
             Err(error) => {
                 // A session that was deleted meanwhile begins anew with the next turn.
@@ -214,7 +304,10 @@ impl TurnSession {
             let state = service.read(key, EventFilter::NONE).await?.state;
             self.inner.view().follow(appended.revision, |view| (view.state, view.first) = (state, None));
         } else {
-            self.inner.view().follow(appended.revision, |view| view.apply(delta, first, is_from_user));
+            self.inner.view().follow(appended.revision, |view| {
+                view.history = history;
+                view.apply(delta, first, is_from_user);
+            });
         }
         // Last, because nothing of an event that was not stored is to be seen.
         self.inner.view().temp.extend(State::from(temp));
@@ -237,7 +330,7 @@ impl TurnSession {
     /// Keeps the first event of a session to be stored later.
     async fn stage(&self, mut event: Event) -> Result<(), SessionError> {
         let _appending = self.inner.appending.lock().await;
-        let Hold { service, key } = &self.inner.hold;
+        let Hold { service, key, .. } = &self.inner.hold;
         let temp = event.state_delta.take_temp();
         key.check()?;
         // Limits are checked now, although the event is stored later: then the agent would have run in vain.
@@ -297,10 +390,10 @@ impl Inner {
     /// Stores the staged event. The caller must hold `appending`.
     async fn store_first(&self) -> Result<(), SessionError> {
         let Some(event) = self.view().unstored() else { return Ok(()) };
-        let Hold { service, key } = &self.hold;
+        let Hold { service, key, .. } = &self.hold;
         // Revision 0 says that there is no session: where one has appeared meanwhile, nothing is stored and the turn is
         // stale.
-        let appended = service.append(key, 0, vec![Event::clone(&event)]).await?;
+        let appended = self.hold.append(0, vec![Event::clone(&event)], false).await?;
         if appended.repeated {
             // With what came behind it, perhaps, although the database failed to say so.
             let state = service.read(key, EventFilter::NONE).await?.state;
@@ -320,22 +413,29 @@ impl First {
     }
 }
 
-impl Hold {
-    fn new(service: Arc<dyn SessionService>, key: SessionKey) -> Self {
-        service.begin_turn(&key);
-        Self { service, key }
+impl History {
+    /// Adds events as they are stored.
+    fn push(&mut self, events: &[Event]) {
+        let stored = |event: &Event| Arc::new(Event { artifacts: BTreeMap::new(), ..event.clone() });
+        self.events.extend(events.iter().map(stored));
     }
-}
 
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.service.end_turn(&self.key);
+    /// So many of the latest, as far as they fit; `None` where that is more than was read.
+    fn latest(mut self, count: usize) -> Option<Vec<Arc<Event>>> {
+        let fits = |bytes: &mut usize, event: &Arc<Event>| {
+            *bytes = bytes.saturating_add(event.size());
+            (*bytes <= HISTORY_BYTES).then_some(())
+        };
+        let fitting = self.events.iter().rev().take(count).scan(0, fits).count();
+        let skipped = self.events.len().saturating_sub(fitting);
+        self.events.drain(..skipped);
+        (count <= self.asked).then_some(self.events)
     }
 }
 
 impl View {
-    /// The view of a session that was read with its last event.
-    fn of(session: Session) -> Self {
+    /// The view of a session that was read with its last event, or with so many as its turn is going to ask for.
+    fn of(session: Session, history: usize) -> Self {
         let exists = session.exists();
         let unanswered = session.events.last().filter(|event| event.is_from_user());
         let broken_off = unanswered.map(|event| {
@@ -344,7 +444,8 @@ impl View {
             let invocation = event.invocation_id.clone();
             Event::failed(author, invocation, EventError { code: BROKEN_OFF.to_owned(), message })
         });
-        Self { exists, revision: session.revision, state: session.state, broken_off, ..Self::default() }
+        let history = (history > 0).then_some(History { events: session.events, asked: history });
+        Self { exists, revision: session.revision, state: session.state, broken_off, history, ..Self::default() }
     }
 
     /// The revision to append `event` at, and what belongs before it.

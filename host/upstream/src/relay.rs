@@ -348,12 +348,15 @@ impl<'a> Relay<'a> {
         let answer = texts.collect::<Vec<_>>().join("\n");
         let answer = if answer.is_empty() { self.said.clone() } else { answer };
         let parts = if answer.is_empty() { Vec::new() } else { vec![Part::text(answer)] };
-        self.append(parts, delta).await
+        self.turn.session.append_last(self.event(parts, delta)).await.map_err(AgentError::unstored)
     }
 
     async fn append(&self, parts: Vec<Part>, delta: StateDelta) -> Result<(), AgentError> {
-        let event = Event::new(self.config.name.as_str(), self.turn.task_id.clone(), parts, delta);
-        self.turn.session.append(event).await.map_err(AgentError::unstored)
+        self.turn.session.append(self.event(parts, delta)).await.map_err(AgentError::unstored)
+    }
+
+    fn event(&self, parts: Vec<Part>, delta: StateDelta) -> Event {
+        Event::new(self.config.name.as_str(), self.turn.task_id.clone(), parts, delta)
     }
 
     /// Sends it on without metadata under the keys of extensions that run here, because nobody else writes there.

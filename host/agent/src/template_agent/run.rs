@@ -232,7 +232,7 @@ impl<'a> Run<'a> {
 
     /// The client has sent something else than the results that the task waits for.
     async fn remind(&self, waiting: &[ToolCall]) -> Result<(), AgentError> {
-        self.store(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
+        self.store_last(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
         let calls = waiting.iter().map(|call| call_part::call(call, true));
         self.require(std::iter::once(Part::text(REMINDER)).chain(calls).collect()).await
     }
@@ -273,7 +273,13 @@ impl<'a> Run<'a> {
         }
         let parts = Parts::from(vec![Part::text(text)]);
         let artifacts = BTreeMap::from([(self.agent.artifact.clone(), parts.clone())]);
-        self.store(Event { artifacts, ..self.event(parts.clone(), changes) }).await?;
+        let event = Event { artifacts, ..self.event(parts.clone(), changes) };
+        // A callback may have more to store behind it.
+        if self.callbacks().is_none() {
+            self.store_last(event).await?
+        } else {
+            self.store(event).await?
+        }
         Ok(parts)
     }
 
@@ -284,6 +290,11 @@ impl<'a> Run<'a> {
 
     fn event(&self, parts: impl Into<Parts>, changes: StateDelta) -> Event {
         Event::new(Arc::clone(&self.agent.name), self.turn.task_id.clone(), parts, changes)
+    }
+
+    /// Stores the event with which the turn's part in the conversation ends.
+    async fn store_last(&self, event: Event) -> Result<(), AgentError> {
+        self.turn.session.append_last(event).await.map_err(AgentError::unstored)
     }
 
     async fn store(&self, event: Event) -> Result<(), AgentError> {

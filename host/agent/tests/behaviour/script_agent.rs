@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventScript, EventSender, ScriptAgent, Steps, TurnContext};
 use annex_protocol::{ContextId, Message, MessageId, Metadata, TaskId};
-use annex_session::{Bounds, InMemorySessionService, SessionKey, SessionService, TurnSession, Turns};
+use annex_session::{Beginning, Bounds, InMemorySessionService, SessionKey, SessionService, TurnSession, Turns};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +49,7 @@ async fn turn(
     let key = SessionKey::new("t", "mock", "u", "c");
     let guard = Turns::default().begin(&key).await.unwrap();
     let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
-    let session = TurnSession::open(&service, key, guard).await.unwrap();
+    let session = TurnSession::open(&service, key, guard, Beginning::default()).await.unwrap();
     let message = Message { message_id: MessageId::new(id), ..Message::user_text(text) };
     let context = TurnContext {
         task_id: TaskId::new("task"),

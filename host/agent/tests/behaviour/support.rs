@@ -8,7 +8,8 @@ use annex_agent::{
 };
 use annex_protocol::{ContextId, Json, Message, Metadata, Part, PartContent, TaskId};
 use annex_session::{
-    Bounds, Event, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
+    Beginning, Bounds, Event, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession, Turns,
+    USER_AUTHOR,
 };
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
@@ -102,7 +103,7 @@ impl Bench {
     pub(crate) async fn open(&self) -> TurnSession {
         let key = SessionKey::new("t", "guide", "u", "c");
         let guard = Turns::default().begin(&key).await.unwrap();
-        TurnSession::open(&self.service, key, guard).await.unwrap()
+        TurnSession::open(&self.service, key, guard, Beginning::default()).await.unwrap()
     }
 
     /// Runs a turn as the server does: the user's event first. Gives the events in short and the result.

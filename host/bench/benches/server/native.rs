@@ -39,6 +39,10 @@ impl AgentExecutor for NativeInjection {
         self.agent.name()
     }
 
+    fn reads_history(&self) -> usize {
+        self.agent.reads_history()
+    }
+
     fn reads_shared_state(&self) -> bool {
         self.agent.reads_shared_state()
     }

@@ -35,12 +35,12 @@ steps = [{ status = { state = "working" } }, { wait_ms = 120000 }]
 "#;
 
 /// A lease, the time to the next look of another process, and some for a machine that is busy.
-const LEASE_AND_LOOK: Duration = Duration::from_secs(6 + 4);
+pub(crate) const LEASE_AND_LOOK: Duration = Duration::from_secs(6 + 4);
 
 /// A place for servers that share their tasks.
 pub(crate) struct Replicas {
     scratch: Scratch,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl Replicas {
@@ -78,7 +78,11 @@ impl Replicas {
 
     /// Begins a turn that goes on, and returns the id of its task.
     pub(crate) async fn begin(&self, server: &Server, text: &str) -> Result<String> {
-        let mut sent = said(text, text);
+        self.begin_by(server, said(text, text)).await
+    }
+
+    /// The same by a message.
+    pub(crate) async fn begin_by(&self, server: &Server, mut sent: Value) -> Result<String> {
         sent["configuration"] = json!({"returnImmediately": true});
         let sent = self.call(server, "SendMessage", sent).await?;
         Ok(sent["result"]["task"]["id"].as_str().with_context(|| sent.to_string())?.to_owned())
@@ -100,6 +104,28 @@ impl Replicas {
     /// Where the database is.
     pub(crate) fn url(&self) -> &str {
         self.scratch.url()
+    }
+
+    /// The events of the one conversation that there is: of the user by their texts, of the agent by `-`, or how a turn failed.
+    pub(crate) async fn conversation(&self) -> Result<Vec<String>> {
+        let mut connection = PgConnection::connect(self.scratch.url()).await?;
+        let events: Vec<String> =
+            sqlx::query_scalar("SELECT json FROM session_event ORDER BY seq").fetch_all(&mut connection).await?;
+        connection.close().await?;
+        let shown = |event: String| {
+            let event: Value = serde_json::from_str(&event)?;
+            let text = event["parts"][0]["text"].as_str().or(event["error"]["code"].as_str()).unwrap_or("-");
+            anyhow::Ok(text.to_owned())
+        };
+        events.into_iter().map(shown).collect()
+    }
+
+    /// A number that the database finds.
+    pub(crate) async fn number(&self, sql: &'static str) -> Result<i64> {
+        let mut connection = PgConnection::connect(self.scratch.url()).await?;
+        let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await?;
+        connection.close().await?;
+        Ok(number)
     }
 
     pub(crate) async fn remove(self) {
@@ -136,7 +162,10 @@ async fn the_task_of_a_killed_process_is_failed_by_another_one() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [mut killed, other] = [replicas.start("")?, replicas.start("")?];
     let task = replicas.begin(&killed, "long").await?;
-    let others = replicas.begin(&other, "long of the other").await?;
+    // In another conversation: the turns of one run one after the other.
+    let mut sent = said("long", "of the other");
+    sent["message"]["contextId"] = json!("d");
+    let others = replicas.begin_by(&other, sent).await?;
     killed.process.kill()?;
     let failed = replicas.until(&other, &task, "TASK_STATE_FAILED", LEASE_AND_LOOK).await?;
     assert_eq!(text(&failed), "The server stopped while the task ran; send the message again.");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use annex_agent::{Steps, TurnContext, UpstreamContext};
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
 use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
-use annex_session::{Event, Following, StateDelta, TurnSession};
+use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, MessageKey, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -215,13 +215,16 @@ impl RequestHandler {
     /// Waits for its turn in the context and opens the session. A new one has nothing to read, besides what it may share.
     pub(crate) async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
         let key = session_key(Arc::clone(&self.app), owner, &target.context_id);
+        // Before the wait: a process that loses its lease meanwhile does not take the turn up under another one.
+        let beginning = Beginning { place: self.sessions.place(), history: self.agent.reads_history() };
         let opened = async {
             let guard = self.turns.begin(&key).await?;
-            // Nobody else knows the context yet, so there is no session to read.
-            if target.is_new && !self.agent.reads_shared_state() {
-                return Ok(TurnSession::open_new(&self.sessions, key, guard));
+            // Nobody else knows a context that is new, so there is no session to read and nobody to wait for.
+            match (target.is_new, self.agent.reads_shared_state()) {
+                (true, false) => Ok(TurnSession::open_new(&self.sessions, key, guard, beginning)),
+                (true, true) => TurnSession::read_new(&self.sessions, key, guard, beginning).await,
+                (false, _) => TurnSession::open(&self.sessions, key, guard, beginning).await,
             }
-            TurnSession::open(&self.sessions, key, guard).await
         };
         opened.await.map_err(|error| fault::of_session(&error))
     }

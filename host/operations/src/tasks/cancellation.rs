@@ -73,7 +73,8 @@ impl RequestHandler {
         let (Some(guard), Ok(_place)) = (self.turns.try_begin(&key), self.turn_limiter.try_take(owner)) else {
             return Ok(());
         };
-        let session = TurnSession::open(&self.sessions, key, guard).await.map_err(|error| fault::of_session(&error))?;
+        let opened = TurnSession::try_open(&self.sessions, key, guard).await;
+        let Some(session) = opened.map_err(|error| fault::of_session(&error))? else { return Ok(()) };
         let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
         let call = ServiceParameters { requested, owner: owner.clone(), headers: None };
         let target = Target::of_task(owner, Arc::clone(record), Steps::default());

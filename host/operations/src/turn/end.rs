@@ -159,7 +159,7 @@ impl Turn {
             None => Event::new(author, invocation, Vec::new(), StateDelta::new()),
         };
         let session = self.context.session.clone();
-        match session.append(event).await {
+        match session.append_last(event).await {
             Err(error) if !session.is_stored() => Err(fault::of_session(&error)),
             Err(error) => {
                 drop(fault::logged(&error));

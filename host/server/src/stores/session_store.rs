@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_cluster::Lease;
 use annex_session::{
     Bounds, InMemorySessionService, Limits, OpenError, PostgresSessionService, Retention, SessionService,
     SqliteSessionService,
@@ -39,6 +40,12 @@ pub enum SessionStoreError {
         /// Its name.
         name: String,
     },
+    /// Sessions are in another database than the leases, which are where tasks are.
+    #[error(
+        "sessions.postgres_env: sessions and tasks are in two PostgreSQL databases, and the turns of a conversation are kept in \
+         order by leases, which are where tasks are; leave the key out, or let both variables have the same URL"
+    )]
+    OtherDatabase,
     /// The store was opening when the process ended.
     #[error("opening the session store broke off")]
     Aborted,
@@ -70,16 +77,26 @@ impl Place {
     }
 }
 
-/// Opens the store; relative paths start in `folder`.
+/// The other processes that work on the tasks.
+struct Others {
+    lease: Arc<Lease>,
+    /// The variable with the URL of their database.
+    tasks: Option<String>,
+}
+
+/// Opens the store; relative paths start in `folder`. With the `lease` of this process in the database of the tasks, the turns
+/// of a session run in one order over all processes there.
 pub(crate) async fn open(
     config: &Config,
     folder: &Path,
     databases: &PostgresDatabases,
+    lease: Option<Arc<Lease>>,
 ) -> Result<Arc<dyn SessionService>, SessionStoreError> {
     let place = Place::of(config, folder);
     let bounds = bounds(&config.sessions);
     let databases = databases.clone();
-    let opening = stores::on_own_thread(move || open_store(place, bounds, databases));
+    let others = lease.map(|lease| Others { lease, tasks: config.tasks.postgres_env.clone() });
+    let opening = stores::on_own_thread(move || open_store(place, bounds, databases, others));
     opening.await.map_err(|_| SessionStoreError::Aborted)?
 }
 
@@ -87,6 +104,7 @@ async fn open_store(
     place: Place,
     bounds: Bounds,
     databases: PostgresDatabases,
+    others: Option<Others>,
 ) -> Result<Arc<dyn SessionService>, SessionStoreError> {
     Ok(match place {
         Place::Folder(key, path) => {
@@ -96,10 +114,23 @@ async fn open_store(
         }
         Place::Postgres(key, name) => {
             let url = env::var(&name).map_err(|_| SessionStoreError::Variable { key, name })?;
-            Arc::new(PostgresSessionService::open(&databases.at(&url)?, bounds.limits).await?)
+            if others.as_ref().is_some_and(|others| !others.are_at(&url)) {
+                return Err(SessionStoreError::OtherDatabase);
+            }
+            let service = PostgresSessionService::open(&databases.at(&url)?, bounds.limits).await?;
+            match others {
+                Some(Others { lease, .. }) => Arc::new(service.among_others(move || lease.replica().id().into())),
+                None => Arc::new(service),
+            }
         }
         Place::Memory => Arc::new(InMemorySessionService::new(bounds)),
     })
+}
+
+impl Others {
+    fn are_at(&self, url: &str) -> bool {
+        self.tasks.as_ref().is_some_and(|name| env::var(name).is_ok_and(|tasks| tasks == url))
+    }
 }
 
 fn bounds(config: &SessionsConfig) -> Bounds {

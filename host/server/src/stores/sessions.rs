@@ -106,7 +106,7 @@ impl Sessions {
     /// # Errors
     /// [`SessionsError::Open`], and [`SessionsError::Config`] when the config names no agent, whose sessions they are.
     pub async fn open(config: &Config, folder: &Path) -> Result<Self, SessionsError> {
-        let service = session_store::open(config, folder, &PostgresDatabases::new(&config.postgres)).await?;
+        let service = session_store::open(config, folder, &PostgresDatabases::new(&config.postgres), None).await?;
         let apps = AgentNames::default();
         apps.set("", config.agent()?.name());
         let config = Arc::new(config.clone());

@@ -4,6 +4,8 @@
 
 use annex_database::{OfFirst, Rows};
 
+use super::queue_statements::{is_alive, join_session};
+
 // An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the session until the end of the transaction.
 pub(super) const LOCK_SESSION: &str = "
@@ -43,21 +45,31 @@ pub(super) const ADVANCE_SESSION_WITHIN: &str = "
     AND (SELECT coalesce(sum(size), 0) <= $9 AND count(*) <= $10 FROM session_state WHERE session_id = session.id)
     AND (SELECT coalesce(sum(size), 0) <= $11 AND count(*) <= $12 FROM session_artifact WHERE session_id = session.id)";
 
+// A row of revision 0 is there for the queue of turns alone, and no session.
+
 pub(super) const SELECT_REVISION: &str = "
-    SELECT revision FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
+    SELECT revision FROM session
+    WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND revision > 0";
 
 /// The kinds of rows of [`SELECT_SESSION`]. A smaller number is a key in the scope that has this place in `STORED`.
 pub(super) const SESSION_ROW: i64 = 3;
 pub(super) const EVENT_ROW: i64 = 4;
+/// The first of the queue, and the revision that the session had when the turn joined.
+pub(super) const JOINED_ROW: i64 = 5;
 
 macro_rules! select_session {
-    ($events:literal) => {
+    ($joined:expr, $joined_row:expr, $events:expr) => {
         concat!(
             "
-    WITH found AS (
+    WITH ",
+            $joined,
+            "
+    found AS (
         SELECT id, revision, updated_at FROM session
         WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4)
-    SELECT CAST(3 AS BIGINT), '', '', revision, updated_at FROM found
+    SELECT CAST(3 AS BIGINT), '', '', revision, updated_at FROM found",
+            $joined_row,
+            "
     UNION ALL
     SELECT CAST(0 AS BIGINT), name, value, place, CAST(0 AS BIGINT) FROM session_state
     WHERE session_id = (SELECT id FROM found)
@@ -74,38 +86,66 @@ macro_rules! select_session {
     };
 }
 
-/// A session as it is at one moment: its own row, all keys that it sees, and so many of the latest events, of which those
-/// that happened at or after a time. The numbers of the scopes are their places in `STORED`.
-pub(super) const SELECT_SESSION: &str = select_session!(
-    "
+/// The latest events of a session.
+macro_rules! recent {
+    () => {
+        "
         SELECT seq, happened_at, json FROM session_event
         WHERE session_id = (SELECT id FROM found) ORDER BY seq DESC LIMIT CAST($5 AS BIGINT)"
-);
+    };
+}
 
-/// The same with only as many events as take at most so many bytes.
-pub(super) const SELECT_SESSION_WITHIN: &str = select_session!(
-    "
+/// Only as many of them as take at most so many bytes.
+macro_rules! recent_within {
+    () => {
+        concat!(
+            "
         SELECT seq, happened_at, json FROM (
-            SELECT seq, happened_at, json, SUM(OCTET_LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (
-                SELECT seq, happened_at, json FROM session_event
-                WHERE session_id = (SELECT id FROM found) ORDER BY seq DESC LIMIT CAST($5 AS BIGINT)) AS recent
+            SELECT seq, happened_at, json, SUM(OCTET_LENGTH(json)) OVER (ORDER BY seq DESC) AS bytes FROM (",
+            recent!(),
+            ") AS recent
             ) AS sized
         WHERE bytes <= $7"
-);
+        )
+    };
+}
+
+/// What the statement found that a turn joined with.
+macro_rules! joined_row {
+    () => {
+        "
+    UNION ALL
+    SELECT CAST(5 AS BIGINT), head, '', revision, CAST(0 AS BIGINT) FROM joined"
+    };
+}
+
+/// A session as it is at one moment: its own row, all keys that it sees, and so many of the latest events, of which those
+/// that happened at or after a time. The numbers of the scopes are their places in `STORED`.
+pub(super) const SELECT_SESSION: &str = select_session!("", "", recent!());
+
+/// The same with only as many events as take at most so many bytes.
+pub(super) const SELECT_SESSION_WITHIN: &str = select_session!("", "", recent_within!());
+
+/// The same when a turn joins the queue of the session, as one statement: at the time $7 as $8 of replica $9. What is read is
+/// older than the joining if that had to wait for the session's row.
+pub(super) const JOIN_SESSION: &str = select_session!(join_session!("$7", "$8", "$9"), joined_row!(), recent!());
+
+pub(super) const JOIN_SESSION_WITHIN: &str =
+    select_session!(join_session!("$8", "$9", "$10"), joined_row!(), recent_within!());
 
 /// A page of sessions; no time is less than the least number.
 pub(super) const SELECT_SESSIONS: &str = "
     SELECT user_id, context_id, revision, updated_at FROM session
-    WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5)
+    WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5) AND revision > 0
     ORDER BY updated_at, user_id, context_id LIMIT CAST($6 AS BIGINT)";
 
 pub(super) const SELECT_SESSIONS_OF_USER: &str = "
     SELECT user_id, context_id, revision, updated_at FROM session
-    WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5) AND user_id = $7
+    WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5) AND user_id = $7 AND revision > 0
     ORDER BY updated_at, user_id, context_id LIMIT CAST($6 AS BIGINT)";
 
 pub(super) const DELETE_SESSION: &str = "
-    DELETE FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4";
+    DELETE FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND revision > 0";
 
 /// The tenants with more sessions than a count, or with one that was changed last before a time. Reads an index alone.
 pub(super) const TENANTS_TO_SWEEP: &str = "

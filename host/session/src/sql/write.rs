@@ -5,12 +5,13 @@ use annex_protocol::Timestamp;
 
 use super::encoding::{EncodedArtifact, EncodedEvent, encoded_name};
 use super::scopes::ScopeChange;
-use super::statements;
 use super::values::{NO_SESSION, named};
+use super::writing_turn::WritingTurn;
+use super::{queue_statements, statements};
 use crate::SessionError;
 use crate::event::{Event, combined};
 use crate::limits::Limits;
-use crate::service::Appended;
+use crate::service::{Appended, OfTurn};
 use crate::session::SessionKey;
 use crate::state::{STORED, Scope, StateDelta};
 
@@ -27,6 +28,8 @@ pub(super) struct Write {
     key: SessionKey,
     limits: Limits,
     content: Content,
+    /// The turn that appends, where it has to prove that it may.
+    writer: Option<WritingTurn>,
 }
 
 enum Content {
@@ -46,12 +49,14 @@ struct FewKeys {
 /// A session whose row is locked.
 struct Locked {
     id: i64,
+    /// 0 for a row that is there for its queue alone.
     revision: u64,
+    may_write: bool,
 }
 
 impl Write {
     pub(super) fn create(key: SessionKey, initial: StateDelta, limits: Limits) -> Self {
-        Self { key, limits, content: Content::Create(initial) }
+        Self { key, limits, content: Content::Create(initial), writer: None }
     }
 
     pub(super) fn append(
@@ -62,7 +67,12 @@ impl Write {
     ) -> Result<Self, SessionError> {
         let events = events.into_iter().map(EncodedEvent::new).collect::<Result<Vec<_>, _>>()?;
         let few = FewKeys::of(&events, &limits);
-        Ok(Self { key, limits, content: Content::Append { expected, events, few } })
+        Ok(Self { key, limits, content: Content::Append { expected, events, few }, writer: None })
+    }
+
+    /// The same by a turn that is in the queue.
+    pub(super) fn of_turn(self, turn: OfTurn<'_>) -> Self {
+        Self { writer: Some(WritingTurn::of(turn)), ..self }
     }
 }
 
@@ -93,8 +103,8 @@ impl Change for Write {
     async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Appended, SessionError> {
         let found = self.lock::<D>(transaction).await?;
         match &self.content {
-            Content::Create(_) if found.is_some() => Err(self.already_exists()),
-            Content::Create(initial) => self.store::<D>(transaction, None, (initial, &[])).await,
+            Content::Create(_) if found.as_ref().is_some_and(|found| found.revision > 0) => Err(self.already_exists()),
+            Content::Create(initial) => self.store::<D>(transaction, found, (initial, &[])).await,
             Content::Append { expected, events, few: _ } => {
                 // Before the revision is looked at: the same call again is a retry, whatever it expects.
                 let new = self.new_events::<D>(transaction, found.as_ref(), events).await?;
@@ -102,6 +112,7 @@ impl Change for Write {
                 if new.is_empty() {
                     return Ok(Appended { revision, repeated: true });
                 }
+                self.check_place::<D>(transaction, found.as_ref()).await?;
                 match (*expected, revision) {
                     (0, 0) => {}
                     (_, 0) => return Err(self.key.not_found()),
@@ -126,7 +137,10 @@ impl Write {
         let now = Value::Int(Timestamp::now().as_millis());
         let updated_at = events.last().map_or(now, |event| event.happened_at());
         let revision = Value::count(events.len());
-        let mut steps = vec![self.rows(&statements::INSERT_NEW_SESSION, [[revision, updated_at, now]])];
+        let mut steps = vec![match &self.writer {
+            None => self.rows(&statements::INSERT_NEW_SESSION, [[revision, updated_at, now]]),
+            Some(writer) => writer.begin_session([revision, updated_at, now], named(&self.key)),
+        }];
         // A statement that inserts no rows is not SQL. The same goes for artifacts.
         if !few.names.is_empty() {
             steps.push(self.rows(&statements::INSERT_KEYS_OF_NAMED, few.rows(0)));
@@ -149,8 +163,10 @@ impl Write {
         let values = [revision, updated_at, now, tenant, app, user, context, Value::count(expected)];
         let places = i64::try_from(expected).ok()?.checked_mul(PLACES)?;
         let artifacts = artifacts(events, places);
+        let values = values.into_iter().chain(self.writer.iter().flat_map(WritingTurn::proof));
         if few.names.is_empty() && artifacts.is_empty() {
-            return Some(vec![Step::new(statements::ADVANCE_SESSION, values)]);
+            let advance = self.writer.as_ref().map_or(statements::ADVANCE_SESSION, WritingTurn::advance);
+            return Some(vec![Step::new(advance, values.collect::<Vec<_>>())]);
         }
         let limits = &self.limits;
         let bounds = [
@@ -159,8 +175,9 @@ impl Write {
             limits.artifact_bytes.checked_sub(size_of_all(events))?,
             limits.artifacts.checked_sub(artifacts.len())?,
         ];
-        let values = values.into_iter().chain(bounds.map(Value::count));
-        let mut steps = vec![Step::new(statements::ADVANCE_SESSION_WITHIN, values.collect::<Vec<_>>())];
+        let values = values.chain(bounds.map(Value::count));
+        let advance = self.writer.as_ref().map_or(statements::ADVANCE_SESSION_WITHIN, WritingTurn::advance_within);
+        let mut steps = vec![Step::new(advance, values.collect::<Vec<_>>())];
         if !few.names.is_empty() {
             steps.push(self.rows(&statements::PUT_KEYS_OF_NAMED, few.rows(places)));
         }
@@ -184,9 +201,32 @@ impl Write {
     async fn lock<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Option<Locked>, SessionError> {
         // The row stays locked until the commit: of two processes with the same revision the second one waits here, and
         // then finds it stale.
-        let rows = D::query(transaction, statements::LOCK_SESSION, &named(&self.key)).await?;
-        let locked = |row: &D::Row| Ok(Locked { id: row.int(0)?, revision: from_sql(row.int(1)?) });
+        let Some(writer) = &self.writer else {
+            let rows = D::query(transaction, statements::LOCK_SESSION, &named(&self.key)).await?;
+            let locked =
+                |row: &D::Row| Ok(Locked { id: row.int(0)?, revision: from_sql(row.int(1)?), may_write: true });
+            return rows.first().map(locked).transpose();
+        };
+        let values: Vec<Value<'_>> = named(&self.key).into_iter().chain(writer.proof()).collect();
+        let rows = D::query(transaction, queue_statements::LOCK_SESSION, &values).await?;
+        let locked =
+            |row: &D::Row| Ok(Locked { id: row.int(0)?, revision: from_sql(row.int(1)?), may_write: row.int(2)? == 1 });
         rows.first().map(locked).transpose()
+    }
+
+    /// Refuses a turn that may not write any more.
+    async fn check_place<D: Database>(
+        &self,
+        transaction: &mut D::Transaction,
+        found: Option<&Locked>,
+    ) -> Result<(), SessionError> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let may_write = match found {
+            Some(found) => found.may_write,
+            // A session that is not there has no queue.
+            None => writer.has_lease::<D>(transaction).await?,
+        };
+        if may_write { Ok(()) } else { Err(SessionError::Fenced { context: self.key.context.clone() }) }
     }
 
     /// The events that are not stored yet.
@@ -229,7 +269,11 @@ impl Write {
         let before = found.as_ref().map_or(0, |found| found.revision);
         // A session that is created without an event has a revision all the same.
         let revision = before.saturating_add(events.len().max(1) as u64);
+        let is_new = found.is_none();
         let id = self.write_session::<D>(transaction, found, (revision, events)).await?;
+        if let Some(writer) = &self.writer {
+            writer.move_on::<D>(transaction, id, is_new).await?;
+        }
         for change in changes {
             change.write::<D>(transaction, &self.key, id).await?;
         }

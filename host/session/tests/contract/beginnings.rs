@@ -7,9 +7,11 @@ use std::task::Poll;
 use annex_protocol::Part;
 use annex_session::{Appended, Event, EventFilter, Following, Limits, State, TurnSession, Turns, USER_AUTHOR};
 
-use crate::support::{Backend, Store, create, event, event_at, events, find, ids, key, open, refusal, state_of};
+use crate::support::{
+    Backend, Store, beginning, create, event, event_at, events, find, ids, key, open, refusal, state_of,
+};
 
-on_every_store!(
+in_every_turn!(
     what_is_taken_in_is_stored_with_the_next_event,
     what_is_taken_in_can_be_stored_alone,
     what_is_taken_in_stays_when_the_next_event_is_refused,
@@ -31,7 +33,7 @@ fn said(id: &str, state_delta: &str) -> Event {
 async fn open_new(service: &Store, path: &str) -> TurnSession {
     let key = key(path);
     let guard = Turns::default().begin(&key).await.unwrap();
-    TurnSession::open_new(service, key, guard)
+    TurnSession::open_new(service, key, guard, beginning(service))
 }
 
 async fn what_is_taken_in_is_stored_with_the_next_event(backend: Backend) {

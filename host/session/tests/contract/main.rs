@@ -29,6 +29,20 @@ macro_rules! on_every_store {
     };
 }
 
+/// The same for what turns do, also where several processes have the sessions.
+macro_rules! in_every_turn {
+    ($($case:ident),+ $(,)?) => {
+        on_every_store!($($case),+);
+
+        mod among_others {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::support::among_others(super::$case).await;
+            })+
+        }
+    };
+}
+
 /// The same where sessions outlive the service.
 macro_rules! on_every_database {
     ($($case:ident),+ $(,)?) => {
@@ -59,6 +73,7 @@ mod concurrency;
 mod databases;
 mod events;
 mod limits;
+mod queues;
 mod races;
 mod scopes;
 mod support;

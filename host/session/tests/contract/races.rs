@@ -68,7 +68,7 @@ fn kind_in_adk(backend: &Backend) -> &'static str {
     match backend {
         Backend::Memory => "in_memory",
         Backend::Sqlite(_) => "sqlite",
-        Backend::Postgres(_) => "database",
+        Backend::Postgres(_) | Backend::AmongOthers(_) => "database",
     }
 }
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use annex_protocol::{Part, Timestamp};
 use annex_session::{
-    Appended, Bounds, Event, EventFilter, InMemorySessionService, Limits, PostgresSessionService, Session,
+    Appended, Beginning, Bounds, Event, EventFilter, InMemorySessionService, Limits, PostgresSessionService, Session,
     SessionError, SessionKey, SessionQuery, SessionService, SqliteSessionService, StateDelta, TurnSession, Turns,
 };
+use sqlx::Connection as _;
+use sqlx::postgres::PgConnection;
 use tokio::runtime::Handle;
 
 use crate::cluster::Scratch;
@@ -21,6 +23,8 @@ pub(crate) enum Backend {
     Memory,
     Sqlite(PathBuf),
     Postgres(String),
+    /// The same in a process among others, which has a lease.
+    AmongOthers(String),
 }
 
 impl Backend {
@@ -41,6 +45,10 @@ impl Backend {
             Self::Memory => memory(Bounds { limits, ..Bounds::default() }),
             Self::Sqlite(file) => Arc::new(SqliteSessionService::open(&file, limits).await.unwrap()),
             Self::Postgres(url) => Arc::new(PostgresSessionService::connect(&url, 8, limits).await.unwrap()),
+            Self::AmongOthers(url) => {
+                let service = PostgresSessionService::connect(&url, 8, limits).await.unwrap();
+                Arc::new(service.among_others(|| "one".into()))
+            }
         }
     }
 }
@@ -75,6 +83,24 @@ pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: i
         std::panic::resume_unwind(failure.into_panic());
     }
 }
+
+/// The same in a process that has a lease.
+pub(crate) async fn among_others<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Backend) -> F) {
+    let Some(scratch) = Scratch::create().await else { return };
+    let mut database = PgConnection::connect(scratch.url()).await.unwrap();
+    sqlx::raw_sql(LEASES).execute(&mut database).await.unwrap();
+    sqlx::raw_sql("INSERT INTO replica VALUES ('one', NULL, 'infinity')").execute(&mut database).await.unwrap();
+    database.close().await.unwrap();
+    let outcome = tokio::spawn(case(Backend::AmongOthers(scratch.url().to_owned()))).await;
+    scratch.remove().await;
+    if let Err(failure) = outcome {
+        std::panic::resume_unwind(failure.into_panic());
+    }
+}
+
+/// The table of leases, as the migrations of the tasks make it.
+pub(crate) const LEASES: &str =
+    "CREATE TABLE replica (id TEXT PRIMARY KEY, name TEXT, lease_until TIMESTAMPTZ NOT NULL)";
 
 /// A key from `tenant/app/user/context`, read from the right: what is missing on the left is `-`.
 pub(crate) fn key(path: &str) -> SessionKey {
@@ -137,7 +163,12 @@ pub(crate) fn query(user: Option<&str>) -> SessionQuery {
 pub(crate) async fn open(service: &Store, path: &str) -> TurnSession {
     let key = key(path);
     let guard = Turns::default().begin(&key).await.unwrap();
-    TurnSession::open(service, key, guard).await.unwrap()
+    TurnSession::open(service, key, guard, beginning(service)).await.unwrap()
+}
+
+/// A turn that comes now.
+pub(crate) fn beginning(service: &Store) -> Beginning {
+    Beginning { place: service.place(), history: 0 }
 }
 
 /// The text of a refusal.

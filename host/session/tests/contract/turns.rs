@@ -1,11 +1,11 @@
 //! The view that a running turn has of its session.
 
 use annex_protocol::{Json, Parts};
-use annex_session::{Event, TurnSession, Turns, USER_AUTHOR};
+use annex_session::{Beginning, Event, TurnSession, Turns, USER_AUTHOR};
 
-use crate::support::{Backend, add, create, event, events, find, ids, key, open, refusal, state_of};
+use crate::support::{Backend, add, beginning, create, event, events, find, ids, key, open, refusal, state_of};
 
-on_every_store!(
+in_every_turn!(
     opening_creates_nothing_and_the_first_append_does,
     temp_keys_live_as_long_as_the_turn,
     a_value_is_found_in_its_own_scope_only,
@@ -18,6 +18,7 @@ on_every_store!(
     a_turn_refuses_a_bad_context_id_when_it_would_store_it,
     the_next_turn_starts_when_the_last_clone_is_gone_and_sees_everything,
     a_history_is_the_latest_events,
+    a_history_that_was_read_with_the_session_has_what_the_turn_has_added,
     a_turn_that_was_broken_off_is_answered_by_an_error_before_the_next,
     a_task_that_goes_on_was_not_broken_off,
 );
@@ -139,7 +140,8 @@ async fn the_next_turn_starts_when_the_last_clone_is_gone_and_sees_everything(ba
     let service = backend.service().await;
     let turns = Turns::default();
     let key = key("s");
-    let first = TurnSession::open(&service, key.clone(), turns.begin(&key).await.unwrap()).await.unwrap();
+    let first =
+        TurnSession::open(&service, key.clone(), turns.begin(&key).await.unwrap(), beginning(&service)).await.unwrap();
     let clone = first.clone();
     let next = tokio::spawn({
         let service = service.clone();
@@ -147,7 +149,7 @@ async fn the_next_turn_starts_when_the_last_clone_is_gone_and_sees_everything(ba
         let key = key.clone();
         async move {
             let guard = turns.begin(&key).await.unwrap();
-            let session = TurnSession::open(&service, key.clone(), guard).await.unwrap();
+            let session = TurnSession::open(&service, key.clone(), guard, beginning(&service)).await.unwrap();
             session.append(event("second", "{}")).await.unwrap();
             session.history(100).await.unwrap().len()
         }
@@ -167,6 +169,26 @@ async fn a_history_is_the_latest_events(backend: Backend) {
     }
     assert_eq!(ids(&session.history(2).await.unwrap()), ["b", "c"]);
     assert_eq!(ids(&session.history(usize::MAX).await.unwrap()), ["a", "b", "c"]);
+}
+
+async fn a_history_that_was_read_with_the_session_has_what_the_turn_has_added(backend: Backend) {
+    let service = backend.service().await;
+    for asked in [1, 3, 5, 9] {
+        let path = format!("s{asked}");
+        for (number, id) in (0..).zip(["a", "b", "c"]) {
+            add(&service, &path, number, event(id, r#"{"k":1}"#)).await.unwrap();
+        }
+        add(&service, &path, 3, said("d", "broken off")).await.unwrap();
+        let beginning = Beginning { place: service.place(), history: asked };
+        let guard = Turns::default().begin(&key(&path)).await.unwrap();
+        let turn = TurnSession::open(&service, key(&path), guard, beginning).await.unwrap();
+        let artifacts = [("file".to_owned(), Vec::new().into())].into();
+        turn.append(Event { artifacts, ..said("e", "turn") }).await.unwrap();
+        let at_hand = turn.history(asked).await.unwrap();
+        assert_eq!(at_hand.last().unwrap().id, "e");
+        assert_eq!(at_hand, turn.history(asked).await.unwrap(), "as it is read");
+        assert_eq!(turn.history(100).await.unwrap().len(), 6, "what was broken off has its event");
+    }
 }
 
 async fn a_turn_that_was_broken_off_is_answered_by_an_error_before_the_next(backend: Backend) {

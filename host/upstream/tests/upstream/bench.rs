@@ -10,8 +10,8 @@ use annex_agent::{
 };
 use annex_protocol::{ContextId, Message, Metadata, TaskId};
 use annex_session::{
-    Bounds, Event, EventFilter, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession, Turns,
-    USER_AUTHOR,
+    Beginning, Bounds, Event, EventFilter, InMemorySessionService, SessionKey, SessionService, StateDelta, TurnSession,
+    Turns, USER_AUTHOR,
 };
 use annex_upstream::{LostContext, StateMapping, UpstreamAgent, UpstreamConfig};
 use async_trait::async_trait;
@@ -143,7 +143,7 @@ impl Bench {
     /// Runs a turn as the server does: the user's event first.
     pub(crate) async fn call(&self, call: Call) -> Turn {
         let guard = Turns::default().begin(&key()).await.unwrap();
-        let session = TurnSession::open(&self.service, key(), guard).await.unwrap();
+        let session = TurnSession::open(&self.service, key(), guard, Beginning::default()).await.unwrap();
         let delta = StateDelta::parse(call.delta).unwrap();
         session.append(Event::new(USER_AUTHOR, call.task, call.message.parts.clone(), delta)).await.unwrap();
         let ids = IdsOfTurn { task: call.task.into(), ids: Arc::clone(&self.ids) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use annex_protocol::{ContextId, StreamResponse, Task, TaskId};
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
 use annex_session::{
-    Bounds, Event, InMemorySessionService, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
+    Beginning, Bounds, Event, InMemorySessionService, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
 };
 use annex_tasks::{MemoryBounds, MemoryTaskStore, Owner, TaskStore, WaitingBounds};
 
@@ -34,7 +34,7 @@ impl Bench {
     async fn turn(&self, task: &str) -> (TurnSession, TurnKeys) {
         let key = session_key("app", &ada(), &ContextId::from("c"));
         let guard = Turns::default().begin(&key).await.expect("a turn");
-        let session = TurnSession::open(&self.sessions, key, guard).await.expect("a session");
+        let session = TurnSession::open(&self.sessions, key, guard, Beginning::default()).await.expect("a session");
         let keys = self.keys.of_turn(&ada(), &session, &task.into()).await.expect("keys");
         (session, keys)
     }

@@ -1,0 +1,148 @@
+//! Messages of one conversation that come to several `annex serve` on one PostgreSQL database.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use futures::future::join_all;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
+use crate::support::Server;
+
+/// A rule for the messages of the tests with many.
+const BRIEF: &str =
+    "[[agent.rule]]\ntext = \"brief\"\nsteps = [{ wait_ms = 100 }, { status = { state = \"completed\" } }]";
+
+const QUEUED: &str = "SELECT coalesce(sum(cardinality(turns)), 0)::BIGINT FROM session";
+const COMPLETED: &str = "TASK_STATE_COMPLETED";
+
+fn state(sent: &Value) -> &str {
+    sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
+}
+
+/// Waits until so many turns run or wait in the queue that the processes share.
+async fn until_queued(replicas: &Replicas, turns: i64) -> Result<()> {
+    let begin = Instant::now();
+    while replicas.number(QUEUED).await? != turns {
+        ensure!(begin.elapsed() < Duration::from_secs(20), "not {turns} turns");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+/// Sends messages to the servers by turns, each as soon as the one before has come, and returns the answers.
+async fn alternate(replicas: &Replicas, servers: &[Server], messages: usize) -> Result<Vec<Value>> {
+    let mut sent = Vec::new();
+    for (number, server) in (0..messages).zip(servers.iter().cycle()) {
+        let client = replicas.client.clone();
+        let url = server.url.clone();
+        let message = said(&format!("brief {number}"), &format!("m-{number}"));
+        sent.push(tokio::spawn(async move { crate::durable::call(&client, &url, "SendMessage", message).await }));
+        let came = i64::try_from(number)? + 1;
+        let begin = Instant::now();
+        while replicas.number("SELECT count(*) FROM message_seen").await? < came {
+            ensure!(begin.elapsed() < Duration::from_secs(20), "message {number} does not come");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    join_all(sent).await.into_iter().map(|sent| sent?).collect()
+}
+
+async fn check_order(processes: usize) -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let servers: Vec<Server> = (0..processes).map(|_| replicas.start(BRIEF)).collect::<Result<_>>()?;
+    let sent = alternate(&replicas, &servers, 20).await?;
+    for sent in &sent {
+        assert_eq!(state(sent), COMPLETED, "{sent}");
+    }
+    let expected: Vec<String> = (0..20).flat_map(|number| [format!("brief {number}"), "-".to_owned()]).collect();
+    assert_eq!(replicas.conversation().await?, expected);
+    until_queued(&replicas, 0).await?;
+    drop(servers);
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_one_conversation_to_two_processes_are_answered_in_their_order() -> Result<()> {
+    check_order(2).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_one_conversation_to_three_processes_are_answered_in_their_order() -> Result<()> {
+    check_order(3).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_messages_at_once_to_two_processes_are_answered_one_after_the_other() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [replicas.start("")?, replicas.start("")?];
+    let begin = Instant::now();
+    let (first, second) = tokio::join!(
+        replicas.call(&one, "SendMessage", said("silent", "m-1")),
+        replicas.call(&other, "SendMessage", said("silent", "m-2"))
+    );
+    let (first, second) = (first?, second?);
+    assert_eq!((state(&first), state(&second)), (COMPLETED, COMPLETED), "{first} {second}");
+    assert!(begin.elapsed() >= Duration::from_secs(6), "they ran at the same time");
+    assert_eq!(replicas.conversation().await?, ["silent", "-", "silent", "-"]);
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_behind_the_turn_of_a_killed_process_is_answered_when_its_lease_is_over() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [mut killed, other] = [replicas.start("")?, replicas.start("")?];
+    replicas.begin(&killed, "long").await?;
+    let kill = async {
+        until_queued(&replicas, 2).await?;
+        killed.process.kill()?;
+        anyhow::Ok(Instant::now())
+    };
+    let (sent, kill) = tokio::join!(replicas.call(&other, "SendMessage", said("hello", "m-2")), kill);
+    let (sent, took) = (sent?, kill?.elapsed());
+    assert_eq!(state(&sent), COMPLETED, "{sent}");
+    assert!(took < LEASE_AND_LOOK, "{took:?}");
+    println!("answered {took:?} after the kill");
+    assert_eq!(replicas.conversation().await?, ["long", "BROKEN_OFF", "hello", "-"]);
+    drop((killed, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+/// Stops the process with SIGSTOP from the beginning of its turn, for as long as `until` takes, and lets it end that turn.
+async fn stop(server: &Server, until: impl Future<Output = Result<()>>) -> Result<()> {
+    let process = Pid::from_child(&server.process);
+    kill_process(process, Signal::STOP)?;
+    let waited = until.await;
+    kill_process(process, Signal::CONT)?;
+    waited?;
+    // Its turn was over while it was stopped, so by now it has tried to store the end.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_behind_the_turn_of_a_stopped_process_is_answered_and_that_one_adds_nothing() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [stopped, other] = [replicas.start("")?, replicas.start("")?];
+    replicas.begin(&stopped, "short").await?;
+    let answered = async {
+        let begin = Instant::now();
+        let sent = replicas.call(&other, "SendMessage", said("silent", "m-2")).await?;
+        assert_eq!(state(&sent), COMPLETED, "{sent}");
+        // Its own turn takes three seconds.
+        assert!(begin.elapsed() < LEASE_AND_LOOK + Duration::from_secs(3), "{:?}", begin.elapsed());
+        println!("answered after {:?}", begin.elapsed());
+        Ok(())
+    };
+    stop(&stopped, answered).await?;
+    assert_eq!(replicas.conversation().await?, ["short", "BROKEN_OFF", "silent", "-"]);
+    until_queued(&replicas, 0).await?;
+    drop((stopped, other));
+    replicas.remove().await;
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! The queue of turns of a session, which all processes on one database share.
+//!
+//! The truth is in the row of the session. A process that is gone leaves its turns there, and whoever waits behind one of them
+//! removes it once the lease of its replica is over.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_database::{Database, Row, Value, from_sql};
+use annex_protocol::Timestamp;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::values::named;
+use super::{queue_statements, read, session, session_values, statements};
+use crate::SessionError;
+use crate::event_log::EventFilter;
+use crate::place::{Joined, TurnPlace};
+use crate::session::SessionKey;
+
+/// The time until a turn that waits looks for the first time.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// The longest time between two looks.
+const LAST_LOOK: Duration = Duration::from_millis(500);
+/// The time until a turn that could not leave tries again.
+const LEAVE_AGAIN: Duration = Duration::from_millis(500);
+/// The times after which a turn leaves once more whose joining failed: the database may have it later.
+const DOUBTS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(20), Duration::from_secs(200)];
+/// Rows of queues that processes have left behind stay so long.
+const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
+
+/// Tells which replica this process is now.
+pub(super) type Replica = Arc<dyn Fn() -> Arc<str> + Send + Sync>;
+
+/// The queues of the sessions in one database.
+pub(super) struct Queue<D> {
+    database: Arc<D>,
+    replica: Replica,
+}
+
+/// Where a turn stands in the queue.
+enum Standing {
+    First,
+    /// Behind one whose replica has its lease.
+    Behind,
+    BehindOneThatIsGone,
+    Nowhere,
+}
+
+impl<D> fmt::Debug for Queue<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+impl<D: Database> Queue<D> {
+    pub(super) fn new(database: Arc<D>, replica: Replica) -> Self {
+        Self { database, replica }
+    }
+
+    /// A place for a turn that comes now.
+    pub(super) fn place(&self) -> TurnPlace {
+        TurnPlace::new((self.replica)())
+    }
+
+    /// Joins the queue and reads the session, in one statement.
+    pub(super) async fn join(
+        &self,
+        key: &SessionKey,
+        place: &TurnPlace,
+        filter: EventFilter,
+    ) -> Result<Joined, SessionError> {
+        let joining = place.lock().await;
+        let database = Arc::clone(&self.database);
+        let key = key.clone();
+        let own = place.clone();
+        // In a task of its own: where the caller goes away meanwhile, the turn must not leave before it has joined.
+        let joined = tokio::spawn(async move {
+            let joined = join(database.as_ref(), &key, &own, filter).await;
+            drop(joining);
+            joined
+        });
+        joined.await.map_err(|_| sqlx::Error::WorkerCrashed)?
+    }
+
+    /// Waits until the turn is the first one. `hint` makes it look at once.
+    pub(super) async fn wait(&self, key: &SessionKey, place: &TurnPlace, hint: &Notify) -> Result<(), SessionError> {
+        let mut next_look = FIRST_LOOK;
+        loop {
+            // Nobody has to give a hint.
+            let _ = timeout(next_look, hint.notified()).await;
+            match self.standing(key, place).await? {
+                Standing::First => return Ok(()),
+                Standing::Behind => next_look = LAST_LOOK.min(next_look.mul_f32(1.5)),
+                Standing::BehindOneThatIsGone => {
+                    let [tenant, app, user, context] = named(key);
+                    let values = [tenant, app, user, context, Value::Text(place.replica())];
+                    self.database.change(queue_statements::REMOVE_GONE, &values).await?;
+                    next_look = FIRST_LOOK;
+                }
+                // The session was deleted, or somebody has found the lease of this replica to be over. Then it is refused.
+                Standing::Nowhere => {
+                    if let Joined::Runs(_) = self.join(key, place, EventFilter::NONE).await? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn standing(&self, key: &SessionKey, place: &TurnPlace) -> Result<Standing, SessionError> {
+        let [tenant, app, user, context] = named(key);
+        let values = [tenant, app, user, context, Value::Text(place.member())];
+        let rows = self.database.read(queue_statements::SELECT_PLACE, &values).await?;
+        let Some(row) = rows.first() else { return Ok(Standing::Nowhere) };
+        Ok(match (row.int(0)?, row.int(1)?) {
+            (1, _) => Standing::First,
+            (0, _) => Standing::Nowhere,
+            (_, 0) => Standing::BehindOneThatIsGone,
+            _ => Standing::Behind,
+        })
+    }
+
+    /// Takes the turn out of the queue, however long the database is away meanwhile. What a replica without a lease leaves in
+    /// it is for the others.
+    pub(super) async fn leave(&self, key: &SessionKey, place: &TurnPlace) {
+        let _joined = place.lock().await;
+        while let Err(error) = leave(self.database.as_ref(), key, place).await {
+            let is_closed = matches!(error, sqlx::Error::PoolClosed);
+            if is_closed || *(self.replica)() != *place.replica() {
+                return;
+            }
+            tracing::debug!(%error, "a turn cannot leave its queue yet");
+            sleep(LEAVE_AGAIN).await;
+        }
+        place.set_in(false);
+        if place.is_doubtful() {
+            let database = Arc::clone(&self.database);
+            tokio::spawn(leave_for_good(database, key.clone(), place.clone()));
+        }
+    }
+
+    /// Deletes the rows that processes which are gone have left behind.
+    pub(super) async fn sweep(&self) -> Result<(), SessionError> {
+        let left_behind = i64::try_from(LEFT_BEHIND.as_millis()).unwrap_or(i64::MAX);
+        let before = Timestamp::now().as_millis().saturating_sub(left_behind);
+        self.database.change(queue_statements::FORGET_QUEUES, &[Value::Int(before)]).await?;
+        Ok(())
+    }
+}
+
+async fn join<D: Database>(
+    database: &D,
+    key: &SessionKey,
+    place: &TurnPlace,
+    filter: EventFilter,
+) -> Result<Joined, SessionError> {
+    let mut values = session_values(key, filter);
+    let now = Value::Int(Timestamp::now().as_millis());
+    values.extend([now, Value::Text(place.member()), Value::Text(place.replica())]);
+    let join = match filter.max_bytes {
+        Some(_) => statements::JOIN_SESSION_WITHIN,
+        None => statements::JOIN_SESSION,
+    };
+    place.set_in(true);
+    let rows = match database.change(join, &values).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            place.doubt();
+            return Err(error.into());
+        }
+    };
+    let Some(joined) = rows.iter().find(|row| row.int(0).is_ok_and(|kind| kind == statements::JOINED_ROW)) else {
+        place.set_in(false);
+        return Err(SessionError::Fenced { context: key.context.clone() });
+    };
+    if joined.text(1)? != place.member() {
+        return Ok(Joined::Waits);
+    }
+    let revision = from_sql::<u64>(joined.int(3)?);
+    let mut found = session(key.clone(), &rows)?;
+    if found.revision != revision {
+        // The last turn left in the meantime, and the rows are of before. From now on nobody else appends.
+        found = read(database, key, filter).await?;
+    }
+    Ok(Joined::Runs(Box::new(found)))
+}
+
+async fn leave<D: Database>(database: &D, key: &SessionKey, place: &TurnPlace) -> sqlx::Result<()> {
+    let [tenant, app, user, context] = named(key);
+    let values = [tenant, app, user, context, Value::Text(place.member())];
+    let left = database.change(queue_statements::LEAVE, &values).await?;
+    let Some(row) = left.first() else { return Ok(()) };
+    if (row.int(0)?, row.int(1)?) == (0, 0) {
+        // The turn was refused before it began the session.
+        database.change(queue_statements::FORGET_QUEUE, &named(key)).await?;
+    }
+    Ok(())
+}
+
+/// Leaves again: the statement with which the turn joined was under way when its connection broke.
+async fn leave_for_good<D: Database>(database: Arc<D>, key: SessionKey, place: TurnPlace) {
+    for doubt in DOUBTS {
+        sleep(doubt).await;
+        if let Err(error) = leave(database.as_ref(), &key, &place).await {
+            tracing::debug!(%error, "a turn cannot leave its queue for good yet");
+        }
+    }
+}
