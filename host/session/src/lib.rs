@@ -32,6 +32,7 @@ mod state;
 mod table;
 mod turn;
 mod turn_session;
+mod view;
 
 pub use annex_database::OpenError;
 pub use durability::Following;
