@@ -126,6 +126,22 @@ async fn stop(server: &Server, until: impl Future<Output = Result<()>>) -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_was_stopped_for_longer_than_its_lease_adds_nothing_to_the_conversation() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [stopped, other] = [replicas.start("")?, replicas.start("")?];
+    let task = replicas.begin(&stopped, "short").await?;
+    let failed = async { replicas.until(&other, &task, "TASK_STATE_FAILED", LEASE_AND_LOOK).await.map(drop) };
+    stop(&stopped, failed).await?;
+    assert_eq!(replicas.conversation().await?, ["short"]);
+    let again = replicas.call(&stopped, "SendMessage", said("hello", "m-2")).await?;
+    assert_eq!(state(&again), COMPLETED, "{again}");
+    assert_eq!(replicas.conversation().await?, ["short", "BROKEN_OFF", "hello", "-"]);
+    drop((stopped, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_behind_the_turn_of_a_stopped_process_is_answered_and_that_one_adds_nothing() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [stopped, other] = [replicas.start("")?, replicas.start("")?];
