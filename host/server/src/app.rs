@@ -279,7 +279,7 @@ impl Shared {
             task_store::open(config, &locations.config, &databases).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
-        let keyvalue = keyvalue_store::open(config, &locations.config).await?;
+        let keyvalue = keyvalue_store::open(config, &locations.config, &databases).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
         let sessions = session_store::open(config, &locations.config, &databases).await?;

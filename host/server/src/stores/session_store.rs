@@ -1,6 +1,5 @@
 //! The session store that the config names, or the one beside the tasks.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use annex_session::{
 
 use crate::config::{Config, SessionsConfig};
 use crate::stores;
+use crate::stores::place::{self, Named, NoVariable, Place};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file in the config's folder for data.
@@ -32,13 +32,8 @@ pub enum SessionStoreError {
         source: std::io::Error,
     },
     /// The environment has no URL of a database.
-    #[error("{key}: the environment variable {name} is not set")]
-    Variable {
-        /// The key that names it.
-        key: &'static str,
-        /// Its name.
-        name: String,
-    },
+    #[error(transparent)]
+    Variable(#[from] NoVariable),
     /// The store was opening when the process ended.
     #[error("opening the session store broke off")]
     Aborted,
@@ -47,36 +42,17 @@ pub enum SessionStoreError {
     Open(#[from] OpenError),
 }
 
-/// The place of the sessions, and the key of the config that names it.
-#[derive(Clone)]
-enum Place {
-    Folder(&'static str, PathBuf),
-    Postgres(&'static str, String),
-    Memory,
-}
-
-impl Place {
-    fn of(config: &Config, folder: &Path) -> Self {
-        let sessions = &config.sessions;
-        let tasks = &config.tasks;
-        // A table has a folder or a database and never both, which `Config::check_homes` has checked.
-        match (&sessions.data_dir, &sessions.postgres_env, &tasks.data_dir, &tasks.postgres_env) {
-            (Some(data), ..) => Self::Folder("sessions.data_dir", folder.join(data)),
-            (None, Some(name), ..) => Self::Postgres("sessions.postgres_env", name.clone()),
-            (None, None, Some(data), _) => Self::Folder("tasks.data_dir", folder.join(data)),
-            (None, None, None, Some(name)) => Self::Postgres("tasks.postgres_env", name.clone()),
-            (None, None, None, None) => Self::Memory,
-        }
-    }
-}
-
 /// Opens the store; relative paths start in `folder`.
 pub(crate) async fn open(
     config: &Config,
     folder: &Path,
     databases: &PostgresDatabases,
 ) -> Result<Arc<dyn SessionService>, SessionStoreError> {
-    let place = Place::of(config, folder);
+    let own = Named {
+        data_dir: ("sessions.data_dir", config.sessions.data_dir.as_ref()),
+        postgres_env: ("sessions.postgres_env", config.sessions.postgres_env.as_ref()),
+    };
+    let place = Place::beside(&config.tasks, &own, folder);
     let bounds = bounds(&config.sessions);
     let databases = databases.clone();
     let opening = stores::on_own_thread(move || open_store(place, bounds, databases));
@@ -95,8 +71,7 @@ async fn open_store(
             Arc::new(SqliteSessionService::open(&path.join(FILE), bounds.limits).await?)
         }
         Place::Postgres(key, name) => {
-            let url = env::var(&name).map_err(|_| SessionStoreError::Variable { key, name })?;
-            Arc::new(PostgresSessionService::open(&databases.at(&url)?, bounds.limits).await?)
+            Arc::new(PostgresSessionService::open(&databases.at(&place::url(key, name)?)?, bounds.limits).await?)
         }
         Place::Memory => Arc::new(InMemorySessionService::new(bounds)),
     })

@@ -1,0 +1,237 @@
+//! What several `annex serve` keep together in one PostgreSQL database beside tasks and sessions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result};
+use reqwest::Client;
+use serde_json::{Value, json};
+
+use crate::cluster::Scratch;
+use crate::support::Server;
+
+const CAPABILITIES: &str = "https://annex.example/capabilities/v1";
+
+/// A place for servers that share their stores.
+struct Shared {
+    scratch: Scratch,
+    client: Client,
+}
+
+impl Shared {
+    /// `None`, after saying so, where there is no PostgreSQL.
+    async fn create() -> Option<Self> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Some(Self { scratch: Scratch::create().await?, client: Client::new() })
+    }
+
+    /// One more of them; `more` begins with its agent.
+    fn start(&self, more: &str) -> Result<Server> {
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[tasks]\n\
+             postgres_env = \"ANNEX_TEST_TASKS\"\n{more}"
+        );
+        Server::start_with(&config, &[("ANNEX_TEST_TASKS", self.scratch.url())])
+    }
+
+    /// A call with the extension of that URI.
+    async fn call(&self, server: &Server, uri: &str, method: &str, params: Value) -> Result<Value> {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let request = self.client.post(format!("{}/a2a/jsonrpc", server.url)).header("A2A-Version", "1.0");
+        let request = request.header("A2A-Extensions", uri).header("content-type", "application/json");
+        Ok(serde_json::from_str(&request.body(body.to_string()).send().await?.text().await?)?)
+    }
+
+    async fn remove(self) {
+        self.scratch.remove().await;
+    }
+}
+
+/// An agent that answers with an artifact, or asks something first, and an extension that uses keys on command.
+fn with_keys(more: &str) -> String {
+    let component = annex_components::TEST_CAPABILITIES;
+    format!(
+        r#"
+        [agent]
+        kind = "script"
+        name = "c"
+        [[agent.rule]]
+        steps = [
+            {{ artifact = {{ id = "answer", parts = [{{ text = "Done." }}] }} }},
+            {{ status = {{ state = "completed" }} }},
+        ]
+        [[agent.rule]]
+        text = "ask"
+        steps = [{{ status = {{ state = "input-required", text = "Which one?" }} }}]
+        [[extension]]
+        component = {component:?}
+        [extension.grants]
+        clock = true
+        random = true
+        http = {{ allow = [{{ host = "api.example.com" }}] }}
+        keyvalue = {{}}
+        session-state = {{ read = true }}
+        task = true
+        tasks = true
+        task-resumption = true
+        agent-steps = true
+        {more}
+        "#
+    )
+}
+
+/// What came of the commands that the extension runs on the way out.
+async fn results(shared: &Shared, server: &Server, task: Option<&str>, commands: Value) -> Result<Vec<String>> {
+    let message = json!({
+        "messageId": new_id(), "contextId": "c", "taskId": task, "role": "ROLE_USER", "parts": [{"text": "go on"}],
+        "metadata": {"test/later": commands},
+    });
+    let answer = shared.call(server, CAPABILITIES, "SendMessage", json!({"message": message})).await?;
+    let results = answer["result"]["task"]["artifacts"][0]["metadata"]["test/result"].clone();
+    serde_json::from_value(results).with_context(|| answer.to_string())
+}
+
+/// An id that no message had before.
+fn new_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("m-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_an_extension_are_the_same_in_all_processes_and_after_a_restart() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let [one, other] = [shared.start(&with_keys(""))?, shared.start(&with_keys(""))?];
+    let commands = json!([{"increment": ["n", 1]}]);
+    let mut counts = Vec::new();
+    for server in [&one, &other, &one, &other, &one, &other] {
+        counts.extend(results(&shared, server, None, commands.clone()).await?);
+    }
+    assert_eq!(counts, ["1", "2", "3", "4", "5", "6"]);
+    drop(one);
+    let one = shared.start(&with_keys(""))?;
+    assert_eq!(results(&shared, &one, None, commands).await?, ["7"]);
+    drop((one, other));
+    shared.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn increments_of_several_processes_at_once_all_count() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let [one, other] = [shared.start(&with_keys(""))?, shared.start(&with_keys(""))?];
+    let send = async |server: &Server, context: String| {
+        let message = json!({
+            "messageId": new_id(), "contextId": context, "role": "ROLE_USER", "parts": [{"text": "go on"}],
+            "metadata": {"test/later": [{"increment": ["n", 1]}]},
+        });
+        let answer = shared.call(server, CAPABILITIES, "SendMessage", json!({"message": message})).await?;
+        let count = answer["result"]["task"]["artifacts"][0]["metadata"]["test/result"][0].as_str();
+        anyhow::Ok(count.with_context(|| answer.to_string())?.parse::<u32>()?)
+    };
+    let sent = (0..20).map(|number| send(if number % 2 == 0 { &one } else { &other }, format!("c-{number}")));
+    let mut counts = futures::future::try_join_all(sent).await?;
+    counts.sort_unstable();
+    assert_eq!(counts, (1..=20).collect::<Vec<_>>());
+    drop((one, other));
+    shared.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_a_task_and_a_conversation_are_there_in_the_turn_of_another_process() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let [one, other] = [shared.start(&with_keys(""))?, shared.start(&with_keys(""))?];
+    let message = json!({
+        "messageId": new_id(), "contextId": "c", "role": "ROLE_USER", "parts": [{"text": "ask"}],
+        "metadata": {"test/capability": [{"in": ["task", {"set": ["k", "mine"]}]}, {"in": ["context", {"set": ["k", "ours"]}]}]},
+    });
+    let asked = shared.call(&one, CAPABILITIES, "SendMessage", json!({"message": message})).await?;
+    let task = asked["result"]["task"]["id"].as_str().with_context(|| asked.to_string())?;
+    let read = json!([{"in": ["task", {"get": "k"}]}, {"in": ["context", {"get": "k"}]}]);
+    assert_eq!(results(&shared, &other, Some(task), read.clone()).await?, ["mine", "ours"]);
+    assert_eq!(results(&shared, &one, None, read).await?, ["none", "ours"]);
+    drop((one, other));
+    shared.remove().await;
+    Ok(())
+}
+
+/// An agent that other agents are in front of, in memory: it says what it was told, or asks first.
+fn upstream() -> Result<Server> {
+    Server::start(
+        r#"
+        [server]
+        listen = "127.0.0.1:0"
+        [card]
+        name = "upstream"
+        description = "b"
+        [tasks]
+        list_all_anonymous = true
+        [agent]
+        kind = "script"
+        name = "c"
+        [[agent.rule]]
+        steps = [{ status = { state = "completed", text = "done" } }]
+        [[agent.rule]]
+        text = "ask"
+        steps = [{ status = { state = "input-required", text = "Which one?" } }]
+        "#,
+    )
+}
+
+fn in_front_of(upstream: &Server) -> String {
+    let card = format!("{}/.well-known/agent-card.json", upstream.url);
+    format!("[agent]\nkind = \"upstream\"\nname = \"front\"\ncard = {card:?}")
+}
+
+/// The tasks of the upstream agent, the oldest first.
+async fn tasks_of(shared: &Shared, upstream: &Server) -> Result<Vec<Value>> {
+    let listed = shared.call(upstream, "", "ListTasks", json!({"pageSize": 100, "historyLength": 100})).await?;
+    let mut tasks = listed["result"]["tasks"].as_array().with_context(|| listed.to_string())?.clone();
+    tasks.reverse();
+    Ok(tasks)
+}
+
+async fn say(shared: &Shared, server: &Server, text: &str, task: Option<&Value>) -> Result<Value> {
+    let message = json!({
+        "messageId": new_id(), "contextId": "c", "taskId": task, "role": "ROLE_USER", "parts": [{"text": text}],
+    });
+    let answer = shared.call(server, "", "SendMessage", json!({"message": message})).await?;
+    anyhow::ensure!(answer["result"]["task"].is_object(), "no task: {answer}");
+    Ok(answer["result"]["task"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_with_an_upstream_agent_is_one_through_all_processes() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let upstream = upstream()?;
+    let [one, other] = [shared.start(&in_front_of(&upstream))?, shared.start(&in_front_of(&upstream))?];
+    for (number, server) in [&one, &other, &one].into_iter().enumerate() {
+        let task = say(&shared, server, &format!("hello {number}"), None).await?;
+        assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    }
+    drop(one);
+    let one = shared.start(&in_front_of(&upstream))?;
+    say(&shared, &one, "hello again", None).await?;
+    let tasks = tasks_of(&shared, &upstream).await?;
+    assert_eq!(tasks.len(), 4, "{tasks:?}");
+    assert!(tasks.iter().all(|task| task["contextId"] == tasks[0]["contextId"]), "{tasks:?}");
+    drop((one, other, upstream));
+    shared.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_waits_at_an_upstream_agent_goes_on_there_through_another_process() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let upstream = upstream()?;
+    let [one, other] = [shared.start(&in_front_of(&upstream))?, shared.start(&in_front_of(&upstream))?];
+    let asked = say(&shared, &one, "ask", None).await?;
+    assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{asked}");
+    let done = say(&shared, &other, "the left one", Some(&asked["id"])).await?;
+    assert_eq!((&done["id"], &done["status"]["state"]), (&asked["id"], &json!("TASK_STATE_COMPLETED")), "{done}");
+    let tasks = tasks_of(&shared, &upstream).await?;
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+    assert_eq!(tasks[0]["status"]["state"], "TASK_STATE_COMPLETED");
+    drop((one, other, upstream));
+    shared.remove().await;
+    Ok(())
+}
