@@ -1,5 +1,6 @@
 //! The task store on a SQL database, once for all databases.
 
+mod pins;
 mod recovery;
 mod retention;
 mod since;
@@ -20,7 +21,7 @@ use crate::key::{self, is_key};
 use crate::page::cut;
 use crate::record::repeated;
 use crate::{
-    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Place, Remembered, Retention,
+    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place, Remembered, Retention,
     StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore,
     WaitingBounds,
 };
@@ -39,6 +40,11 @@ pub struct SqlTaskStore<D> {
 #[async_trait]
 impl<D: Database> TaskStore for SqlTaskStore<D> {
     async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError> {
+    fn pins(&self) -> Option<&dyn PinStore> {
+        Some(self)
+    }
+
+    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<(), StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;

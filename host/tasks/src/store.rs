@@ -8,7 +8,7 @@ use annex_protocol::{Message, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{
-    AskedRunner, ConfigPage, MessageKey, Owner, Place, Remembered, StoreError, StoredEvent, StoredTask, TaskEvent,
+    AskedRunner, ConfigPage, MessageKey, Owner, PinStore, Place, Remembered, StoreError, StoredEvent, StoredTask, TaskEvent,
     TaskPage, TaskQuery, TaskSnapshot,
 };
 
@@ -245,6 +245,11 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn probe(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// The pins of tasks; `None` where they end with the process, as the tasks do.
+    fn pins(&self) -> Option<&dyn PinStore> {
+        None
     }
 
     /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.

@@ -1,14 +1,19 @@
 //! What several `annex serve` keep together in one PostgreSQL database beside tasks and sessions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use reqwest::Client;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use crate::cluster::Scratch;
 use crate::support::Server;
 
+/// What the verifier of authorizations knows as well.
+const SECRET: (&str, &str) = ("ANNEX_TEST_SECRET", "a-secret-for-this-test");
+const AUTHORIZATION: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const CAPABILITIES: &str = "https://annex.example/capabilities/v1";
 
 /// A place for servers that share their stores.
@@ -30,7 +35,7 @@ impl Shared {
             "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[tasks]\n\
              postgres_env = \"ANNEX_TEST_TASKS\"\n{more}"
         );
-        Server::start_with(&config, &[("ANNEX_TEST_TASKS", self.scratch.url())])
+        Server::start_with(&config, &[("ANNEX_TEST_TASKS", self.scratch.url()), SECRET])
     }
 
     /// A call with the extension of that URI.
@@ -195,7 +200,7 @@ async fn say(shared: &Shared, server: &Server, text: &str, task: Option<&Value>)
         "messageId": new_id(), "contextId": "c", "taskId": task, "role": "ROLE_USER", "parts": [{"text": text}],
     });
     let answer = shared.call(server, "", "SendMessage", json!({"message": message})).await?;
-    anyhow::ensure!(answer["result"]["task"].is_object(), "no task: {answer}");
+    ensure!(answer["result"]["task"].is_object(), "no task: {answer}");
     Ok(answer["result"]["task"].clone())
 }
 
@@ -232,6 +237,121 @@ async fn a_task_that_waits_at_an_upstream_agent_goes_on_there_through_another_pr
     assert_eq!(tasks.len(), 1, "{tasks:?}");
     assert_eq!(tasks[0]["status"]["state"], "TASK_STATE_COMPLETED");
     drop((one, other, upstream));
+    shared.remove().await;
+    Ok(())
+}
+
+/// An agent whose tasks wait for a verifier.
+fn with_authorization() -> String {
+    let component = annex_components::IN_TASK_AUTHORIZATION;
+    format!(
+        r#"
+        [agent]
+        kind = "script"
+        name = "c"
+        [[agent.rule]]
+        steps = [{{ status = {{ state = "working" }} }}, {{ status = {{ state = "completed", text = "done" }} }}]
+        [[extension]]
+        component = {component:?}
+        [extension.grants]
+        keyvalue = {{}}
+        task-resumption = true
+        secrets = {{ VERIFIER_SECRET = {{ env = "ANNEX_TEST_SECRET" }} }}
+        [extension.parameters]
+        client_id = "redirect_uri:https://verifier.example.com/authorize"
+        request_uri = "openid4vp://?state={{state}}"
+        "#
+    )
+}
+
+/// A task that waits: its id, and the state that the verifier is told.
+async fn waiting(shared: &Shared, server: &Server) -> Result<(Value, String)> {
+    let message = json!({"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": "hello"}]});
+    let answer = shared.call(server, AUTHORIZATION, "SendMessage", json!({"message": message})).await?;
+    let task = &answer["result"]["task"];
+    ensure!(task["status"]["state"] == "TASK_STATE_AUTH_REQUIRED", "it does not wait: {answer}");
+    let uri = &task["status"]["message"]["metadata"][AUTHORIZATION]["authorizationRequest"]["request_uri"];
+    let (_, state) = uri.as_str().and_then(|uri| uri.rsplit_once("state=")).with_context(|| answer.to_string())?;
+    Ok((task["id"].clone(), state.to_owned()))
+}
+
+async fn approve(shared: &Shared, server: &Server, state: &str) -> Result<Value> {
+    let params = json!({"state": state, "token": SECRET.1});
+    shared.call(server, AUTHORIZATION, "in-task-authorization/approve", params).await
+}
+
+/// The task once it is completed.
+async fn completed(shared: &Shared, server: &Server, id: &Value) -> Result<Value> {
+    let begin = Instant::now();
+    loop {
+        let task = shared.call(server, "", "GetTask", json!({"id": id})).await?["result"].clone();
+        if task["status"]["state"] == "TASK_STATE_COMPLETED" {
+            return Ok(task);
+        }
+        ensure!(begin.elapsed() < Duration::from_secs(20), "not completed: {task}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_waits_for_a_verifier_is_approved_through_another_process() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let [one, other] = [shared.start(&with_authorization())?, shared.start(&with_authorization())?];
+    let (id, state) = waiting(&shared, &one).await?;
+    let approved = approve(&shared, &other, &state).await?;
+    assert_eq!(approved["result"]["taskId"], id, "{approved}");
+    completed(&shared, &one, &id).await?;
+    for server in [&one, &other] {
+        let again = approve(&shared, server, &state).await?;
+        assert_eq!(again["error"]["code"], -32_602, "{again}");
+    }
+    drop((one, other));
+    shared.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_is_approved_through_two_processes_at_once_goes_on_once() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let [one, other] = [shared.start(&with_authorization())?, shared.start(&with_authorization())?];
+    let mut connection = sqlx::PgConnection::connect(shared.scratch.url()).await?;
+    for _ in 0..5 {
+        let (id, state) = waiting(&shared, &one).await?;
+        let (first, second) = tokio::join!(approve(&shared, &one, &state), approve(&shared, &other, &state));
+        let [first, second] = [first?, second?];
+        assert!(first["result"].is_object() || second["result"].is_object(), "{first} {second}");
+        completed(&shared, &other, &id).await?;
+        let count = "SELECT count(*) FROM task_event WHERE task_id = $1 AND json LIKE '%TASK_STATE_WORKING%'";
+        let count: i64 = sqlx::query_scalar(count).bind(id.as_str()).fetch_one(&mut connection).await?;
+        assert_eq!(count, 1, "turns of one task");
+    }
+    connection.close().await?;
+    drop((one, other));
+    shared.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_waits_for_a_verifier_is_approved_after_a_restart() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let in_file = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[tasks]\ndata_dir = {:?}\n{}",
+        folder.path(),
+        with_authorization()
+    );
+    let in_postgresql = || shared.start(&with_authorization());
+    let in_sqlite = || Server::start_with(&in_file, &[SECRET]);
+    for start in [&in_postgresql as &dyn Fn() -> Result<Server>, &in_sqlite] {
+        let mut first = start()?;
+        let (id, state) = waiting(&shared, &first).await?;
+        first.process.kill()?;
+        first.process.wait()?;
+        let again = start()?;
+        let approved = approve(&shared, &again, &state).await?;
+        assert_eq!(approved["result"]["taskId"], id, "{approved}");
+        completed(&shared, &again, &id).await?;
+    }
     shared.remove().await;
     Ok(())
 }

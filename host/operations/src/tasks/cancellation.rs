@@ -64,7 +64,7 @@ impl RequestHandler {
         record: &Arc<TaskRecord>,
         canceled: &mut StreamResponse,
     ) -> Result<(), A2aError> {
-        let pinned = self.tasks.pins().of(owner, record.id());
+        let pinned = self.tasks.pinned(record).await.map_err(fault::of_store)?;
         let StreamResponse::StatusUpdate(update) = canceled else { return Ok(()) };
         if pinned.is_empty() {
             return Ok(());
