@@ -24,6 +24,7 @@ mod snapshot;
 mod sql;
 mod sqlite;
 mod store;
+mod turn_places;
 
 pub use error::StoreError;
 pub use event::{StoredEvent, TaskEvent};
@@ -40,3 +41,4 @@ pub use snapshot::TaskSnapshot;
 pub use sql::SqlTaskStore;
 pub use sqlite::SqliteTaskStore;
 pub use store::{MAX_PUSH_CONFIGS, Retention, TaskStore, WaitingBounds, WaitingWatcher};
+pub use turn_places::TurnPlaceStore;

@@ -11,7 +11,7 @@ use sqlx::Connection as _;
 use crate::cluster::Scratch;
 use crate::support::Server;
 
-/// What the verifier of authorizations knows as well.
+/// What the verifier of authorizations knows as well, and the key of a caller.
 const SECRET: (&str, &str) = ("ANNEX_TEST_SECRET", "a-secret-for-this-test");
 const AUTHORIZATION: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const CAPABILITIES: &str = "https://annex.example/capabilities/v1";
@@ -42,7 +42,8 @@ impl Shared {
     async fn call(&self, server: &Server, uri: &str, method: &str, params: Value) -> Result<Value> {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let request = self.client.post(format!("{}/a2a/jsonrpc", server.url)).header("A2A-Version", "1.0");
-        let request = request.header("A2A-Extensions", uri).header("content-type", "application/json");
+        let request = request.header("A2A-Extensions", uri).header("x-api-key", SECRET.1);
+        let request = request.header("content-type", "application/json");
         Ok(serde_json::from_str(&request.body(body.to_string()).send().await?.text().await?)?)
     }
 
@@ -352,6 +353,81 @@ async fn a_task_that_waits_for_a_verifier_is_approved_after_a_restart() -> Resul
         assert_eq!(approved["result"]["taskId"], id, "{approved}");
         completed(&shared, &again, &id).await?;
     }
+    shared.remove().await;
+    Ok(())
+}
+
+/// An agent with a caller that is known, whose turns go on for a while.
+const AUTHENTICATED: &str = r#"
+[agent]
+kind = "script"
+name = "c"
+[[agent.rule]]
+steps = [{ status = { state = "working" } }, { wait_ms = 8000 }, { status = { state = "completed", text = "done" } }]
+[[agent.rule]]
+text = "long"
+steps = [{ status = { state = "working" } }, { wait_ms = 120000 }]
+[auth]
+[[auth.api_key]]
+principal = "ada"
+key_env = "ANNEX_TEST_SECRET"
+"#;
+
+/// Begins so many turns at once, by turns on each server. Returns the ids of those that were not refused.
+async fn begin(shared: &Shared, servers: &[&Server], text: &str, count: usize) -> Result<Vec<Value>> {
+    let begun = servers.iter().cycle().take(count).map(|server| async move {
+        let message = json!({"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": text}]});
+        let params = json!({"message": message, "configuration": {"returnImmediately": true}});
+        let answer = shared.call(server, "", "SendMessage", params).await?;
+        if answer["result"]["task"].is_object() {
+            return Ok(Some(answer["result"]["task"]["id"].clone()));
+        }
+        let reason = answer["error"]["message"].as_str().unwrap_or_default();
+        ensure!(reason.contains("turns of yours run already"), "not refused for its number: {answer}");
+        Ok(None)
+    });
+    Ok(futures::future::try_join_all(begun).await?.into_iter().flatten().collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_has_as_many_turns_at_once_as_it_may_through_all_processes() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let [one, other] = [shared.start(AUTHENTICATED)?, shared.start(AUTHENTICATED)?];
+    // Each knows of the other a second after that one has started.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let begun = begin(&shared, &[&one, &other], "hello", 240).await?;
+    assert_eq!(begun.len(), 100);
+    for id in &begun {
+        completed(&shared, &one, id).await?;
+    }
+    // One process may have all but the share of the other.
+    let begun = begin(&shared, &[&one], "hello", 110).await?;
+    assert_eq!(begun.len(), 88);
+    drop((one, other));
+    shared.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_turns_of_a_killed_process_do_not_count_when_its_lease_is_over() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let [mut killed, other] = [shared.start(AUTHENTICATED)?, shared.start(AUTHENTICATED)?];
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(begin(&shared, &[&killed], "long", 95).await?.len(), 88);
+    assert_eq!(begin(&shared, &[&other], "long", 80).await?.len(), 12);
+    killed.process.kill()?;
+    let begin_of_wait = Instant::now();
+    let mut begun = 12;
+    while begun < 100 {
+        ensure!(begin_of_wait.elapsed() < Duration::from_secs(6 + 4), "{begun} turns");
+        // One by one: the log of what is refused is read by nobody here, and must not fill its pipe.
+        match begin(&shared, &[&other], "long", 1).await?.len() {
+            0 => tokio::time::sleep(Duration::from_millis(200)).await,
+            more => begun += more,
+        }
+    }
+    assert!(begin(&shared, &[&other], "long", 1).await?.is_empty());
+    drop((killed, other));
     shared.remove().await;
     Ok(())
 }

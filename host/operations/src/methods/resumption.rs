@@ -74,15 +74,26 @@ impl Resumptions {
             "the tasks cannot be read now".to_owned()
         })?;
         let (owner, interruption) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
-        let mut wanted = self.lock();
-        let Some(wanted) = wanted.as_mut() else { return Err("the call has been answered already".to_owned()) };
         // An extension may ask twice in one call: one turn is enough.
-        if wanted.iter().all(|other| other.interruption.number != interruption.number) {
-            let permit = self.turn_limiter.try_take(&owner).map_err(|error| error.to_string())?;
-            wanted.push(Resumption { task, owner, interruption, permit });
+        if self.is_wanted(&interruption)? {
+            return Ok(());
         }
+        let permit = self.turn_limiter.try_take(&owner).await.map_err(|error| error.to_string())?;
+        let mut wanted = self.lock();
+        let wanted = wanted.as_mut().ok_or_else(answered)?;
+        wanted.push(Resumption { task, owner, interruption, permit });
         Ok(())
     }
+
+    fn is_wanted(&self, interruption: &Interruption) -> Result<bool, String> {
+        let wanted = self.lock();
+        let wanted = wanted.as_ref().ok_or_else(answered)?;
+        Ok(wanted.iter().any(|other| other.interruption.number == interruption.number))
+    }
+}
+
+fn answered() -> String {
+    "the call has been answered already".to_owned()
 }
 
 impl RequestHandler {

@@ -70,7 +70,7 @@ impl RequestHandler {
             return Ok(());
         }
         let key = session_key(Arc::clone(&self.app), owner, record.context_id());
-        let (Some(guard), Ok(_place)) = (self.turns.try_begin(&key), self.turn_limiter.try_take(owner)) else {
+        let (Some(guard), Ok(_place)) = (self.turns.try_begin(&key), self.turn_limiter.try_take(owner).await) else {
             return Ok(());
         };
         let session = TurnSession::open(&self.sessions, key, guard).await.map_err(|error| fault::of_session(&error))?;
