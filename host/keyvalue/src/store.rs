@@ -161,7 +161,11 @@ impl Quota {
         value: &[u8],
         replaced: Option<usize>,
     ) -> Result<(), KeyValueError> {
-        let Usage { keys, bytes } = used.with(key, value, replaced);
+        self.check_all_scoped(used.with(key, value, replaced))
+    }
+
+    /// Checks that all buckets of tasks and conversations may hold this together.
+    pub(crate) fn check_all_scoped(&self, Usage { keys, bytes }: Usage) -> Result<(), KeyValueError> {
         if keys > self.max_scoped_keys {
             return Err(KeyValueError::TooManyScopedKeys { limit: self.max_scoped_keys });
         }

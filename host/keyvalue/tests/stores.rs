@@ -1,15 +1,23 @@
-//! Both stores keep one contract.
+//! All stores keep one contract.
 
 #![cfg(test)]
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
+use annex_database::PostgresConnections;
 use annex_keyvalue::{
-    KEYS_PER_PAGE, KeyValueError, KeyValueOpenError, KeyValueStore, MemoryKeyValueStore, Quota, SCOPES_PER_PAGE, Scope,
-    Space, SqliteKeyValueStore,
+    KEYS_PER_PAGE, KeyValueError, KeyValueOpenError, KeyValueStore, MemoryKeyValueStore, PostgresKeyValueStore, Quota,
+    SCOPES_PER_PAGE, Scope, Space, SqliteKeyValueStore,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, SqliteConnection};
+
+use crate::cluster::Scratch;
+
+#[path = "../../tasks/tests/stores/cluster.rs"]
+mod cluster;
 
 fn space(tenant: &str, extension: &str) -> Space {
     Space { extension: extension.into(), scope: Scope::lasting(tenant) }
@@ -28,12 +36,21 @@ fn task(principal: &str, id: &str) -> Scope {
     Scope::task("", principal, &id.into())
 }
 
-/// Runs a test against each store, both empty.
+/// Runs a test against each store, all empty.
 async fn check(test: impl AsyncFn(&dyn KeyValueStore)) {
     test(&MemoryKeyValueStore::default()).await;
     let folder = tempfile::tempdir().expect("a folder");
     let store = SqliteKeyValueStore::open(&folder.path().join("keyvalue.sqlite")).await.expect("the file opens");
     test(&store).await;
+    let Some(scratch) = Scratch::create().await else { return };
+    test(&*postgres(&scratch).await).await;
+    scratch.remove().await;
+}
+
+/// A store with connections of its own, as another process has them.
+async fn postgres(scratch: &Scratch) -> Arc<PostgresKeyValueStore> {
+    let connections = PostgresConnections::new(scratch.url(), 4).expect("a URL");
+    Arc::new(PostgresKeyValueStore::open(&connections, Duration::ZERO).await.expect("the database opens"))
 }
 
 const ROOMY: Quota = Quota {
@@ -120,6 +137,37 @@ async fn counters_are_decimal_text_within_64_bits() {
         assert!(matches!(add(1).await, Err(KeyValueError::NotACounter)));
         let none = Quota { max_keys: 1, ..ROOMY };
         assert!(matches!(store.increment(&own(), "m", 1, &none).await, Err(KeyValueError::TooManyKeys { .. })));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn names_may_have_any_character_and_uris_any_length() {
+    let long = format!("https://annex.example/{}", "own/".repeat(500));
+    let names = ["", "\0", "\0\0", "\0\u{1}", "\u{1}", "\u{1}\0", "\u{1}\u{1}", "\u{2}", "a\0b", "\u{10ffff}"];
+    check(async |store| {
+        for (number, name) in names.into_iter().enumerate() {
+            for uri in ["https://annex.example/own/v1\0", &long] {
+                let space = Space { extension: uri.into(), scope: Scope::context("\0", name, &name.into()) };
+                store.set(&space, name, vec![u8::try_from(number).expect("a byte")], &ROOMY).await.expect("room");
+                assert_eq!(store.keys(&space, 0).await.expect("a page"), [name]);
+            }
+            let lasting = Space { extension: long.as_str().into(), scope: Scope::lasting("") };
+            store.set(&lasting, name, Vec::new(), &ROOMY).await.expect("room");
+        }
+        let lasting = Space { extension: long.as_str().into(), scope: Scope::lasting("") };
+        assert_eq!(store.keys(&lasting, 0).await.expect("a page"), names, "in the order of their bytes");
+        let scopes = store.scopes(None).await.expect("a page");
+        assert_eq!(scopes.len(), names.len());
+        for (number, name) in names.into_iter().enumerate() {
+            let scope = Scope::context("\0", name, &name.into());
+            assert!(scopes.contains(&scope), "{scope:?}");
+            let space = Space { extension: long.as_str().into(), scope };
+            let value = store.get(&space, name).await.expect("a store").expect("a value");
+            assert_eq!(value, [u8::try_from(number).expect("a byte")]);
+            store.delete(&space, name).await.expect("a store");
+            assert_eq!(store.get(&space, name).await.expect("a store"), None);
+        }
     })
     .await;
 }
@@ -253,21 +301,120 @@ async fn ten_thousand_tasks_take_no_more_than_the_quota() {
     .await;
 }
 
+/// Runs a test against each kind of database, with two stores on it as two processes have them.
+async fn check_two(test: impl AsyncFn([Arc<dyn KeyValueStore>; 2])) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keyvalue.sqlite");
+    let open = async || Arc::new(SqliteKeyValueStore::open(&path).await.expect("the file opens"));
+    test([open().await, open().await]).await;
+    let Some(scratch) = Scratch::create().await else { return };
+    test([postgres(&scratch).await, postgres(&scratch).await]).await;
+    scratch.remove().await;
+}
+
+/// Forty calls at once, by turns to both.
+async fn forty<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    stores: &[Arc<dyn KeyValueStore>; 2],
+    call: impl Fn(Arc<dyn KeyValueStore>, usize) -> F,
+) -> Vec<T> {
+    let calls: Vec<_> = (0..20)
+        .flat_map(|number| stores.iter().zip([2 * number, 2 * number + 1]))
+        .map(|(store, number)| tokio::spawn(call(Arc::clone(store), number)))
+        .collect();
+    let mut outcomes = Vec::new();
+    for call in calls {
+        outcomes.push(call.await.expect("no panic"));
+    }
+    outcomes
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn increments_at_once_all_count() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = SqliteKeyValueStore::open(&folder.path().join("keyvalue.sqlite")).await.expect("the file opens");
-    let store = std::sync::Arc::new(store);
-    let tasks: Vec<_> = (0..20)
-        .map(|_| {
-            let store = std::sync::Arc::clone(&store);
-            tokio::spawn(async move { store.increment(&own(), "n", 1, &ROOMY).await.expect("a counter") })
+    check_two(async |stores| {
+        let mut counts =
+            forty(&stores, |store, _| async move { store.increment(&own(), "n", 1, &ROOMY).await.expect("a counter") })
+                .await;
+        counts.sort_unstable();
+        assert_eq!(counts, (1..=40).collect::<Vec<_>>());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_holds_for_keys_that_are_set_at_once() {
+    let of_bucket = Quota { max_keys: 7, ..ROOMY };
+    let of_all = Quota { max_scoped_keys: 7, ..ROOMY };
+    check_two(async |stores| {
+        let set = |space: Space, quota: Quota| {
+            move |store: Arc<dyn KeyValueStore>, number: usize| {
+                let of_task = own_in(task("ada", &number.to_string()));
+                let space = if space.scope.kind.ends() { of_task } else { space.clone() };
+                async move { store.set(&space, &number.to_string(), Vec::new(), &quota).await.is_ok() }
+            }
+        };
+        let lasting = forty(&stores, set(own(), of_bucket)).await;
+        assert_eq!(lasting.into_iter().filter(|is_set| *is_set).count(), 7);
+        let of_tasks = forty(&stores, set(own_in(task("ada", "t")), of_all)).await;
+        assert_eq!(of_tasks.into_iter().filter(|is_set| *is_set).count(), 7);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_counted_is_what_is_there_whoever_changed_it_at_once() {
+    let quota = Quota { max_scoped_keys: 5, max_scoped_bytes: 5 * 11, ..ROOMY };
+    check_two(async |stores| {
+        let space = |number: usize| own_in(task("ada", &(number % 3).to_string()));
+        forty(&stores, |store, number| async move {
+            let key = (number % 2).to_string();
+            match number % 5 {
+                0 => store.delete(&space(number), &key).await.expect("a store"),
+                1 => store.remove(&space(number).scope).await.expect("a store"),
+                _ => store.set(&space(number), &key, vec![0; number % 10], &ROOMY).await.expect("room"),
+            }
         })
-        .collect();
-    for task in tasks {
-        task.await.expect("no panic");
+        .await;
+        for number in 0..3 {
+            stores[0].remove(&space(number).scope).await.expect("a store");
+        }
+        let set = async |key: &str| stores[1].set(&own_in(task("eve", "t")), key, vec![0; 10], &quota).await;
+        for number in 0..5 {
+            set(&number.to_string()).await.expect("nothing else is counted");
+        }
+        assert!(matches!(set("5").await, Err(KeyValueError::TooManyScopedKeys { limit: 5 })));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_scope_whose_turn_another_process_may_still_run_is_not_listed() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let connections = PostgresConnections::new(scratch.url(), 1).expect("a URL");
+    let store = PostgresKeyValueStore::open(&connections, Duration::from_secs(60)).await.expect("the database opens");
+    for name in ["old", "new"] {
+        store.set(&own_in(task("ada", name)), "a", Vec::new(), &ROOMY).await.expect("room");
     }
-    assert_eq!(store.increment(&own(), "n", 0, &ROOMY).await.expect("a counter"), 20);
+    let mut connection = sqlx::PgConnection::connect(scratch.url()).await.expect("a database");
+    let age = "UPDATE entry SET set_at = set_at - INTERVAL '61 seconds'";
+    sqlx::query(age).execute(&mut connection).await.expect("valid SQL");
+    connection.close().await.expect("closed");
+    store.set(&own_in(task("ada", "new")), "a", b"again".to_vec(), &ROOMY).await.expect("room");
+    assert_eq!(store.scopes(None).await.expect("a page"), [task("ada", "old")]);
+    drop(store);
+    scratch.remove().await;
+}
+
+#[tokio::test]
+async fn keys_are_there_after_the_database_is_opened_again() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let store = postgres(&scratch).await;
+    store.set(&own(), "a", b"1".to_vec(), &ROOMY).await.expect("room");
+    store.close().await;
+    assert!(matches!(store.get(&own(), "a").await, Err(KeyValueError::Unavailable(_))));
+    let store = postgres(&scratch).await;
+    assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"1".to_vec()));
+    drop(store);
+    scratch.remove().await;
 }
 
 #[tokio::test]

@@ -9,6 +9,10 @@ use annex_tasks::Owner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::permits::shared::{Place, SharedPlaces};
+
+pub mod shared;
+
 /// The longest time that a message waits for a permit.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
@@ -20,7 +24,16 @@ pub struct TurnLimiter {
     /// As many messages wait for a permit as there are permits; more are refused at once.
     waiting: Semaphore,
     /// Of authenticated callers only.
-    by_caller: Mutex<HashMap<Owner, usize>>,
+    by_caller: Mutex<HashMap<Owner, Turns>>,
+    places: Arc<SharedPlaces>,
+}
+
+/// The turns of a caller in this process.
+#[derive(Clone, Copy, Default)]
+struct Turns {
+    all: usize,
+    /// Those that have no place among all processes.
+    own: usize,
 }
 
 /// The permit of one turn, free again when this is dropped.
@@ -33,14 +46,17 @@ pub(crate) struct TurnPermit {
 struct Caller {
     limiter: Arc<TurnLimiter>,
     owner: Owner,
+    /// `None` for a turn that this process has room for by itself.
+    place: Option<Place>,
 }
 
 impl TurnLimiter {
-    pub fn new(in_all: usize, per_caller: usize) -> Arc<Self> {
+    /// `per_caller` are the turns of one caller in all processes together.
+    pub fn new(in_all: usize, per_caller: usize, places: Arc<SharedPlaces>) -> Arc<Self> {
         let in_all = in_all.min(Semaphore::MAX_PERMITS);
         let free = Arc::new(Semaphore::new(in_all));
         let waiting = Semaphore::new(in_all);
-        Arc::new(Self { in_all, per_caller, free, waiting, by_caller: Mutex::default() })
+        Arc::new(Self { in_all, per_caller, free, waiting, by_caller: Mutex::default(), places })
     }
 
     /// Takes a permit for a turn of this caller, and waits for one for a second. Anonymous clients cannot be told apart, so
@@ -49,16 +65,21 @@ impl TurnLimiter {
     /// # Errors
     /// [`A2aError::Overloaded`] when none becomes free, or at once when the caller has as many as it may.
     pub(crate) async fn take(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
-        if let Ok(permit) = self.try_take(owner) {
-            return Ok(permit);
-        }
         let taken = self.wait(owner).await;
         taken.inspect_err(|error| tracing::warn!(target: crate::LOG_TARGET, %error, "a message is refused"))
     }
 
+    /// The places that it takes when its own share of them is used up.
+    pub fn places(&self) -> &Arc<SharedPlaces> {
+        &self.places
+    }
+
     async fn wait(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
         // Counted while it waits, so that one caller cannot take all the places of those that wait.
-        let caller = self.caller(owner)?;
+        let caller = self.caller(owner).await?;
+        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(TurnPermit { _permit: permit, _caller: caller });
+        }
         let _waiting = self.waiting.try_acquire().map_err(|_| self.full())?;
         match timeout(MAX_WAIT, Arc::clone(&self.free).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(TurnPermit { _permit: permit, _caller: caller }),
@@ -66,33 +87,66 @@ impl TurnLimiter {
         }
     }
 
-    /// The same without waiting.
+    /// The same without waiting for other turns.
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] when there is none.
-    pub(crate) fn try_take(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
-        let caller = self.caller(owner)?;
+    pub(crate) async fn try_take(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
+        let caller = self.caller(owner).await?;
         let permit = Arc::clone(&self.free).try_acquire_owned().map_err(|_| self.full())?;
         Ok(TurnPermit { _permit: permit, _caller: caller })
     }
 
-    fn caller(self: &Arc<Self>, owner: &Owner) -> Result<Caller, A2aError> {
-        if !owner.principal.is_empty() {
-            let mut by_caller = self.by_caller();
-            let own = by_caller.entry(owner.clone()).or_default();
-            if *own >= self.per_caller {
-                return Err(overloaded(format!("{} turns of yours run already", self.per_caller)));
-            }
-            *own += 1;
+    async fn caller(self: &Arc<Self>, owner: &Owner) -> Result<Caller, A2aError> {
+        let is_own = owner.principal.is_empty() || self.is_own(owner)?;
+        // It is counted from here on, as an own one until it has a place.
+        let limiter = Arc::clone(self);
+        let mut caller = Caller { limiter, owner: owner.clone(), place: None };
+        if is_own {
+            return Ok(caller);
         }
-        Ok(Caller { limiter: Arc::clone(self), owner: owner.clone() })
+        match self.places.take(owner, self.per_caller).await {
+            Ok(Some(place)) => {
+                self.change(owner, |turns| turns.own -= 1);
+                caller.place = Some(place);
+                Ok(caller)
+            }
+            Ok(None) => Err(self.has_enough()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts one more turn of the caller. `false` when it needs a place among all processes.
+    fn is_own(&self, owner: &Owner) -> Result<bool, A2aError> {
+        let mut by_caller = self.by_caller();
+        let turns = by_caller.entry(owner.clone()).or_default();
+        if turns.all >= self.per_caller {
+            return Err(self.has_enough());
+        }
+        turns.all += 1;
+        turns.own += 1;
+        Ok(turns.own <= self.places.own(self.per_caller))
+    }
+
+    fn change(&self, owner: &Owner, change: impl FnOnce(&mut Turns)) {
+        let mut by_caller = self.by_caller();
+        let Some(turns) = by_caller.get_mut(owner) else { return };
+        change(turns);
+        // The map is as large as the callers that have a turn, and not as all that ever had one.
+        if turns.all == 0 {
+            by_caller.remove(owner);
+        }
+    }
+
+    fn has_enough(&self) -> A2aError {
+        overloaded(format!("{} turns of yours run already", self.per_caller))
     }
 
     fn full(&self) -> A2aError {
         overloaded(format!("{} turns run already", self.in_all))
     }
 
-    fn by_caller(&self) -> MutexGuard<'_, HashMap<Owner, usize>> {
+    fn by_caller(&self) -> MutexGuard<'_, HashMap<Owner, Turns>> {
         self.by_caller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,12 +157,10 @@ fn overloaded(reason: String) -> A2aError {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        let mut by_caller = self.limiter.by_caller();
-        let Some(own) = by_caller.get_mut(&self.owner) else { return };
-        *own -= 1;
-        // The map is as large as the callers that have a turn, and not as all that ever had one.
-        if *own == 0 {
-            by_caller.remove(&self.owner);
-        }
+        let is_own = self.place.is_none();
+        self.limiter.change(&self.owner, |turns| {
+            turns.all -= 1;
+            turns.own -= usize::from(is_own);
+        });
     }
 }

@@ -33,6 +33,7 @@ mod read;
 pub(crate) mod record;
 mod running_turn;
 pub mod session_sweep;
+mod stored_pins;
 
 /// With so many live tasks, those that nobody needs leave memory.
 const CROWD: usize = 1_024;

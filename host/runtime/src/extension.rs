@@ -35,6 +35,7 @@ pub struct Extension {
     pub(crate) program: Program,
     pub(crate) exported: Vec<Hook>,
     pub(crate) digest: Digest,
+    pub(crate) settings: Digest,
     pub(crate) size: usize,
     pub(crate) load_time: Duration,
     pub(crate) compiled: bool,
@@ -181,6 +182,13 @@ impl Extension {
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// A digest of the operator's decisions about it, without the values of secrets. It is the same in all processes of one
+    /// version of the software.
+    #[must_use]
+    pub fn settings(&self) -> Digest {
+        self.settings
     }
 
     /// Bytes of the component file.

@@ -169,6 +169,7 @@ impl Runtime {
             program,
             exported,
             digest,
+            settings: installation.digest(),
             size,
             load_time: started.elapsed(),
             compiled,

@@ -69,7 +69,7 @@ pub trait TurnView: Send + Sync {
     ///
     /// # Errors
     /// The reason for which it cannot, as text for the extension.
-    fn resume_task(&self, _task_id: &str, _extension: &ExtensionUri) -> Result<(), String> {
+    async fn resume_task(&self, _task_id: &str, _extension: &ExtensionUri) -> Result<(), String> {
         Err("tasks cannot be resumed here".to_owned())
     }
 }

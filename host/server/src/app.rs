@@ -11,6 +11,7 @@ use annex_operations::counters::Counters;
 use annex_operations::deduplication::Deduplication;
 use annex_operations::fault;
 use annex_operations::permits::TurnLimiter;
+use annex_operations::permits::shared::SharedPlaces;
 use annex_operations::push::PushNotifications;
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::send_message::input_modes::InputModes;
@@ -258,6 +259,7 @@ struct Shared {
     deduplication: Arc<Deduplication>,
     sessions: Arc<dyn SessionService>,
     turns: Turns,
+    places: Arc<SharedPlaces>,
     keys: Arc<ScopedKeys>,
     push: Option<Arc<PushNotifications>>,
     running: TaskTracker,
@@ -278,11 +280,13 @@ impl Shared {
         let task_store::Opened { store, lease } = task_store::open(config, &locations.config, &databases).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
-        let keyvalue = keyvalue_store::open(config, &locations.config).await?;
+        let keyvalue = keyvalue_store::open(config, &locations.config, &databases).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
         let sessions = session_store::open(config, &locations.config, &databases, lease).await?;
         let pins = Arc::new(Pins::default());
+        let places = SharedPlaces::new(Arc::clone(&store));
+        places.look().await.map_err(TaskStoreError::from)?;
         Ok(Self {
             base_url: base_url.to_owned(),
             names: names.clone(),
@@ -296,6 +300,7 @@ impl Shared {
             store,
             sessions,
             turns: Turns::new(config.server.max_waiting_turns),
+            places,
             push,
             running: TaskTracker::new(),
             counters: Arc::new(Counters::default()),
@@ -345,7 +350,11 @@ impl Shared {
             tasks: Arc::clone(&self.tasks),
             views: ExtensionViews { keys: Arc::clone(&self.keys), lister },
             // The permits are the tenant's own: one that has all its turns running takes none from others.
-            turn_limiter: TurnLimiter::new(config.max_running_turns, of_process.max_running_turns_per_caller),
+            turn_limiter: TurnLimiter::new(
+                config.max_running_turns,
+                of_process.max_running_turns_per_caller,
+                Arc::clone(&self.places),
+            ),
             max_turn: Duration::from_secs(of_process.max_turn_seconds),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),

@@ -140,9 +140,11 @@ fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueConfig {
-    /// Folder of the SQLite file that keeps the keys of extensions; it is made if needed. Default: `tasks.data_dir`, and
-    /// without it they are kept in memory.
+    /// Folder of the SQLite file that keeps the keys of extensions; it is made if needed. Default: they are kept where the
+    /// tasks are.
     pub data_dir: Option<PathBuf>,
+    /// Name of the environment variable with the URL of the PostgreSQL database that keeps them.
+    pub postgres_env: Option<String>,
 }
 
 /// The reasons for which a config cannot be used.
@@ -229,12 +231,13 @@ impl Config {
         Err(ConfigError::Syntax { path, error: Box::new(error) })
     }
 
-    /// Checks that the config names one place for tasks at most, and one for sessions, and a replica only where it can be
-    /// one of several.
+    /// Checks that the config names one place for tasks at most, one for sessions and one for keys, and a replica only
+    /// where it can be one of several.
     fn check_homes(&self, path: &Path) -> Result<(), ConfigError> {
         let homes = [
             ("tasks", self.tasks.data_dir.is_some() && self.tasks.postgres_env.is_some()),
             ("sessions", self.sessions.data_dir.is_some() && self.sessions.postgres_env.is_some()),
+            ("keyvalue", self.keyvalue.data_dir.is_some() && self.keyvalue.postgres_env.is_some()),
         ];
         let two = homes.into_iter().find(|(_, has_two)| *has_two).map(|(key, _)| {
             (key, "has data_dir and postgres_env, and there is one place to keep them in; leave one out".to_owned())

@@ -1,6 +1,7 @@
 //! The stores that the config names, for tasks, sessions and keys of extensions.
 
 pub(crate) mod keyvalue_store;
+mod place;
 pub(crate) mod postgres;
 pub(crate) mod session_store;
 pub(crate) mod sessions;

@@ -19,6 +19,8 @@ const MIGRATIONS: Migrations = Migrations {
         (4, "retention", include_str!("../migrations/postgres/4_retention.sql")),
         (5, "replicas", include_str!("../migrations/postgres/5_replicas.sql")),
         (6, "epochs", include_str!("../migrations/postgres/6_epochs.sql")),
+        (7, "pins", include_str!("../migrations/postgres/7_pins.sql")),
+        (8, "places", include_str!("../migrations/postgres/8_places.sql")),
     ],
 };
 

@@ -1,5 +1,7 @@
 //! The task store on a SQL database, once for all databases.
 
+mod pins;
+mod places;
 mod recovery;
 mod retention;
 mod since;
@@ -20,9 +22,9 @@ use crate::key::{self, is_key};
 use crate::page::cut;
 use crate::record::repeated;
 use crate::{
-    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Place, Remembered, Retention,
-    StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore,
-    WaitingBounds,
+    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place, Remembered,
+    Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot,
+    TaskStore, TurnPlaceStore, WaitingBounds,
 };
 
 /// Tasks in a SQL database.
@@ -38,6 +40,14 @@ pub struct SqlTaskStore<D> {
 
 #[async_trait]
 impl<D: Database> TaskStore for SqlTaskStore<D> {
+    fn pins(&self) -> Option<&dyn PinStore> {
+        Some(self)
+    }
+
+    fn places(&self) -> Option<&dyn TurnPlaceStore> {
+        self.lease.as_ref().map(|_| self as &dyn TurnPlaceStore)
+    }
+
     async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;

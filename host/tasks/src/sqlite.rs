@@ -19,6 +19,7 @@ const MIGRATIONS: Migrations = Migrations {
         (4, "retention", include_str!("../migrations/sqlite/4_retention.sql")),
         (5, "replicas", include_str!("../migrations/sqlite/5_replicas.sql")),
         (6, "epochs", include_str!("../migrations/sqlite/6_epochs.sql")),
+        (7, "pins", include_str!("../migrations/sqlite/7_pins.sql")),
     ],
 };
 

@@ -8,8 +8,8 @@ use annex_protocol::{Message, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{
-    AskedRunner, ConfigPage, MessageKey, Owner, Place, Remembered, StoreError, StoredEvent, StoredTask, TaskEvent,
-    TaskPage, TaskQuery, TaskSnapshot,
+    AskedRunner, ConfigPage, MessageKey, Owner, PinStore, Place, Remembered, StoreError, StoredEvent, StoredTask,
+    TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TurnPlaceStore,
 };
 
 /// The most push notification configs that one task may have.
@@ -245,6 +245,16 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn probe(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// The places of turns; `None` where one process has the store.
+    fn places(&self) -> Option<&dyn TurnPlaceStore> {
+        None
+    }
+
+    /// The pins of tasks; `None` where they end with the process, as the tasks do.
+    fn pins(&self) -> Option<&dyn PinStore> {
+        None
     }
 
     /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.

@@ -175,7 +175,7 @@ impl TurnView for Scene {
         self.steps.clone()
     }
 
-    fn resume_task(&self, task_id: &str, _: &ExtensionUri) -> Result<(), String> {
+    async fn resume_task(&self, task_id: &str, _: &ExtensionUri) -> Result<(), String> {
         self.resumed.lock().unwrap_or_else(PoisonError::into_inner).push(task_id.to_owned());
         Ok(())
     }

@@ -19,6 +19,7 @@ mod replicas;
 mod send;
 mod serve;
 mod sessions;
+mod shared_stores;
 mod strangers;
 mod support;
 mod trace;

@@ -20,7 +20,7 @@ impl TurnView for MethodView {
         self.tasks.list(request).await
     }
 
-    fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
-        self.resumptions.want(task_id, extension)
+    async fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+        self.resumptions.want(task_id, extension).await
     }
 }

@@ -10,14 +10,14 @@ use annex_agent::Steps;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
-use annex_tasks::Owner;
+use annex_tasks::{Interruption, Owner};
 
 use crate::activation;
 use crate::extension_set::ExtensionSet;
 use crate::fault;
 use crate::permits::{TurnLimiter, TurnPermit};
 use crate::request_handler::RequestHandler;
-use crate::send_message::accept::{Target, TurnResources, hook_request};
+use crate::send_message::accept::{Target, TurnResources, hook_request, installed_with};
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::Tasks;
 
@@ -28,8 +28,8 @@ const OPERATION: &str = "SendMessage";
 pub(crate) struct Resumption {
     task: TaskId,
     owner: Owner,
-    /// Which interruption ends.
-    number: u64,
+    /// The one that ends.
+    interruption: Interruption,
     permit: TurnPermit,
 }
 
@@ -67,19 +67,33 @@ impl Resumptions {
     ///
     /// # Errors
     /// The reason for which it cannot, as text for the extension.
-    pub(crate) fn want(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+    pub(crate) async fn want(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         let task = TaskId::from(task_id);
-        let waiting = self.tasks.pins().interrupted(&self.tenant, &task, extension);
-        let (owner, number) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
-        let mut wanted = self.lock();
-        let Some(wanted) = wanted.as_mut() else { return Err("the call has been answered already".to_owned()) };
+        let waiting = self.tasks.interrupted(&self.tenant, &task, extension).await.map_err(|error| {
+            drop(fault::logged(&error));
+            "the tasks cannot be read now".to_owned()
+        })?;
+        let (owner, interruption) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
         // An extension may ask twice in one call: one turn is enough.
-        if wanted.iter().all(|other| other.number != number) {
-            let permit = self.turn_limiter.try_take(&owner).map_err(|error| error.to_string())?;
-            wanted.push(Resumption { task, owner, number, permit });
+        if self.is_wanted(&interruption)? {
+            return Ok(());
         }
+        let permit = self.turn_limiter.try_take(&owner).await.map_err(|error| error.to_string())?;
+        let mut wanted = self.lock();
+        let wanted = wanted.as_mut().ok_or_else(answered)?;
+        wanted.push(Resumption { task, owner, interruption, permit });
         Ok(())
     }
+
+    fn is_wanted(&self, interruption: &Interruption) -> Result<bool, String> {
+        let wanted = self.lock();
+        let wanted = wanted.as_ref().ok_or_else(answered)?;
+        Ok(wanted.iter().any(|other| other.interruption.number == interruption.number))
+    }
+}
+
+fn answered() -> String {
+    "the call has been answered already".to_owned()
 }
 
 impl RequestHandler {
@@ -97,12 +111,11 @@ impl RequestHandler {
     }
 
     async fn resume(&self, resumption: Resumption) -> Result<(), A2aError> {
-        let Resumption { task, owner, number, permit } = resumption;
+        let Resumption { task, owner, interruption, permit } = resumption;
         let unsupported = |reason: String| A2aError::UnsupportedOperation { reason };
         let waits_no_longer = || unsupported(format!("task {task} waits no longer"));
-        let named = Message { task_id: Some(task.clone()), ..Message::default() };
-        let target = self.target(&owner, &named, Steps::default()).await?;
-        let record = target.record.clone().ok_or_else(waits_no_longer)?;
+        let record = self.tasks.open(&owner, &task).await?;
+        let target = Target::of_task(&owner, Arc::clone(&record), Steps::default());
         let session = self.begin_turn(&owner, &target).await?;
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
@@ -111,7 +124,10 @@ impl RequestHandler {
         record.refresh().await.map_err(fault::of_store)?;
         target.check_open()?;
         // Only now: a message of the client may have ended the interruption while this waited for its turn.
-        let requested = self.tasks.pins().end_interruption(&task, number).ok_or_else(waits_no_longer)?;
+        if !self.tasks.end_interruption(&task, interruption.number).await.map_err(fault::of_store)? {
+            return Err(waits_no_longer());
+        }
+        let requested = interruption.requested;
         let call = ServiceParameters { requested, owner, headers: None };
         let extensions = self.extensions.current();
         let (chain, request) =
@@ -146,7 +162,11 @@ impl RequestHandler {
         let message = history.and_then(|task| task.history.iter().rev().find(is_users).cloned());
         let reason = || format!("task {} has no message", target.task_id);
         let message = message.ok_or_else(|| A2aError::UnsupportedOperation { reason: reason() })?;
-        let installed = self.installed_for(call, &message, extensions);
+        let pinned = match &target.record {
+            Some(record) => self.tasks.pinned(record).await.map_err(fault::of_store)?,
+            None => Vec::new(),
+        };
+        let installed = installed_with(&pinned, extensions);
         let active = activation::negotiate(&installed, passed_on, &call.requested)?;
         let view = self.views.of_turn(&active, &call.owner, target.visible(session)).await?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };

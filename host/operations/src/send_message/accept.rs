@@ -96,11 +96,17 @@ impl RequestHandler {
         request_check::check(&request)?;
         // One set for the whole request, so that a set that replaces it is never seen in part.
         let extensions = self.extensions.current();
-        let installed = self.installed_for(call, &request.message, &extensions);
+        let record = self.record_of(&call.owner, &request.message).await;
+        let pinned = match &record {
+            Ok(Some(record)) => self.tasks.pinned(record).await.map_err(fault::of_store)?,
+            // What is wrong is said below.
+            Ok(None) | Err(_) => Vec::new(),
+        };
+        let installed = installed_with(&pinned, &extensions);
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
         self.check_push(&request).await?;
-        let mut target = self.target(&call.owner, &request.message, steps_for(&active)).await?;
+        let mut target = Target::new(&call.owner, &request.message, record?, steps_for(&active))?;
         Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
         self.input_modes.check(&request.message)?;
         match self.remember(&request, &target).await? {
@@ -149,26 +155,6 @@ impl RequestHandler {
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 
-    /// The installed extensions, in the versions that accepted the message's task where that task has pinned some.
-    pub(crate) fn installed_for<'a>(
-        &self,
-        call: &ServiceParameters,
-        message: &Message,
-        extensions: &'a ExtensionSet,
-    ) -> Cow<'a, Installed> {
-        let pinned = message.task_id.as_ref().map(|task| self.tasks.pins().of(&call.owner, task)).unwrap_or_default();
-        if pinned.is_empty() {
-            return Cow::Borrowed(&extensions.installed);
-        }
-        extensions.installed.with_versions(&pinned).map_or_else(
-            |error| {
-                tracing::warn!(target: crate::LOG_TARGET, %error, "a waiting task goes on with what is installed, because its versions do not fit");
-                Cow::Borrowed(&extensions.installed)
-            },
-            Cow::Owned,
-        )
-    }
-
     /// Tells whether the message came before, and remembers it. `None` for a message of an anonymous client that names
     /// neither context nor task: ids are all that keeps such clients apart, and there is none to find it under.
     async fn remember(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Delivery>, A2aError> {
@@ -194,22 +180,10 @@ impl RequestHandler {
         Ok((Reception::Repeated, Outcome::Task(task)))
     }
 
-    /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4).
-    pub(crate) async fn target(&self, owner: &Owner, message: &Message, steps: Steps) -> Result<Target, A2aError> {
-        let Some(task_id) = &message.task_id else {
-            let is_new = message.context_id.is_none();
-            let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
-            let task_id = TaskId::generate();
-            let owner = owner.clone();
-            let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
-            return Ok(Target { context_id, task_id, record: None, is_new, owner, delivery: None, turn_task, steps });
-        };
-        let record = self.tasks.open(owner, task_id).await?;
-        if message.context_id.as_ref().is_some_and(|named| named != record.context_id()) {
-            let description = format!("is not the context of task {task_id}; leave it out");
-            return Err(A2aError::invalid_field("message.contextId", description));
-        }
-        Ok(Target::of_task(owner, record, steps))
+    /// The task that the message continues, if it names one.
+    async fn record_of(&self, owner: &Owner, message: &Message) -> Result<Option<Arc<TaskRecord>>, A2aError> {
+        let Some(task_id) = &message.task_id else { return Ok(None) };
+        self.tasks.open(owner, task_id).await.map(Some)
     }
 
     /// Waits for its turn in the context and opens the session. A new one has nothing to read, besides what it may share.
@@ -309,7 +283,39 @@ impl RequestHandler {
     }
 }
 
+/// The installed extensions, in the versions that accepted the task where that task has pinned some.
+pub(crate) fn installed_with<'a>(pinned: &[Arc<Extension>], extensions: &'a ExtensionSet) -> Cow<'a, Installed> {
+    if pinned.is_empty() {
+        return Cow::Borrowed(&extensions.installed);
+    }
+    extensions.installed.with_versions(pinned).map_or_else(
+        |error| {
+            tracing::warn!(target: crate::LOG_TARGET, %error, "a waiting task goes on with what is installed, because its versions do not fit");
+            Cow::Borrowed(&extensions.installed)
+        },
+        Cow::Owned,
+    )
+}
+
 impl Target {
+    /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4); `record` is that of the task that the
+    /// message names.
+    fn new(owner: &Owner, message: &Message, record: Option<Arc<TaskRecord>>, steps: Steps) -> Result<Self, A2aError> {
+        if let Some(record) = record {
+            if message.context_id.as_ref().is_some_and(|named| named != record.context_id()) {
+                let description = format!("is not the context of task {}; leave it out", record.id());
+                return Err(A2aError::invalid_field("message.contextId", description));
+            }
+            return Ok(Self::of_task(owner, record, steps));
+        }
+        let is_new = message.context_id.is_none();
+        let context_id = message.context_id.clone().unwrap_or_else(ContextId::generate);
+        let task_id = TaskId::generate();
+        let owner = owner.clone();
+        let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
+        Ok(Self { context_id, task_id, record: None, is_new, owner, delivery: None, turn_task, steps })
+    }
+
     /// A task that is there already.
     pub(crate) fn of_task(owner: &Owner, record: Arc<TaskRecord>, steps: Steps) -> Self {
         let task_id = record.id().clone();

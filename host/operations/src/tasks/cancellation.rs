@@ -64,13 +64,13 @@ impl RequestHandler {
         record: &Arc<TaskRecord>,
         canceled: &mut StreamResponse,
     ) -> Result<(), A2aError> {
-        let pinned = self.tasks.pins().of(owner, record.id());
+        let pinned = self.tasks.pinned(record).await.map_err(fault::of_store)?;
         let StreamResponse::StatusUpdate(update) = canceled else { return Ok(()) };
         if pinned.is_empty() {
             return Ok(());
         }
         let key = session_key(Arc::clone(&self.app), owner, record.context_id());
-        let (Some(guard), Ok(_place)) = (self.turns.try_begin(&key), self.turn_limiter.try_take(owner)) else {
+        let (Some(guard), Ok(_place)) = (self.turns.try_begin(&key), self.turn_limiter.try_take(owner).await) else {
             return Ok(());
         };
         let opened = TurnSession::try_open(&self.sessions, key, guard).await;

@@ -1,15 +1,17 @@
 //! Which versions of its extensions a waiting task goes on with.
 //!
 //! A task that waits for its client remembers the versions that worked on it, and its next turn takes them in place of
-//! those that are installed by then. Pins are as old as the process: after a restart, what is installed serves all.
+//! those that are installed by then. What is here is as old as the process. A store may keep pins for other processes
+//! (`stored_pins.rs`), as digests: a process that has another version serves with what it has installed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use annex_protocol::{ExtensionUri, TaskId};
 use annex_runtime::{Extension, Installed};
-use annex_tasks::Owner;
+use annex_tasks::{Interruption, Owner, PinnedVersion, TaskPins};
 use lru::LruCache;
+use uuid::Uuid;
 
 /// Tasks that may pin their versions; the one that was idle for longest loses its pins first.
 const MAX_TASKS: usize = 10_000;
@@ -22,48 +24,40 @@ pub struct Pins {
 }
 
 struct State {
-    /// Counts interruptions, so that each has a number of its own.
-    interruptions: u64,
     tasks: LruCache<TaskId, Pinned>,
     /// The installed extensions, by tenant. A turn may still run an extension that was removed; it does not pin it.
     installed: HashMap<String, Installed>,
+    /// Those and the versions before them, by tenant, for as long as somebody keeps them.
+    seen: HashMap<String, Vec<Weak<Extension>>>,
 }
 
 struct Pinned {
     owner: Owner,
     extensions: Vec<Arc<Extension>>,
-    /// With the number that tells this interruption from all others.
-    interrupted: Option<(u64, Interrupted)>,
-}
-
-/// The reason why a task waits, when an extension made it wait.
-#[derive(Clone, Debug)]
-pub(crate) struct Interrupted {
-    /// The extension, which alone may take the task up again.
-    pub(crate) by: ExtensionUri,
-    /// The extensions that the client asked for.
-    pub(crate) requested: Vec<ExtensionUri>,
+    interruption: Option<Interruption>,
 }
 
 impl Default for Pins {
     fn default() -> Self {
-        Self { state: Mutex::new(State { interruptions: 0, tasks: LruCache::unbounded(), installed: HashMap::new() }) }
+        let state = State { tasks: LruCache::unbounded(), installed: HashMap::new(), seen: HashMap::new() };
+        Self { state: Mutex::new(state) }
     }
 }
 
 impl Pins {
-    /// The task waits, and goes on with `extensions`. What it has pinned already stays.
+    /// The task waits, and goes on with `extensions`. What it has pinned already stays. `interrupted` names the extension
+    /// that made it wait, and those that the client had asked for. Returns what is to be stored; `None` where nothing is
+    /// pinned.
     pub(crate) fn hold<'a>(
         &self,
         owner: &Owner,
         task: &TaskId,
         extensions: impl Iterator<Item = &'a Arc<Extension>>,
-        interrupted: Option<Interrupted>,
-    ) {
+        interrupted: Option<(ExtensionUri, Vec<ExtensionUri>)>,
+    ) -> Option<TaskPins> {
+        let interruption = interrupted.map(|(by, requested)| Interruption { by, requested, number: new_number() });
         let mut state = self.lock();
-        let State { interruptions, tasks, installed } = &mut *state;
-        *interruptions += 1;
-        let interrupted = interrupted.map(|interrupted| (*interruptions, interrupted));
+        let State { tasks, installed, .. } = &mut *state;
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
         for extension in extensions {
             // An extension that was removed while the turn ran must not live on in a pin.
@@ -74,14 +68,34 @@ impl Pins {
             }
         }
         if pinned.is_empty() {
-            return;
+            return None;
         }
-        tasks.push(task.clone(), Pinned { owner: owner.clone(), extensions: pinned, interrupted });
-        if tasks.len() > MAX_TASKS
-            && let Some((task, _)) = tasks.pop_lru()
-        {
-            tracing::warn!(target: crate::LOG_TARGET, %task, "too many tasks wait; this one goes on with what is installed then");
+        let held = TaskPins { versions: pinned.iter().map(version_of).collect(), interruption: interruption.clone() };
+        state.put(task, Pinned { owner: owner.clone(), extensions: pinned, interruption });
+        Some(held)
+    }
+
+    /// Takes over what another process has let the task wait with, as far as it is here.
+    pub(crate) fn restore(&self, owner: &Owner, task: &TaskId, stored: &TaskPins) {
+        let mut state = self.lock();
+        let seen = state.seen.get(&owner.tenant).map_or(&[][..], Vec::as_slice);
+        let installed = state.installed.get(&owner.tenant);
+        let there = |version: &PinnedVersion| {
+            installed?.get(&version.uri)?;
+            seen.iter().filter_map(Weak::upgrade).find(|extension| version_of(extension) == *version)
+        };
+        let extensions: Vec<_> = stored.versions.iter().filter_map(there).collect();
+        let interruption = stored.interruption.clone();
+        if extensions.is_empty() && interruption.is_none() {
+            state.tasks.pop(task);
+        } else {
+            state.put(task, Pinned { owner: owner.clone(), extensions, interruption });
         }
+    }
+
+    /// True if the tenant has extensions.
+    pub(crate) fn has_installed(&self, tenant: &str) -> bool {
+        self.lock().installed.get(tenant).is_some_and(|installed| installed.iter().next().is_some())
     }
 
     /// The task will not go on.
@@ -96,27 +110,18 @@ impl Pins {
         pinned.map(|pinned| pinned.extensions.clone()).unwrap_or_default()
     }
 
-    /// The owner of a task that `extension` of the tenant made wait, and the number of that interruption.
-    pub(crate) fn interrupted(&self, tenant: &str, task: &TaskId, extension: &ExtensionUri) -> Option<(Owner, u64)> {
+    /// The owner of the task, and its interruption if an extension made it wait.
+    pub(crate) fn interruption(&self, task: &TaskId) -> Option<(Owner, Option<Interruption>)> {
         let mut state = self.lock();
-        let pinned = state.tasks.get(task).filter(|pinned| pinned.owner.tenant == tenant)?;
-        let (number, _) = pinned.interrupted.as_ref().filter(|(_, interrupted)| interrupted.by == *extension)?;
-        Some((pinned.owner.clone(), *number))
+        let pinned = state.tasks.get(task)?;
+        Some((pinned.owner.clone(), pinned.interruption.clone()))
     }
 
-    /// Ends an interruption, once: what the task's client had asked for. `None` when it is over already.
-    pub(crate) fn end_interruption(&self, task: &TaskId, number: u64) -> Option<Vec<ExtensionUri>> {
+    /// Ends an interruption, once. `false` when it is over already.
+    pub(crate) fn end_interruption(&self, task: &TaskId, number: u64) -> bool {
         let mut state = self.lock();
-        let pinned = state.tasks.get_mut(task)?;
-        let (_, interrupted) = pinned.interrupted.take_if(|(other, _)| *other == number)?;
-        Some(interrupted.requested)
-    }
-
-    /// The task goes on, whoever took it up. Its pins stay.
-    pub(crate) fn go_on(&self, task: &TaskId) {
-        if let Some(pinned) = self.lock().tasks.get_mut(task) {
-            pinned.interrupted = None;
-        }
+        let pinned = state.tasks.get_mut(task);
+        pinned.is_some_and(|pinned| pinned.interruption.take_if(|other| other.number == number).is_some())
     }
 
     /// The number of tasks that go on with this version.
@@ -149,6 +154,13 @@ impl Pins {
         let mut state = self.lock();
         // In one step with the pins, so that a turn which ends now cannot pin what was just removed.
         state.installed.insert(tenant.to_owned(), installed.clone());
+        let seen = state.seen.entry(tenant.to_owned()).or_default();
+        seen.retain(|version| version.strong_count() > 0);
+        for extension in installed.iter() {
+            if !seen.iter().any(|version| version.as_ptr() == Arc::as_ptr(extension)) {
+                seen.push(Arc::downgrade(extension));
+            }
+        }
         let mut empty = Vec::new();
         // The task that was busy last comes first.
         for (task, pinned) in state.tasks.iter_mut().filter(|(_, pinned)| pinned.owner.tenant == tenant) {
@@ -169,4 +181,25 @@ impl Pins {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    fn put(&mut self, task: &TaskId, pinned: Pinned) {
+        self.tasks.push(task.clone(), pinned);
+        if self.tasks.len() > MAX_TASKS
+            && let Some((task, _)) = self.tasks.pop_lru()
+        {
+            tracing::warn!(target: crate::LOG_TARGET, %task, "too many tasks wait; this one goes on with what is installed then");
+        }
+    }
+}
+
+fn version_of(extension: &Arc<Extension>) -> PinnedVersion {
+    let uri = extension.uri().clone();
+    PinnedVersion { uri, digest: extension.digest().to_string(), settings: extension.settings().to_string() }
+}
+
+/// A number that no other interruption has, as large as a database has them.
+fn new_number() -> u64 {
+    Uuid::new_v4().as_u64_pair().0 >> 1
 }

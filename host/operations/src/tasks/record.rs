@@ -42,6 +42,8 @@ struct RecordState {
     turn: Option<RunningTurn>,
     /// True if a turn works on the task, here or in another process.
     is_worked_on: bool,
+    /// True if this process has stored the last event.
+    last_is_ours: bool,
 }
 
 impl TaskRecord {
@@ -54,7 +56,10 @@ impl TaskRecord {
     ) -> Self {
         let turn = RunningTurn::new(turn, place.runner.clone());
         let record = Self::make(owner, task, (Place { seq: 1, ..place }, true), tasks);
-        record.lock().turn = Some(turn);
+        let mut state = record.lock();
+        state.turn = Some(turn);
+        state.last_is_ours = true;
+        drop(state);
         record
     }
 
@@ -72,7 +77,7 @@ impl TaskRecord {
         let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
         let store = Arc::clone(tasks.store());
         let limits = *tasks.limits();
-        let state = RecordState { task, log, turn: None, is_worked_on };
+        let state = RecordState { task, log, turn: None, is_worked_on, last_is_ours: false };
         Self { id, context_id, owner, store, limits, last: last.into(), state: Mutex::new(state) }
     }
 
@@ -111,6 +116,11 @@ impl TaskRecord {
     pub(crate) fn runs_elsewhere(&self) -> bool {
         let state = self.lock();
         state.turn.is_none() && state.is_worked_on
+    }
+
+    /// True if this process has brought the task where it is now.
+    pub(crate) fn last_is_ours(&self) -> bool {
+        self.lock().last_is_ours
     }
 
     /// The number of the last event that was applied; `None` while one is being stored or read.

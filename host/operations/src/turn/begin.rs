@@ -54,7 +54,7 @@ impl Turn {
     async fn join(&mut self, is_resumed: bool) -> Result<(), A2aError> {
         if let Some(task) = self.stage.task().cloned() {
             // An interruption ends once: from here on no extension can take the task up for it.
-            self.tasks.pins().go_on(&self.context.task_id);
+            self.tasks.go_on(&self.context.task_id).await.map_err(fault::of_store)?;
             let message = (!is_resumed).then(|| (*self.context.message).clone());
             if !task.resume(message, self.context.cancel.clone()).await.map_err(fault::of_store)? {
                 return Err(finished(&task));

@@ -7,7 +7,6 @@ use annex_runtime::ChangeOutcome;
 
 use super::{Settled, Turn};
 use crate::fault;
-use crate::tasks::pins::Interrupted;
 
 impl Turn {
     /// Brings the task into a state, or where the extensions want it instead.
@@ -43,9 +42,10 @@ impl Turn {
         }
         let state = update.status.state;
         if state.is_interrupted() {
-            let interrupted = by.map(|by| Interrupted { by, requested: self.requested.clone() });
+            let interrupted = by.map(|by| (by, self.requested.clone()));
             // Before anybody sees that it waits, and answers.
-            self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions(), interrupted);
+            let held = self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions(), interrupted);
+            self.tasks.keep_pins(&self.context.task_id, held).await.map_err(fault::of_store)?;
         }
         self.respond(StreamResponse::StatusUpdate(update)).await?;
         Ok(Some(state).filter(|state| state.is_terminal() || state.is_interrupted()))

@@ -20,6 +20,7 @@ mod generated {
             "wasi:keyvalue/store.[method]bucket.exists": async | trappable,
             "wasi:keyvalue/store.[method]bucket.list-keys": async | trappable,
             "wasi:keyvalue/atomics.increment": async | trappable,
+            "annex:extension/task-resumption.resume": async | trappable,
             "annex:extension/tasks.list": async | trappable,
             default: trappable,
         },

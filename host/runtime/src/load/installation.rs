@@ -4,6 +4,7 @@ use annex_protocol::JsonObject;
 
 use crate::confinement::grants::Grants;
 use crate::confinement::limits::Limits;
+use crate::digest::Digest;
 
 /// The operator's decisions about a component when it is installed.
 #[derive(Clone, Debug)]
@@ -35,6 +36,11 @@ impl Installation {
             on_failure: OnFailure::Reject,
             instances: Instances::Fresh,
         }
+    }
+
+    /// The form for logs has all of it but the values of secrets, in one order.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(format!("{self:?}").as_bytes())
     }
 }
 

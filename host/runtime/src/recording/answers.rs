@@ -147,7 +147,7 @@ impl TurnView for Answers {
         lock(&self.seen).agent_steps.clone().unwrap_or_else(|| "[]".to_owned())
     }
 
-    fn resume_task(&self, task_id: &str, _: &ExtensionUri) -> Result<(), String> {
+    async fn resume_task(&self, task_id: &str, _: &ExtensionUri) -> Result<(), String> {
         let resumed = self.calls.next(|call| match call {
             HostCall::Resume { task_id: recorded, error } if recorded == task_id => Some(error.as_ref()),
             _ => None,

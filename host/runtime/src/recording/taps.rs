@@ -110,8 +110,8 @@ impl TurnView for TappedView {
         self.view.agent_steps()
     }
 
-    fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
-        let resumed = self.view.resume_task(task_id, extension);
+    async fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+        let resumed = self.view.resume_task(task_id, extension).await;
         self.tape
             .called(task_id.len(), || HostCall::Resume { task_id: task_id.to_owned(), error: resumed.clone().err() });
         resumed

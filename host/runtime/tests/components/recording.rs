@@ -101,7 +101,7 @@ impl TurnView for Rich {
         r#"[{"type":"step"}]"#.to_owned()
     }
 
-    fn resume_task(&self, _: &str, _: &annex_protocol::ExtensionUri) -> Result<(), String> {
+    async fn resume_task(&self, _: &str, _: &annex_protocol::ExtensionUri) -> Result<(), String> {
         Err("it does not wait".to_owned())
     }
 }

@@ -158,8 +158,9 @@ async fn a_list_that_does_not_come_ends_with_the_outer_limit() {
 #[derive(Default)]
 struct Noted(Mutex<Vec<String>>);
 
+#[async_trait]
 impl TurnView for Noted {
-    fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
+    async fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         self.0.lock().expect("no panic").push(format!("{task_id} {extension}"));
         if task_id == "t" { Ok(()) } else { Err("there is no such task".to_owned()) }
     }

@@ -144,6 +144,9 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let lost = Arc::clone(&tasks);
     let stopped = stop.clone();
     tokio::spawn(async move { lost.watch_lost(stopped).await });
+    let places = Arc::clone(handler.turn_limiter.places());
+    let stopped = stop.clone();
+    tokio::spawn(async move { places.watch(stopped).await });
     let stopped = stop.clone();
     tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stopped).await });
     stop.drop_guard()

@@ -1,50 +1,84 @@
-//! The key-value store of extensions, as the config names it.
+//! The key-value store of extensions that the config names, or the one beside the tasks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use annex_keyvalue::{KeyValueOpenError, SqliteKeyValueStore};
+use annex_database::OpenError;
+use annex_keyvalue::{KeyValueOpenError, PostgresKeyValueStore, SqliteKeyValueStore};
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore};
 
 use crate::config::Config;
 use crate::stores;
+use crate::stores::place::{self, Named, NoVariable, Place};
+use crate::stores::postgres::PostgresDatabases;
 
 /// The file in the config's folder for data.
 const FILE: &str = "keyvalue.sqlite";
+
+/// The time that a turn may take beside the agent's.
+const HOOKS: Duration = Duration::from_secs(60);
 
 /// The reasons for which there is no store for keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueStoreError {
     /// The folder cannot be made.
-    #[error("keyvalue.data_dir: cannot create {}", path.display())]
+    #[error("{key}: cannot create {}", path.display())]
     Folder {
+        /// The key that names it.
+        key: &'static str,
         /// The folder.
         path: PathBuf,
         /// The reason.
         #[source]
         source: std::io::Error,
     },
+    /// The environment has no URL of a database.
+    #[error(transparent)]
+    Variable(#[from] NoVariable),
     /// The store was opening when the process ended.
     #[error("opening the key-value store broke off")]
     Aborted,
     /// The file does not open.
     #[error("the key-value store cannot be opened")]
     Open(#[from] KeyValueOpenError),
+    /// The database does not open.
+    #[error("the key-value store cannot be opened")]
+    Database(#[from] OpenError),
 }
 
 /// Opens the store; relative paths start in `folder`.
-pub(crate) async fn open(config: &Config, folder: &Path) -> Result<Arc<dyn KeyValueStore>, KeyValueStoreError> {
-    // There is no key-value store on PostgreSQL. Where tasks are kept there and no folder is named, keys are in memory.
-    let Some(data) = config.keyvalue.data_dir.as_ref().or(config.tasks.data_dir.as_ref()) else {
-        return Ok(Arc::new(MemoryKeyValueStore::default()));
+pub(crate) async fn open(
+    config: &Config,
+    folder: &Path,
+    databases: &PostgresDatabases,
+) -> Result<Arc<dyn KeyValueStore>, KeyValueStoreError> {
+    let own = Named {
+        data_dir: ("keyvalue.data_dir", config.keyvalue.data_dir.as_ref()),
+        postgres_env: ("keyvalue.postgres_env", config.keyvalue.postgres_env.as_ref()),
     };
-    let path = folder.join(data);
-    let opening = stores::on_own_thread(move || open_store(path));
-    Ok(Arc::new(opening.await.map_err(|_| KeyValueStoreError::Aborted)??))
+    let place = Place::beside(&config.tasks, &own, folder);
+    let databases = databases.clone();
+    let spared = Duration::from_secs(config.server.max_turn_seconds).saturating_add(HOOKS);
+    let opening = stores::on_own_thread(move || open_store(place, databases, spared));
+    opening.await.map_err(|_| KeyValueStoreError::Aborted)?
 }
 
-async fn open_store(folder: PathBuf) -> Result<SqliteKeyValueStore, KeyValueStoreError> {
-    fs::create_dir_all(&folder).map_err(|source| KeyValueStoreError::Folder { path: folder.clone(), source })?;
-    Ok(SqliteKeyValueStore::open(&folder.join(FILE)).await?)
+async fn open_store(
+    place: Place,
+    databases: PostgresDatabases,
+    spared: Duration,
+) -> Result<Arc<dyn KeyValueStore>, KeyValueStoreError> {
+    Ok(match place {
+        Place::Folder(key, path) => {
+            let folder = |source| KeyValueStoreError::Folder { key, path: path.clone(), source };
+            fs::create_dir_all(&path).map_err(folder)?;
+            Arc::new(SqliteKeyValueStore::open(&path.join(FILE)).await?)
+        }
+        Place::Postgres(key, name) => {
+            Arc::new(PostgresKeyValueStore::open(&databases.at(&place::url(key, name)?)?, spared).await?)
+        }
+        Place::Memory => Arc::new(MemoryKeyValueStore::default()),
+    })
 }

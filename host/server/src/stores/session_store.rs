@@ -13,6 +13,7 @@ use annex_session::{
 
 use crate::config::{Config, SessionsConfig};
 use crate::stores;
+use crate::stores::place::{self, Named, NoVariable, Place};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file in the config's folder for data.
@@ -33,13 +34,8 @@ pub enum SessionStoreError {
         source: std::io::Error,
     },
     /// The environment has no URL of a database.
-    #[error("{key}: the environment variable {name} is not set")]
-    Variable {
-        /// The key that names it.
-        key: &'static str,
-        /// Its name.
-        name: String,
-    },
+    #[error(transparent)]
+    Variable(#[from] NoVariable),
     /// Sessions are in another database than the leases, which are where tasks are.
     #[error(
         "sessions.postgres_env: sessions and tasks are in two PostgreSQL databases, and the turns of a conversation are kept in \
@@ -52,29 +48,6 @@ pub enum SessionStoreError {
     /// The store does not open.
     #[error("the session store cannot be opened")]
     Open(#[from] OpenError),
-}
-
-/// The place of the sessions, and the key of the config that names it.
-#[derive(Clone)]
-enum Place {
-    Folder(&'static str, PathBuf),
-    Postgres(&'static str, String),
-    Memory,
-}
-
-impl Place {
-    fn of(config: &Config, folder: &Path) -> Self {
-        let sessions = &config.sessions;
-        let tasks = &config.tasks;
-        // A table has a folder or a database and never both, which `Config::check_homes` has checked.
-        match (&sessions.data_dir, &sessions.postgres_env, &tasks.data_dir, &tasks.postgres_env) {
-            (Some(data), ..) => Self::Folder("sessions.data_dir", folder.join(data)),
-            (None, Some(name), ..) => Self::Postgres("sessions.postgres_env", name.clone()),
-            (None, None, Some(data), _) => Self::Folder("tasks.data_dir", folder.join(data)),
-            (None, None, None, Some(name)) => Self::Postgres("tasks.postgres_env", name.clone()),
-            (None, None, None, None) => Self::Memory,
-        }
-    }
 }
 
 /// The other processes that work on the tasks.
@@ -92,7 +65,11 @@ pub(crate) async fn open(
     databases: &PostgresDatabases,
     lease: Option<Arc<Lease>>,
 ) -> Result<Arc<dyn SessionService>, SessionStoreError> {
-    let place = Place::of(config, folder);
+    let own = Named {
+        data_dir: ("sessions.data_dir", config.sessions.data_dir.as_ref()),
+        postgres_env: ("sessions.postgres_env", config.sessions.postgres_env.as_ref()),
+    };
+    let place = Place::beside(&config.tasks, &own, folder);
     let bounds = bounds(&config.sessions);
     let databases = databases.clone();
     let others = lease.map(|lease| Others { lease, tasks: config.tasks.postgres_env.clone() });
@@ -113,7 +90,7 @@ async fn open_store(
             Arc::new(SqliteSessionService::open(&path.join(FILE), bounds.limits).await?)
         }
         Place::Postgres(key, name) => {
-            let url = env::var(&name).map_err(|_| SessionStoreError::Variable { key, name })?;
+            let url = place::url(key, name)?;
             if others.as_ref().is_some_and(|others| !others.are_at(&url)) {
                 return Err(SessionStoreError::OtherDatabase);
             }

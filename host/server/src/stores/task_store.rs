@@ -1,6 +1,5 @@
 //! The task store that the config names.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use annex_tasks::{
 
 use crate::config::{Config, TasksConfig};
 use crate::stores;
+use crate::stores::place::{self, NoVariable};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The file in the config's folder for data.
@@ -32,11 +32,8 @@ pub enum TaskStoreError {
         source: std::io::Error,
     },
     /// The environment has no URL of a database.
-    #[error("tasks.postgres_env: the environment variable {name} is not set")]
-    Variable {
-        /// Its name.
-        name: String,
-    },
+    #[error(transparent)]
+    Variable(#[from] NoVariable),
     /// The store was opening when the process ended.
     #[error("opening the task store broke off")]
     Aborted,
@@ -87,7 +84,7 @@ async fn open_store(
         std::fs::create_dir_all(&path).map_err(|source| TaskStoreError::Folder { path: path.clone(), source })?;
         Opened::alone(SqliteTaskStore::open(&path.join(FILE)).await?)
     } else if let Some(name) = &config.postgres_env {
-        let url = env::var(name).map_err(|_| TaskStoreError::Variable { name: name.clone() })?;
+        let url = place::url("tasks.postgres_env", name.clone())?;
         let store = PostgresTaskStore::open_as(replica, &databases.at(&url).map_err(StoreError::from)?).await?;
         let lease = store.lease();
         Opened { store: Arc::new(store), lease }

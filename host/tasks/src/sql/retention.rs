@@ -31,6 +31,7 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
     }
     let remembered = Value::Int(retention.remembered_before(now));
     delete_all(database, statements::FORGET_UNCLAIMED, &[remembered, batch]).await?;
+    delete_all(database, statements::FORGET_LOST_PINS, &[remembered, batch]).await?;
     Ok(swept)
 }
 
@@ -77,8 +78,9 @@ async fn delete_batch<D: Database>(
         // Too many: the oldest go, however young they are.
         _ => [Value::Int(i64::MAX), Value::count(surplus.min(BATCH)), tenant],
     };
-    // Messages first: they are found by the tasks that are deleted next.
+    // Messages and pins first: they are found by the tasks that are deleted next.
     D::execute(&mut transaction, statements::FORGET_OLDEST, &oldest).await?;
+    D::execute(&mut transaction, statements::FORGET_PINS, &oldest).await?;
     let deleted = D::execute(&mut transaction, statements::DELETE_OLDEST, &oldest).await?;
     D::commit(transaction).await?;
     Ok(deleted)

@@ -278,6 +278,18 @@ pub(super) const FORGET_OLDEST: &str = "
     DELETE FROM message_seen WHERE task_id IN (
         SELECT id FROM task WHERE tenant = $3 AND finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";
 
+/// Pins of what [`DELETE_OLDEST`] deletes with the same parameters.
+pub(super) const FORGET_PINS: &str = "
+    DELETE FROM task_pin WHERE task_id IN (
+        SELECT id FROM task WHERE tenant = $3 AND finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";
+
+/// Pins that were kept before a time and whose task never came to be.
+pub(super) const FORGET_LOST_PINS: &str = "
+    DELETE FROM task_pin WHERE task_id IN (
+        SELECT task_id FROM task_pin
+        WHERE kept_at < $1 AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = task_pin.task_id)
+        ORDER BY kept_at LIMIT CAST($2 AS BIGINT))";
+
 /// The oldest tasks of a tenant that finished before a time; events and configs go with them.
 pub(super) const DELETE_OLDEST: &str = "
     DELETE FROM task WHERE id IN (

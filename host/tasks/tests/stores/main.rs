@@ -62,6 +62,7 @@ mod keys;
 mod lists;
 mod memory;
 mod messages;
+mod pins;
 mod postgres;
 mod recovery;
 mod replicas;

@@ -115,6 +115,7 @@ impl TaskRecord {
     fn apply(&self, last: &mut Place, events: &[TaskEvent], stored: Option<(Place, TaskSnapshot)>) {
         if let Some((place, task)) = stored {
             *last = place;
+            self.lock().last_is_ours = true;
             self.show(events, task, false);
         }
     }
@@ -180,6 +181,7 @@ impl TaskRecord {
             let decoded = events.iter().map(|stored| stored.decode().map_err(unreadable));
             let decoded: Vec<TaskEvent> = decoded.collect::<Result<_, _>>()?;
             last.seq += decoded.len() as u64;
+            self.lock().last_is_ours = false;
             // A process whose turn runs sends all that becomes of its task, also what another one stored in between.
             self.show(&decoded, self.snapshot().with(&decoded), !self.is_running());
         }

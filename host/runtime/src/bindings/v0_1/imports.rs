@@ -103,8 +103,8 @@ impl tasks::Host for HostState {
 }
 
 impl task_resumption::Host for HostState {
-    fn resume(&mut self, task_id: String) -> Answer<(), String> {
-        Ok(self.resume_task(&task_id))
+    async fn resume(&mut self, task_id: String) -> Answer<(), String> {
+        Ok(self.resume_task(&task_id).await)
     }
 }
 

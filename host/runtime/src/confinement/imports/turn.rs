@@ -47,8 +47,12 @@ impl HostState {
     }
 
     /// Notes that a task is to be taken up again; the text says why it cannot be.
-    pub(crate) fn resume_task(&self, task_id: &str) -> Result<(), String> {
-        self.turn_or_none().resume_task(task_id, &self.profile.uri)
+    pub(crate) async fn resume_task(&mut self, task_id: &str) -> Result<(), String> {
+        let turn = self.turn_or_none();
+        let extension = self.profile.uri.clone();
+        // As with lists: a guest that asks without end has to wait in each call.
+        tokio::task::yield_now().await;
+        turn.resume_task(task_id, &extension).await
     }
 
     /// The steps of the agent so far, as a JSON array.

@@ -1,0 +1,207 @@
+//! Keys in a SQL database, once for all databases.
+
+mod names;
+pub(crate) mod statements;
+
+use std::time::Duration;
+
+use annex_database::{Database, Row, Value, from_sql, to_sql};
+use async_trait::async_trait;
+
+use self::names::Names;
+use crate::store::{
+    KEYS_PER_PAGE, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, Space, Usage, incremented,
+};
+
+/// A database cannot subtract any time from now.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The differences between the databases. Both forms of a statement have the same parameters.
+pub trait KeyDatabase: Database {
+    /// The statement that keeps others away who name the same text, its parameter, until the end of a transaction; `None`
+    /// where the transaction alone does.
+    const LOCK: Option<&'static str>;
+    /// True if names have no NUL, and those of an entry of an index have 2,704 bytes together at most.
+    const HAS_BOUNDED_NAMES: bool;
+    /// Sets a key.
+    const PUT: &'static str;
+    /// Selects the scopes that end, without those that are spared.
+    const SELECT_SCOPES: &'static str;
+}
+
+/// Keys in a SQL database.
+#[derive(Debug)]
+pub struct SqlKeyValueStore<D> {
+    database: D,
+    /// Where several processes have the store, scopes with a key that was set so lately are not listed: the turn of another
+    /// process may have set it, and its task or conversation is still to come.
+    spared: Duration,
+}
+
+/// A key of a bucket, and a transaction that nobody else can change the bucket in the midst of.
+struct Changing<'a, D: KeyDatabase> {
+    transaction: D::Transaction,
+    space: &'a Space,
+    names: Names<'a>,
+    key: &'a str,
+}
+
+fn unavailable(error: sqlx::Error) -> KeyValueError {
+    KeyValueError::Unavailable(error.into())
+}
+
+impl<D: KeyDatabase> SqlKeyValueStore<D> {
+    pub(crate) fn on(database: D, spared: Duration) -> Self {
+        Self { database, spared: spared.min(A_YEAR) }
+    }
+
+    /// Begins a transaction. Where a database has several writers, those of one bucket wait for each other.
+    async fn begin(&self, names: &Names<'_>) -> Result<D::Transaction, KeyValueError> {
+        let mut transaction = self.database.begin().await.map_err(unavailable)?;
+        if let Some(lock) = D::LOCK {
+            D::execute(&mut transaction, lock, &[Value::Text(&names.lock())]).await.map_err(unavailable)?;
+        }
+        Ok(transaction)
+    }
+
+    async fn change<'a>(&self, space: &'a Space, key: &'a str) -> Result<Changing<'a, D>, KeyValueError> {
+        let names = Names::of_bucket::<D>(space);
+        let transaction = self.begin(&names).await?;
+        Ok(Changing { transaction, space, names, key })
+    }
+}
+
+#[async_trait]
+impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
+    async fn get(&self, space: &Space, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
+        let names = Names::of_bucket::<D>(space);
+        let key = names::stored::<D>(key);
+        let rows = self.database.read(statements::SELECT_VALUE, &names.in_bucket([Value::Text(&key)])).await;
+        value_of(rows.map_err(unavailable)?.first())
+    }
+
+    async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
+        let key = names::stored::<D>(key);
+        let mut changing = self.change(space, &key).await?;
+        changing.put(&value, quota).await?;
+        changing.commit().await
+    }
+
+    async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
+        let key = names::stored::<D>(key);
+        let mut changing = self.change(space, &key).await?;
+        changing.delete().await?;
+        changing.commit().await
+    }
+
+    async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError> {
+        let page = [Value::count(KEYS_PER_PAGE), Value::count(skip)];
+        let names = Names::of_bucket::<D>(space);
+        let rows = self.database.read(statements::SELECT_KEYS, &names.in_bucket(page)).await.map_err(unavailable)?;
+        rows.iter().map(|row| row.text(0).map(names::read::<D>).map_err(unavailable)).collect()
+    }
+
+    async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
+        let key = names::stored::<D>(key);
+        let mut changing = self.change(space, &key).await?;
+        // Read in the transaction that writes, so that no other increment comes in between.
+        let count = incremented(changing.value().await?.as_deref(), delta)?;
+        changing.put(count.to_string().as_bytes(), quota).await?;
+        changing.commit().await?;
+        Ok(count)
+    }
+
+    async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError> {
+        // What lasts comes before all that ends.
+        let lasting = Scope::lasting("");
+        let names = Names::of_scope::<D>(after.unwrap_or(&lasting));
+        let [kind, tenant, principal, id] = names.in_scope();
+        let spared = Value::count(self.spared.as_millis());
+        let values = [kind, tenant, principal, id, Value::count(SCOPES_PER_PAGE), spared];
+        let rows = self.database.read(D::SELECT_SCOPES, &values).await.map_err(unavailable)?;
+        let scopes: Result<Vec<_>, _> = rows.iter().map(names::scope_of_row::<D>).collect();
+        Ok(scopes.map_err(unavailable)?.into_iter().flatten().collect())
+    }
+
+    async fn remove(&self, gone: &Scope) -> Result<(), KeyValueError> {
+        let names = Names::of_scope::<D>(gone);
+        let rows = self.database.read(statements::HAS_KEYS, &names.in_scope()).await.map_err(unavailable)?;
+        // Most have no keys, and then nobody has to wait for the lock.
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut transaction = self.begin(&names).await?;
+        // Counted while the rows are there, then deleted.
+        for statement in [statements::UNCOUNT_SCOPE, statements::DELETE_SCOPE] {
+            D::execute(&mut transaction, statement, &names.in_scope()).await.map_err(unavailable)?;
+        }
+        D::commit(transaction).await.map_err(unavailable)
+    }
+
+    async fn close(&self) {
+        self.database.close().await;
+    }
+}
+
+/// The value of a key, where there is a row for it.
+fn value_of(row: Option<&impl Row>) -> Result<Option<Vec<u8>>, KeyValueError> {
+    row.map(|row| row.bytes(0)).transpose().map_err(unavailable)
+}
+
+impl<D: KeyDatabase> Changing<'_, D> {
+    async fn value(&mut self) -> Result<Option<Vec<u8>>, KeyValueError> {
+        let values = self.names.in_bucket([Value::Text(self.key)]);
+        let rows = D::query(&mut self.transaction, statements::SELECT_VALUE, &values).await;
+        value_of(rows.map_err(unavailable)?.first())
+    }
+
+    /// Sets the key when the quota has room for it. What it refuses is not to be committed.
+    async fn put(&mut self, value: &[u8], quota: &Quota) -> Result<(), KeyValueError> {
+        let (used, replaced) = self.usage().await.map_err(unavailable)?;
+        quota.check(used, self.key, value, replaced.map(from_sql))?;
+        let values = self.names.in_bucket([Value::Text(self.key), Value::Bytes(value)]);
+        D::execute(&mut self.transaction, D::PUT, &values).await.map_err(unavailable)?;
+        // Keys that last are bounded by the quota of their bucket alone.
+        if !self.space.scope.kind.ends() {
+            return Ok(());
+        }
+        let (keys, bytes) = match replaced {
+            Some(bytes) => (0, to_sql(value.len()) - bytes),
+            None => (1, to_sql(self.key.len() + value.len())),
+        };
+        quota.check_all_scoped(self.count_scoped(keys, bytes).await.map_err(unavailable)?)
+    }
+
+    async fn delete(&mut self) -> Result<(), KeyValueError> {
+        let values = self.names.in_bucket([Value::Text(self.key)]);
+        let deleted = D::query(&mut self.transaction, statements::DELETE, &values).await.map_err(unavailable)?;
+        // The statement that deletes says what it freed, so the sum follows what was there.
+        if let Some(row) = deleted.first().filter(|_| self.space.scope.kind.ends()) {
+            let freed = row.int(0).map_err(unavailable)?;
+            self.count_scoped(-1, -freed).await.map_err(unavailable)?;
+        }
+        Ok(())
+    }
+
+    async fn commit(self) -> Result<(), KeyValueError> {
+        D::commit(self.transaction).await.map_err(unavailable)
+    }
+
+    /// The usage of the bucket, and the bytes of the key's value if there is one.
+    async fn usage(&mut self) -> sqlx::Result<(Usage, Option<i64>)> {
+        let values = self.names.in_bucket([Value::Text(self.key)]);
+        let rows = D::query(&mut self.transaction, statements::SELECT_USAGE, &values).await?;
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        Ok((Usage { keys: from_sql(row.int(0)?), bytes: from_sql(row.int(1)?) }, row.maybe_int(2)?))
+    }
+
+    /// Adds to what all buckets of the extension that end hold together, so that no write has to sum them up, and returns
+    /// what that is then.
+    async fn count_scoped(&mut self, keys: i64, bytes: i64) -> sqlx::Result<Usage> {
+        let [tenant, extension] = self.names.of_usage();
+        let values = [tenant, extension, Value::Int(keys), Value::Int(bytes)];
+        let rows = D::query(&mut self.transaction, statements::COUNT_SCOPED, &values).await?;
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        Ok(Usage { keys: from_sql(row.int(0)?), bytes: from_sql(row.int(1)?) })
+    }
+}

@@ -1,0 +1,109 @@
+//! Names of scopes, extensions and keys as a database keeps them.
+//!
+//! PostgreSQL has no NUL in a text, and an entry of an index has at most 2,704 bytes there. Tenants, principals and ids have
+//! 512 at most, as keys have; the URI of an extension may have more.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use annex_database::{Row, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::sql::KeyDatabase;
+use crate::store::{Scope, ScopeKind, Space};
+
+/// The most bytes of an extension's URI that is stored as it is.
+const MAX_EXTENSION_BYTES: usize = 512;
+
+/// Those of a scope, or of a bucket.
+pub(super) struct Names<'a> {
+    kind: ScopeKind,
+    tenant: Cow<'a, str>,
+    principal: Cow<'a, str>,
+    id: Cow<'a, str>,
+    /// Empty for all extensions of a scope.
+    extension: Cow<'a, str>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of_scope<D: KeyDatabase>(scope: &'a Scope) -> Self {
+        Self {
+            kind: scope.kind,
+            tenant: stored::<D>(&scope.tenant),
+            principal: stored::<D>(&scope.principal),
+            id: stored::<D>(&scope.id),
+            extension: Cow::Borrowed(""),
+        }
+    }
+
+    pub(super) fn of_bucket<D: KeyDatabase>(space: &'a Space) -> Self {
+        let uri = stored::<D>(space.extension.as_str());
+        let is_short = !D::HAS_BOUNDED_NAMES || uri.len() <= MAX_EXTENSION_BYTES;
+        // It is never read back.
+        let extension = if is_short { uri } else { Cow::Owned(digest(&uri)) };
+        Self { extension, ..Self::of_scope::<D>(&space.scope) }
+    }
+
+    /// The parameters of statements about a scope.
+    pub(super) fn in_scope(&self) -> [Value<'_>; 4] {
+        let names = [self.kind.name(), &*self.tenant, &*self.principal, &*self.id];
+        names.map(Value::Text)
+    }
+
+    /// The parameters of statements about a bucket, before `others`.
+    pub(super) fn in_bucket<'v>(&'v self, others: impl IntoIterator<Item = Value<'v>>) -> Vec<Value<'v>> {
+        self.in_scope().into_iter().chain([Value::Text(&self.extension)]).chain(others).collect()
+    }
+
+    /// The parameters that name the usage of an extension.
+    pub(super) fn of_usage(&self) -> [Value<'_>; 2] {
+        [Value::Text(&self.tenant), Value::Text(&self.extension)]
+    }
+
+    /// What is locked while it is changed. A scope that ends is removed as a whole, so all its buckets are one lock; keys
+    /// that last are locked by extension.
+    pub(super) fn lock(&self) -> String {
+        let extension = if self.kind.ends() { "" } else { &*self.extension };
+        [self.kind.name(), &*self.tenant, &*self.principal, &*self.id, extension].join("\u{1f}")
+    }
+}
+
+/// The text as it is stored: in the same order as others, and without NUL where there can be none.
+pub(super) fn stored<D: KeyDatabase>(text: &str) -> Cow<'_, str> {
+    if D::HAS_BOUNDED_NAMES && text.contains(['\0', '\u{1}']) {
+        Cow::Owned(text.replace('\u{1}', "\u{1}\u{2}").replace('\0', "\u{1}\u{1}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// The text that was stored.
+pub(super) fn read<D: KeyDatabase>(stored: String) -> String {
+    if D::HAS_BOUNDED_NAMES && stored.contains('\u{1}') {
+        let mut characters = stored.chars();
+        let next = |characters: &mut std::str::Chars<'_>| match characters.next()? {
+            '\u{1}' => characters.next().map(|second| if second == '\u{1}' { '\0' } else { '\u{1}' }),
+            other => Some(other),
+        };
+        std::iter::from_fn(|| next(&mut characters)).collect()
+    } else {
+        stored
+    }
+}
+
+fn digest(text: &str) -> String {
+    let mut name = "sha256:".to_owned();
+    for byte in Sha256::digest(text) {
+        // Writing to a text does not fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+/// `None` for a kind that only later software knows.
+pub(super) fn scope_of_row<D: KeyDatabase>(row: &D::Row) -> sqlx::Result<Option<Scope>> {
+    let name = row.text(0)?;
+    let Some(kind) = ScopeKind::ALL.into_iter().find(|known| known.name() == name) else { return Ok(None) };
+    let text = |column| row.text(column).map(read::<D>);
+    Ok(Some(Scope { kind, tenant: text(1)?, principal: text(2)?, id: text(3)? }))
+}

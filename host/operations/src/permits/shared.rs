@@ -1,0 +1,122 @@
+//! Places of turns among all processes that share the tasks.
+//!
+//! Of the turns that a caller may have, each process runs a share without asking anybody. What is left when all have their
+//! share is counted in the store: a turn beyond the share takes one of these places. So no turn of a caller that keeps within
+//! a share costs a statement, and one process alone has them all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use annex_protocol::A2aError;
+use annex_tasks::{Owner, StoreError, TaskStore};
+use tokio::runtime::Handle;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::fault;
+
+/// The time between two looks at the processes that are there.
+const LOOK: Duration = Duration::from_secs(1);
+/// The time between two attempts to give a place back.
+const AGAIN: Duration = Duration::from_secs(1);
+/// So many, after which the place is gone as long as this process lives.
+const ATTEMPTS: usize = 600;
+
+/// The places that this process may take, of all its tenants.
+pub struct SharedPlaces {
+    store: Arc<dyn TaskStore>,
+    /// The processes that were alive when it was looked last.
+    processes: AtomicUsize,
+}
+
+/// A place of a turn, given back when this is dropped.
+pub(crate) struct Place {
+    store: Arc<dyn TaskStore>,
+    id: Uuid,
+}
+
+impl SharedPlaces {
+    /// As if this process was alone, until it has looked.
+    pub fn new(store: Arc<dyn TaskStore>) -> Arc<Self> {
+        Arc::new(Self { store, processes: AtomicUsize::new(1) })
+    }
+
+    /// Looks how many processes there are.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn look(&self) -> Result<(), StoreError> {
+        if let Some(places) = self.store.places() {
+            self.processes.store(places.processes().await?, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Looks again and again until it is told to stop; at once where there is one process.
+    pub async fn watch(&self, stop: CancellationToken) {
+        if self.store.places().is_none() {
+            return;
+        }
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = looks.tick() => {}
+            }
+            // Whoever looks at the tasks of other processes says that the store fails.
+            let _ = self.look().await;
+        }
+    }
+
+    /// Of so many turns, those that this process runs without asking. All shares together are a quarter of the turns.
+    pub(crate) fn own(&self, turns: usize) -> usize {
+        match self.processes.load(Ordering::Relaxed) {
+            0 | 1 => turns,
+            processes => turns / processes.saturating_mul(4),
+        }
+    }
+
+    /// Takes a place beside the shares of all processes. `None` when there is none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn take(&self, owner: &Owner, turns: usize) -> Result<Option<Place>, A2aError> {
+        let processes = self.processes.load(Ordering::Relaxed);
+        let left = turns.saturating_sub(self.own(turns).saturating_mul(processes));
+        let store = Arc::clone(&self.store);
+        let owner = owner.clone();
+        // In a task of its own: a client that goes away meanwhile must not leave a place behind.
+        let taking = tokio::spawn(async move {
+            let Some(places) = store.places() else { return Ok(None) };
+            let id = Uuid::now_v7();
+            let taken = places.take(&owner, id, left).await;
+            // It may be taken although it seemed to fail, and is given back then.
+            let place = (!matches!(taken, Ok(false))).then(|| Place { store: Arc::clone(&store), id });
+            taken.map(|_| place)
+        });
+        taking.await.map_err(|error| fault::internal(&error))?.map_err(fault::of_store)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Where the runtime is gone, so is the lease of the process, and the place with it.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let store = Arc::clone(&self.store);
+        let id = self.id;
+        runtime.spawn(async move {
+            let Some(places) = store.places() else { return };
+            for _ in 0..ATTEMPTS {
+                match places.give_back(id).await {
+                    Ok(()) => return,
+                    Err(_) => tokio::time::sleep(AGAIN).await,
+                }
+            }
+            tracing::warn!(target: crate::LOG_TARGET, "a place of a turn is not given back, because the database is away for too long");
+        });
+    }
+}

@@ -1,0 +1,54 @@
+//! Places of turns in a database of several processes.
+
+use annex_database::{Database, Row, Value, from_sql};
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::SqlTaskStore;
+use crate::{Owner, StoreError, TurnPlaceStore};
+
+const COUNT_PROCESSES: &str = "SELECT count(*) FROM replica WHERE lease_until > clock_timestamp()";
+
+/// Whoever else takes a place of the same caller waits for the end of the transaction. The number is an arbitrary one that
+/// nothing else locks.
+const LOCK_CALLER: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 4711240515))";
+
+const TAKE: &str = "
+    INSERT INTO turn_place (id, tenant, principal, runner) SELECT $1, $2, $3, $4 WHERE $5 > (
+        SELECT count(*) FROM turn_place JOIN replica ON replica.id = turn_place.runner
+        WHERE turn_place.tenant = $2 AND turn_place.principal = $3 AND replica.lease_until > clock_timestamp())";
+
+const GIVE_BACK: &str = "DELETE FROM turn_place WHERE id = $1 RETURNING id";
+
+#[async_trait]
+impl<D: Database> TurnPlaceStore for SqlTaskStore<D> {
+    async fn processes(&self) -> Result<usize, StoreError> {
+        let rows = self.database.read(COUNT_PROCESSES, &[]).await?;
+        // This one counts also where its lease is over.
+        Ok(rows.first().map(|row| row.int(0)).transpose()?.map_or(1, from_sql::<usize>).max(1))
+    }
+
+    async fn take(&self, owner: &Owner, id: Uuid, most: usize) -> Result<bool, StoreError> {
+        let Some(replica) = self.replica() else { return Ok(false) };
+        let caller = format!("{}\u{1f}{}", owner.tenant, owner.principal);
+        let id = id.to_string();
+        let values = [
+            Value::Text(&id),
+            Value::Text(&owner.tenant),
+            Value::Text(&owner.principal),
+            Value::Text(replica.id()),
+            Value::count(most),
+        ];
+        let mut transaction = self.database.begin().await?;
+        D::execute(&mut transaction, LOCK_CALLER, &[Value::Text(&caller)]).await?;
+        let taken = D::execute(&mut transaction, TAKE, &values).await? == 1;
+        D::commit(transaction).await?;
+        Ok(taken)
+    }
+
+    async fn give_back(&self, id: Uuid) -> Result<(), StoreError> {
+        let id = id.to_string();
+        self.database.change(GIVE_BACK, &[Value::Text(&id)]).await?;
+        Ok(())
+    }
+}
