@@ -1,8 +1,9 @@
 //! Migrations that are part of the program.
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, SqlSafeStr};
+use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
 /// The migrations of one store. One that was released never changes.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +12,17 @@ pub struct Migrations {
     pub table: &'static str,
     /// Number, name and SQL of each.
     pub files: &'static [(i64, &'static str, &'static str)],
+}
+
+/// Why tables that a later version wrote are not used.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{table} is at {found}, and this program knows {known} and works beside the version after that: start a later one"
+)]
+struct TooNew {
+    table: &'static str,
+    found: i64,
+    known: i64,
 }
 
 impl Migrations {
@@ -30,6 +42,22 @@ impl Migrations {
         let mut migrator = Migrator::with_migrations(migrations.collect());
         migrator.dangerous_set_table_name(self.table);
         migrator
+    }
+
+    /// Runs the migrations of a database in which the next version may have run its own already: processes of both work on it
+    /// side by side while one is rolled out, or taken back.
+    pub(crate) async fn run_beside_the_next(&self, connection: &mut PgConnection) -> Result<(), MigrateError> {
+        let mut migrator = self.migrator();
+        migrator.set_ignore_missing(true);
+        migrator.run(&mut *connection).await?;
+        // Where the tables are newer, all that are known here have run before, and none did now.
+        let latest = format!("SELECT coalesce(max(version), 0) FROM {}", self.table);
+        let found: i64 = sqlx::query_scalar(AssertSqlSafe(latest)).fetch_one(connection).await?;
+        let known = self.latest();
+        if found > known.saturating_add(1) {
+            return Err(MigrateError::Source(Box::new(TooNew { table: self.table, found, known })));
+        }
+        Ok(())
     }
 
     /// Runs the migrations of a file whose version is in `PRAGMA user_version`: those up to this version have run, whether

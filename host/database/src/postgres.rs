@@ -1,7 +1,7 @@
 //! One PostgreSQL database.
 
 use std::slice;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Postgres, Transaction};
@@ -28,6 +28,8 @@ pub struct PostgresDatabase {
 
 /// The longest wait for a connection, be it for others to finish or for the database to answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Round trips of which the least counts: the machine may be busy during some of them.
+const TRIPS: u32 = 4;
 /// A connection that was used so recently is taken to be well.
 const IDLE_TRUST: Duration = Duration::from_secs(1);
 
@@ -55,6 +57,28 @@ impl PostgresConnections {
         let pool = pool.connect_lazy_with(options.clone());
         Ok(Self { options, pool })
     }
+
+    /// The time that a question to the database takes which it answers at once: the least of a few.
+    ///
+    /// # Errors
+    /// When the database is not reached.
+    pub async fn round_trip(&self) -> sqlx::Result<Duration> {
+        let mut connection = self.connect().await?;
+        let mut least = Duration::MAX;
+        for _ in 0..TRIPS {
+            let asked = Instant::now();
+            connection.ping().await?;
+            least = least.min(asked.elapsed());
+        }
+        connection.close().await?;
+        Ok(least)
+    }
+
+    /// A connection that is not from the pool, which would try again until its time is up and then hide the cause.
+    async fn connect(&self) -> sqlx::Result<PgConnection> {
+        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&self.options)).await;
+        connected.map_err(|_| sqlx::Error::PoolTimedOut)?
+    }
 }
 
 impl PostgresDatabase {
@@ -70,13 +94,11 @@ impl PostgresDatabase {
     /// Brings the tables up to date. Whoever closes the database closes the connections for all who share them.
     ///
     /// # Errors
-    /// [`OpenError::Database`] when the database is not reached, [`OpenError::Migration`] when a later version of the
-    /// software wrote the tables. Neither repeats the URL.
+    /// [`OpenError::Database`] when the database is not reached, [`OpenError::Migration`] when a version of the software
+    /// later than the next one wrote the tables. Neither repeats the URL.
     pub async fn open(connections: &PostgresConnections, migrations: Migrations) -> Result<Self, OpenError> {
-        // Not from the pool, which would try again until its time is up and then hide the cause.
-        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&connections.options)).await;
-        let mut connection = connected.map_err(|_| sqlx::Error::PoolTimedOut)??;
-        migrations.migrator().run(&mut connection).await?;
+        let mut connection = connections.connect().await?;
+        migrations.run_beside_the_next(&mut connection).await?;
         connection.close().await?;
         Ok(Self { pool: connections.pool.clone() })
     }

@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+mod distance;
 mod error;
 mod event;
 mod key;

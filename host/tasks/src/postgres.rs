@@ -3,8 +3,8 @@
 use annex_cluster::Lease;
 use annex_database::{Migrations, PostgresConnections, PostgresDatabase};
 
-use crate::StoreError;
 use crate::sql::SqlTaskStore;
+use crate::{StoreError, distance};
 
 /// Tasks in a PostgreSQL database: a row lock and the number of the last event keep the changes of several processes
 /// apart, and a lease says which of them are alive.
@@ -37,8 +37,9 @@ impl SqlTaskStore<PostgresDatabase> {
     /// The same over connections that others may share. Whoever closes the store closes them for all.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the database is not reached, [`StoreError::Migration`] when a later version of the
-    /// software wrote the tables. Neither repeats the URL.
+    /// [`StoreError::Database`] when the database is not reached, or so far away that no lease could be renewed in time,
+    /// [`StoreError::Migration`] when a version of the software later than the next one wrote the tables. Neither repeats
+    /// the URL.
     pub async fn open(connections: &PostgresConnections) -> Result<Self, StoreError> {
         Self::open_as(None, connections).await
     }
@@ -49,6 +50,7 @@ impl SqlTaskStore<PostgresDatabase> {
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn open_as(name: Option<&str>, connections: &PostgresConnections) -> Result<Self, StoreError> {
+        distance::check(connections).await?;
         let database = PostgresDatabase::open(connections, MIGRATIONS).await?;
         let lease = Lease::begin(&database, name).await?;
         Ok(Self::on(database).among_others(lease))

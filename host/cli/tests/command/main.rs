@@ -5,6 +5,7 @@ mod authoring;
 mod chat;
 #[path = "../../../tasks/tests/stores/cluster.rs"]
 mod cluster;
+mod distance;
 mod durable;
 mod extension;
 mod fencing;

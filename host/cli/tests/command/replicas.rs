@@ -57,7 +57,7 @@ impl Replicas {
             "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[agent]\nkind = \"script\"\n\
              name = \"c\"\n{RULES}\n{more}\n[tasks]\npostgres_env = \"ANNEX_TEST_TASKS\""
         );
-        Server::start_with(&config, &[("ANNEX_TEST_TASKS", self.scratch.url())])
+        Server::start_with(&config, &[("ANNEX_TEST_TASKS", self.scratch.url()), ("ANNEX_TEST_NAME", "one")])
     }
 
     pub(crate) async fn call(&self, server: &Server, method: &str, params: Value) -> Result<Value> {
@@ -178,12 +178,11 @@ async fn the_task_of_a_killed_process_is_failed_by_another_one() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_starts_again_under_its_name_fails_what_it_worked_on_at_once() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
-    let name = "[replica]\nname = \"one\"";
-    let mut killed = replicas.start(name)?;
+    let mut killed = replicas.start("[replica]\nname = \"one\"")?;
     let task = replicas.begin(&killed, "long").await?;
     killed.process.kill()?;
     killed.process.wait()?;
-    let again = replicas.start(name)?;
+    let again = replicas.start("[replica]\nname_env = \"ANNEX_TEST_NAME\"")?;
     replicas.until(&again, &task, "TASK_STATE_FAILED", Duration::ZERO).await?;
     drop((killed, again));
     replicas.remove().await;

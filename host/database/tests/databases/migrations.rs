@@ -1,13 +1,22 @@
 //! Migrations run once, and a place that a later version wrote is refused.
 
-use annex_database::{Database, Migrations, OpenError};
+use std::error::Error;
 
-use crate::places::{ENTRIES, Place, TABLE, committed, insert};
+use annex_database::{Database, Migrations, OpenError, PostgresDatabase};
+
+use crate::cluster::Scratch;
+use crate::places::{ENTRIES, Folder, Place, TABLE, committed, insert};
 
 /// The next version of the tests' tables. A second run would insert the entry twice, which its key forbids.
 const LATER: Migrations = Migrations {
     table: ENTRIES.table,
     files: &[TABLE, (2, "first", "INSERT INTO entry (name, number) VALUES ('first', 1)")],
+};
+
+/// The version after that one.
+const LATEST: Migrations = Migrations {
+    table: ENTRIES.table,
+    files: &[TABLE, LATER.files[1], (3, "second", "INSERT INTO entry (name, number) VALUES ('second', 2)")],
 };
 
 async fn close<D: Database>(database: D) {
@@ -23,12 +32,41 @@ async fn each_migration_runs_once<P: Place>(place: &P) {
     }
 }
 
-async fn what_a_later_version_wrote_is_refused<P: Place>(place: &P) {
-    close(place.open(LATER).await.unwrap()).await;
+async fn what_a_much_later_version_wrote_is_refused<P: Place>(place: &P) {
+    let written = [("first".to_owned(), 1), ("second".to_owned(), 2)];
+    close(place.open(LATEST).await.unwrap()).await;
     let refused = place.open(ENTRIES).await.err().unwrap();
     assert!(matches!(refused, OpenError::Migration(_)), "{refused}");
     // The refusal has changed nothing.
-    assert_eq!(committed(&place.open(LATER).await.unwrap()).await, [("first".to_owned(), 1)]);
+    assert_eq!(committed(&place.open(LATEST).await.unwrap()).await, written);
+}
+
+#[tokio::test]
+async fn a_file_that_a_later_version_wrote_is_refused() {
+    let folder = Folder::create();
+    close(folder.open(LATER).await.unwrap()).await;
+    let refused = folder.open(ENTRIES).await.err().unwrap();
+    assert!(matches!(refused, OpenError::Migration(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn a_process_starts_on_the_tables_of_the_next_version_and_on_no_later_ones() {
+    let Some(scratch) = Scratch::create().await else { return };
+    close(scratch.open(LATER).await.unwrap()).await;
+    let earlier = scratch.open(ENTRIES).await.unwrap();
+    let mut transaction = earlier.begin().await.unwrap();
+    insert::<PostgresDatabase>(&mut transaction, "zero", 0).await;
+    PostgresDatabase::commit(transaction).await.unwrap();
+    close(earlier).await;
+    let both = [("first".to_owned(), 1), ("zero".to_owned(), 0)];
+    assert_eq!(committed(&scratch.open(LATER).await.unwrap()).await, both);
+
+    close(scratch.open(LATEST).await.unwrap()).await;
+    let refused = scratch.open(ENTRIES).await.err().unwrap();
+    let reason = refused.source().unwrap().to_string();
+    assert!(reason.contains("entry_migrations is at 3") && reason.contains("knows 1"), "{reason}");
+    assert!(reason.contains("start a later one"), "{reason}");
+    scratch.remove().await;
 }
 
 async fn a_migration_that_is_not_what_has_run_is_refused<P: Place>(place: &P) {
@@ -53,7 +91,7 @@ async fn stores_in_one_place_have_migrations_of_their_own<P: Place>(place: &P) {
 
 on_both! {
     each_migration_runs_once,
-    what_a_later_version_wrote_is_refused,
+    what_a_much_later_version_wrote_is_refused,
     a_migration_that_is_not_what_has_run_is_refused,
     stores_in_one_place_have_migrations_of_their_own,
 }

@@ -1,5 +1,7 @@
 //! `[replica]`: this process among others on one PostgreSQL database.
 
+use std::env;
+
 use serde::Deserialize;
 
 use super::tasks::TasksConfig;
@@ -14,6 +16,8 @@ pub struct ReplicaConfig {
     /// The name of this process, which no other one on the database has. When a process starts under it, what its
     /// predecessor worked on fails at once. Default: none, and that fails once a lease of five seconds is over.
     pub name: Option<String>,
+    /// The environment variable with the name, where the config is the same for all of them. This or `name`.
+    pub name_env: Option<String>,
 }
 
 impl ReplicaConfig {
@@ -23,15 +27,34 @@ impl ReplicaConfig {
             let reason = "is no longer a key: a start never touches what another process works on; take the line out";
             return Err(("tasks.recover", reason.to_owned()));
         }
-        let Some(name) = &self.name else { return Ok(()) };
+        let key = match (&self.name, &self.name_env) {
+            (None, None) => return Ok(()),
+            (Some(_), Some(_)) => return Err(("replica", "needs one of name and name_env".to_owned())),
+            (Some(_), None) => "replica.name",
+            (None, Some(_)) => "replica.name_env",
+        };
         if tasks.postgres_env.is_none() {
             let reason = "is for several processes on one PostgreSQL database, and there is no tasks.postgres_env";
-            return Err(("replica.name", reason.to_owned()));
+            return Err((key, reason.to_owned()));
         }
-        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-            let reason = format!("{name:?} is not a name: it takes 1 to {MAX_NAME_BYTES} letters, digits and signs");
-            return Err(("replica.name", reason));
-        }
-        Ok(())
+        self.name.as_deref().map_or(Ok(()), |name| check_name(name).map_err(|reason| (key, reason)))
     }
+
+    /// The name, from wherever the config has it.
+    ///
+    /// # Errors
+    /// The key and the reason.
+    pub(crate) fn name(&self) -> Result<Option<String>, (&'static str, String)> {
+        let Some(variable) = &self.name_env else { return Ok(self.name.clone()) };
+        let name = env::var(variable).map_err(|_| format!("the environment variable {variable} is not set"));
+        let name = name.and_then(|name| check_name(&name).map(|()| name));
+        name.map(Some).map_err(|reason| ("replica.name_env", reason))
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("{name:?} is not a name: it takes 1 to {MAX_NAME_BYTES} letters, digits and signs"));
+    }
+    Ok(())
 }

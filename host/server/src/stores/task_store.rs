@@ -34,6 +34,14 @@ pub enum TaskStoreError {
     /// The environment has no URL of a database.
     #[error(transparent)]
     Variable(#[from] NoVariable),
+    /// The environment has no name of this process.
+    #[error("{key}: {reason}")]
+    Replica {
+        /// The key of the config.
+        key: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
     /// The store was opening when the process ended.
     #[error("opening the task store broke off")]
     Aborted,
@@ -62,7 +70,7 @@ pub(crate) async fn open(
     folder: &Path,
     databases: &PostgresDatabases,
 ) -> Result<Opened, TaskStoreError> {
-    let replica = config.replica.name.clone();
+    let replica = config.replica.name().map_err(|(key, reason)| TaskStoreError::Replica { key, reason })?;
     let config = config.tasks.clone();
     let folder = folder.to_owned();
     let databases = databases.clone();

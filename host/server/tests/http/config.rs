@@ -54,6 +54,10 @@ async fn replicas_are_for_a_database_that_several_processes_share() {
     }
     check("[replica]\nname = \"a\"", &["replica.name", "tasks.postgres_env"]).await;
     check("[replica]\nname = \"a b\"\n[tasks]\npostgres_env = \"A\"", &["replica.name", "\"a b\" is not a name"]).await;
+    let stored = "[tasks]\npostgres_env = \"A\"";
+    check(&format!("[replica]\nname = \"a\"\nname_env = \"B\"\n{stored}"), &["one of name and name_env"]).await;
+    check(&format!("[replica]\nname_env = \"ANNEX_TEST_NOT_SET\"\n{stored}"), &["replica.name_env", "is not set"])
+        .await;
 }
 
 #[tokio::test]
