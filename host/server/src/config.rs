@@ -239,7 +239,8 @@ impl Config {
         let two = homes.into_iter().find(|(_, has_two)| *has_two).map(|(key, _)| {
             (key, "has data_dir and postgres_env, and there is one place to keep them in; leave one out".to_owned())
         });
-        two.map_or_else(|| self.replica.check(&self.tasks), Err).map_err(|(key, reason)| ConfigError::Value {
+        let shared = || self.replica.check(&self.tasks).and_then(|()| self.postgres.check(&self.tasks));
+        two.map_or_else(shared, Err).map_err(|(key, reason)| ConfigError::Value {
             path: path.to_owned(),
             key: key.to_owned(),
             reason,

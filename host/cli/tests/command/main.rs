@@ -23,3 +23,4 @@ mod strangers;
 mod support;
 mod trace;
 mod trips;
+mod wake;

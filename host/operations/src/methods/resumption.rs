@@ -112,7 +112,7 @@ impl RequestHandler {
         target.check_open()?;
         // Only now: a message of the client may have ended the interruption while this waited for its turn.
         let requested = self.tasks.pins().end_interruption(&task, number).ok_or_else(waits_no_longer)?;
-        let call = ServiceParameters { requested, owner, headers: None };
+        let call = ServiceParameters { requested, owner, headers: None, last_event: None };
         let extensions = self.extensions.current();
         let (chain, request) =
             self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;

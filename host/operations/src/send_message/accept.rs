@@ -189,8 +189,8 @@ impl RequestHandler {
             A2aError::TaskNotFound { .. } => A2aError::UnsupportedOperation { reason: reason.to_owned() },
             error => error,
         })?;
-        let (snapshot, reader) = record.subscribe_to_turn();
-        let task = TaskOutcome { record, snapshot, reader, active: Vec::new(), running: None };
+        let subscription = record.subscribe_to_turn();
+        let task = TaskOutcome { record, subscription, active: Vec::new(), running: None };
         Ok((Reception::Repeated, Outcome::Task(task)))
     }
 
@@ -295,8 +295,8 @@ impl RequestHandler {
         config: Option<TaskPushNotificationConfig>,
         continues: bool,
     ) -> Result<(), A2aError> {
-        let (Some(reader), Some(push)) = (&task.reader, &self.push) else { return Ok(()) };
-        let task_id = task.snapshot.id();
+        let (Some(reader), Some(push)) = (&task.subscription.reader, &self.push) else { return Ok(()) };
+        let task_id = task.subscription.snapshot.id();
         match config {
             Some(config) => push.put(task_id, config, Some(reader.clone())).await.map(drop),
             None if continues => push.forward(task_id, reader.clone()).await,
