@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+mod cursor;
 mod error;
 mod event;
 mod key;
@@ -24,6 +25,7 @@ mod sql;
 mod sqlite;
 mod store;
 
+pub use cursor::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, PushThen};
 pub use error::StoreError;
 pub use event::{StoredEvent, TaskEvent};
 pub use key::MAX_KEY_BYTES;

@@ -1,5 +1,6 @@
 //! The task store on a SQL database, once for all databases.
 
+mod cursors;
 mod recovery;
 mod retention;
 mod since;
@@ -20,9 +21,9 @@ use crate::key::{self, is_key};
 use crate::page::cut;
 use crate::record::repeated;
 use crate::{
-    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Place, Remembered, Retention,
-    StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore,
-    WaitingBounds,
+    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, Place, PushCursors, Remembered,
+    Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot,
+    TaskStore, WaitingBounds,
 };
 
 /// Tasks in a SQL database.
@@ -277,6 +278,10 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
 
     fn is_shared(&self) -> bool {
         self.lease.is_some()
+    }
+
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
+        self.lease.is_some().then_some(self as &dyn PushCursors)
     }
 
     async fn overdue(

@@ -12,6 +12,7 @@ mod files;
 mod foreign;
 mod help;
 mod inspect;
+mod push;
 #[cfg(target_os = "linux")]
 mod read_only;
 mod record;

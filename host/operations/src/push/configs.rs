@@ -45,7 +45,8 @@ impl RequestHandler {
         let task_id = task_id.ok_or_else(|| A2aError::invalid_field("taskId", "is required"))?;
         let record = self.tasks.open(&call.owner, &task_id).await?;
         push.check(&request, "").await?;
-        push.put(&task_id, request, record.subscribe().reader).await
+        let subscription = record.subscribe();
+        push.put(&record, subscription, request).await
     }
 
     pub async fn get_push_config(

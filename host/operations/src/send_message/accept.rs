@@ -296,10 +296,9 @@ impl RequestHandler {
         continues: bool,
     ) -> Result<(), A2aError> {
         let (Some(reader), Some(push)) = (&task.subscription.reader, &self.push) else { return Ok(()) };
-        let task_id = task.subscription.snapshot.id();
         match config {
-            Some(config) => push.put(task_id, config, Some(reader.clone())).await.map(drop),
-            None if continues => push.forward(task_id, reader.clone()).await,
+            Some(config) => push.put(&task.record, task.subscription.clone(), config).await.map(drop),
+            None if continues => push.forward(&task.record, reader.clone()).await,
             // A new task has no other configs. Whoever registers one later brings a reader.
             None => Ok(()),
         }

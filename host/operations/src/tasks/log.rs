@@ -16,26 +16,19 @@ pub struct LoggedEvent {
     event: Arc<StreamResponse>,
     /// 0 for what is no event of a task.
     seq: u64,
-    /// True if another process stored it.
-    is_others: bool,
     encoded: OnceLock<Arc<str>>,
 }
 
 impl LoggedEvent {
     /// The event with its number among those of its task, or 0.
     pub(crate) fn new(event: Arc<StreamResponse>, seq: u64) -> Self {
-        Self { event, seq, is_others: false, encoded: OnceLock::new() }
+        Self { event, seq, encoded: OnceLock::new() }
     }
 
     /// The number of the event among all of its task: a reader that comes back with it misses none and reads none twice.
     /// `None` for what is no event of a task.
     pub fn seq(&self) -> Option<u64> {
         Some(self.seq).filter(|seq| *seq > 0)
-    }
-
-    /// True if another process stored it, where whoever is to be notified of it is told.
-    pub(crate) fn is_others(&self) -> bool {
-        self.is_others
     }
 
     /// The event as one line of JSON, a StreamResponse.
@@ -78,9 +71,9 @@ enum LogEnd {
 }
 
 impl TaskLog {
-    /// Events with their numbers. `is_others` says that another process stored them.
-    pub(crate) fn append(&self, added: impl IntoIterator<Item = (u64, Arc<StreamResponse>)>, is_others: bool) {
-        let logged = |(seq, event)| Arc::new(LoggedEvent { is_others, ..LoggedEvent::new(event, seq) });
+    /// Events with their numbers.
+    pub(crate) fn append(&self, added: impl IntoIterator<Item = (u64, Arc<StreamResponse>)>) {
+        let logged = |(seq, event)| Arc::new(LoggedEvent::new(event, seq));
         self.written().events.extend(added.into_iter().map(logged));
         self.progress.notify_waiters();
     }
@@ -195,9 +188,9 @@ mod tests {
     async fn a_reader_gets_what_came_after_it_started_and_then_the_end() {
         let log = Arc::new(TaskLog::default());
         let event = |text| Arc::new(StreamResponse::Message(Message::user_text(text)));
-        log.append([(1, event("before"))], false);
+        log.append([(1, event("before"))]);
         let mut reader = log.tail();
-        log.append([(2, event("after")), (4, event("last"))], false);
+        log.append([(2, event("after")), (4, event("last"))]);
         log.close();
         for (seq, text) in [(2, "after"), (4, "last")] {
             let read = reader.next().await.expect("an event");

@@ -21,6 +21,7 @@ use crate::tasks::running_turn::RunningTurn;
 mod writing;
 
 /// The task as it is, and a reader of what follows without gap.
+#[derive(Clone)]
 pub(crate) struct Subscription {
     pub(crate) snapshot: TaskSnapshot,
     /// The number of the last event in the snapshot.

@@ -56,7 +56,7 @@ impl TaskRecord {
     pub(crate) async fn show_first(&self, events: &[TaskEvent], task: TaskSnapshot) {
         let mut last = self.last.lock().await;
         last.seq += events.len() as u64;
-        self.show(events, (last.seq, task), false);
+        self.show(events, (last.seq, task));
     }
 
     /// Learns what others stored since.
@@ -115,7 +115,7 @@ impl TaskRecord {
     fn apply(&self, last: &mut Place, events: &[TaskEvent], stored: Option<(Place, TaskSnapshot)>) {
         if let Some((place, task)) = stored {
             *last = place;
-            self.show(events, (last.seq, task), false);
+            self.show(events, (last.seq, task));
             self.wake.tell(self.id.as_str(), last.seq);
         }
     }
@@ -181,14 +181,12 @@ impl TaskRecord {
             let decoded = events.iter().map(|stored| stored.decode().map_err(unreadable));
             let decoded: Vec<TaskEvent> = decoded.collect::<Result<_, _>>()?;
             last.seq += decoded.len() as u64;
-            // A process whose turn runs sends all that becomes of its task, also what another one stored in between.
-            self.show(&decoded, (last.seq, self.snapshot().with(&decoded)), !self.is_running());
+            self.show(&decoded, (last.seq, self.snapshot().with(&decoded)));
         }
     }
 
     /// Lets everybody see events that are stored, and the task as it is with them, the last of which has the number.
-    /// `is_others` says that another process stored them and works on the task.
-    fn show(&self, events: &[TaskEvent], (seq, task): (u64, TaskSnapshot), is_others: bool) {
+    fn show(&self, events: &[TaskEvent], (seq, task): (u64, TaskSnapshot)) {
         let mut state = self.lock();
         let is_final = task.state().is_terminal();
         state.is_worked_on = is_worked_on(state.is_worked_on, events, task.state());
@@ -202,7 +200,7 @@ impl TaskRecord {
                 TaskEvent::Stream(event) => Some((seq, Arc::clone(event))),
                 TaskEvent::Message(_) => None,
             });
-            log.append(shown, is_others);
+            log.append(shown);
         }
         if is_final && let Some(log) = state.log.take() {
             log.close();
