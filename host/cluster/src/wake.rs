@@ -3,18 +3,49 @@
 //! A hint is never data and may be lost. Whoever waits for one also looks by itself from time to time, so that a lost one
 //! costs the time to the next look.
 
+use std::error::Error;
 use std::future::pending;
 use std::sync::Arc;
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
+#[cfg(feature = "nats")]
+mod nats;
 mod outbox;
 mod postgres;
 
-pub use postgres::{PostgresWake, WakeError};
+#[cfg(feature = "nats")]
+pub use nats::NatsWake;
+pub use postgres::PostgresWake;
 
 /// Batches of hints that a reader may be behind before it has lost some.
 const BEHIND: usize = 1_024;
+
+/// The reasons for which a process cannot be woken.
+#[derive(Debug, thiserror::Error)]
+pub enum WakeError {
+    /// There is no connection to listen on.
+    #[error("there is no connection to listen on")]
+    Connect(#[source] sqlx::Error),
+    /// The database fails.
+    #[error("the database does not notify")]
+    Notify(#[source] sqlx::Error),
+    /// The connection that listens is another one by each statement, or one to another database.
+    #[error(
+        "the connection that listens hears nothing: it goes through a pooler that shares connections between transactions, \
+         such as PgBouncer with pool_mode = transaction, or to another database than that of the tasks"
+    )]
+    Deaf,
+    /// NATS is not reached.
+    #[error("NATS is not reached")]
+    Nats(#[source] Box<dyn Error + Send + Sync>),
+    /// What is published is not heard.
+    #[error("NATS does not let this user publish and subscribe to {subject}")]
+    Forbidden {
+        /// The subject.
+        subject: &'static str,
+    },
+}
 
 /// What was told: the id of a task, and the number of its last event, or 0 where something else of it has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

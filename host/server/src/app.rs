@@ -91,7 +91,7 @@ pub enum AppError {
     #[error("tasks cannot be kept")]
     Tasks(#[from] TaskStoreError),
     /// Other processes cannot be heard.
-    #[error("postgres.listen_env: other processes on the database of the tasks cannot be heard")]
+    #[error("other processes on the database of the tasks cannot be heard")]
     Wake(#[from] WakeOpenError),
     /// Sessions cannot be kept.
     #[error("sessions cannot be kept")]

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::outbox::Outbox;
-use super::{Heard, Hints, Readers, Wake};
+use super::{Heard, Hints, Readers, Wake, WakeError};
 
 /// The channel of all processes on a database.
 const CHANNEL: &str = "annex_wake";
@@ -30,23 +30,6 @@ const TELL: &str = "
     WHERE (SELECT count(*) FROM replica WHERE lease_until > clock_timestamp()) > 1";
 
 const GREET: &str = "SELECT pg_notify('annex_wake', $1)";
-
-/// The reasons for which a process cannot be woken.
-#[derive(Debug, thiserror::Error)]
-pub enum WakeError {
-    /// There is no connection to listen on.
-    #[error("there is no connection to listen on")]
-    Connect(#[source] sqlx::Error),
-    /// The database fails.
-    #[error("the database does not notify")]
-    Notify(#[source] sqlx::Error),
-    /// The connection that listens is another one by each statement, or one to another database.
-    #[error(
-        "the connection that listens hears nothing: it goes through a pooler that shares connections between transactions, \
-         such as PgBouncer with pool_mode = transaction, or to another database than that of the tasks"
-    )]
-    Deaf,
-}
 
 /// Wake-ups through the PostgreSQL database that the processes share.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 use std::env;
 use std::sync::Arc;
 
+#[cfg(feature = "nats")]
+use annex_cluster::wake::NatsWake;
 use annex_cluster::wake::{Local, PostgresWake, Wake, WakeError};
 use annex_database::{OpenError, PostgresConnections};
 use annex_tasks::TaskStore;
@@ -13,25 +15,40 @@ use crate::stores::postgres::PostgresDatabases;
 /// The reasons for which others are not heard.
 #[derive(Debug, thiserror::Error)]
 pub enum WakeOpenError {
-    /// The environment has no URL of a database.
-    #[error("the environment variable {name} is not set")]
+    /// The environment has no URL.
+    #[error("{key}: the environment variable {name} is not set")]
     Variable {
+        /// The key that names it.
+        key: &'static str,
         /// Its name.
         name: String,
     },
     /// The variable has something else.
-    #[error("{name} is no URL of a PostgreSQL database")]
+    #[error("{key}: {name} is no URL of a PostgreSQL database")]
     Url {
+        /// The key that names it.
+        key: &'static str,
         /// Its name.
         name: String,
         /// The reason.
         #[source]
         source: OpenError,
     },
-    /// The database does not tell.
-    #[error(transparent)]
-    Wake(#[from] WakeError),
+    /// Nothing is heard of what is told.
+    #[error("{key}")]
+    Wake {
+        /// The key that says where.
+        key: &'static str,
+        /// The reason.
+        #[source]
+        source: WakeError,
+    },
 }
+
+const TASKS: &str = "tasks.postgres_env";
+const LISTEN: &str = "postgres.listen_env";
+#[cfg(feature = "nats")]
+const NATS: &str = "wake.nats_env";
 
 /// Hears others from now on, where there can be some.
 pub(crate) async fn open(
@@ -42,12 +59,23 @@ pub(crate) async fn open(
     let Some(tasks) = config.tasks.postgres_env.as_ref().filter(|_| store.is_shared()) else {
         return Ok(Arc::new(Local));
     };
-    let url = |name: &String| env::var(name).map_err(|_| WakeOpenError::Variable { name: name.clone() });
-    let is_none = |name: &String, source| WakeOpenError::Url { name: name.clone(), source };
-    let requests = databases.at(&url(tasks)?).map_err(|source| is_none(tasks, source))?;
+    #[cfg(feature = "nats")]
+    if let Some(name) = &config.wake.nats_env {
+        let wake = NatsWake::start(&variable(NATS, name)?).await;
+        return Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: NATS, source })?));
+    }
+    let is_none = |key, name: &String, source| WakeOpenError::Url { key, name: name.clone(), source };
+    let requests = databases.at(&variable(TASKS, tasks)?).map_err(|source| is_none(TASKS, tasks, source))?;
     let direct = match &config.postgres.listen_env {
-        Some(name) => PostgresConnections::new(&url(name)?, 1).map_err(|source| is_none(name, source))?,
+        Some(name) => {
+            PostgresConnections::new(&variable(LISTEN, name)?, 1).map_err(|source| is_none(LISTEN, name, source))?
+        }
         None => requests.clone(),
     };
-    Ok(Arc::new(PostgresWake::start(&requests, &direct).await?))
+    let wake = PostgresWake::start(&requests, &direct).await;
+    Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: LISTEN, source })?))
+}
+
+fn variable(key: &'static str, name: &str) -> Result<String, WakeOpenError> {
+    env::var(name).map_err(|_| WakeOpenError::Variable { key, name: name.to_owned() })
 }
