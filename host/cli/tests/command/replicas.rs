@@ -63,12 +63,7 @@ impl Replicas {
              name = \"c\"\n{RULES}\n{more}\n[tasks]\npostgres_env = \"ANNEX_TEST_TASKS\""
         );
         let own = [("ANNEX_TEST_TASKS", self.url())];
-        Server::start_with(&config, &[&own, environment].concat())
-    }
-
-    /// The URL of their database.
-    pub(crate) fn url(&self) -> &str {
-        self.scratch.url()
+        Server::start_with(&config, &[&own[..], environment].concat())
     }
 
     pub(crate) fn client(&self) -> &Client {
