@@ -53,7 +53,7 @@ impl Receiver {
 
     /// The numbers of the events of a task in the order in which they came.
     fn numbers(&self, task: &str) -> Result<Vec<u64>> {
-        let number = |(id, _): &(String, Value)| {
+        let number = |(id, _): &(String, Value)| -> Result<u64> {
             let number = id.strip_prefix(task).and_then(|number| number.strip_prefix('/'));
             Ok(number.with_context(|| format!("{id} of another task"))?.parse()?)
         };

@@ -172,7 +172,7 @@ async fn a_connection_that_is_lost_while_it_listens_loses_no_event_and_is_made_a
         tokio::time::sleep(Duration::from_millis(500)).await;
         let lost = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
             WHERE datname = current_database() AND application_name = 'annex' AND query LIKE 'LISTEN%'";
-        Ok(sqlx::query_scalar::<_, i64>(lost).fetch_one(&mut own).await?)
+        anyhow::Ok(sqlx::query_scalar::<_, i64>(lost).fetch_one(&mut own).await?)
     };
     let (here, there, lost) = tokio::try_join!(
         follow(&replicas, &one, of_task, usize::MAX),
