@@ -42,7 +42,7 @@ impl RequestHandler {
                     active = running.ended().await?;
                     // It has lost the task, which ends in another process.
                     if record.runs_elsewhere() {
-                        self.turn_over(&record, record.subscribe_to_turn().1).await;
+                        self.turn_over(&record, record.subscribe_to_turn().reader).await;
                     }
                 }
                 // The message came before, and its turn may still run.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{SqlTaskStore, stored_config};
 use crate::cursor::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, PushThen};
 use crate::key::is_key;
-use crate::{Owner, StoreError};
+use crate::{Owner, StoreError, TaskStore};
 
 /// The cursors that a statement has changed, as [`cursor`] reads them; `$1` is the replica.
 macro_rules! changed_cursors {
