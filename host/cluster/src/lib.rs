@@ -1,11 +1,12 @@
-//! A process among others that work on one PostgreSQL database: its lease, and the replica that it is. What the processes
-//! work on is decided elsewhere.
+//! A process among others that work on one PostgreSQL database: its lease, the replica that it is, and the way in which they
+//! wake each other. What the processes work on is decided elsewhere.
 
 #![warn(missing_docs)]
 
 mod lease;
 mod replica;
 mod statements;
+pub mod wake;
 
 pub use lease::Lease;
 pub use replica::Replica;

@@ -3,7 +3,7 @@
 use std::slice;
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Postgres, Transaction};
 
 use crate::database::{Begun, Database, Row, Step, Value, bind};
@@ -79,6 +79,34 @@ impl PostgresConnections {
         let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&self.options)).await;
         connected.map_err(|_| sqlx::Error::PoolTimedOut)?
     }
+
+    /// A connection of its own that hears what is notified on `channel` from now on. Once it is lost it hears nothing more.
+    ///
+    /// # Errors
+    /// When the database is not reached.
+    pub async fn listen(&self, channel: &str) -> sqlx::Result<PgListener> {
+        // A pool would hide why it cannot connect.
+        PgConnection::connect_with(&self.options).await?.close().await?;
+        let pool = lasting(1, ACQUIRE_TIMEOUT).connect_lazy_with(self.options.clone());
+        let mut listener = PgListener::connect_with(&pool).await?;
+        listener.ignore_pool_close_event(true);
+        listener.eager_reconnect(false);
+        listener.listen(channel).await?;
+        Ok(listener)
+    }
+
+    /// The database over at most `connections` others, for what must not wait for those of the requests. Waiting for one of
+    /// them takes `timeout` at most. The tables are taken to be there.
+    #[must_use]
+    pub fn beside(&self, connections: u32, timeout: Duration) -> PostgresDatabase {
+        PostgresDatabase { pool: lasting(connections, timeout).connect_lazy_with(self.options.clone()) }
+    }
+}
+
+/// Connections that are kept for good: where others have taken all that the database gives, a new one would not be had.
+fn lasting(connections: u32, timeout: Duration) -> PgPoolOptions {
+    let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(timeout);
+    pool.idle_timeout(None).max_lifetime(None)
 }
 
 impl PostgresDatabase {
@@ -107,11 +135,8 @@ impl PostgresDatabase {
     /// Waiting for one of them takes `timeout` at most.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> Self {
-        let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(timeout);
-        // Kept for good: where others have taken all that the database gives, a new one would not be had.
-        let pool = pool.idle_timeout(None).max_lifetime(None);
         let options = PgConnectOptions::clone(&self.pool.connect_options());
-        Self { pool: pool.connect_lazy_with(options) }
+        Self { pool: lasting(connections, timeout).connect_lazy_with(options) }
     }
 }
 

@@ -97,7 +97,8 @@ fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
     Form::Snapshot(task.into())
 }
 
-/// The events of a stream in order, the first one a task or the only message. An error is the last of them, where the
+/// The events of a stream in order, the first one a task or the only message, unless it goes on behind an event that its
+/// reader has. An error is the last of them, where the
 /// stream ends before its task or its turn does.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Arc<LoggedEvent>, A2aError>> + Send>>;
 
@@ -110,9 +111,9 @@ pub(crate) enum Until {
     TaskEnds,
 }
 
-/// `first`, then what the reader reads, until the server closes its streams. Whoever reads is told why nothing more comes.
+/// `first`, if there is one, then what the reader reads, until the server closes its streams. Whoever reads is told why nothing more comes.
 pub(crate) fn events(
-    first: LoggedEvent,
+    first: Option<LoggedEvent>,
     reader: Option<LogReader>,
     closing: CancellationToken,
     until: Until,
@@ -135,7 +136,7 @@ pub(crate) fn events(
             Some((Ok(logged), Some(reader).filter(|_| !over)))
         }
     });
-    Box::pin(stream::iter([Ok(Arc::new(first))]).chain(rest))
+    Box::pin(stream::iter(first.map(|first| Ok(Arc::new(first)))).chain(rest))
 }
 
 /// Any value as JSON.

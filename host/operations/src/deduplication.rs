@@ -2,18 +2,19 @@
 //!
 //! The store remembers which task a message began or continued. Until it is decided whether the message is taken at all, it
 //! is kept open in memory, and the same message waits if it comes meanwhile. Where another process looks at it, the store is
-//! asked again and again, for a while.
+//! asked again when that one tells of it, and from time to time, for a while.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use annex_cluster::wake::Wake;
 use annex_protocol::{A2aError, ContextId, Message, MessageId, SendMessageRequest, TaskId};
 use annex_tasks::{MessageKey, Owner, Remembered, StoreError, TaskStore};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use crate::answer::encode;
 use crate::fault;
@@ -29,6 +30,8 @@ type OpenKey = (Owner, ContextId, MessageId);
 /// Tells whether a message came before.
 pub struct Deduplication {
     store: Arc<dyn TaskStore>,
+    /// Tells other processes which messages are answered or given up, and hears of those that they look at.
+    wake: Arc<dyn Wake>,
     /// The messages that are being looked at. Dropping a sender wakes the requests that wait for its message.
     open: Mutex<HashMap<OpenKey, watch::Sender<()>>>,
 }
@@ -53,14 +56,16 @@ pub(crate) struct FirstDelivery {
 /// The result of one look at a message.
 enum Look {
     Over(Delivery),
-    /// Another process looks at it.
-    Elsewhere(OpenMessage),
+    /// Another process looks at it, for this task.
+    Elsewhere(OpenMessage, TaskId),
 }
 
 struct OpenMessage {
     messages: Arc<Deduplication>,
     owner: Owner,
     key: MessageKey,
+    /// The task that the message is to become or to join.
+    task: TaskId,
 }
 
 /// The digest by which a request is recognised: of its message as the client sent it, and of its metadata.
@@ -75,8 +80,8 @@ pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError>
 
 impl Deduplication {
     /// Remembers messages in the store of the tasks.
-    pub fn new(store: Arc<dyn TaskStore>) -> Arc<Self> {
-        Arc::new(Self { store, open: Mutex::default() })
+    pub fn new(store: Arc<dyn TaskStore>, wake: Arc<dyn Wake>) -> Arc<Self> {
+        Arc::new(Self { store, wake, open: Mutex::default() })
     }
 
     /// Remembers the message with `task`, once the same one is not being looked at elsewhere in this process.
@@ -96,19 +101,22 @@ impl Deduplication {
             // Ends when the other one is settled or given up.
             let _ = other.changed().await;
         }
-        let mut open = OpenMessage { messages: Arc::clone(self), owner: owner.clone(), key };
+        let mut open = OpenMessage { messages: Arc::clone(self), owner: owner.clone(), key, task: task.clone() };
         let mut pause = FIRST_PAUSE;
+        let mut hints = None;
         loop {
-            open = match open.look(task.clone()).await? {
+            let elsewhere;
+            (open, elsewhere) = match open.look(task.clone()).await? {
                 Look::Over(delivery) => return Ok(delivery),
-                Look::Elsewhere(open) => open,
+                Look::Elsewhere(open, elsewhere) => (open, elsewhere),
             };
             if Instant::now() >= deadline {
                 let reason =
                     "another process of it still looks at this message; send it again under the same messageId";
                 return Err(A2aError::Overloaded { reason: reason.to_owned() });
             }
-            sleep(pause).await;
+            // What was told before the first look is found by the second one.
+            let _ = timeout(pause, hints.get_or_insert_with(|| self.wake.hints()).of(elsewhere.as_str())).await;
             pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
@@ -142,6 +150,7 @@ impl FirstDelivery {
             // The client gets its answer all the same.
             drop(fault::logged(&error));
         }
+        open.tell();
         self.settle();
     }
 }
@@ -157,16 +166,19 @@ impl Drop for FirstDelivery {
 
 impl OpenMessage {
     /// Asks the store whether the message came before, and claims it if not.
-    async fn look(self, task: TaskId) -> Result<Look, A2aError> {
+    async fn look(mut self, task: TaskId) -> Result<Look, A2aError> {
         // In a task of its own: a client that goes away must not leave a message remembered that nobody works on.
         let looking = tokio::spawn(async move {
             let remembered = self.messages.store.remember(&self.owner, &self.key, &task).await;
             Ok(Look::Over(match remembered.map_err(fault::of_store)? {
                 Remembered::New => Delivery::New(FirstDelivery { open: Some(self) }),
-                Remembered::Left(task) => Delivery::Left(FirstDelivery { open: Some(self) }, task),
+                Remembered::Left(task) => {
+                    self.task = task.clone();
+                    Delivery::Left(FirstDelivery { open: Some(self) }, task)
+                }
                 Remembered::Same(task) => Delivery::Repeated(task),
                 Remembered::Answered(answer) => Delivery::Answered(answer),
-                Remembered::Elsewhere(_) => return Ok(Look::Elsewhere(self)),
+                Remembered::Elsewhere(task) => return Ok(Look::Elsewhere(self, task)),
                 Remembered::Different => {
                     let description = "names another message that came before; give each message an id of its own";
                     return Err(A2aError::invalid_field("message.messageId", description));
@@ -181,6 +193,12 @@ impl OpenMessage {
         if let Err(error) = forgotten {
             drop(fault::logged(&error));
         }
+        self.tell();
+    }
+
+    /// Wakes those who wait for the message in other processes.
+    fn tell(&self) {
+        self.messages.wake.tell(self.task.as_str(), 0);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Push notifications (A2A 1.0 sections 3.1.7 to 3.1.10 and 4.3): who wants the events of which task.
 //!
-//! A task's events are forwarded by one more reader of its log, so a receiver never slows the task or its streams.
+//! A task's events are forwarded by one more reader of its log, so a receiver never slows the task or its streams. Where
+//! several processes can send, `sending` does that by cursors in the store.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,33 +12,49 @@ use annex_protocol::{
     TaskPushNotificationConfig,
 };
 use annex_push::{Event, InvalidConfig, Notifier};
-use annex_tasks::{MAX_PUSH_CONFIGS, StoreError, TaskStore};
+use annex_tasks::{MAX_PUSH_CONFIGS, PushProgress, PushThen, StoreError, TaskStore};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
+use crate::push::sending::Senders;
 use crate::send_message::request_check::MAX_ID_BYTES;
+use crate::tasks::Tasks;
 use crate::tasks::log::{LogReader, LoggedEvent};
+use crate::tasks::record::{Subscription, TaskRecord};
 
 mod configs;
+mod sending;
 
 const DEFAULT_PAGE_SIZE: usize = 50;
+/// The time between two looks at what processes that are gone have left unsent.
+const LOOK: Duration = Duration::from_secs(1);
+/// The most cursors that are taken at a look.
+const LEFT: usize = 16;
+/// The time until a task that could not be read is looked at again.
+const UNREADABLE: Duration = Duration::from_secs(60);
 
 /// The configs of all tasks, which are stored with the tasks, and what sends their events.
 pub struct PushNotifications {
-    notifier: Notifier,
+    notifier: Arc<Notifier>,
     store: Arc<dyn TaskStore>,
     /// The configs of the tasks whose events are being forwarded.
     live: Mutex<HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>>,
     /// Held while the configs of a task are read for its turn or changed, so that what was deleted is not read once
     /// more.
     locks: KeyedLocks,
+    /// What this process sends where others can, too; `None` where there are none.
+    senders: Option<Arc<Senders>>,
     closing: CancellationToken,
 }
 
 impl PushNotifications {
     pub fn new(notifier: Notifier, store: Arc<dyn TaskStore>, closing: CancellationToken) -> Self {
-        Self { notifier, store, live: Mutex::default(), locks: KeyedLocks::new(), closing }
+        let notifier = Arc::new(notifier);
+        let new_senders = |_| Senders::new(Arc::clone(&notifier), Arc::clone(&store), closing.clone());
+        let senders = store.push_cursors().map(new_senders);
+        Self { notifier, store, live: Mutex::default(), locks: KeyedLocks::new(), senders, closing }
     }
 
     /// Checks what a client wants to register; `at` is the path of the config in its request.
@@ -64,14 +81,15 @@ impl PushNotifications {
         Err(not_kept(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS }))
     }
 
-    /// Registers a config that was checked; one with its id is replaced. `reader` reads the task from now on, if it
-    /// still goes on.
+    /// Registers a config that was checked; one with its id is replaced. Its receiver gets what follows the subscription, if
+    /// the task still goes on.
     pub(crate) async fn put(
         self: &Arc<Self>,
-        task_id: &TaskId,
+        record: &TaskRecord,
+        subscription: Subscription,
         mut config: TaskPushNotificationConfig,
-        reader: Option<LogReader>,
     ) -> Result<TaskPushNotificationConfig, A2aError> {
+        let task_id = record.id();
         let id = config.id.take().filter(|id| !id.is_empty());
         let id = id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         config.id = Some(id.clone());
@@ -80,16 +98,88 @@ impl PushNotifications {
         self.store.put_config(task_id, &config).await.map_err(not_kept)?;
         // Events that wait for the config that was replaced, and its suspension, are not for the new one.
         self.notifier.remove(task_id, &id);
-        if let Some(reader) = reader {
-            self.start(task_id, reader).await?;
+        let Some(reader) = subscription.reader else { return Ok(config) };
+        match &self.senders {
+            Some(senders) => self.send_behind(senders, record, (&id, subscription.seq)).await?,
+            None => self.start(task_id, reader).await?,
         }
         Ok(config)
     }
 
-    /// From now on the task's events go to whoever is registered.
-    pub(crate) async fn forward(self: &Arc<Self>, task_id: &TaskId, reader: LogReader) -> Result<(), A2aError> {
-        let _locked = self.locks.lock(task_id).await;
-        self.start(task_id, reader).await
+    /// Another turn of the task begins. From now on its events go to whoever is registered.
+    pub(crate) async fn forward(self: &Arc<Self>, record: &Arc<TaskRecord>, reader: LogReader) -> Result<(), A2aError> {
+        let _locked = self.locks.lock(record.id()).await;
+        let (Some(senders), Some(cursors)) = (&self.senders, self.store.push_cursors()) else {
+            return self.start(record.id(), reader).await;
+        };
+        for cursor in cursors.claim(record.id()).await.map_err(fault::of_store)? {
+            // Whoever ran the task before may have left events unsent.
+            if let Some(reader) = record.read_behind(cursor.sent) {
+                senders.start(cursor, reader);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what follows an event to a config that was just stored, or lets whoever goes on with the task do that.
+    async fn send_behind(
+        &self,
+        senders: &Arc<Senders>,
+        record: &TaskRecord,
+        (config, seq): (&str, u64),
+    ) -> Result<(), A2aError> {
+        let Some(cursors) = self.store.push_cursors() else { return Ok(()) };
+        let sends = record.is_running() || record.runs_elsewhere() || record.is_finished();
+        let opened = cursors.open(record.id(), config, (seq, sends)).await.map_err(fault::of_store)?;
+        // The task may have gone on meanwhile, and even have ended.
+        if let Some((cursor, reader)) = opened.filter(|_| sends).zip(record.read_behind(seq)) {
+            senders.start(cursor, reader);
+        }
+        Ok(())
+    }
+
+    /// Sends what processes that are gone have left unsent, until it is told to stop; at once where there are none.
+    pub async fn send_left(&self, tasks: &Tasks, stop: CancellationToken) {
+        let Some(senders) = &self.senders else { return };
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_well = true;
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = self.closing.cancelled() => return,
+                _ = looks.tick() => {}
+            }
+            let taken = self.take_left(senders, tasks).await;
+            if let Err(error) = &taken
+                && is_well
+            {
+                // Once, and not each second as long as the database is away.
+                drop(fault::logged(error));
+            }
+            is_well = taken.is_ok();
+        }
+    }
+
+    async fn take_left(&self, senders: &Arc<Senders>, tasks: &Tasks) -> Result<(), StoreError> {
+        let Some(cursors) = self.store.push_cursors() else { return Ok(()) };
+        for cursor in cursors.claim_left(LEFT).await? {
+            let (wait, then) = match tasks.open(&cursor.owner, &cursor.task).await {
+                Ok(record) => match record.read_behind(cursor.sent) {
+                    Some(reader) => {
+                        senders.start(cursor, reader);
+                        continue;
+                    }
+                    None => (Duration::ZERO, PushThen::Ends),
+                },
+                // It cannot be read now, and would be found again and again.
+                Err(_) => (UNREADABLE, PushThen::Leaves),
+            };
+            let progress = PushProgress { sent: cursor.sent, failures: cursor.failures, wait, then };
+            cursors.advance(&cursor, &progress).await?;
+        }
+        Ok(())
     }
 
     /// The same, inside the task's lock.
@@ -115,13 +205,9 @@ impl PushNotifications {
                 () = self.closing.cancelled() => None,
             };
             let Some(event) = event else { break };
-            // The process whose turn it is sends it.
-            if event.is_others() {
-                continue;
-            }
             // Queued under the lock, so that a config which is deleted meanwhile is not sent to any more.
             if let Some(configs) = self.live().get(&task_id) {
-                self.notifier.send(&task_id, configs, &outgoing(&event));
+                self.notifier.send(&task_id, configs, &outgoing(&task_id, &event));
             }
         }
         self.live().remove(&task_id);
@@ -161,13 +247,21 @@ impl PushNotifications {
             configs.retain(|config| config.id.as_deref() != Some(id));
         }
         // Last: nothing more is queued once `live` is changed.
-        self.notifier.remove(task_id, id);
+        match &self.senders {
+            Some(senders) => senders.stop(task_id, id),
+            None => self.notifier.remove(task_id, id),
+        }
         Ok(())
     }
 
     /// Delivers what waits, but not for long.
     pub async fn close(&self, max_wait: Duration) {
-        self.notifier.close(max_wait).await;
+        let begin = Instant::now();
+        if let Some(senders) = &self.senders {
+            // Others take what is left.
+            let _ = timeout(max_wait, senders.over()).await;
+        }
+        self.notifier.close(max_wait.saturating_sub(begin.elapsed())).await;
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>> {
@@ -183,7 +277,7 @@ fn not_kept(error: StoreError) -> A2aError {
     }
 }
 
-fn outgoing(event: &LoggedEvent) -> Event {
+fn outgoing(task: &TaskId, event: &LoggedEvent) -> Event {
     let json = Arc::clone(event.json());
     let rests = match event.event() {
         StreamResponse::StatusUpdate(update) => {
@@ -191,5 +285,9 @@ fn outgoing(event: &LoggedEvent) -> Event {
         }
         StreamResponse::Task(_) | StreamResponse::Message(_) | StreamResponse::ArtifactUpdate(_) => false,
     };
-    if rests { Event::last(json) } else { Event::update(json) }
+    let sent = if rests { Event::last(json) } else { Event::update(json) };
+    match event.seq() {
+        Some(seq) => sent.numbered(task, seq),
+        None => sent,
+    }
 }

@@ -8,7 +8,7 @@ use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::log::{LogReader, LoggedEvent};
-use crate::tasks::record::TaskRecord;
+use crate::tasks::record::{Subscription, TaskRecord};
 use crate::turn::{Outcome, TaskOutcome};
 
 pub(crate) mod accept;
@@ -28,13 +28,13 @@ impl RequestHandler {
         let configuration = &request.configuration;
         let at_once = configuration.return_immediately;
         let history_length = configuration.history_length;
-        let TaskOutcome { record, snapshot, mut active, running, reader } =
+        let TaskOutcome { record, subscription, mut active, running } =
             match self.accept(call, "SendMessage", request).await? {
                 Outcome::Message { message, active } => return Ok(Answer { value: Sent::Message(message), active }),
                 Outcome::Task(task) => task,
             };
         let snapshot = if at_once {
-            snapshot
+            subscription.snapshot
         } else {
             // Extensions may drop out until the turn ends, and the client is told which were active to the end.
             match running {
@@ -42,11 +42,11 @@ impl RequestHandler {
                     active = running.ended().await?;
                     // It has lost the task, which ends in another process.
                     if record.runs_elsewhere() {
-                        self.turn_over(&record, record.subscribe_to_turn().1).await;
+                        self.turn_over(&record, record.subscribe_to_turn().reader).await;
                     }
                 }
                 // The message came before, and its turn may still run.
-                None => self.turn_over(&record, reader).await,
+                None => self.turn_over(&record, subscription.reader).await,
             }
             record.snapshot()
         };
@@ -76,12 +76,15 @@ impl RequestHandler {
         request: SendMessageRequest,
     ) -> Result<Answer<EventStream>, A2aError> {
         let (first, reader, active) = match self.accept(call, STREAMING, request).await? {
-            Outcome::Message { message, active } => (StreamResponse::Message(*message), None, active),
-            Outcome::Task(TaskOutcome { snapshot, reader, active, .. }) => {
-                (StreamResponse::Task(snapshot.into_task()), reader, active)
+            Outcome::Message { message, active } => {
+                (LoggedEvent::new(Arc::new(StreamResponse::Message(*message)), 0), None, active)
+            }
+            Outcome::Task(TaskOutcome { subscription: Subscription { snapshot, seq, reader }, active, .. }) => {
+                let first = StreamResponse::Task(snapshot.into_task());
+                (LoggedEvent::new(Arc::new(first), seq), reader, active)
             }
         };
-        let value = answer::events(LoggedEvent::new(Arc::new(first)), reader, self.closing.clone(), Until::TurnEnds);
+        let value = answer::events(Some(first), reader, self.closing.clone(), Until::TurnEnds);
         Ok(Answer { value, active })
     }
 }

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
 use annex_protocol::{A2aError, ExtensionUri};
 use annex_tasks::Owner;
+use http::header::HeaderName;
 use http::{HeaderMap, Uri};
 
 /// The query parameter that stands in for the header (A2A 1.0 section 3.6.1).
 const VERSION_PARAMETER: &str = "A2A-Version";
+
+/// The field in which a client of server-sent events names the `id` of the last one that it has.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The service parameters of one request (A2A 1.0 section 3.2.6).
 #[derive(Clone, Debug, Default)]
@@ -19,6 +23,8 @@ pub struct ServiceParameters {
     pub owner: Owner,
     /// The header fields of the request, where the agent may want some of them.
     pub headers: Option<Arc<HeaderMap>>,
+    /// The number of the last event that a reader has who comes back to a stream.
+    pub last_event: Option<u64>,
 }
 
 impl ServiceParameters {
@@ -28,7 +34,8 @@ impl ServiceParameters {
         let header = header.as_deref().map(str::trim).filter(|version| !version.is_empty());
         let version = header.or_else(|| query_version(uri)).unwrap_or_default();
         let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());
-        Self::new(owner, version, parse_extensions(lines))
+        let last_event = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.trim().parse().ok());
+        Ok(Self { last_event, ..Self::new(owner, version, parse_extensions(lines))? })
     }
 
     /// The same with the header fields of the request.
@@ -41,7 +48,7 @@ impl ServiceParameters {
         if version != VERSION {
             return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: &[VERSION] });
         }
-        Ok(Self { owner, requested, headers: None })
+        Ok(Self { owner, requested, headers: None, last_event: None })
     }
 }
 

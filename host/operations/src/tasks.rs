@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use annex_cluster::Replica;
+use annex_cluster::wake::Wake;
 use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
 use annex_tasks::{
     Owner, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,
@@ -21,6 +22,7 @@ use crate::tasks::record::{Subscription, TaskRecord};
 use crate::tasks::session_sweep::SessionSweep;
 use crate::views::scoped_keys::ScopedKeys;
 
+mod backlog;
 mod cancel_elsewhere;
 mod cancellation;
 pub mod list;
@@ -64,6 +66,8 @@ pub struct Tasks {
     unsettled: Mutex<HashMap<TaskId, Unsettled>>,
     pins: Arc<Pins>,
     bounds: TaskBounds,
+    /// Tells other processes what is stored here, and hears of what they store.
+    wake: Arc<dyn Wake>,
 }
 
 /// Bounds on the size of one task, and on the tasks that wait.
@@ -90,17 +94,21 @@ struct Live {
 }
 
 impl Tasks {
-    pub fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>, bounds: TaskBounds) -> Arc<Self> {
+    pub fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>, bounds: TaskBounds, wake: Arc<dyn Wake>) -> Arc<Self> {
         let live = Mutex::new(Live { records: HashMap::new(), crowd: CROWD });
         let locks = KeyedLocks::new();
         let unsettled = Mutex::default();
-        let tasks = Arc::new(Self { store, live, locks, unsettled, pins, bounds });
+        let tasks = Arc::new(Self { store, live, locks, unsettled, pins, bounds, wake });
         tasks.store.watch_waiting(Arc::new(Watcher(Arc::downgrade(&tasks))));
         tasks
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
         &self.store
+    }
+
+    pub(crate) fn wake(&self) -> &Arc<dyn Wake> {
+        &self.wake
     }
 
     /// The limits on the size of one task.
@@ -153,9 +161,11 @@ impl Tasks {
                 return Err(error);
             }
         };
+        self.wake.tell(task.id().as_str(), events.len() as u64);
         let record = Arc::new(TaskRecord::new(owner.clone(), made, (place, turn), self));
         // Before the events are shown, so that the client reads them all.
-        let subscription = if is_followed { record.subscribe() } else { (record.snapshot(), None) };
+        let subscription = record.subscribe();
+        let subscription = Subscription { reader: subscription.reader.filter(|_| is_followed), ..subscription };
         record.show_first(events.get(1..).unwrap_or_default(), task).await;
         // From an attempt that failed.
         self.unsettled().remove(record.id());

@@ -15,7 +15,7 @@ use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContex
 use annex_cluster::Replica;
 use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState};
 use annex_runtime::Chain;
-use annex_tasks::{Owner, TaskSnapshot};
+use annex_tasks::Owner;
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
@@ -25,8 +25,7 @@ use crate::counters::Counters;
 use crate::fault;
 use crate::permits::TurnPermit;
 use crate::tasks::Tasks;
-use crate::tasks::log::LogReader;
-use crate::tasks::record::TaskRecord;
+use crate::tasks::record::{Subscription, TaskRecord};
 use crate::views::turn_task::TurnTask;
 
 mod begin;
@@ -57,12 +56,10 @@ pub(crate) enum Outcome {
     Task(TaskOutcome),
 }
 
-/// The task that works on a message. The snapshot and the reader fit together without gap.
+/// The task that works on a message.
 pub(crate) struct TaskOutcome {
     pub(crate) record: Arc<TaskRecord>,
-    pub(crate) snapshot: TaskSnapshot,
-    /// Reads what follows the snapshot; `None` when nothing will.
-    pub(crate) reader: Option<LogReader>,
+    pub(crate) subscription: Subscription,
     /// The extensions that were active up to now.
     pub(crate) active: Vec<ExtensionUri>,
     /// The turn, once it has begun; `None` for a message that came before.

@@ -5,15 +5,18 @@ use std::time::{Duration, SystemTime};
 
 use annex_egress::{Refused, Screen};
 use annex_protocol::TaskPushNotificationConfig;
-use bytes::Bytes;
+use reqwest::header::HeaderName;
 use reqwest::{Client, Response, StatusCode};
 use tokio::time::sleep;
 
 use crate::backoff::{Backoff, retry_after};
 use crate::invalid::InvalidConfig;
-use crate::notifier::NotifierConfig;
+use crate::notifier::{Event, NotifierConfig};
 use crate::slots::Slots;
 use crate::target::Target;
+
+/// Names the task and the number of the event, so that a receiver knows one that comes again.
+const EVENT_ID: HeaderName = HeaderName::from_static("annex-event-id");
 
 pub(crate) struct Delivery {
     client: Client,
@@ -73,7 +76,7 @@ impl Delivery {
         Ok(self.screen.check(&config.url).await?)
     }
 
-    pub(crate) async fn deliver(&self, config: &TaskPushNotificationConfig, body: &Bytes) -> Result<(), GivenUp> {
+    pub(crate) async fn deliver(&self, config: &TaskPushNotificationConfig, event: &Event) -> Result<(), GivenUp> {
         // The config is checked again, whatever was found when it was registered.
         let target = Target::of(config, &self.screen).map_err(|refused| GivenUp {
             origin: None,
@@ -81,7 +84,7 @@ impl Delivery {
             failure: Failure::Refused(refused),
         })?;
         let mut attempts = 1;
-        while let Err(failure) = self.attempt(&target, body).await {
+        while let Err(failure) = self.attempt(&target, event).await {
             if attempts >= self.attempts || !failure.is_transient() {
                 return Err(GivenUp { origin: Some(target.origin()), attempts, failure });
             }
@@ -92,9 +95,11 @@ impl Delivery {
     }
 
     /// A slot is held for the attempt alone, not between attempts.
-    async fn attempt(&self, target: &Target, body: &Bytes) -> Result<(), Failure> {
+    async fn attempt(&self, target: &Target, event: &Event) -> Result<(), Failure> {
         let _slot = self.slots.acquire(target.url.authority()).await;
-        let request = self.client.post(target.url.clone()).headers(target.headers.clone()).body(body.clone());
+        let request = self.client.post(target.url.clone()).headers(target.headers.clone());
+        let request = event.id.iter().fold(request, |request, id| request.header(EVENT_ID, id));
+        let request = request.body(event.body.clone());
         let answer = request.send().await.map_err(Failure::of_transport)?;
         let status = answer.status();
         let retry_after = retry_after(answer.headers(), SystemTime::now());
@@ -123,7 +128,7 @@ impl Failure {
     }
 
     /// Tells whether the next attempt may end otherwise.
-    fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             // A name that does not resolve now may do so later. Any other refusal stays.
             Self::Refused(refused) => matches!(refused, InvalidConfig::Url(Refused::UnknownName { .. })),

@@ -17,4 +17,4 @@ mod target;
 
 pub use backoff::Backoff;
 pub use invalid::InvalidConfig;
-pub use notifier::{Counts, Event, Notifier, NotifierConfig, NotifierError};
+pub use notifier::{Counts, Event, Fate, Notifier, NotifierConfig, NotifierError};

@@ -1,5 +1,6 @@
 //! Sends the events of tasks to those who asked for them, in the background.
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +8,9 @@ use std::time::Duration;
 use annex_egress::Screen;
 use annex_protocol::{TaskId, TaskPushNotificationConfig};
 use bytes::Bytes;
+use reqwest::header::HeaderValue;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -65,12 +68,15 @@ impl NotifierConfig {
 pub struct Event {
     pub(crate) body: Bytes,
     pub(crate) is_last: bool,
+    pub(crate) id: Option<HeaderValue>,
+    /// Who waits for what becomes of it.
+    done: Option<UnboundedSender<Fate>>,
 }
 
 impl Event {
     /// An event that others follow, as JSON. The oldest such events are dropped when a queue overflows.
     pub fn update(json: Arc<str>) -> Self {
-        Self { body: Bytes::from_owner(Body(json)), is_last: false }
+        Self { body: Bytes::from_owner(Body(json)), is_last: false, id: None, done: None }
     }
 
     /// An event after which the task rests, in a terminal or an interrupted state, as JSON. Its receiver waits for it,
@@ -78,6 +84,36 @@ impl Event {
     pub fn last(json: Arc<str>) -> Self {
         Self { is_last: true, ..Self::update(json) }
     }
+
+    /// The same with its number among the events of the task, which is sent in the field `Annex-Event-Id` behind the id of
+    /// the task. An event that is sent again has the same.
+    #[must_use]
+    pub fn numbered(self, task: &TaskId, seq: u64) -> Self {
+        // An id that is no text of a header field is none that this server has given.
+        Self { id: HeaderValue::from_str(&format!("{task}/{seq}")).ok(), ..self }
+    }
+
+    fn tell(&self, fate: Fate) {
+        if let Some(done) = &self.done {
+            // Whoever waited may have given up.
+            let _ = done.send(fate);
+        }
+    }
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its receiver has taken it.
+    Delivered,
+    /// All attempts failed. Others may succeed later.
+    Failed,
+    /// Its receiver does not take it, or it is too long to be sent.
+    Refused,
+    /// It was not sent: its config was removed or is suspended, or the notifier is closed.
+    Dropped,
+    /// There was no room to send it.
+    NoRoom,
 }
 
 struct Body(Arc<str>);
@@ -163,6 +199,16 @@ impl Notifier {
         self.shared.delivery.check(config).await
     }
 
+    /// Sends an event to one config, behind those that are queued for it, and waits for what becomes of it.
+    pub async fn deliver(&self, task: &TaskId, config: &Arc<TaskPushNotificationConfig>, event: &Event) -> Fate {
+        let (done, mut fate) = mpsc::unbounded_channel();
+        let event = Event { done: Some(done), ..event.clone() };
+        self.send(task, slice::from_ref(config), &event);
+        // The queue has the other one. One that is removed drops it.
+        drop(event);
+        fate.recv().await.unwrap_or(Fate::Dropped)
+    }
+
     /// Queues an event of a task for each of its configs. Never waits. An event that finds no room drops the oldest
     /// that waits for the same config, see [`Event`].
     pub fn send(&self, task: &TaskId, configs: &[Arc<TaskPushNotificationConfig>], event: &Event) {
@@ -174,6 +220,7 @@ impl Notifier {
                 let bytes = event.body.len();
                 tracing::warn!(%task, config = ?key.config, bytes, "an event is too long for a push notification");
                 add(&self.shared.dropped, 1);
+                event.tell(Fate::Refused);
                 continue;
             }
             match self.shared.queues.push(&key, config, event) {
@@ -188,7 +235,10 @@ impl Notifier {
                     }
                     add(&self.shared.dropped, dropped);
                 }
-                Pushed::NoRoom => self.note_full(),
+                Pushed::NoRoom => {
+                    self.note_full();
+                    event.tell(Fate::NoRoom);
+                }
                 Pushed::Refused => add(&self.shared.dropped, 1),
             }
         }
@@ -262,9 +312,16 @@ impl Shared {
                     return;
                 }
             };
-            match self.delivery.deliver(&pending.config, &pending.event.body).await {
-                Ok(()) => add(&self.delivered, self.queues.delivered(key, ticket).into()),
-                Err(given_up) => self.give_up(key, ticket, &given_up),
+            match self.delivery.deliver(&pending.config, &pending.event).await {
+                Ok(()) => {
+                    add(&self.delivered, self.queues.delivered(key, ticket).into());
+                    pending.event.tell(Fate::Delivered);
+                }
+                Err(given_up) => {
+                    self.give_up(key, ticket, &given_up);
+                    let is_transient = given_up.failure.is_transient();
+                    pending.event.tell(if is_transient { Fate::Failed } else { Fate::Refused });
+                }
             }
         }
     }

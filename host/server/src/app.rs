@@ -44,6 +44,7 @@ use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store::{self, SessionStoreError};
 use crate::stores::sessions::Sessions;
 use crate::stores::task_store::{self, TaskStoreError};
+use crate::stores::wake::{self, WakeOpenError};
 use crate::tenants::{Installers, Serving, Tenants};
 
 mod agents;
@@ -90,6 +91,9 @@ pub enum AppError {
     /// Tasks cannot be kept.
     #[error("tasks cannot be kept")]
     Tasks(#[from] TaskStoreError),
+    /// Other processes cannot be heard.
+    #[error("other processes on the database of the tasks cannot be heard")]
+    Wake(#[from] WakeOpenError),
     /// Sessions cannot be kept.
     #[error("sessions cannot be kept")]
     Sessions(#[from] SessionStoreError),
@@ -278,6 +282,7 @@ impl Shared {
     ) -> Result<Self, AppError> {
         let databases = PostgresDatabases::new(&config.postgres);
         let task_store::Opened { store, lease } = task_store::open(config, &locations.config, &databases).await?;
+        let wake = wake::open(config, &databases, store.as_ref()).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config, &databases).await?;
@@ -293,9 +298,9 @@ impl Shared {
             authenticator: authenticator.map(Arc::new),
             runtime: runtime(config, locations, &keyvalue)?,
             watcher: config.runtime.watch.then(FileWatcher::start).flatten(),
-            tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), task_bounds(&config.tasks)),
+            tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), task_bounds(&config.tasks), Arc::clone(&wake)),
             pins,
-            deduplication: Deduplication::new(Arc::clone(&store)),
+            deduplication: Deduplication::new(Arc::clone(&store), wake),
             keys: ScopedKeys::new(keyvalue, Arc::clone(&store), Arc::clone(&sessions), names.clone()),
             store,
             sessions,

@@ -28,6 +28,7 @@ mod server;
 mod sessions;
 mod tasks;
 mod tenant;
+mod wake;
 
 pub use admin::AdminConfig;
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
@@ -47,6 +48,7 @@ pub use server::ServerConfig;
 pub use sessions::SessionsConfig;
 pub use tasks::TasksConfig;
 pub use tenant::TenantConfig;
+pub use wake::WakeConfig;
 
 /// Everything that `annex serve` reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -80,6 +82,9 @@ pub struct Config {
     /// This process among others on one database.
     #[serde(default)]
     pub replica: ReplicaConfig,
+    /// The way in which such processes wake each other.
+    #[serde(default)]
+    pub wake: WakeConfig,
     /// The place where extensions keep keys.
     #[serde(default)]
     pub keyvalue: KeyValueConfig,
@@ -242,7 +247,13 @@ impl Config {
         let two = homes.into_iter().find(|(_, has_two)| *has_two).map(|(key, _)| {
             (key, "has data_dir and postgres_env, and there is one place to keep them in; leave one out".to_owned())
         });
-        two.map_or_else(|| self.replica.check(&self.tasks), Err).map_err(|(key, reason)| ConfigError::Value {
+        let shared = || {
+            self.replica
+                .check(&self.tasks)
+                .and_then(|()| self.postgres.check(&self.tasks))
+                .and_then(|()| self.wake.check(&self.tasks))
+        };
+        two.map_or_else(shared, Err).map_err(|(key, reason)| ConfigError::Value {
             path: path.to_owned(),
             key: key.to_owned(),
             reason,

@@ -23,7 +23,7 @@ pub use config::{
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
     LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection,
     SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, TasksConfig,
-    TemplateConfig, TenantConfig,
+    TemplateConfig, TenantConfig, WakeConfig,
 };
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;

@@ -1,4 +1,5 @@
-//! The stores that the config names, for tasks, sessions and keys of extensions.
+//! The stores that the config names, for tasks, sessions and keys of extensions, and the way in which processes that share
+//! them wake each other.
 
 pub(crate) mod keyvalue_store;
 mod place;
@@ -6,6 +7,7 @@ pub(crate) mod postgres;
 pub(crate) mod session_store;
 pub(crate) mod sessions;
 pub(crate) mod task_store;
+pub(crate) mod wake;
 
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, spawn_blocking};

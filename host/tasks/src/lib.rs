@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+mod cursor;
 mod distance;
 mod error;
 mod event;
@@ -27,6 +28,7 @@ mod sqlite;
 mod store;
 mod turn_places;
 
+pub use cursor::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, PushThen};
 pub use error::StoreError;
 pub use event::{StoredEvent, TaskEvent};
 pub use key::MAX_KEY_BYTES;

@@ -21,6 +21,7 @@ const MIGRATIONS: Migrations = Migrations {
         (6, "epochs", include_str!("../migrations/postgres/6_epochs.sql")),
         (7, "pins", include_str!("../migrations/postgres/7_pins.sql")),
         (8, "places", include_str!("../migrations/postgres/8_places.sql")),
+        (9, "push_cursor", include_str!("../migrations/postgres/9_push_cursor.sql")),
     ],
 };
 

@@ -1,5 +1,6 @@
 //! The task store on a SQL database, once for all databases.
 
+mod cursors;
 mod pins;
 mod places;
 mod recovery;
@@ -22,8 +23,8 @@ use crate::key::{self, is_key};
 use crate::page::cut;
 use crate::record::repeated;
 use crate::{
-    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place, Remembered,
-    Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot,
+    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place, PushCursors,
+    Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot,
     TaskStore, TurnPlaceStore, WaitingBounds,
 };
 
@@ -287,6 +288,10 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
 
     fn is_shared(&self) -> bool {
         self.lease.is_some()
+    }
+
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
+        self.lease.is_some().then_some(self as &dyn PushCursors)
     }
 
     async fn overdue(

@@ -8,8 +8,8 @@ use annex_protocol::{Message, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{
-    AskedRunner, ConfigPage, MessageKey, Owner, PinStore, Place, Remembered, StoreError, StoredEvent, StoredTask,
-    TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TurnPlaceStore,
+    AskedRunner, ConfigPage, MessageKey, Owner, PinStore, Place, PushCursors, Remembered, StoreError, StoredEvent,
+    StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TurnPlaceStore,
 };
 
 /// The most push notification configs that one task may have.
@@ -213,6 +213,11 @@ pub trait TaskStore: Send + Sync + 'static {
     /// True if several processes may work on the tasks of this store at a time.
     fn is_shared(&self) -> bool {
         self.replica().is_some()
+    }
+
+    /// The cursors of push notifications; `None` where one process has the store, which knows what it has sent.
+    fn push_cursors(&self) -> Option<&dyn PushCursors> {
+        None
     }
 
     /// At most `limit` tasks that wait for longer, or are more of one owner, than the bounds say: of an owner those that

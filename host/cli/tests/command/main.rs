@@ -13,6 +13,7 @@ mod files;
 mod foreign;
 mod help;
 mod inspect;
+mod push;
 #[cfg(target_os = "linux")]
 mod read_only;
 mod record;
@@ -26,3 +27,4 @@ mod support;
 mod trace;
 mod trips;
 mod turns;
+mod wake;

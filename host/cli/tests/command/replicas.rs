@@ -53,11 +53,21 @@ impl Replicas {
 
     /// One more of them; `more` may begin with rules of its agent.
     pub(crate) fn start(&self, more: &str) -> Result<Server> {
+        self.start_with(more, &[])
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn start_with(&self, more: &str, environment: &[(&str, &str)]) -> Result<Server> {
         let config = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[agent]\nkind = \"script\"\n\
              name = \"c\"\n{RULES}\n{more}\n[tasks]\npostgres_env = \"ANNEX_TEST_TASKS\""
         );
-        Server::start_with(&config, &[("ANNEX_TEST_TASKS", self.scratch.url()), ("ANNEX_TEST_NAME", "one")])
+        let own = [("ANNEX_TEST_TASKS", self.url()), ("ANNEX_TEST_NAME", "one")];
+        Server::start_with(&config, &[&own[..], environment].concat())
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     pub(crate) async fn call(&self, server: &Server, method: &str, params: Value) -> Result<Value> {

@@ -128,7 +128,7 @@ impl RequestHandler {
             return Err(waits_no_longer());
         }
         let requested = interruption.requested;
-        let call = ServiceParameters { requested, owner, headers: None };
+        let call = ServiceParameters { requested, owner, headers: None, last_event: None };
         let extensions = self.extensions.current();
         let (chain, request) =
             self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;

@@ -45,8 +45,8 @@ impl RequestHandler {
         let task_id = task_id.ok_or_else(|| A2aError::invalid_field("taskId", "is required"))?;
         let record = self.tasks.open(&call.owner, &task_id).await?;
         push.check(&request, "").await?;
-        let (_, reader) = record.subscribe();
-        push.put(&task_id, request, reader).await
+        let subscription = record.subscribe();
+        push.put(&record, subscription, request).await
     }
 
     pub async fn get_push_config(

@@ -175,8 +175,8 @@ impl RequestHandler {
             A2aError::TaskNotFound { .. } => A2aError::UnsupportedOperation { reason: reason.to_owned() },
             error => error,
         })?;
-        let (snapshot, reader) = record.subscribe_to_turn();
-        let task = TaskOutcome { record, snapshot, reader, active: Vec::new(), running: None };
+        let subscription = record.subscribe_to_turn();
+        let task = TaskOutcome { record, subscription, active: Vec::new(), running: None };
         Ok((Reception::Repeated, Outcome::Task(task)))
     }
 
@@ -272,11 +272,10 @@ impl RequestHandler {
         config: Option<TaskPushNotificationConfig>,
         continues: bool,
     ) -> Result<(), A2aError> {
-        let (Some(reader), Some(push)) = (&task.reader, &self.push) else { return Ok(()) };
-        let task_id = task.snapshot.id();
+        let (Some(reader), Some(push)) = (&task.subscription.reader, &self.push) else { return Ok(()) };
         match config {
-            Some(config) => push.put(task_id, config, Some(reader.clone())).await.map(drop),
-            None if continues => push.forward(task_id, reader.clone()).await,
+            Some(config) => push.put(&task.record, task.subscription.clone(), config).await.map(drop),
+            None if continues => push.forward(&task.record, reader.clone()).await,
             // A new task has no other configs. Whoever registers one later brings a reader.
             None => Ok(()),
         }

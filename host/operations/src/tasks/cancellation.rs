@@ -76,7 +76,7 @@ impl RequestHandler {
         let opened = TurnSession::try_open(&self.sessions, key, guard).await;
         let Some(session) = opened.map_err(|error| fault::of_session(&error))? else { return Ok(()) };
         let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
-        let call = ServiceParameters { requested, owner: owner.clone(), headers: None };
+        let call = ServiceParameters { requested, owner: owner.clone(), headers: None, last_event: None };
         let target = Target::of_task(owner, Arc::clone(record), Steps::default());
         // No agent runs, so the extensions that an upstream agent requires are not asked for.
         let (mut chain, _) = self.wake(&call, OPERATION, (&self.extensions.current(), &[]), &target, &session).await?;

@@ -8,22 +8,27 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use annex_protocol::{A2aError, StreamResponse};
 use tokio::sync::Notify;
 
+use crate::fault;
+use crate::tasks::backlog::Backlog;
+
 /// One event as it was stored.
 pub struct LoggedEvent {
     event: Arc<StreamResponse>,
-    /// True if another process stored it.
-    is_others: bool,
+    /// 0 for what is no event of a task.
+    seq: u64,
     encoded: OnceLock<Arc<str>>,
 }
 
 impl LoggedEvent {
-    pub(crate) fn new(event: Arc<StreamResponse>) -> Self {
-        Self { event, is_others: false, encoded: OnceLock::new() }
+    /// The event with its number among those of its task, or 0.
+    pub(crate) fn new(event: Arc<StreamResponse>, seq: u64) -> Self {
+        Self { event, seq, encoded: OnceLock::new() }
     }
 
-    /// True if another process stored it, where whoever is to be notified of it is told.
-    pub(crate) fn is_others(&self) -> bool {
-        self.is_others
+    /// The number of the event among all of its task: a reader that comes back with it misses none and reads none twice.
+    /// `None` for what is no event of a task.
+    pub fn seq(&self) -> Option<u64> {
+        Some(self.seq).filter(|seq| *seq > 0)
     }
 
     /// The event as one line of JSON, a StreamResponse.
@@ -66,9 +71,9 @@ enum LogEnd {
 }
 
 impl TaskLog {
-    /// `is_others` says that another process stored the events.
-    pub(crate) fn append(&self, added: impl IntoIterator<Item = Arc<StreamResponse>>, is_others: bool) {
-        let logged = |event| Arc::new(LoggedEvent { is_others, ..LoggedEvent::new(event) });
+    /// Events with their numbers.
+    pub(crate) fn append(&self, added: impl IntoIterator<Item = (u64, Arc<StreamResponse>)>) {
+        let logged = |(seq, event)| Arc::new(LoggedEvent::new(event, seq));
         self.written().events.extend(added.into_iter().map(logged));
         self.progress.notify_waiters();
     }
@@ -90,7 +95,7 @@ impl TaskLog {
 
     /// A reader of what is appended from now on.
     pub(crate) fn tail(self: &Arc<Self>) -> LogReader {
-        LogReader { log: Arc::clone(self), next: self.written().events.len() }
+        LogReader { log: Arc::clone(self), next: self.written().events.len(), backlog: None, failed: None }
     }
 
     /// Tells whether somebody reads. Whoever has the log besides its record is a reader. To be asked under the record's
@@ -109,11 +114,29 @@ impl TaskLog {
 pub(crate) struct LogReader {
     log: Arc<TaskLog>,
     next: usize,
+    /// The stored events that are read first.
+    backlog: Option<Box<Backlog>>,
+    failed: Option<Box<A2aError>>,
 }
 
 impl LogReader {
+    /// A reader of stored events and of nothing else.
+    pub(crate) fn of_stored(backlog: Backlog) -> Self {
+        let log = Arc::new(TaskLog::default());
+        log.close();
+        log.tail().behind(backlog)
+    }
+
+    /// The same reader behind stored events.
+    pub(crate) fn behind(self, backlog: Backlog) -> Self {
+        Self { backlog: Some(Box::new(backlog)), ..self }
+    }
+
     /// The reason why the log broke off, if it did.
     pub(crate) fn broken(&self) -> Option<A2aError> {
+        if let Some(failed) = &self.failed {
+            return Some(A2aError::clone(failed));
+        }
         match &self.log.written().end {
             Some(LogEnd::Broken(error)) => Some(error.clone()),
             Some(LogEnd::Finished) | None => None,
@@ -122,6 +145,19 @@ impl LogReader {
 
     /// The next event; `None` once the log has ended and is read.
     pub(crate) async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
+        if self.failed.is_some() {
+            return None;
+        }
+        if let Some(backlog) = &mut self.backlog {
+            match backlog.next().await {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) => self.backlog = None,
+                Err(error) => {
+                    self.failed = Some(Box::new(fault::of_store(error)));
+                    return None;
+                }
+            }
+        }
         loop {
             // Made before looking, so that no progress is missed.
             let progress = self.log.progress.notified();
@@ -152,12 +188,13 @@ mod tests {
     async fn a_reader_gets_what_came_after_it_started_and_then_the_end() {
         let log = Arc::new(TaskLog::default());
         let event = |text| Arc::new(StreamResponse::Message(Message::user_text(text)));
-        log.append([event("before")], false);
+        log.append([(1, event("before"))]);
         let mut reader = log.tail();
-        log.append([event("after"), event("last")], false);
+        log.append([(2, event("after")), (4, event("last"))]);
         log.close();
-        for text in ["after", "last"] {
-            assert!(reader.next().await.expect("an event").json().contains(text));
+        for (seq, text) in [(2, "after"), (4, "last")] {
+            let read = reader.next().await.expect("an event");
+            assert!(read.seq() == Some(seq) && read.json().contains(text));
         }
         assert!(reader.next().await.is_none());
     }

@@ -46,6 +46,9 @@ impl Tasks {
 
     async fn fail_lost(&self) -> Result<(), StoreError> {
         let lost = self.store.recover_lost(STOPPED).await?;
+        for task in &lost {
+            self.wake.tell(task.as_str(), 0);
+        }
         if !lost.is_empty() {
             tracing::warn!(target: crate::LOG_TARGET, tasks = lost.len(), "failed tasks of a process that is gone");
         }

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_cluster::wake::{Heard, Hint};
 use annex_protocol::TaskId;
 use annex_tasks::StoreError;
+use futures::future::try_join_all;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +18,8 @@ use crate::tasks::record::TaskRecord;
 
 /// The time between two looks at the other processes.
 const LOOK: Duration = Duration::from_secs(1);
+/// Tasks of which others have told that are read at once.
+const AT_ONCE: usize = 4;
 /// Tasks that the store is asked for at once.
 const FOLLOWED: usize = 1_000;
 /// The last message of a task whose process is gone.
@@ -24,9 +28,12 @@ pub const STOPPED: &str = "The server stopped while the task ran; send the messa
 impl Tasks {
     /// Watches the other processes until it is told to stop; at once where there are none.
     pub async fn watch_others(&self, stop: CancellationToken) {
-        if !self.store.is_shared() {
-            return;
+        if self.store.is_shared() {
+            tokio::join!(self.look_at_others(&stop), self.hear_others(&stop));
         }
+    }
+
+    async fn look_at_others(&self, stop: &CancellationToken) {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_well = true;
@@ -47,6 +54,26 @@ impl Tasks {
         }
     }
 
+    /// Reads on when other processes tell what they have stored, so that nobody waits for the next look.
+    async fn hear_others(&self, stop: &CancellationToken) {
+        let mut hints = self.wake.hints();
+        loop {
+            let heard = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                heard = hints.heard() => heard,
+            };
+            let read = match heard {
+                Heard::Hints(hints) => self.read_on_about(&hints).await,
+                Heard::Lost => self.read_on().await,
+            };
+            if let Err(error) = read {
+                // The next look says it aloud.
+                tracing::debug!(target: crate::LOG_TARGET, %error, "what another process tells of cannot be read");
+            }
+        }
+    }
+
     /// Shows the readers of tasks on which nobody works here what other processes have stored.
     async fn read_on(&self) -> Result<(), StoreError> {
         let followed = self.followed();
@@ -60,16 +87,39 @@ impl Tasks {
                     self.let_go(&id);
                     continue;
                 }
-                match record.refresh().await {
-                    Err(error @ StoreError::Unreadable { .. }) => {
-                        tracing::error!(target: crate::LOG_TARGET, task = %id, %error, "a task cannot be read any further");
-                        self.let_go(&id);
-                    }
-                    read => read?,
-                }
-                self.leave_if_finished(record);
+                self.read_on_one(record).await?;
             }
         }
+        Ok(())
+    }
+
+    /// The same with those of which another process has told.
+    async fn read_on_about(&self, hints: &[Hint]) -> Result<(), StoreError> {
+        let told: Vec<Arc<TaskRecord>> = {
+            let live = self.live();
+            let told = hints.iter().filter_map(|hint| {
+                let record = live.records.get(&TaskId::from(hint.id.as_str()))?;
+                let is_behind = hint.seq == 0 || record.last().is_none_or(|last| last < hint.seq);
+                (is_behind && !record.is_running() && record.has_readers()).then(|| Arc::clone(record))
+            });
+            told.collect()
+        };
+        for told in told.chunks(AT_ONCE) {
+            try_join_all(told.iter().map(|record| self.read_on_one(record))).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_on_one(&self, record: &Arc<TaskRecord>) -> Result<(), StoreError> {
+        match record.refresh().await {
+            Err(error @ StoreError::Unreadable { .. }) => {
+                let id = record.id();
+                tracing::error!(target: crate::LOG_TARGET, task = %id, %error, "a task cannot be read any further");
+                self.let_go(id);
+            }
+            read => read?,
+        }
+        self.leave_if_finished(record);
         Ok(())
     }
 

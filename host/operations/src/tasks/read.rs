@@ -12,7 +12,7 @@ use crate::service_parameters::ServiceParameters;
 use crate::tasks::list;
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
-use crate::tasks::record::runs_elsewhere;
+use crate::tasks::record::{Subscription, runs_elsewhere};
 
 impl RequestHandler {
     pub async fn get_task(&self, call: &ServiceParameters, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
@@ -31,7 +31,8 @@ impl RequestHandler {
         self.views.lister.list(&call.owner, request).await
     }
 
-    /// The task as it is now and all that follows, over as many turns as it takes.
+    /// The task as it is now and all that follows, over as many turns as it takes. A reader that comes back after a stream
+    /// has broken off, and names the last event that it has, gets those that it misses in place of the task.
     pub async fn subscribe_to_task(
         &self,
         call: &ServiceParameters,
@@ -56,22 +57,25 @@ impl RequestHandler {
         until: Until,
     ) -> Result<EventStream, A2aError> {
         let record = self.tasks.open(&call.owner, &request.id).await?;
+        if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
+            return Ok(answer::events(None, Some(reader), self.closing.clone(), until));
+        }
         // Nobody would tell this process how it goes on.
         if record.runs_elsewhere() && !self.tasks.store().is_shared() {
             return Err(runs_elsewhere(&request.id));
         }
-        let (snapshot, Some(reader)) = record.subscribe() else {
+        let Subscription { snapshot, seq, reader: Some(reader) } = record.subscribe() else {
             return Err(A2aError::UnsupportedOperation {
                 reason: format!("task {} is finished; use GetTask to read it", request.id),
             });
         };
         let long = LongWork::begin(snapshot.size().bytes).await;
-        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(snapshot.into_task())));
+        let first = LoggedEvent::new(Arc::new(StreamResponse::Task(snapshot.into_task())), seq);
         if long.is_some() {
             // Encoded now, as the stream is read without the permit.
             first.json();
         }
         drop(long);
-        Ok(answer::events(first, Some(reader), self.closing.clone(), until))
+        Ok(answer::events(Some(first), Some(reader), self.closing.clone(), until))
     }
 }

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_cluster::Replica;
+use annex_cluster::wake::Wake;
 use annex_protocol::{
     A2aError, ContextId, Message, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
@@ -13,13 +14,21 @@ use annex_tasks::{Excess, Owner, Place, StoreError, StoredTask, TaskLimits, Task
 use tokio_util::sync::CancellationToken;
 
 use crate::tasks::Tasks;
+use crate::tasks::backlog::Backlog;
 use crate::tasks::log::{LogReader, TaskLog};
 use crate::tasks::running_turn::RunningTurn;
 
 mod writing;
 
-/// The task as it is, and a reader of what follows without gap; no reader when nothing will.
-pub(crate) type Subscription = (TaskSnapshot, Option<LogReader>);
+/// The task as it is, and a reader of what follows without gap.
+#[derive(Clone)]
+pub(crate) struct Subscription {
+    pub(crate) snapshot: TaskSnapshot,
+    /// The number of the last event in the snapshot.
+    pub(crate) seq: u64,
+    /// `None` when nothing will follow.
+    pub(crate) reader: Option<LogReader>,
+}
 
 /// A task as long as somebody works on it or reads it.
 pub(crate) struct TaskRecord {
@@ -27,6 +36,7 @@ pub(crate) struct TaskRecord {
     context_id: ContextId,
     owner: Owner,
     store: Arc<dyn TaskStore>,
+    wake: Arc<dyn Wake>,
     limits: TaskLimits,
     /// The place behind the last event that was applied. Held while one is stored, so that they are stored and shown in
     /// one order.
@@ -36,6 +46,8 @@ pub(crate) struct TaskRecord {
 
 struct RecordState {
     task: TaskSnapshot,
+    /// The number of the last event in it.
+    seq: u64,
     /// `None` once the task is finished, or cannot be stored.
     log: Option<Arc<TaskLog>>,
     /// `None` while no turn runs.
@@ -44,6 +56,14 @@ struct RecordState {
     is_worked_on: bool,
     /// True if this process has stored the last event.
     last_is_ours: bool,
+}
+
+impl RecordState {
+    /// With a reader if one `is_wanted` and something may follow.
+    fn subscription(&self, is_wanted: bool) -> Subscription {
+        let reader = self.log.as_ref().filter(|_| is_wanted).map(TaskLog::tail);
+        Subscription { snapshot: self.task.clone(), seq: self.seq, reader }
+    }
 }
 
 impl TaskRecord {
@@ -76,9 +96,10 @@ impl TaskRecord {
         let context_id = task.context_id().clone();
         let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
         let store = Arc::clone(tasks.store());
+        let wake = Arc::clone(tasks.wake());
         let limits = *tasks.limits();
-        let state = RecordState { task, log, turn: None, is_worked_on, last_is_ours: false };
-        Self { id, context_id, owner, store, limits, last: last.into(), state: Mutex::new(state) }
+        let state = RecordState { task, seq: last.seq, log, turn: None, is_worked_on, last_is_ours: false };
+        Self { id, context_id, owner, store, wake, limits, last: last.into(), state: Mutex::new(state) }
     }
 
     pub(crate) fn id(&self) -> &TaskId {
@@ -134,16 +155,28 @@ impl TaskRecord {
 
     /// The task as it is now and a reader of everything after; no reader when nothing more will come.
     pub(crate) fn subscribe(&self) -> Subscription {
-        let state = self.lock();
-        (state.task.clone(), state.log.as_ref().map(TaskLog::tail))
+        self.lock().subscription(true)
     }
 
     /// The same, but without a reader when no turn runs, be it in another process.
     pub(crate) fn subscribe_to_turn(&self) -> Subscription {
         let state = self.lock();
         let runs = state.turn.is_some() || (state.is_worked_on && self.store.is_shared());
-        let log = state.log.as_ref().filter(|_| runs);
-        (state.task.clone(), log.map(TaskLog::tail))
+        state.subscription(runs)
+    }
+
+    /// A reader of all events behind number `after`, those that are stored first. `None` when there are none and nothing
+    /// will follow, or when there is no such event yet.
+    pub(crate) fn read_behind(&self, after: u64) -> Option<LogReader> {
+        let Subscription { seq, reader, .. } = self.subscribe();
+        if after >= seq {
+            return reader.filter(|_| after == seq);
+        }
+        let backlog = Backlog::new(&self.store, &self.id, (after, seq));
+        Some(match reader {
+            Some(reader) => reader.behind(backlog),
+            None => LogReader::of_stored(backlog),
+        })
     }
 
     /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none, or another

@@ -34,10 +34,10 @@ impl Turn {
         }
     }
 
-    pub(super) fn announce(&self, client: Client, record: &Arc<TaskRecord>, (snapshot, reader): Subscription) {
+    pub(super) fn announce(&self, client: Client, record: &Arc<TaskRecord>, subscription: Subscription) {
         let record = Arc::clone(record);
         let active = self.active();
-        let outcome = TaskOutcome { record, snapshot, reader, active, running: None };
+        let outcome = TaskOutcome { record, subscription, active, running: None };
         // A client that has gone away does not stop the task.
         let _ = client.send(Ok(Outcome::Task(outcome)));
     }

@@ -38,6 +38,18 @@ async fn a_receiver_gets_the_headers_that_it_wants() {
 }
 
 #[tokio::test]
+async fn an_event_that_is_tried_again_has_the_same_number() {
+    let mut receiver = Receiver::scripted([(503, &[] as &[_])]).await;
+    let notifier = notifier();
+    send(&notifier, &receiver.config("c"), &update("{}").numbered(&"task".into(), 7));
+    for _ in 0..2 {
+        assert_eq!(receiver.next().await.headers["annex-event-id"], "task/7");
+    }
+    send(&notifier, &receiver.config("c"), &update("{}").numbered(&"t\nx: 1".into(), 7));
+    assert!(!receiver.next().await.headers.contains_key("annex-event-id"));
+}
+
+#[tokio::test]
 async fn a_receiver_that_wants_no_secrets_gets_none() {
     let mut receiver = Receiver::start().await;
     let notifier = notifier();

@@ -1,7 +1,7 @@
 //! Order per config, and independence of configs.
 
 use crate::support::{DeadReceiver, Receiver, notifier, quick, send, settled, update};
-use annex_push::{Counts, Notifier, NotifierConfig};
+use annex_push::{Counts, Fate, Notifier, NotifierConfig};
 
 #[tokio::test]
 async fn events_arrive_in_order_although_some_are_tried_again() {
@@ -14,6 +14,30 @@ async fn events_arrive_in_order_although_some_are_tried_again() {
     assert_eq!(receiver.bodies(9).await, ["0", "0", "1", "1", "1", "2", "3", "4", "5"]);
     settled(&notifier).await;
     assert_eq!(notifier.counts(), Counts { delivered: 6, given_up: 0, dropped: 0 });
+}
+
+#[tokio::test]
+async fn whoever_waits_for_an_event_hears_what_becomes_of_it() {
+    let failing = [(500, &[] as &[_]), (500, &[]), (500, &[])];
+    let mut receiver = Receiver::scripted([(200, &[] as &[_]), (400, &[])].into_iter().chain(failing)).await;
+    let notifier = notifier();
+    let config = receiver.config("c");
+    let task = "task".into();
+    for fate in [Fate::Delivered, Fate::Refused, Fate::Failed, Fate::Delivered] {
+        assert_eq!(notifier.deliver(&task, &config, &update("{}")).await, fate);
+    }
+    assert_eq!(receiver.bodies(6).await.len(), 6);
+    let (mut slow, _gate) = Receiver::gated().await;
+    let config = slow.config("slow");
+    let removed = async {
+        slow.next().await;
+        notifier.remove(&task, "slow");
+    };
+    let update = update("{}");
+    let (fate, ()) = tokio::join!(notifier.deliver(&task, &config, &update), removed);
+    assert_eq!(fate, Fate::Dropped);
+    notifier.close(std::time::Duration::ZERO).await;
+    assert_eq!(notifier.deliver(&task, &config, &update).await, Fate::Dropped);
 }
 
 #[tokio::test]

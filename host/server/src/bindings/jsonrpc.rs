@@ -181,7 +181,7 @@ pub(crate) fn method_result(
 fn stream(caller: &Caller, place: StreamPlace, id: RequestId, events: EventStream) -> Response {
     // Each event is a whole JSON-RPC response. The official JS client refuses one whose id is another or of another
     // type.
-    let answer = sse::respond(events, move |event| match event {
+    let answer = sse::respond_numbered(events, move |event| match event {
         Ok(event) => jsonrpc::success_raw(&id, event.json()),
         Err(error) => jsonrpc::failure(&id, error),
     });

@@ -327,7 +327,7 @@ fn json(caller: &Caller, body: String) -> Result<Response, A2aError> {
 }
 
 fn stream(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {
-    let answer = sse::respond(events, |event| match event {
+    let answer = sse::respond_numbered(events, |event| match event {
         Ok(event) => event.json().to_string(),
         Err(error) => http_json::failure(error),
     });

@@ -1,8 +1,12 @@
 //! Server-sent events: one per event of a stream, encoded once and wrapped by the binding.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
+use annex_operations::answer::EventStream;
+use annex_operations::tasks::log::LoggedEvent;
+use annex_protocol::A2aError;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{Stream, StreamExt};
@@ -16,6 +20,19 @@ pub(crate) fn respond<T: 'static>(
     data: impl Fn(&T) -> String + Send + 'static,
 ) -> Response {
     let events = events.map(move |event| Ok::<_, Infallible>(Event::default().data(data(&event))));
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+/// The events of a task, each with its number as `id`, so that a reader whose stream broke off can say which one it has.
+pub(crate) fn respond_numbered(
+    events: EventStream,
+    data: impl Fn(&Result<Arc<LoggedEvent>, A2aError>) -> String + Send + 'static,
+) -> Response {
+    let events = events.map(move |event| {
+        let seq = event.as_ref().ok().and_then(|event| event.seq());
+        let numbered = seq.map_or_else(Event::default, |seq| Event::default().id(seq.to_string()));
+        Ok::<_, Infallible>(numbered.data(data(&event)))
+    });
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 

@@ -40,6 +40,8 @@ fn read_call(handler: &RequestHandler, owner: Owner, headers: &HeaderMap) -> Res
         requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
         // The fields are copied only for an agent elsewhere, which may be sent those that `headers_forward` names.
         headers: handler.agent_is_remote.then(|| Arc::new(headers.clone())),
+        // Its clients are shown the task first, as they expect it.
+        last_event: None,
     })
 }
 

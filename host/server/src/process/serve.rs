@@ -147,6 +147,11 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let places = Arc::clone(handler.turn_limiter.places());
     let stopped = stop.clone();
     tokio::spawn(async move { places.watch(stopped).await });
+    if let Some(push) = handler.push.clone() {
+        let tasks = Arc::clone(&tasks);
+        let stopped = stop.clone();
+        tokio::spawn(async move { push.send_left(&tasks, stopped).await });
+    }
     let stopped = stop.clone();
     tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stopped).await });
     stop.drop_guard()

@@ -53,6 +53,7 @@ async fn replicas_are_for_a_database_that_several_processes_share() {
         check(&format!("[tasks]\nrecover = {value}"), &["tasks.recover", "no longer a key", "take the line out"]).await;
     }
     check("[replica]\nname = \"a\"", &["replica.name", "tasks.postgres_env"]).await;
+    check("[postgres]\nlisten_env = \"A\"", &["postgres.listen_env", "tasks.postgres_env"]).await;
     check("[replica]\nname = \"a b\"\n[tasks]\npostgres_env = \"A\"", &["replica.name", "\"a b\" is not a name"]).await;
     let stored = "[tasks]\npostgres_env = \"A\"";
     check(&format!("[replica]\nname = \"a\"\nname_env = \"B\"\n{stored}"), &["one of name and name_env"]).await;

@@ -53,6 +53,7 @@ macro_rules! across_a_restart {
 mod cluster;
 mod configs;
 mod crash;
+mod cursors;
 mod events;
 mod fencing;
 mod fixture;

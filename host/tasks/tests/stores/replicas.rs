@@ -13,7 +13,7 @@ use crate::fixture::{OneByOne, at, change, owner, working};
 
 const REASON: &str = "the server stopped";
 
-async fn connect(scratch: &Scratch) -> PostgresTaskStore {
+pub(crate) async fn connect(scratch: &Scratch) -> PostgresTaskStore {
     PostgresTaskStore::connect(scratch.url(), 4).await.unwrap()
 }
 
@@ -24,7 +24,7 @@ async fn sql(scratch: &Scratch, sql: &str) {
 }
 
 /// The process of the store is killed, and its lease runs out.
-async fn kill(scratch: &Scratch, store: PostgresTaskStore) {
+pub(crate) async fn kill(scratch: &Scratch, store: PostgresTaskStore) {
     let replica: String = {
         let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
         store.begin(&owner("killer"), &working("whose")).await.unwrap();

@@ -56,7 +56,7 @@ impl TaskRecord {
     pub(crate) async fn show_first(&self, events: &[TaskEvent], task: TaskSnapshot) {
         let mut last = self.last.lock().await;
         last.seq += events.len() as u64;
-        self.show(events, task, false);
+        self.show(events, (last.seq, task));
     }
 
     /// Learns what others stored since.
@@ -116,7 +116,8 @@ impl TaskRecord {
         if let Some((place, task)) = stored {
             *last = place;
             self.lock().last_is_ours = true;
-            self.show(events, task, false);
+            self.show(events, (last.seq, task));
+            self.wake.tell(self.id.as_str(), last.seq);
         }
     }
 
@@ -182,26 +183,26 @@ impl TaskRecord {
             let decoded: Vec<TaskEvent> = decoded.collect::<Result<_, _>>()?;
             last.seq += decoded.len() as u64;
             self.lock().last_is_ours = false;
-            // A process whose turn runs sends all that becomes of its task, also what another one stored in between.
-            self.show(&decoded, self.snapshot().with(&decoded), !self.is_running());
+            self.show(&decoded, (last.seq, self.snapshot().with(&decoded)));
         }
     }
 
-    /// Lets everybody see events that are stored, and the task as it is with them. `is_others` says that another process
-    /// stored them and works on the task.
-    fn show(&self, events: &[TaskEvent], task: TaskSnapshot, is_others: bool) {
+    /// Lets everybody see events that are stored, and the task as it is with them, the last of which has the number.
+    fn show(&self, events: &[TaskEvent], (seq, task): (u64, TaskSnapshot)) {
         let mut state = self.lock();
         let is_final = task.state().is_terminal();
         state.is_worked_on = is_worked_on(state.is_worked_on, events, task.state());
         state.task = task;
+        state.seq = seq;
         let Some(log) = &state.log else { return };
         // A reader begins behind what is logged, so that nobody will ever read what is logged now for nobody.
         if log.has_readers() {
-            let shown = events.iter().filter_map(|event| match event {
-                TaskEvent::Stream(event) => Some(Arc::clone(event)),
+            let first = seq.saturating_sub(events.len() as u64).saturating_add(1);
+            let shown = (first..).zip(events).filter_map(|(seq, event)| match event {
+                TaskEvent::Stream(event) => Some((seq, Arc::clone(event))),
                 TaskEvent::Message(_) => None,
             });
-            log.append(shown, is_others);
+            log.append(shown);
         }
         if is_final && let Some(log) = state.log.take() {
             log.close();

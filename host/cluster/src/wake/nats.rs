@@ -1,0 +1,127 @@
+//! Core subjects of NATS: where more is told than every process can read from PostgreSQL. Nothing is stored there.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Client, ConnectOptions, Event, Subscriber};
+use futures::StreamExt;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::outbox::Outbox;
+use super::{Heard, Hints, Readers, Wake, WakeError};
+
+/// The subject of all processes.
+const SUBJECT: &str = "annex.wake";
+/// The longest wait for a connection, and for this process's own greeting.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Wake-ups through a NATS server.
+#[derive(Debug)]
+pub struct NatsWake {
+    outbox: Arc<Outbox>,
+    readers: Readers,
+    working: [JoinHandle<()>; 2],
+}
+
+impl NatsWake {
+    /// Hears and tells from now on. `urls` has one or several, with commas between them: `nats://user:password@host:port`,
+    /// or `tls://` with the certificate authorities of the machine.
+    ///
+    /// # Errors
+    /// When none of them is reached, or the subject `annex.wake` is forbidden.
+    pub async fn start(urls: &str) -> Result<Self, WakeError> {
+        let outbox = Arc::new(Outbox::new());
+        let readers = Readers::new();
+        let urls: Vec<&str> = urls.split(',').map(str::trim).collect();
+        let connecting = timeout(PATIENCE, options(&outbox, &readers).connect(urls)).await;
+        let client = connecting.map_err(failed)?.map_err(failed)?;
+        let mut subscriber = client.subscribe(SUBJECT).await.map_err(failed)?;
+        greet(&client, &mut subscriber, &outbox).await?;
+        let hearing = hear_for_ever(subscriber, Arc::clone(&outbox), readers.clone());
+        let telling = tell_for_ever(client, Arc::clone(&outbox));
+        let working = [tokio::spawn(hearing), tokio::spawn(telling)];
+        Ok(Self { outbox, readers, working })
+    }
+}
+
+impl Wake for NatsWake {
+    fn tell(&self, id: &str, seq: u64) {
+        self.outbox.put(id, seq);
+    }
+
+    fn hints(&self) -> Hints {
+        self.readers.hints()
+    }
+}
+
+impl Drop for NatsWake {
+    fn drop(&mut self) {
+        for work in &self.working {
+            work.abort();
+        }
+    }
+}
+
+/// The client connects again by itself, with pauses of a few seconds at most.
+fn options(outbox: &Arc<Outbox>, readers: &Readers) -> ConnectOptions {
+    let outbox = Arc::clone(outbox);
+    let readers = readers.clone();
+    ConnectOptions::new().name("annex").connection_timeout(PATIENCE).event_callback(move |event| {
+        match event {
+            Event::Connected | Event::SlowConsumer(_) => {
+                // Nobody knows what was told meanwhile.
+                outbox.is_joined();
+                readers.hear(Heard::Lost);
+            }
+            Event::Disconnected => {
+                tracing::warn!("NATS is lost; other processes are looked after each second meanwhile");
+            }
+            other => tracing::warn!(event = %other, "NATS"),
+        }
+        async {}
+    })
+}
+
+/// Tells, and waits to hear it.
+async fn greet(client: &Client, subscriber: &mut Subscriber, outbox: &Outbox) -> Result<(), WakeError> {
+    let greeting = outbox.greeting();
+    let heard = async {
+        client.publish(SUBJECT, greeting.clone().into()).await.map_err(failed)?;
+        client.flush().await.map_err(failed)?;
+        while let Some(message) = subscriber.next().await {
+            if message.payload == greeting.as_bytes() {
+                return Ok(());
+            }
+        }
+        Err(WakeError::Forbidden { subject: SUBJECT })
+    };
+    timeout(PATIENCE, heard).await.unwrap_or(Err(WakeError::Forbidden { subject: SUBJECT }))
+}
+
+async fn hear_for_ever(mut subscriber: Subscriber, outbox: Arc<Outbox>, readers: Readers) {
+    while let Some(message) = subscriber.next().await {
+        let text = String::from_utf8_lossy(&message.payload);
+        if let Some(hints) = outbox.read(&text).filter(|hints| !hints.is_empty()) {
+            readers.hear(Heard::Hints(hints.into()));
+        }
+    }
+}
+
+/// It costs little where nobody else is there, so that is not asked.
+async fn tell_for_ever(client: Client, outbox: Arc<Outbox>) {
+    let mut last = Instant::now();
+    loop {
+        for text in outbox.batch(last).await {
+            if let Err(error) = client.publish(SUBJECT, text.into()).await {
+                tracing::debug!(%error, "other processes cannot be told of changes");
+            }
+        }
+        last = Instant::now();
+    }
+}
+
+fn failed(error: impl Error + Send + Sync + 'static) -> WakeError {
+    WakeError::Nats(Box::new(error))
+}

@@ -1,0 +1,132 @@
+//! Wake-ups over a real NATS server.
+
+#![cfg(test)]
+
+use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use annex_cluster::wake::{Heard, Hint, Hints, NatsWake, Wake, WakeError};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+/// Far less than the second after which a process looks by itself, and enough for a machine that is busy.
+const SOON: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(20);
+
+/// A NATS server on a port of its own, which may be stopped and started again.
+struct Server {
+    port: u16,
+    process: Child,
+    folder: TempDir,
+}
+
+impl Server {
+    /// `None`, after saying so, where there is no such program.
+    fn start(config: &str) -> Option<Self> {
+        if Command::new("nats-server").arg("--version").stdout(Stdio::null()).status().is_err() {
+            // Not `eprintln!`: the test harness keeps that of a test that passes to itself.
+            let _ = writeln!(std::io::stderr(), "SKIPPED a test of NATS: there is no nats-server");
+            return None;
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("nats.conf"), config).unwrap();
+        let process = serve(port, &folder);
+        Some(Self { port, process, folder })
+    }
+
+    fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    fn stop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn start_again(&mut self) {
+        self.process = serve(self.port, &self.folder);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn serve(port: u16, folder: &TempDir) -> Child {
+    let mut command = Command::new("nats-server");
+    command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--config"]).arg(folder.path().join("nats.conf"));
+    let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(begin.elapsed() < LONG, "it does not listen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    process
+}
+
+/// The hints that are heard next.
+async fn heard(hints: &mut Hints) -> Vec<Hint> {
+    loop {
+        if let Heard::Hints(heard) = timeout(LONG, hints.heard()).await.unwrap() {
+            return heard.to_vec();
+        }
+    }
+}
+
+fn hint(id: &str, seq: u64) -> Hint {
+    Hint { id: id.to_owned(), seq }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_hears_what_others_tell_and_not_itself() {
+    let Some(server) = Server::start("") else { return };
+    let [one, other] = [NatsWake::start(&server.url()).await.unwrap(), NatsWake::start(&server.url()).await.unwrap()];
+    let (mut of_one, mut of_other) = (one.hints(), other.hints());
+    let begin = Instant::now();
+    one.tell("task", 7);
+    assert_eq!(heard(&mut of_other).await, [hint("task", 7)]);
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    other.tell("task", 8);
+    assert_eq!(heard(&mut of_one).await, [hint("task", 8)], "the first is not what it told itself");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_away_is_followed_by_a_look_at_everything() {
+    let Some(mut server) = Server::start("") else { return };
+    let [one, other] = [NatsWake::start(&server.url()).await.unwrap(), NatsWake::start(&server.url()).await.unwrap()];
+    let mut hints = other.hints();
+    one.tell("task", 1);
+    assert_eq!(heard(&mut hints).await, [hint("task", 1)]);
+    server.stop();
+    server.start_again();
+    let lost = async { while !matches!(hints.heard().await, Heard::Lost) {} };
+    timeout(LONG, lost).await.unwrap();
+    // The one that tells may be connected later than the one that hears.
+    let begin = Instant::now();
+    for seq in 2.. {
+        one.tell("task", seq);
+        if timeout(SOON, hints.of("task")).await.is_ok() {
+            break;
+        }
+        assert!(begin.elapsed() < LONG, "nothing is heard any more");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_not_there_or_forbids_the_subject_is_told_of_at_the_start() {
+    let forbids =
+        r#"authorization { users = [{ user = "a", password = "b", permissions = { subscribe = "other" } }] }"#;
+    let Some(mut server) = Server::start(forbids) else { return };
+    let url = server.url().replace("://", "://a:b@");
+    assert!(matches!(NatsWake::start(&url).await, Err(WakeError::Forbidden { .. })));
+    assert!(matches!(NatsWake::start(&server.url()).await, Err(WakeError::Nats(_))), "without a password");
+    server.stop();
+    assert!(matches!(NatsWake::start(&url).await, Err(WakeError::Nats(_))));
+}

@@ -1,0 +1,81 @@
+//! The way in which this process hears of others on the database of the tasks.
+
+use std::env;
+use std::sync::Arc;
+
+#[cfg(feature = "nats")]
+use annex_cluster::wake::NatsWake;
+use annex_cluster::wake::{Local, PostgresWake, Wake, WakeError};
+use annex_database::{OpenError, PostgresConnections};
+use annex_tasks::TaskStore;
+
+use crate::config::Config;
+use crate::stores::postgres::PostgresDatabases;
+
+/// The reasons for which others are not heard.
+#[derive(Debug, thiserror::Error)]
+pub enum WakeOpenError {
+    /// The environment has no URL.
+    #[error("{key}: the environment variable {name} is not set")]
+    Variable {
+        /// The key that names it.
+        key: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The variable has something else.
+    #[error("{key}: {name} is no URL of a PostgreSQL database")]
+    Url {
+        /// The key that names it.
+        key: &'static str,
+        /// Its name.
+        name: String,
+        /// The reason.
+        #[source]
+        source: OpenError,
+    },
+    /// Nothing is heard of what is told.
+    #[error("{key}")]
+    Wake {
+        /// The key that says where.
+        key: &'static str,
+        /// The reason.
+        #[source]
+        source: WakeError,
+    },
+}
+
+const TASKS: &str = "tasks.postgres_env";
+const LISTEN: &str = "postgres.listen_env";
+#[cfg(feature = "nats")]
+const NATS: &str = "wake.nats_env";
+
+/// Hears others from now on, where there can be some.
+pub(crate) async fn open(
+    config: &Config,
+    databases: &PostgresDatabases,
+    store: &dyn TaskStore,
+) -> Result<Arc<dyn Wake>, WakeOpenError> {
+    let Some(tasks) = config.tasks.postgres_env.as_ref().filter(|_| store.is_shared()) else {
+        return Ok(Arc::new(Local));
+    };
+    #[cfg(feature = "nats")]
+    if let Some(name) = &config.wake.nats_env {
+        let wake = NatsWake::start(&variable(NATS, name)?).await;
+        return Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: NATS, source })?));
+    }
+    let is_none = |key, name: &String, source| WakeOpenError::Url { key, name: name.clone(), source };
+    let requests = databases.at(&variable(TASKS, tasks)?).map_err(|source| is_none(TASKS, tasks, source))?;
+    let direct = match &config.postgres.listen_env {
+        Some(name) => {
+            PostgresConnections::new(&variable(LISTEN, name)?, 1).map_err(|source| is_none(LISTEN, name, source))?
+        }
+        None => requests.clone(),
+    };
+    let wake = PostgresWake::start(&requests, &direct).await;
+    Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: LISTEN, source })?))
+}
+
+fn variable(key: &'static str, name: &str) -> Result<String, WakeOpenError> {
+    env::var(name).map_err(|_| WakeOpenError::Variable { key, name: name.to_owned() })
+}

@@ -1,0 +1,150 @@
+//! Cursors of push notifications. Each change is one statement, so that one of any number of processes makes it.
+
+use annex_database::{Database, Row, Value, from_sql};
+use annex_protocol::TaskId;
+use async_trait::async_trait;
+
+use super::{SqlTaskStore, stored_config};
+use crate::cursor::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, PushThen};
+use crate::key::is_key;
+use crate::{Owner, StoreError, TaskStore};
+
+/// The cursors that a statement has changed, as [`cursor`] reads them; `$1` is the replica.
+macro_rules! changed_cursors {
+    () => {
+        "
+    SELECT push_config.json, changed.task_id, task.tenant, task.principal, changed.sent_seq, changed.failures
+    FROM changed JOIN push_config ON push_config.task_id = changed.task_id AND push_config.id = changed.config_id
+    JOIN task ON task.id = changed.task_id"
+    };
+}
+
+/// True for a cursor that no living process has, to a process with a lease.
+macro_rules! is_left {
+    () => {
+        "(sender IS NULL OR sender <> $1 AND NOT EXISTS (
+            SELECT 1 FROM replica WHERE replica.id = sender AND lease_until > clock_timestamp()))
+        AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())"
+    };
+}
+
+const OPEN: &str = concat!(
+    "
+    WITH changed AS (
+        INSERT INTO push_cursor (task_id, config_id, sent_seq, sender)
+        SELECT task_id, id, $4, CASE WHEN $5 = 1 THEN $1 END FROM push_config WHERE task_id = $2 AND id = $3
+        ON CONFLICT (task_id, config_id) DO UPDATE
+            SET sent_seq = excluded.sent_seq, sender = excluded.sender, failures = 0, retry_at = NULL
+        RETURNING task_id, config_id, sent_seq, failures)",
+    changed_cursors!()
+);
+
+const CLAIM: &str = concat!(
+    "
+    WITH changed AS (
+        UPDATE push_cursor SET sender = $1 WHERE task_id = $2 AND failures < $3 AND ",
+    is_left!(),
+    "
+        RETURNING task_id, config_id, sent_seq, failures)",
+    changed_cursors!()
+);
+
+/// One that another process claims at the same time is left to that one.
+const CLAIM_LEFT: &str = concat!(
+    "
+    WITH found AS (
+        SELECT task_id, config_id FROM push_cursor
+        WHERE failures < $2 AND (retry_at IS NULL OR retry_at <= clock_timestamp())
+        AND EXISTS (SELECT 1 FROM task WHERE task.id = push_cursor.task_id AND task.seq > push_cursor.sent_seq) AND ",
+    is_left!(),
+    "
+        ORDER BY task_id, config_id LIMIT $3 FOR UPDATE SKIP LOCKED),
+    changed AS (
+        UPDATE push_cursor SET sender = $1 FROM found
+        WHERE push_cursor.task_id = found.task_id AND push_cursor.config_id = found.config_id
+        RETURNING push_cursor.task_id, push_cursor.config_id, sent_seq, failures)",
+    changed_cursors!()
+);
+
+/// The sender that it has then is returned, and nothing where that was another one. A sender that rests while there are other
+/// events goes on.
+const ADVANCE: &str = "
+    UPDATE push_cursor SET sent_seq = $4, failures = $5, retry_at = CASE
+            WHEN $6 > 0 THEN clock_timestamp() + $6 * INTERVAL '1 millisecond' END,
+        sender = CASE WHEN $7 = 0 OR $7 = 1 AND EXISTS (SELECT 1 FROM task WHERE task.id = $2 AND task.seq > $4)
+            THEN sender END
+    WHERE task_id = $2 AND config_id = $3 AND sender = $1 RETURNING coalesce(sender, '')";
+
+const END: &str = "DELETE FROM push_cursor WHERE task_id = $2 AND config_id = $3 AND sender = $1 RETURNING ''";
+
+#[async_trait]
+impl<D: Database> PushCursors for SqlTaskStore<D> {
+    async fn open(
+        &self,
+        task: &TaskId,
+        config: &str,
+        (sent, sends): (u64, bool),
+    ) -> Result<Option<PushCursor>, StoreError> {
+        if !is_key(task.as_str()) || !is_key(config) {
+            return Ok(None);
+        }
+        let values =
+            [Value::Text(task.as_str()), Value::Text(config), Value::count(sent), Value::Int(i64::from(sends))];
+        Ok(self.changed_cursors(OPEN, &values).await?.pop())
+    }
+
+    async fn claim(&self, task: &TaskId) -> Result<Vec<PushCursor>, StoreError> {
+        if !is_key(task.as_str()) {
+            return Ok(Vec::new());
+        }
+        self.changed_cursors(CLAIM, &[Value::Text(task.as_str()), Value::Int(MAX_PUSH_FAILURES.into())]).await
+    }
+
+    async fn claim_left(&self, limit: usize) -> Result<Vec<PushCursor>, StoreError> {
+        self.changed_cursors(CLAIM_LEFT, &[Value::Int(MAX_PUSH_FAILURES.into()), Value::count(limit)]).await
+    }
+
+    async fn advance(&self, cursor: &PushCursor, progress: &PushProgress) -> Result<bool, StoreError> {
+        let config = cursor.config.id.as_deref().unwrap_or_default();
+        let name = [Value::Text(&cursor.sender), Value::Text(cursor.task.as_str()), Value::Text(config)];
+        let then = match progress.then {
+            PushThen::GoesOn => 0,
+            PushThen::Rests => 1,
+            PushThen::Leaves => 2,
+            PushThen::Ends => {
+                self.database.change(END, &name).await?;
+                return Ok(false);
+            }
+        };
+        let progress = [
+            Value::count(progress.sent),
+            Value::Int(progress.failures.into()),
+            Value::Int(i64::try_from(progress.wait.as_millis()).unwrap_or(i64::MAX)),
+            Value::Int(then),
+        ];
+        let rows = self.database.change(ADVANCE, &[&name[..], &progress].concat()).await?;
+        Ok(rows.first().map(|row| row.text(0)).transpose()?.is_some_and(|sender| !sender.is_empty()))
+    }
+}
+
+impl<D: Database> SqlTaskStore<D> {
+    /// The cursors that a statement gives to this replica, which is its first parameter.
+    async fn changed_cursors(&self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<PushCursor>, StoreError> {
+        let Some(replica) = self.replica() else { return Ok(Vec::new()) };
+        let values = [&[Value::Text(replica.id())][..], values].concat();
+        let rows = self.database.change(sql, &values).await?;
+        rows.iter().map(|row| cursor(row, replica.id())).collect()
+    }
+}
+
+fn cursor<R: Row>(row: &R, sender: &str) -> Result<PushCursor, StoreError> {
+    let task = TaskId::from(row.text(1)?);
+    Ok(PushCursor {
+        owner: Owner { tenant: row.text(2)?, principal: row.text(3)? },
+        config: stored_config(&task, row)?,
+        task,
+        sent: from_sql(row.int(4)?),
+        failures: u32::try_from(row.int(5)?).unwrap_or(u32::MAX),
+        sender: sender.to_owned(),
+    })
+}
