@@ -51,6 +51,21 @@ impl Stored {
         Ok(sqlx::query_scalar("SELECT count(*) FROM session_event").fetch_one(&mut self.0).await?)
     }
 
+    /// Stops the process while an append of the task is under way: one that waits in the database for its row.
+    async fn stop_inside_append(&mut self, server: &Server, task: &str) -> Result<()> {
+        let mut transaction = self.0.begin().await?;
+        sqlx::query("SELECT id FROM task WHERE id = $1 FOR UPDATE").bind(task).execute(&mut *transaction).await?;
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
+        let begin = Instant::now();
+        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut *transaction).await? == 0 {
+            ensure!(begin.elapsed() < Duration::from_secs(20), "nothing is appended");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        signal(server, Signal::STOP)?;
+        // The append goes on in the database, and its process hears of that when it does itself.
+        Ok(transaction.commit().await?)
+    }
+
     /// Waits until the task has so many events.
     async fn until(&mut self, task: &str, events: i64) -> Result<()> {
         let begin = Instant::now();
@@ -96,7 +111,7 @@ async fn a_turn_whose_task_another_process_has_taken_writes_nothing_more() -> Re
     Ok(())
 }
 
-/// Stops a process for this long while its turn writes, and returns after how long another one had ended the task.
+/// Stops a process for this long inside of an append, and returns after how long another one had ended the task.
 async fn stopped_for(replicas: &Replicas, other: &Server, time: Duration) -> Result<Duration> {
     let stopped = replicas.start(&talkative())?;
     let mut stored = Stored::of(replicas).await?;
@@ -106,7 +121,7 @@ async fn stopped_for(replicas: &Replicas, other: &Server, time: Duration) -> Res
     let sent = replicas.call(&stopped, "SendMessage", sent).await?;
     let task = sent["result"]["task"]["id"].as_str().with_context(|| sent.to_string())?.to_owned();
     stored.until(&task, 4).await?;
-    signal(&stopped, Signal::STOP)?;
+    stored.stop_inside_append(&stopped, &task).await?;
     let begin = Instant::now();
     let failed = replicas.until(other, &task, "TASK_STATE_FAILED", time + Duration::from_secs(4)).await;
     let ended = begin.elapsed();
@@ -124,7 +139,7 @@ async fn stopped_for(replicas: &Replicas, other: &Server, time: Duration) -> Res
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_was_stopped_for_some_leases_writes_nothing_to_what_others_have_ended() -> Result<()> {
+async fn a_process_that_was_stopped_inside_of_an_append_writes_nothing_to_what_others_have_ended() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let other = replicas.start("")?;
     let leases = |tenths: u64| stopped_for(&replicas, &other, Duration::from_millis(500 * tenths));
