@@ -1,7 +1,6 @@
 //! Places of turns that all processes on one database count together.
 
 use async_trait::async_trait;
-use uuid::Uuid;
 
 use crate::{Owner, StoreError};
 
@@ -20,11 +19,11 @@ pub trait TurnPlaceStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    async fn take(&self, owner: &Owner, id: Uuid, most: usize) -> Result<bool, StoreError>;
+    async fn take(&self, owner: &Owner, id: &str, most: usize) -> Result<bool, StoreError>;
 
     /// Gives a place back; that it is not there is no error.
     ///
     /// # Errors
     /// [`StoreError::Database`].
-    async fn give_back(&self, id: Uuid) -> Result<(), StoreError>;
+    async fn give_back(&self, id: &str) -> Result<(), StoreError>;
 }

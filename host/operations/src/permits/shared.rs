@@ -4,6 +4,7 @@
 //! share is counted in the store: a turn beyond the share takes one of these places. So no turn of a caller that keeps within
 //! a share costs a statement, and one process alone has them all.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub struct SharedPlaces {
 /// A place of a turn, given back when this is dropped.
 pub(crate) struct Place {
     store: Arc<dyn TaskStore>,
-    id: Uuid,
+    id: String,
 }
 
 impl SharedPlaces {
@@ -92,8 +93,8 @@ impl SharedPlaces {
         // In a task of its own: a client that goes away meanwhile must not leave a place behind.
         let taking = tokio::spawn(async move {
             let Some(places) = store.places() else { return Ok(None) };
-            let id = Uuid::now_v7();
-            let taken = places.take(&owner, id, left).await;
+            let id = Uuid::now_v7().to_string();
+            let taken = places.take(&owner, &id, left).await;
             // It may be taken although it seemed to fail, and is given back then.
             let place = (!matches!(taken, Ok(false))).then(|| Place { store: Arc::clone(&store), id });
             taken.map(|_| place)
@@ -107,11 +108,11 @@ impl Drop for Place {
         // Where the runtime is gone, so is the lease of the process, and the place with it.
         let Ok(runtime) = Handle::try_current() else { return };
         let store = Arc::clone(&self.store);
-        let id = self.id;
+        let id = mem::take(&mut self.id);
         runtime.spawn(async move {
             let Some(places) = store.places() else { return };
             for _ in 0..ATTEMPTS {
-                match places.give_back(id).await {
+                match places.give_back(&id).await {
                     Ok(()) => return,
                     Err(_) => tokio::time::sleep(AGAIN).await,
                 }

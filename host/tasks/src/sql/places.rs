@@ -2,10 +2,9 @@
 
 use annex_database::{Database, Row, Value, from_sql};
 use async_trait::async_trait;
-use uuid::Uuid;
 
 use super::SqlTaskStore;
-use crate::{Owner, StoreError, TurnPlaceStore};
+use crate::{Owner, StoreError, TaskStore, TurnPlaceStore};
 
 const COUNT_PROCESSES: &str = "SELECT count(*) FROM replica WHERE lease_until > clock_timestamp()";
 
@@ -28,12 +27,11 @@ impl<D: Database> TurnPlaceStore for SqlTaskStore<D> {
         Ok(rows.first().map(|row| row.int(0)).transpose()?.map_or(1, from_sql::<usize>).max(1))
     }
 
-    async fn take(&self, owner: &Owner, id: Uuid, most: usize) -> Result<bool, StoreError> {
+    async fn take(&self, owner: &Owner, id: &str, most: usize) -> Result<bool, StoreError> {
         let Some(replica) = self.replica() else { return Ok(false) };
         let caller = format!("{}\u{1f}{}", owner.tenant, owner.principal);
-        let id = id.to_string();
         let values = [
-            Value::Text(&id),
+            Value::Text(id),
             Value::Text(&owner.tenant),
             Value::Text(&owner.principal),
             Value::Text(replica.id()),
@@ -46,9 +44,8 @@ impl<D: Database> TurnPlaceStore for SqlTaskStore<D> {
         Ok(taken)
     }
 
-    async fn give_back(&self, id: Uuid) -> Result<(), StoreError> {
-        let id = id.to_string();
-        self.database.change(GIVE_BACK, &[Value::Text(&id)]).await?;
+    async fn give_back(&self, id: &str) -> Result<(), StoreError> {
+        self.database.change(GIVE_BACK, &[Value::Text(id)]).await?;
         Ok(())
     }
 }
