@@ -41,8 +41,9 @@ class Front:
         with urllib.request.urlopen(request, timeout=60) as response:
             text = response.read().decode()
             active = response.headers.get("A2A-Extensions", "")
-        lines = [line.removeprefix("data: ") for line in text.splitlines() if line.strip()]
-        return active, [json.loads(line) for line in lines]
+        # Events of a stream, of which each has a number, or one answer.
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("id: ")]
+        return active, [json.loads(line.removeprefix("data: ")) for line in lines]
 
     def ask(self, method: str = "SendMessage", user: dict | None = ADA, **fields: str) -> tuple[str, list[dict]]:
         message = {"messageId": str(time.monotonic_ns()), "role": "ROLE_USER", "parts": [{"text": QUESTION}], **fields}

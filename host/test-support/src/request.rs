@@ -247,7 +247,8 @@ impl Events {
     pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
         loop {
             if let Some((event, rest)) = self.buffer.split_once("\n\n") {
-                let data = event.strip_prefix("data: ").map(serde_json::from_str).transpose()?;
+                let data = event.lines().find_map(|line| line.strip_prefix("data: "));
+                let data = data.map(serde_json::from_str).transpose()?;
                 self.buffer = rest.to_owned();
                 if data.is_some() {
                     return Ok(data);

@@ -9,8 +9,8 @@ use futures::StreamExt;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use super::hints::{Heard, Hints, Readers, Wake, WakeError};
 use super::outbox::Outbox;
-use super::{Heard, Hints, Readers, Wake, WakeError};
 
 /// The subject of all processes.
 const SUBJECT: &str = "annex.wake";

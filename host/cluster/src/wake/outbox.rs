@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use uuid::Uuid;
 
-use super::Hint;
+use super::hints::Hint;
 
 /// The least time between two batches.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -12,8 +12,8 @@ use sqlx::postgres::PgListener;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::hints::{Heard, Hints, Readers, Wake, WakeError};
 use super::outbox::Outbox;
-use super::{Heard, Hints, Readers, Wake, WakeError};
 
 /// The channel of all processes on a database.
 const CHANNEL: &str = "annex_wake";
