@@ -166,7 +166,7 @@ async fn a_task_is_cancelled_by_the_process_that_runs_it_whichever_one_is_asked(
     let [one, other] = [replicas.start(&talkative())?, replicas.start("")?];
     let mut stored = Stored::of(&replicas).await?;
     for round in 0..3 {
-        let task = replicas.begin(&one, "long").await?;
+        let task = replicas.begin(&one, &format!("long {round}")).await?;
         let (events, canceled) = tokio::join!(
             replicas.stream(&one, "SubscribeToTask", json!({"id": task})),
             cancel(&replicas, &other, &task)
