@@ -1,16 +1,19 @@
 //! Pins in a database: a row for each task that has some, which goes when the task goes.
 
+use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql, to_sql};
 use annex_protocol::{TaskId, Timestamp};
 use async_trait::async_trait;
 
 use super::SqlTaskStore;
 use crate::key::is_key;
-use crate::{Owner, PinStore, StoreError, TaskPins};
+use crate::{Owner, PinStore, StoreError, TaskPins, TaskStore};
 
-/// One statement, because a turn waits for it. What is in the JSON is read together.
+/// One statement, because a turn waits for it. What is in the JSON is read together. Nothing is kept for a turn whose task
+/// another process works on by now.
 const PUT: &str = "
-    INSERT INTO task_pin (task_id, json, number, kept_at) VALUES ($1, $2, $3, $4)
+    INSERT INTO task_pin (task_id, json, number, kept_at) SELECT $1, $2, $3, $4
+    WHERE NOT EXISTS (SELECT 1 FROM task WHERE id = $1 AND runner <> $5)
     ON CONFLICT (task_id) DO UPDATE SET json = excluded.json, number = excluded.number, kept_at = excluded.kept_at";
 
 const SELECT: &str = "
@@ -27,7 +30,9 @@ impl<D: Database> PinStore for SqlTaskStore<D> {
         let json = serde_json::to_string(pins)?;
         let number = pins.interruption.as_ref().map(|interruption| to_sql(interruption.number));
         let now = Timestamp::now().as_millis();
-        let values = [Value::Text(task.as_str()), Value::Text(&json), Value::MaybeInt(number), Value::Int(now)];
+        let replica = self.replica();
+        let runner = Value::Text(replica.as_ref().map_or("", Replica::id));
+        let values = [Value::Text(task.as_str()), Value::Text(&json), Value::MaybeInt(number), Value::Int(now), runner];
         self.database.change(PUT, &values).await?;
         Ok(())
     }
