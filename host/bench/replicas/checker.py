@@ -19,6 +19,9 @@ class Checker:
         self.turns = {turn.message: turn for turn in report.turns}
         self.faults = faults
         self.orphans = {task for fault in faults for task in fault.orphans}
+        # A replica that stood still takes what had come meanwhile, and finds out a moment later that its lease is over.
+        self.went_on = [fault.at + fault.came_back for fault in faults if fault.kind == "stop"]
+        self.taken_too_late = 0
         self.tasks_of_message: dict[str, set[str]] = defaultdict(set)
         self.states: Counter[str] = Counter()
 
@@ -42,25 +45,29 @@ class Checker:
             logs[task].append((int(seq), kind, json.loads(text)))
         for task, state, seq, finished in rows:
             self.states[state] += 1
-            self.check_task(task, state, int(seq), finished != "0", logs[task])
+            self.check_task(task, state, int(seq), int(finished) / 1000, logs[task])
 
-    def check_task(self, task: str, state: str, seq: int, is_finished: bool, log: list[tuple[int, str, dict]]) -> None:
+    def check_task(self, task: str, state: str, seq: int, finished: float, log: list[tuple[int, str, dict]]) -> None:
         wrong = self.report.violation
         if [number for number, _, _ in log] != list(range(1, seq + 1)):
             wrong("gap", f"task {task} is at {seq}, its log has {[number for number, _, _ in log]}")
             return
-        if not is_finished or state not in ENDS:
+        if not finished or state not in ENDS:
             wrong("not ended", f"task {task} is {state}")
         message = first_message(log)
         self.tasks_of_message[message].add(task)
         ends = [number for number, _, event in log if state_of(event) in ENDS]
-        if is_finished and ends != [seq]:
+        if finished and ends != [seq]:
             wrong("ended", f"task {task} has {seq} events and ended at {ends}")
         turn = self.turns.get(message)
         if turn is not None:
             self.check_pieces(task, turn, log)
         if state == "TASK_STATE_FAILED" and task not in self.orphans:
-            wrong("failed", f"task {task} is FAILED and nothing had happened to its replica: {log[-1][2]}")
+            if any(moment <= finished <= moment + LEASE + 1 for moment in self.went_on):
+                self.taken_too_late += 1
+            else:
+                said = log[-1][2]["statusUpdate"]["status"].get("message", {}).get("parts")
+                wrong("failed", f"task {task} is FAILED and nothing had happened to its replica: {said}")
 
     def check_pieces(self, task: str, turn: Turn, log: list[tuple[int, str, dict]]) -> None:
         """The agent's pieces follow each other: one that is there twice was written by two."""

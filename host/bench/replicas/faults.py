@@ -164,6 +164,8 @@ class Faults(threading.Thread):
         replica.signal(signal.SIGCONT)
         watch.join()
         replica.wait_until_ready()
+        # Until it has had a lease for as long as that lasts, it settles nothing of others, and is not to be the only one.
+        time.sleep(LEASE)
         self.out.discard(replica.name)
 
     def term(self, replica: Replica) -> None:

@@ -124,6 +124,8 @@ def tell(report: Report, checker: Checker, faults: list[Fault]) -> None:
     print(f"  repeated {sum(turn.repeats for turn in turns)} times, readers moved {sum(turn.moves for turn in turns)} times")
     print(f"  tasks: {', '.join(f'{count} {state}' for state, count in checker.states.most_common())}")
     tell_faults(faults)
+    if checker.taken_too_late:
+        print(f"  failed because a stopped replica had taken them when it went on: {checker.taken_too_late} tasks")
     if report.errors:
         print("errors that clients were told, and repeated:")
         for text, count in report.errors.most_common(12):
