@@ -24,8 +24,8 @@ use crate::page::cut;
 use crate::record::repeated;
 use crate::{
     AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place, PushCursors,
-    Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery, TaskSnapshot,
-    TaskStore, TurnPlaceStore, WaitingBounds,
+    Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery,
+    TaskSnapshot, TaskStore, TurnPlaceStore, WaitingBounds,
 };
 
 /// Tasks in a SQL database.
