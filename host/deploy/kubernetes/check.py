@@ -30,8 +30,8 @@ VERSIONS = ["1.31", "1.35"]
 KINDS = ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Secret", "Service"]
 # Seconds after drain_seconds in which a server stops turns, sends the last notifications and closes its stores.
 AFTER_DRAIN = 10 + 5 + 5
-# Connections for the lease of one process, and those that PostgreSQL gives without any for administrators.
-FOR_THE_LEASE = 2
+# Connections of one process beside its pool, and those that PostgreSQL gives without any for administrators.
+BESIDE_THE_POOL = 4
 OF_POSTGRES = 100 - 3
 
 documents = [document for path in sorted(HERE.glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())]
@@ -88,7 +88,7 @@ def numbers(_: Path) -> str:
     assert stops <= grace, f"{stops} s to stop, and {grace} s until it is killed"
     most = manifests["HorizontalPodAutoscaler"]["spec"]["maxReplicas"]
     most += manifests["Deployment"]["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
-    connections = most * (config["postgres"]["max_connections"] + FOR_THE_LEASE)
+    connections = most * (config["postgres"]["max_connections"] + BESIDE_THE_POOL)
     assert connections <= OF_POSTGRES, f"{connections} connections"
     limit = int(container["resources"]["limits"]["memory"].removesuffix("Gi")) * 2**30
     compilers = config["runtime"]["compile_processes"] * config["runtime"]["compile_memory_bytes"]
