@@ -36,6 +36,7 @@ from cluster import Cluster, Failure, Replica, annex, free_ports
 
 URI = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1"
 STATE_FIELD = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state"
+GATEWAY = "https://github.com/a2aproject/a2a-samples/tree/main/extensions/agp"
 LEASE = 5.0
 ENDS = {TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED}
 
@@ -60,6 +61,14 @@ class Agent:
         """The one that gave the last answer."""
         [found] = [replica for replica in self.cluster.replicas if replica.name == self.served_by[-1]]
         return found
+
+    async def call(self, method: str, params: dict) -> dict:
+        """A method of an extension, which the SDK has no call for."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        headers = {"A2A-Version": "1.0", "A2A-Extensions": GATEWAY}
+        answer = await self.http.post(f"{self.cluster.balancer.url}/a2a/jsonrpc", json=body, headers=headers)
+        assert "result" in answer.json(), answer.text
+        return answer.json()["result"]
 
     async def start_again(self, replica: Replica) -> None:
         replica.start()
@@ -156,6 +165,18 @@ async def state(agent: Agent) -> str:
     return f"{text_of(first)} Also said by {', '.join(agent.served_by)}"
 
 
+async def keys(agent: Agent) -> str:
+    """Keys of extensions are the same on all: a route that is announced to one replica is found by each."""
+    route = {"capability": "count", "version": "1.0", "cost": 0.5, "policy": {}, "path": "squad/counters"}
+    await agent.call("agp/announce", route)
+    told = agent.served_by[-1]
+    agent.served_by.clear()
+    routes = [await agent.call("agp/route", {"target_capability": "count", "payload": {}}) for _ in range(6)]
+    assert {route["path"] for route in routes} == {"squad/counters"}, routes
+    assert set(agent.served_by) == {"one", "two", "three"}, agent.served_by
+    return f"announced to {told}, found by {', '.join(agent.served_by)}"
+
+
 async def once(agent: Agent) -> str:
     """A message that is sent again goes to the same task, whichever replica gets it."""
     client = await agent.client()
@@ -237,7 +258,7 @@ async def drained(agent: Agent) -> str:
     return f"{stops.name} ended with status {status}, its stream with COMPLETED, and 10 messages went to the others"
 
 
-STEPS: list[Callable[[Agent], Awaitable[str]]] = [card, state, once, subscribed, killed, drained]
+STEPS: list[Callable[[Agent], Awaitable[str]]] = [card, state, keys, once, subscribed, killed, drained]
 
 
 async def report(step: Callable[[Agent], Awaitable[str]], agent: Agent) -> bool:
