@@ -121,7 +121,8 @@ async fn what_is_taken_in_is_stored_by_an_event_that_is_under_way(backend: Backe
     session.append_user(said("one", "{}"), Following::Answer).await.unwrap();
     let mut append = pin!(session.append(event("two", "{}")));
     let waits = poll_fn(|context| Poll::Ready(append.as_mut().poll(context).is_pending())).await;
-    assert_eq!(waits, !matches!(backend, Backend::Memory));
+    // A database may have stored it by now, on another thread; then nothing is under way.
+    assert!(!waits || !matches!(backend, Backend::Memory));
     if waits {
         let mut locked = pin!(session.lock());
         assert!(poll_fn(|context| Poll::Ready(locked.as_mut().poll(context).is_pending())).await);
