@@ -1,10 +1,11 @@
 //! Core subjects of NATS: where more is told than every process can read from PostgreSQL. Nothing is stored there.
 
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions, Event, Subscriber};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr, Subscriber};
 use futures::StreamExt;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -34,8 +35,14 @@ impl NatsWake {
     pub async fn start(urls: &str) -> Result<Self, WakeError> {
         let outbox = Arc::new(Outbox::new());
         let readers = Readers::new();
-        let urls: Vec<&str> = urls.split(',').map(str::trim).collect();
-        let connecting = timeout(PATIENCE, options(&outbox, &readers).connect(urls)).await;
+        let servers = urls.split(',').map(|url| url.trim().parse());
+        let servers: Vec<ServerAddr> = servers.collect::<io::Result<_>>().map_err(failed)?;
+        let mut options = options(&outbox, &readers);
+        // The client leaves them out of what it sends.
+        if let Some((user, password)) = servers.iter().find_map(|server| server.username().zip(server.password())) {
+            options = options.user_and_password(user.to_owned(), password.to_owned());
+        }
+        let connecting = timeout(PATIENCE, options.connect(servers)).await;
         let client = connecting.map_err(failed)?.map_err(failed)?;
         let mut subscriber = client.subscribe(SUBJECT).await.map_err(failed)?;
         greet(&client, &mut subscriber, &outbox).await?;
